@@ -1,0 +1,301 @@
+//! The volume controller: watches claims, volumes and classes, and carries every key to where it should be.
+//!
+//! The way of one key: `world` (what is known) -> `facts` -> `decide` -> `act` -> `report`.
+
+mod act;
+mod decide;
+mod erased;
+mod facts;
+mod key;
+mod persistent_volume;
+mod report;
+#[cfg(test)]
+mod tests;
+mod watched;
+mod world;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::{Api, Client};
+use provisioner_runtime::access::{AccessError, check_access};
+use provisioner_runtime::backoff::Backoff;
+use provisioner_runtime::client::{ConnectError, connect};
+use provisioner_runtime::logs::{self, LogFormat};
+use provisioner_runtime::queue::{Priority, Queue, QueueOptions, Work, work};
+use provisioner_runtime::shutdown;
+use provisioner_runtime::watch::{Event, WatchHealth, watch};
+use thiserror::Error;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::act::{Actor, Limits};
+use self::decide::{Names, Rules, decide};
+use self::erased::Backend;
+use self::facts::{ClaimState, Progress};
+use self::key::Key;
+pub(crate) use self::report::parameters_text as parameters_problem;
+use self::report::{Case, Notice, Report, Thresholds, WorkKind, report};
+use self::watched::{WatchedClaim, WatchedClass, WatchedVolume};
+use self::world::World;
+use crate::options::Options;
+use crate::provisioner::Provisioner;
+use crate::rbac;
+
+/// How long work in flight may take to end when the controller stops.
+const GRACE: Duration = Duration::from_secs(20);
+/// Time limit of one call to the API server.
+const API_LIMIT: Duration = Duration::from_secs(30);
+
+/// Runs a [`Provisioner`]: calls it when a claim asks for a volume and when a volume is to be deleted.
+///
+/// ```no_run
+/// # use kube_provisioner::*;
+/// # struct Exports;
+/// # impl Provisioner for Exports {
+/// #     type Parameters = ();
+/// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+/// #         Ok(Volume::nfs("server", r.name))
+/// #     }
+/// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
+/// # }
+/// # async fn main_() -> Result<(), RunError> {
+/// Controller::new(Exports, Options::new("example.com/exports")).run().await
+/// # }
+/// ```
+pub struct Controller {
+    options: Options,
+    backend: Arc<dyn Backend>,
+}
+
+/// Why the controller could not run. The text is one line that says what to do, also as `Debug`, so that
+/// a `main` that returns it ends with that line.
+#[derive(Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The API server cannot be used.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// Rights are missing.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// Signals cannot be received.
+    #[error("cannot listen for signals: {0}")]
+    Signals(#[source] std::io::Error),
+}
+
+impl fmt::Debug for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Controller {
+    /// A controller for this provisioner. Nothing happens before it runs.
+    pub fn new(provisioner: impl Provisioner, options: Options) -> Self {
+        Self { options, backend: Arc::new(provisioner) }
+    }
+
+    /// Runs as a program: sets up logs, connects, checks its rights and works until SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// When the API server cannot be used as it should be. Later interruptions are waited out.
+    pub async fn run(self) -> Result<(), RunError> {
+        logs::init(LogFormat::Text);
+        let shutdown = shutdown::on_signal().map_err(RunError::Signals)?;
+        let connection = connect(self.options.kubeconfig.as_deref()).await?;
+        let namespace = self.options.namespace.as_deref().unwrap_or(&connection.namespace);
+        check_access(&connection.client, namespace, rbac::CLUSTER_RULES).await?;
+        tracing::info!(provisioner = self.options.provisioner_name, "connected by {}", connection.source);
+        self.run_with(connection.client, shutdown).await
+    }
+
+    /// Runs with a given client until `shutdown` is cancelled. No effects on the process: for tests and embedding.
+    ///
+    /// # Errors
+    /// None at present; what cannot be done at once is tried again.
+    pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
+        let engine = Arc::new(Engine::new(&self.options, self.backend, client));
+        let mut helpers = engine.clone().spawn_watches();
+        tokio::select! {
+            () = engine.synced() => {}
+            () = shutdown.cancelled() => return Ok(()),
+        }
+        engine.start();
+        tracing::info!(provisioner = self.options.provisioner_name, "ready");
+        helpers.spawn(engine.clone().resync(self.options.resync_period));
+        let workers = {
+            let engine = engine.clone();
+            let workers = self.options.workers;
+            async move {
+                let handler = engine.clone();
+                work(&engine.queue, workers, CancellationToken::new(), move |work| handler.clone().step(work)).await;
+            }
+        };
+        let mut workers = tokio::spawn(workers);
+        shutdown.cancelled().await;
+        engine.queue.shut_down();
+        if tokio::time::timeout(GRACE, &mut workers).await.is_err() {
+            tracing::warn!("work in flight did not end within {} s and is abandoned", GRACE.as_secs());
+            workers.abort();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// The shell around `decide`: feeds it and carries out what it says.
+struct Engine {
+    actor: Actor,
+    rules: Arc<Rules>,
+    thresholds: Thresholds,
+    world: Arc<Mutex<World>>,
+    queue: Queue<Key>,
+    /// Set under the world's lock, once everything was listed: before that no decision is sound.
+    started: AtomicBool,
+    health: [WatchHealth; 3],
+}
+
+impl Engine {
+    fn new(options: &Options, backend: Arc<dyn Backend>, client: Client) -> Self {
+        let names =
+            Names { own: options.provisioner_name.clone(), additional: options.additional_provisioner_names.clone() };
+        let capabilities = backend.capabilities();
+        let rules = Arc::new(Rules { names, capabilities, finalizer: options.volume_finalizer });
+        let world = Arc::new(Mutex::new(World::new(rules.clone(), backend.clone())));
+        let limits = Limits {
+            provision: options.provision_timeout,
+            delete: options.delete_timeout,
+            api: API_LIMIT,
+            per_backend: options.backend_concurrency,
+            per_class: options.class_concurrency,
+        };
+        let backoff = if options.exponential_backoff {
+            Backoff::exponential(options.retry_interval_start, options.retry_interval_max)
+        } else {
+            Backoff::fixed(options.retry_interval_start)
+        };
+        Self {
+            actor: Actor { client, backend, rules: rules.clone(), limits, world: world.clone() },
+            rules,
+            thresholds: Thresholds {
+                provision: options.failed_provision_threshold,
+                delete: options.failed_delete_threshold,
+            },
+            world,
+            queue: Queue::new(QueueOptions { backoff, ..QueueOptions::default() }),
+            started: AtomicBool::new(false),
+            health: Default::default(),
+        }
+    }
+
+    /// The watches end with the returned set.
+    fn spawn_watches(self: Arc<Self>) -> JoinSet<()> {
+        let [claims, volumes, classes] = self.health.clone();
+        let client = || self.actor.client.clone();
+        let mut set = JoinSet::new();
+        let engine = self.clone();
+        let on_class = move |event: Event<WatchedClass>| engine.apply(|world| world.class_event(event));
+        set.spawn(watch(Api::all(client()), "storageclasses", classes, on_class));
+        let engine = self.clone();
+        let on_volume = move |event: Event<WatchedVolume>| engine.apply(|world| world.volume_event(event));
+        set.spawn(watch(Api::all(client()), "persistentvolumes", volumes, on_volume));
+        let engine = self.clone();
+        let on_claim = move |event: Event<WatchedClaim>| engine.apply(|world| world.claim_event(event));
+        set.spawn(watch(Api::all(client()), "persistentvolumeclaims", claims, on_claim));
+        set
+    }
+
+    async fn synced(&self) {
+        for health in &self.health {
+            health.wait_synced().await;
+        }
+    }
+
+    fn apply(&self, change: impl FnOnce(&mut World) -> Vec<Key>) {
+        let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+        let keys = change(&mut world);
+        if self.started.load(Ordering::Relaxed) {
+            self.wake(&world, keys, Priority::Change);
+        }
+    }
+
+    fn start(&self) {
+        let world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+        self.started.store(true, Ordering::Relaxed);
+        self.wake(&world, world.unsettled(), Priority::Resync);
+    }
+
+    fn wake(&self, world: &World, keys: Vec<Key>, priority: Priority) {
+        for key in keys {
+            let inputs = world.inputs(&key);
+            self.queue.wake(key, inputs, priority);
+        }
+    }
+
+    async fn resync(self: Arc<Self>, period: Duration) {
+        loop {
+            tokio::time::sleep(period).await;
+            let world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+            self.wake(&world, world.unsettled(), Priority::Resync);
+        }
+    }
+
+    /// One key, one step: what is known, what to do, doing it, telling it.
+    async fn step(self: Arc<Self>, work: Work<Key>) {
+        let facts = self.world.lock().unwrap_or_else(PoisonError::into_inner).facts(work.key());
+        let decision = decide(&facts, &self.rules);
+        tracing::debug!(pv = %work.key(), ?decision, attempt = work.attempt(), "decided");
+        let outcome = self.actor.carry_out(decision, &facts, &work).await;
+        let volume = work.key().to_string();
+        let case = Case {
+            provisioner: &self.rules.names.own,
+            volume: &volume,
+            facts: &facts,
+            attempt: work.attempt(),
+            thresholds: self.thresholds,
+        };
+        let report = report(outcome, &case);
+        tell(&report, &case);
+        work.finish(report.next);
+    }
+}
+
+fn tell(report: &Report, case: &Case<'_>) {
+    let claim = match (&case.facts.claim, &case.facts.progress) {
+        (ClaimState::Waiting(claim), _) => Some(claim),
+        (_, Progress::Background(pending)) => Some(&pending.claim),
+        (_, Progress::Unsaved(unsaved)) => Some(&unsaved.pending.claim),
+        _ => None,
+    };
+    let (namespace, name) = claim.map(|claim| (&*claim.facts.namespace, &*claim.facts.name)).unzip();
+    let class = claim.and_then(|claim| claim.facts.class.as_deref());
+    let (attempt, pv, outcome) = (case.attempt, case.volume, report.label);
+    let took_ms = report.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    let text = report.notice.as_ref().map_or("", |notice: &Notice| &notice.text);
+    let warning = report.notice.as_ref().is_some_and(|notice| notice.warning);
+    if warning {
+        tracing::warn!(
+            pvc.namespace = namespace,
+            pvc.name = name,
+            pv,
+            storage_class = class,
+            attempt,
+            outcome,
+            "{text}"
+        );
+    } else if report.notice.is_some() {
+        tracing::info!(pvc.namespace = namespace, pvc.name = name, pv, storage_class = class, took_ms, "{text}");
+    } else if report.work == WorkKind::Delete && report.took.is_some() {
+        tracing::info!(pv, took_ms, "deleted");
+    } else {
+        tracing::debug!(pv, attempt, outcome, "looked at");
+    }
+}

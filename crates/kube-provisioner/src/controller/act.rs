@@ -1,0 +1,137 @@
+//! Carries out one decision: the only place that calls the author's code or writes to the API server.
+
+mod delete;
+mod objects;
+mod provision;
+mod save;
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use kube::Client;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::queue::{Lane, Permit, Work};
+
+use super::decide::{Decision, Refusal, Rest, Rules, decide};
+use super::erased::Backend;
+use super::facts::Facts;
+use super::key::Key;
+use super::persistent_volume::TemplateError;
+use super::world::World;
+use crate::error::{DeleteVerdict, Verdict};
+
+/// What came of one decision. What it means for the user and the queue is `report`'s.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Nothing was to be done.
+    Rested(Rest),
+    /// The claim gets no volume as it is.
+    Refused(Refusal),
+    /// As many as allowed are at work already.
+    LaneFull(Lane),
+    /// What was known is out of date; what is known now is in the world.
+    Changed,
+    /// The asset is made and its volume is saved.
+    Provisioned { took: Duration },
+    /// The author's `provision` said no. `rescheduled`: the scheduler was asked for another node.
+    NotProvisioned { verdict: Verdict, message: String, retry_after: Option<Duration>, rescheduled: bool },
+    /// The author's `provision` gave no answer.
+    ProvisionBroke(Breakage),
+    /// The author's `provision` returned what cannot be a volume.
+    BadTemplate(TemplateError),
+    /// The asset is made; its volume could not be saved yet.
+    NotSaved(CallError),
+    /// The asset is made; a volume of somebody else has its name.
+    NameTakenMeanwhile,
+    /// The asset is gone and its object too, or as good as.
+    Deleted { took: Duration },
+    /// The author's `delete` said no.
+    NotDeleted { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
+    /// The author's `delete` gave no answer.
+    DeleteBroke(Breakage),
+    /// Our finalizer was added or removed.
+    ProtectionSet,
+    /// A call to the API server failed on the way.
+    CallFailed { doing: &'static str, error: CallError },
+}
+
+/// Why an author's call gave no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Breakage {
+    Panicked(String),
+    TimedOut(Duration),
+}
+
+/// Bounds on work and calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// One call of the author's `provision`.
+    pub(crate) provision: Duration,
+    /// One call of the author's `delete`.
+    pub(crate) delete: Duration,
+    /// One call to the API server.
+    pub(crate) api: Duration,
+    /// Calls of the author's code at a time; 0 is unbounded.
+    pub(crate) per_backend: usize,
+    /// Calls of the author's code at a time for one class; 0 is unbounded.
+    pub(crate) per_class: usize,
+}
+
+pub(crate) struct Actor {
+    pub(crate) client: Client,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) limits: Limits,
+    pub(crate) world: Arc<Mutex<World>>,
+}
+
+impl Actor {
+    pub(crate) async fn carry_out(&self, decision: Decision, facts: &Facts, work: &Work<Key>) -> Outcome {
+        match decision {
+            Decision::Rest(why) => Outcome::Rested(why),
+            Decision::Refuse(refusal) => Outcome::Refused(refusal),
+            Decision::Confirm => self.confirm(facts, work.key()).await,
+            Decision::Provision => self.provision(facts, work).await,
+            Decision::Save => self.save_again(facts, work.key()).await,
+            Decision::Delete(deletion) => self.delete(deletion, facts, work).await,
+            Decision::FinishDelete => self.finish_delete(facts, work.key()).await,
+            Decision::Protect => self.set_protection(facts, work.key(), true).await,
+            Decision::Unprotect => self.set_protection(facts, work.key(), false).await,
+        }
+    }
+
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What would be decided now.
+    fn decision_now(&self, key: &Key) -> Decision {
+        decide(&self.world().facts(key), &self.rules)
+    }
+
+    /// Places for one call of the author's code, or the lane that is full.
+    fn enter(&self, work: &Work<Key>, class: Option<&str>) -> Result<[Permit<Key>; 2], Lane> {
+        let backend = Lane { name: "backend".into(), limit: self.limits.per_backend };
+        let class = Lane { name: format!("class/{}", class.unwrap_or_default()).into(), limit: self.limits.per_class };
+        let in_class = work.enter(&class).ok_or(class)?;
+        let in_backend = work.enter(&backend).ok_or(backend)?;
+        Ok([in_class, in_backend])
+    }
+}
+
+/// An author's call with a time limit, and its panic as a value.
+async fn guarded<T>(limit: Duration, call: impl Future<Output = T>) -> Result<T, Breakage> {
+    match tokio::time::timeout(limit, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(panic)) => Err(Breakage::Panicked(panic_text(&*panic))),
+        Err(_) => Err(Breakage::TimedOut(limit)),
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,138 @@
+//! Calls the author's `delete` for a released volume, once, and deletes its object.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::queue::Work;
+use provisioner_runtime::watch::Event;
+use tokio::time::Instant;
+
+use super::{Actor, Outcome, guarded};
+use crate::controller::decide::{Decision, Deletion, Rest};
+use crate::controller::facts::{Facts, OurVolume, VolumeState};
+use crate::controller::key::Key;
+use crate::provisioner::ProvisionedVolume;
+
+impl Actor {
+    pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, work: &Work<Key>) -> Outcome {
+        let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
+        let _places = match self.enter(work, volume.facts.class.as_deref()) {
+            Ok(places) => places,
+            Err(lane) => return Outcome::LaneFull(lane),
+        };
+        let (key, started) = (work.key(), Instant::now());
+        let live = match self.live_volume(deletion, volume, key).await {
+            Ok(live) => live,
+            Err(outcome) => return outcome,
+        };
+        let argument = ProvisionedVolume::new(live.clone());
+        match guarded(self.limits.delete, self.backend.delete(argument)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let (verdict, retry_after) = (error.verdict(), error.retry_after());
+                return Outcome::NotDeleted { verdict, message: error.to_string(), retry_after };
+            }
+            Err(breakage) => return Outcome::DeleteBroke(breakage),
+        }
+        self.world().backend_deleted(key, &volume.facts.uid, false);
+        self.remove_object(&live, volume, key, started).await
+    }
+
+    /// The asset went in an earlier attempt; what is left is the object.
+    pub(super) async fn finish_delete(&self, facts: &Facts, key: &Key) -> Outcome {
+        let (VolumeState::Ours(volume), started) = (&facts.volume, Instant::now()) else { return Outcome::Changed };
+        let live = match self.read_volume(&key.to_string()).await {
+            Ok(live) => live,
+            Err(CallError::NotFound) => return Outcome::Deleted { took: started.elapsed() },
+            Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
+        };
+        match serde_json::from_str::<PersistentVolume>(live.raw.get()) {
+            Ok(live) if live.metadata.uid.as_deref() == Some(&*volume.facts.uid) => {
+                self.remove_object(&live, volume, key, started).await
+            }
+            _ => {
+                self.world().volume_event(Event::Applied(live));
+                Outcome::Changed
+            }
+        }
+    }
+
+    /// The volume as it is now, or why it is not to be deleted after all.
+    async fn live_volume(
+        &self,
+        deletion: Deletion,
+        volume: &OurVolume,
+        key: &Key,
+    ) -> Result<Arc<PersistentVolume>, Outcome> {
+        let (name, uid) = (key.to_string(), &volume.facts.uid);
+        if deletion == Deletion::Protected && !volume.facts.deleting {
+            // Our finalizer holds the object, and the preconditions make sure that it is the one that was decided on.
+            match self.delete_volume(&name, uid, Some(&volume.resource_version)).await {
+                Ok(Some(live)) => return Ok(Arc::new(live)),
+                Ok(None) | Err(CallError::NotFound) => return Err(Outcome::Rested(Rest::VolumeGoes)),
+                Err(CallError::Conflict) => {}
+                Err(error) => return Err(Outcome::CallFailed { doing: "deleting the volume", error }),
+            }
+        }
+        let seen = Decision::Delete(deletion);
+        let live = match self.read_volume(&name).await {
+            Ok(live) => live,
+            Err(CallError::NotFound) => return Err(Outcome::Rested(Rest::VolumeGoes)),
+            Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
+        };
+        let object: Option<PersistentVolume> = serde_json::from_str(live.raw.get()).ok();
+        self.world().volume_event(Event::Applied(live));
+        let same = |object: &PersistentVolume| object.metadata.uid.as_deref() == Some(uid);
+        match object.filter(same) {
+            // A protected volume that is not yet being deleted comes here after a conflict: begin again.
+            Some(object)
+                if self.decision_now(key) == seen && (volume.facts.deleting || deletion == Deletion::Checked) =>
+            {
+                Ok(Arc::new(object))
+            }
+            _ => Err(Outcome::Changed),
+        }
+    }
+
+    async fn remove_object(&self, live: &PersistentVolume, volume: &OurVolume, key: &Key, started: Instant) -> Outcome {
+        if live.metadata.deletion_timestamp.is_none() {
+            match self.delete_volume(&key.to_string(), &volume.facts.uid, None).await {
+                // A conflict: the object of that uid is gone already.
+                Ok(_) | Err(CallError::NotFound | CallError::Conflict) => {}
+                Err(error) => return Outcome::CallFailed { doing: "deleting the volume", error },
+            }
+        }
+        match self.patch_finalizer(live, false).await {
+            Ok(true) | Err(CallError::NotFound) => {}
+            Ok(false) => return Outcome::Changed,
+            Err(error) => return Outcome::CallFailed { doing: "removing the volume's finalizer", error },
+        }
+        self.world().backend_deleted(key, &volume.facts.uid, true);
+        Outcome::Deleted { took: started.elapsed() }
+    }
+
+    pub(super) async fn set_protection(&self, facts: &Facts, key: &Key, wanted: bool) -> Outcome {
+        let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
+        let seen = if wanted { Decision::Protect } else { Decision::Unprotect };
+        let live = match self.read_volume(&key.to_string()).await {
+            Ok(live) => live,
+            Err(CallError::NotFound) => return Outcome::Rested(Rest::VolumeGoes),
+            Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
+        };
+        let object: Option<PersistentVolume> = serde_json::from_str(live.raw.get()).ok();
+        self.world().volume_event(Event::Applied(live));
+        let object = match object {
+            Some(object) if object.metadata.uid.as_deref() == Some(&*volume.facts.uid) => object,
+            _ => return Outcome::Changed,
+        };
+        if self.decision_now(key) != seen {
+            return Outcome::Changed;
+        }
+        match self.patch_finalizer(&object, wanted).await {
+            Ok(true) => Outcome::ProtectionSet,
+            Ok(false) => Outcome::Changed,
+            Err(error) => Outcome::CallFailed { doing: "setting the volume's finalizer", error },
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The few calls to the API server, each with its deadline and its preconditions.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::Resource;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use provisioner_runtime::call::{CallError, call};
+use serde_json::{Value, json};
+
+use super::Actor;
+use crate::controller::watched::{WatchedClaim, WatchedVolume};
+use crate::protocol;
+
+impl Actor {
+    pub(super) async fn read_claim(&self, namespace: &str, name: &str) -> Result<WatchedClaim, CallError> {
+        let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(namespace)));
+        let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
+        call(self.limits.api, self.client.request(request)).await
+    }
+
+    pub(super) async fn read_volume(&self, name: &str) -> Result<WatchedVolume, CallError> {
+        let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
+        let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
+        call(self.limits.api, self.client.request(request)).await
+    }
+
+    pub(super) async fn create_volume(&self, body: Vec<u8>) -> Result<WatchedVolume, CallError> {
+        let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
+        let request = request.create(&PostParams::default(), body).map_err(unsent)?;
+        call(self.limits.api, self.client.request(request)).await
+    }
+
+    /// Deletes the object only if it is still the one that was seen. The answer is the object while
+    /// finalizers hold it.
+    pub(super) async fn delete_volume(
+        &self,
+        name: &str,
+        uid: &str,
+        resource_version: Option<&str>,
+    ) -> Result<Option<PersistentVolume>, CallError> {
+        let preconditions =
+            Preconditions { uid: Some(uid.to_owned()), resource_version: resource_version.map(str::to_owned) };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        Ok(call(self.limits.api, api.delete(name, &parameters)).await?.left())
+    }
+
+    /// Adds or removes our finalizer and touches no other. `false`: somebody was faster, look again.
+    pub(super) async fn patch_finalizer(&self, volume: &PersistentVolume, wanted: bool) -> Result<bool, CallError> {
+        let Some(operations) = finalizer_patch(volume, wanted) else { return Ok(true) };
+        let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
+        let name = volume.metadata.name.as_deref().unwrap_or_default();
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        patched(call(self.limits.api, api.patch_metadata(name, &PatchParams::default(), &patch)).await)
+    }
+
+    /// Takes the node back that cannot be served, unless the scheduler chose another one already.
+    pub(super) async fn unselect_node(&self, namespace: &str, claim: &str, node: &str) -> Result<bool, CallError> {
+        let path = format!("/metadata/annotations/{}", protocol::SELECTED_NODE.replace('/', "~1"));
+        let operations = json!([
+            {"op": "test", "path": path, "value": node},
+            {"op": "remove", "path": path},
+        ]);
+        let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
+        patched(call(self.limits.api, api.patch_metadata(claim, &PatchParams::default(), &patch)).await)
+    }
+}
+
+/// `test` operations make sure that what is removed is ours and that the list is the one that was seen.
+fn finalizer_patch(volume: &PersistentVolume, wanted: bool) -> Option<Value> {
+    let finalizers = volume.metadata.finalizers.as_deref().unwrap_or_default();
+    let at = finalizers.iter().position(|name| name == protocol::FINALIZER);
+    let same_object = json!({"op": "test", "path": "/metadata/uid", "value": volume.metadata.uid});
+    match (wanted, at) {
+        (true, Some(_)) | (false, None) => None,
+        (false, Some(at)) => {
+            let path = format!("/metadata/finalizers/{at}");
+            Some(json!([
+                same_object,
+                {"op": "test", "path": path, "value": protocol::FINALIZER},
+                {"op": "remove", "path": path},
+            ]))
+        }
+        (true, None) if finalizers.is_empty() => Some(json!([
+            same_object,
+            {"op": "test", "path": "/metadata/resourceVersion", "value": volume.metadata.resource_version},
+            {"op": "add", "path": "/metadata/finalizers", "value": [protocol::FINALIZER]},
+        ])),
+        (true, None) => {
+            Some(json!([same_object, {"op": "add", "path": "/metadata/finalizers/-", "value": protocol::FINALIZER}]))
+        }
+    }
+}
+
+/// A failed `test` means that the object is not what was seen any more.
+fn patched<T>(answer: Result<T, CallError>) -> Result<bool, CallError> {
+    match answer {
+        Ok(_) => Ok(true),
+        Err(CallError::Invalid(_) | CallError::Conflict) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn unsent(error: impl std::fmt::Display) -> CallError {
+    CallError::Other(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(finalizers: &[&str]) -> PersistentVolume {
+        serde_json::from_value(json!({"metadata": {"name": "v", "uid": "u", "resourceVersion": "3",
+            "finalizers": finalizers}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn r1_r2_r3_r4_r5_a1_a2_a3_a4_g6_the_patch_touches_our_finalizer_only() {
+        let ours = protocol::FINALIZER;
+        assert_eq!(finalizer_patch(&volume(&[]), false), None);
+        assert_eq!(finalizer_patch(&volume(&["other", ours]), true), None);
+        let patch = finalizer_patch(&volume(&["other", ours]), false).unwrap();
+        assert_eq!(patch[1], json!({"op": "test", "path": "/metadata/finalizers/1", "value": ours}));
+        assert_eq!(patch[2], json!({"op": "remove", "path": "/metadata/finalizers/1"}));
+        let patch = finalizer_patch(&volume(&["other"]), true).unwrap();
+        assert_eq!(patch[1], json!({"op": "add", "path": "/metadata/finalizers/-", "value": ours}));
+        let patch = finalizer_patch(&volume(&[]), true).unwrap();
+        assert_eq!(patch[1]["path"], "/metadata/resourceVersion");
+    }
+}

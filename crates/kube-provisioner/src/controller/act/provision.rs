@@ -1,0 +1,109 @@
+//! Calls the author's `provision` and hands what it made to be saved.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::queue::Work;
+use provisioner_runtime::watch::Event;
+use tokio::time::Instant;
+
+use super::{Actor, Outcome, guarded};
+use crate::controller::decide::{Refusal, Rest};
+use crate::controller::erased::UntypedRequest;
+use crate::controller::facts::{ClaimState, ClassState, Facts, Pending, Progress, UnsavedVolume};
+use crate::controller::key::Key;
+use crate::controller::persistent_volume::{self, Order};
+use crate::error::{ProvisionError, Verdict};
+
+impl Actor {
+    pub(super) async fn provision(&self, facts: &Facts, work: &Work<Key>) -> Outcome {
+        let Some(pending) = pending(facts) else { return Outcome::Rested(Rest::NothingHere) };
+        let parameters = match &pending.class.parameters {
+            Ok(parameters) => parameters.clone(),
+            Err(problems) => return Outcome::Refused(Refusal::Parameters(problems.clone())),
+        };
+        let _places = match self.enter(work, Some(pending.class.name())) {
+            Ok(places) => places,
+            Err(lane) => return Outcome::LaneFull(lane),
+        };
+        let claim: PersistentVolumeClaim = match serde_json::from_str(&pending.claim.object) {
+            Ok(claim) => claim,
+            Err(error) => return Outcome::Refused(Refusal::Request(error.to_string())),
+        };
+        let (name, claim) = (work.key().to_string(), Arc::new(claim));
+        let bytes = pending.claim.facts.request.clone().unwrap_or_default();
+        let started = Instant::now();
+        let request = UntypedRequest {
+            name: name.clone(),
+            bytes,
+            claim: claim.clone(),
+            class: pending.class.object.clone(),
+            selected_node: pending.claim.facts.selected_node.as_deref().map(str::to_owned),
+        };
+        // Whoever is asked now may be at work even if this call is cut off.
+        self.world().set_progress(work.key(), Progress::Background(pending.clone()));
+        let volume = match guarded(self.limits.provision, self.backend.provision(request, parameters)).await {
+            Ok(Ok(volume)) => volume,
+            Ok(Err(error)) => return self.not_provisioned(&error, &pending, work.key()).await,
+            Err(breakage) => return Outcome::ProvisionBroke(breakage),
+        };
+        let finalizer = self.rules.finalizer && pending.class.object.reclaim_policy.as_deref() != Some("Retain");
+        let order = Order { name: &name, bytes, claim: &claim, class: &pending.class.object, finalizer };
+        let object = match persistent_volume::build(&order, volume) {
+            Ok(object) => object,
+            Err(error) => return Outcome::BadTemplate(error),
+        };
+        let body = match serde_json::to_vec(&object) {
+            Ok(body) => body,
+            Err(error) => return Outcome::NotSaved(CallError::Other(error.to_string())),
+        };
+        let unsaved = UnsavedVolume { name, pending, body };
+        self.save(work.key(), unsaved, started).await
+    }
+
+    /// A final answer ends what was remembered; `InProgress` keeps it.
+    async fn not_provisioned(&self, error: &ProvisionError, pending: &Pending, key: &Key) -> Outcome {
+        let verdict = error.verdict();
+        if verdict != Verdict::InProgress {
+            self.world().set_progress(key, Progress::None);
+        }
+        let claim = &pending.claim.facts;
+        let rescheduled = match &claim.selected_node {
+            Some(node) if verdict == Verdict::Reschedule => {
+                match self.unselect_node(&claim.namespace, &claim.name, node).await {
+                    Ok(_) | Err(CallError::NotFound) => true,
+                    Err(error) => return Outcome::CallFailed { doing: "asking the scheduler for another node", error },
+                }
+            }
+            _ => false,
+        };
+        let message = error.to_string();
+        Outcome::NotProvisioned { verdict, message, retry_after: error.retry_after(), rescheduled }
+    }
+
+    /// Reads the claim itself: the watch may not have told yet that it has a volume.
+    pub(super) async fn confirm(&self, facts: &Facts, key: &Key) -> Outcome {
+        let ClaimState::Waiting(claim) = &facts.claim else { return Outcome::Changed };
+        let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
+            Ok(live) => live,
+            Err(CallError::NotFound) => return Outcome::Rested(Rest::ClaimGoes),
+            Err(error) => return Outcome::CallFailed { doing: "reading the claim again", error },
+        };
+        let mut world = self.world();
+        world.set_progress(key, Progress::None);
+        world.claim_event(Event::Applied(live));
+        Outcome::Changed
+    }
+}
+
+/// The claim and class as they are now, or as they were when work on them began.
+fn pending(facts: &Facts) -> Option<Arc<Pending>> {
+    match (&facts.claim, &facts.class, &facts.progress) {
+        (ClaimState::Waiting(claim), ClassState::Ours(class), _) => {
+            Some(Arc::new(Pending { claim: claim.clone(), class: class.clone() }))
+        }
+        (_, _, Progress::Background(pending)) => Some(pending.clone()),
+        _ => None,
+    }
+}

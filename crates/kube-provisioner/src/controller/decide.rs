@@ -1,0 +1,225 @@
+//! Every rule about *whether* something is done: a pure function over what is known of one key.
+
+use super::facts::{
+    ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, VolumeFacts, VolumeState,
+};
+use crate::provisioner::{AccessMode, Capabilities};
+
+/// What the rules need to know of the provisioner itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) names: Names,
+    pub(crate) capabilities: Capabilities,
+    /// New volumes get our finalizer, so that nobody can delete one before its asset is gone.
+    pub(crate) finalizer: bool,
+}
+
+/// The provisioner's name and the other names that it answers to.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    pub(crate) own: String,
+    pub(crate) additional: Vec<String>,
+}
+
+impl Names {
+    pub(crate) fn include(&self, name: &str) -> bool {
+        self.own == name || self.additional.iter().any(|other| other == name)
+    }
+}
+
+/// What to do about one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Nothing, until something changes.
+    Rest(Rest),
+    /// Nothing, and the claim's user should know why.
+    Refuse(Refusal),
+    /// Call the author's `provision`.
+    Provision,
+    /// Read the claim again before it gets another volume.
+    Confirm,
+    /// Save the volume that is made already.
+    Save,
+    /// Add our finalizer to a volume that was made without it.
+    Protect,
+    /// Remove our finalizer from a volume that is not to be deleted.
+    Unprotect,
+    /// Call the author's `delete`, then delete the object.
+    Delete(Deletion),
+    /// The asset is gone: delete the object.
+    FinishDelete,
+}
+
+/// Why there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Rest {
+    /// Neither a claim that asks us nor a volume of ours.
+    NothingHere,
+    /// The claim has a volume.
+    Bound,
+    /// The volume is saved; binding is the controller-manager's.
+    Provisioned,
+    /// The author's `accepts` said no.
+    Vetoed,
+    /// The claim's class names another provisioner.
+    ClassOfAnother,
+    /// The scheduler has not chosen a node.
+    AwaitsNode,
+    /// The claim is being deleted before any work began.
+    ClaimGoes,
+    /// The volume is in use, or was never bound.
+    NotReleased,
+    /// The volume is to be kept.
+    Retained,
+    /// The volume is released, but its claim is still seen.
+    ClaimStillSeen,
+    /// The volume is being deleted, and no asset of ours hangs on it.
+    VolumeGoes,
+}
+
+/// Why a claim gets no volume. The texts for its user are in `report`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    AccessModes(Vec<String>),
+    AttributesClass(String),
+    Block,
+    ClassMissing(Option<String>),
+    DataSource { kind: String, name: String },
+    NameTaken,
+    Parameters(String),
+    Request(String),
+    Selector,
+}
+
+/// How a volume is deleted safely: never on the cache's word alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// Our finalizer holds the object: delete it first (the answer is the live object), then the asset.
+    Protected,
+    /// Read the live object, delete the asset, then the object with its uid as precondition.
+    Checked,
+}
+
+pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
+    match (&facts.progress, &facts.volume) {
+        (Progress::Unsaved(_), VolumeState::Absent) => Decision::Save,
+        (_, VolumeState::Ours(volume)) => about_volume(&volume.facts, facts, rules),
+        (_, VolumeState::Foreign) => match &facts.claim {
+            ClaimState::Waiting(claim) if !claim.facts.vetoed => Decision::Refuse(Refusal::NameTaken),
+            _ => Decision::Rest(Rest::NothingHere),
+        },
+        (_, VolumeState::Absent) => about_claim(facts, rules),
+    }
+}
+
+fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
+    let in_background = matches!(facts.progress, Progress::Background(_));
+    let claim = match &facts.claim {
+        // What the backend may be making must become a volume, or nobody would ever delete it.
+        ClaimState::Absent if in_background => return Decision::Provision,
+        ClaimState::Absent => return Decision::Rest(Rest::NothingHere),
+        ClaimState::Settled { .. } if in_background => return Decision::Provision,
+        ClaimState::Settled { .. } => return Decision::Rest(Rest::Bound),
+        ClaimState::Waiting(claim) => &claim.facts,
+    };
+    if in_background {
+        return Decision::Provision;
+    }
+    if claim.vetoed {
+        return Decision::Rest(Rest::Vetoed);
+    }
+    let class = match &facts.class {
+        ClassState::Missing => {
+            return Decision::Refuse(Refusal::ClassMissing(claim.class.as_deref().map(str::to_owned)));
+        }
+        ClassState::Foreign => return Decision::Rest(Rest::ClassOfAnother),
+        ClassState::Ours(class) => class,
+    };
+    if class.waits_for_consumer && claim.selected_node.is_none() {
+        return Decision::Rest(Rest::AwaitsNode);
+    }
+    if claim.deleting {
+        return Decision::Rest(Rest::ClaimGoes);
+    }
+    if let Some(refusal) = refusal(claim, class, &rules.capabilities) {
+        return Decision::Refuse(refusal);
+    }
+    match facts.progress {
+        Progress::Confirm => Decision::Confirm,
+        _ => Decision::Provision,
+    }
+}
+
+/// What the provisioner cannot honour is refused: a volume that lacks it would be bound all the same.
+fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<Refusal> {
+    if let Err(error) = &claim.request {
+        return Some(Refusal::Request(error.clone()));
+    }
+    if claim.block && !can.block {
+        return Some(Refusal::Block);
+    }
+    if let Some(supported) = &can.access_modes {
+        let unsupported = |mode: &&String| !supported.iter().any(|one| one.as_str() == mode.as_str());
+        if let Some(_first) = claim.access_modes.iter().find(unsupported) {
+            return Some(Refusal::AccessModes(
+                supported.iter().copied().map(AccessMode::as_str).map(Into::into).collect(),
+            ));
+        }
+    }
+    if claim.selector && !can.selectors {
+        return Some(Refusal::Selector);
+    }
+    // An empty volume would take the place of the one that the source's own provisioner makes.
+    if let (Some((kind, name)), false) = (&claim.data_source, can.data_sources) {
+        return Some(Refusal::DataSource { kind: kind.clone(), name: name.clone() });
+    }
+    if let (Some(name), false) = (&claim.attributes_class, can.volume_attributes_classes) {
+        return Some(Refusal::AttributesClass(name.to_string()));
+    }
+    class.parameters.as_ref().err().map(|problems| Refusal::Parameters(problems.clone()))
+}
+
+fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
+    if let Progress::BackendDeleted { uid, finished } = &facts.progress
+        && *uid == volume.uid
+    {
+        return if *finished { Decision::Rest(Rest::VolumeGoes) } else { Decision::FinishDelete };
+    }
+    if let ClaimState::Waiting(claim) = &facts.claim {
+        let for_claim = volume.claim.as_ref().is_some_and(|other| *other.uid == *claim.facts.uid);
+        if !for_claim && !claim.facts.vetoed {
+            return Decision::Refuse(Refusal::NameTaken);
+        }
+    }
+    let released = volume.phase == Phase::Released;
+    match volume.policy {
+        ReclaimPolicy::Keep if volume.protected => Decision::Unprotect,
+        ReclaimPolicy::Keep => Decision::Rest(Rest::Retained),
+        ReclaimPolicy::Delete if released => release(volume, facts),
+        ReclaimPolicy::Delete if volume.deleting => Decision::Rest(Rest::VolumeGoes),
+        ReclaimPolicy::Delete if volume.phase == Phase::Bound && rules.finalizer && !volume.protected => {
+            Decision::Protect
+        }
+        ReclaimPolicy::Delete if volume.protected && !rules.finalizer => Decision::Unprotect,
+        ReclaimPolicy::Delete if volume.phase == Phase::Bound => Decision::Rest(Rest::Bound),
+        ReclaimPolicy::Delete if matches!(facts.claim, ClaimState::Waiting(_)) => Decision::Rest(Rest::Provisioned),
+        ReclaimPolicy::Delete => Decision::Rest(Rest::NotReleased),
+    }
+}
+
+fn release(volume: &VolumeFacts, facts: &Facts) -> Decision {
+    // A controller-manager with an old view may release the volume of a living claim.
+    let claim_lives = match &facts.claim {
+        ClaimState::Absent => false,
+        ClaimState::Settled { bound_here, deleting } => *bound_here && !deleting,
+        ClaimState::Waiting(claim) => !claim.facts.deleting,
+    };
+    if claim_lives {
+        return Decision::Rest(Rest::ClaimStillSeen);
+    }
+    match (volume.protected, volume.deleting) {
+        (true, _) => Decision::Delete(Deletion::Protected),
+        (false, true) => Decision::Rest(Rest::VolumeGoes),
+        (false, false) => Decision::Delete(Deletion::Checked),
+    }
+}

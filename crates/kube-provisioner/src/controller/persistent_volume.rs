@@ -1,0 +1,184 @@
+//! Builds the PersistentVolume from the claim, its class and what the author returned.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec};
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use thiserror::Error;
+
+use crate::protocol;
+use crate::quantity;
+use crate::volume::{Volume, VolumeSource};
+
+/// What is wrong with a volume that an author returned. Nothing was saved.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub(crate) enum TemplateError {
+    #[error("the provisioner made a volume of {made} bytes, but the claim asks for {asked}")]
+    TooSmall { made: u64, asked: u64 },
+    #[error("the provisioner returned a local volume without a node; it must say on which node the volume is")]
+    LocalWithoutNode,
+    #[error("the provisioner returned the path {0:?}; a volume's path must be absolute and must not contain `..`")]
+    Path(String),
+}
+
+pub(crate) struct Order<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) bytes: u64,
+    pub(crate) claim: &'a PersistentVolumeClaim,
+    pub(crate) class: &'a StorageClass,
+    pub(crate) finalizer: bool,
+}
+
+/// The PersistentVolume for an order.
+///
+/// The claim reference carries the claim's uid, so the volume can be bound to no other claim, and
+/// the controller-manager needs no write of its own to pre-bind it.
+pub(crate) fn build(order: &Order<'_>, volume: Volume) -> Result<PersistentVolume, TemplateError> {
+    check(order, &volume)?;
+    let claim = order.claim.spec.clone().unwrap_or_default();
+    let mut annotations = volume.annotations;
+    annotations.insert(protocol::PROVISIONED_BY.to_owned(), order.class.provisioner.clone());
+    let mut spec = PersistentVolumeSpec {
+        access_modes: claim.access_modes,
+        capacity: Some(BTreeMap::from([("storage".to_owned(), Quantity(capacity(order, volume.bytes)))])),
+        claim_ref: Some(claim_reference(order.claim)),
+        mount_options: volume.mount_options.or_else(|| order.class.mount_options.clone()),
+        node_affinity: volume.node_affinity,
+        persistent_volume_reclaim_policy: Some(
+            order.class.reclaim_policy.clone().unwrap_or_else(|| "Delete".to_owned()),
+        ),
+        storage_class_name: order.class.metadata.name.clone(),
+        volume_attributes_class_name: claim.volume_attributes_class_name,
+        volume_mode: claim.volume_mode,
+        ..PersistentVolumeSpec::default()
+    };
+    volume.source.fill(&mut spec);
+    Ok(PersistentVolume {
+        metadata: ObjectMeta {
+            name: Some(order.name.to_owned()),
+            annotations: Some(annotations),
+            labels: (!volume.labels.is_empty()).then_some(volume.labels),
+            finalizers: order.finalizer.then(|| vec![protocol::FINALIZER.to_owned()]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(spec),
+        status: None,
+    })
+}
+
+fn check(order: &Order<'_>, volume: &Volume) -> Result<(), TemplateError> {
+    if let Some(made) = volume.bytes
+        && made < order.bytes
+    {
+        return Err(TemplateError::TooSmall { made, asked: order.bytes });
+    }
+    let path = match &volume.source {
+        VolumeSource::Local(_) if volume.node_affinity.is_none() => return Err(TemplateError::LocalWithoutNode),
+        VolumeSource::HostPath(source) => &source.path,
+        VolumeSource::Local(source) => &source.path,
+        VolumeSource::Nfs(source) => &source.path,
+        _ => return Ok(()),
+    };
+    if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+        return Err(TemplateError::Path(path.clone()));
+    }
+    Ok(())
+}
+
+/// The claim's own text where the author made what was asked: `1500Mi` stays `1500Mi`.
+fn capacity(order: &Order<'_>, made: Option<u64>) -> String {
+    let requests = order.claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
+    match (made, requests.and_then(|requests| requests.get("storage"))) {
+        (Some(made), _) if made > order.bytes => quantity::format_bytes(made),
+        (_, Some(asked)) => asked.0.clone(),
+        (_, None) => quantity::format_bytes(order.bytes),
+    }
+}
+
+fn claim_reference(claim: &PersistentVolumeClaim) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("PersistentVolumeClaim".to_owned()),
+        namespace: claim.metadata.namespace.clone(),
+        name: claim.metadata.name.clone(),
+        uid: claim.metadata.uid.clone(),
+        resource_version: claim.metadata.resource_version.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn claim() -> PersistentVolumeClaim {
+        serde_json::from_value(json!({
+            "metadata": {"name": "c", "namespace": "n", "uid": "u", "resourceVersion": "7"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce", "ReadOnlyMany"], "volumeMode": "Filesystem",
+                "resources": {"requests": {"storage": "1500Mi"}}, "storageClassName": "k",
+                "volumeAttributesClassName": "gold",
+            },
+        }))
+        .unwrap()
+    }
+
+    fn class(extra: serde_json::Value) -> StorageClass {
+        let mut class = json!({"metadata": {"name": "k"}, "provisioner": "example.com/p"});
+        class.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        serde_json::from_value(class).unwrap()
+    }
+
+    fn order<'a>(claim: &'a PersistentVolumeClaim, class: &'a StorageClass) -> Order<'a> {
+        Order { name: "pvc-u", bytes: 1500 << 20, claim, class, finalizer: true }
+    }
+
+    #[test]
+    fn l10_everything_comes_from_claim_and_class() {
+        let (claim, class) = (claim(), class(json!({"reclaimPolicy": "Retain", "mountOptions": ["ro"]})));
+        let volume = build(&order(&claim, &class), Volume::host_path("/v/pvc-u").on_node("a").label("x", "y")).unwrap();
+        let got = serde_json::to_value(volume).unwrap();
+        assert_eq!(
+            got,
+            json!({
+                "apiVersion": "v1", "kind": "PersistentVolume",
+                "metadata": {
+                    "name": "pvc-u", "labels": {"x": "y"},
+                    "annotations": {"pv.kubernetes.io/provisioned-by": "example.com/p"},
+                    "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"],
+                },
+                "spec": {
+                    "accessModes": ["ReadWriteOnce", "ReadOnlyMany"], "capacity": {"storage": "1500Mi"},
+                    "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "n", "name": "c",
+                        "uid": "u", "resourceVersion": "7"},
+                    "hostPath": {"path": "/v/pvc-u", "type": "Directory"},
+                    "mountOptions": ["ro"], "persistentVolumeReclaimPolicy": "Retain", "storageClassName": "k",
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+                        {"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}]}},
+                    "volumeAttributesClassName": "gold", "volumeMode": "Filesystem",
+                },
+            })
+        );
+    }
+
+    #[test]
+    fn g12_l9_a_class_without_a_policy_means_delete_and_a_larger_volume_says_so() {
+        let (claim, class) = (claim(), class(json!({})));
+        let spec = build(&order(&claim, &class), Volume::nfs("s", "/x").capacity(2 << 30)).unwrap().spec.unwrap();
+        assert_eq!(spec.persistent_volume_reclaim_policy.as_deref(), Some("Delete"));
+        assert_eq!(spec.capacity.unwrap()["storage"].0, "2Gi");
+    }
+
+    #[test]
+    fn g20_what_the_api_server_or_the_user_would_not_accept_is_refused() {
+        let (claim, class) = (claim(), class(json!({})));
+        let refused = |volume| build(&order(&claim, &class), volume).unwrap_err();
+        assert!(matches!(refused(Volume::nfs("s", "/x").capacity(1)), TemplateError::TooSmall { .. }));
+        assert_eq!(refused(Volume::local("/x")), TemplateError::LocalWithoutNode);
+        assert!(matches!(refused(Volume::host_path("/a/../b")), TemplateError::Path(_)));
+        assert!(matches!(refused(Volume::host_path("a")), TemplateError::Path(_)));
+    }
+}

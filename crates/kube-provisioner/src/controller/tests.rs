@@ -1,0 +1,172 @@
+//! The rules, from objects as the API server sends them to decisions. A test's name begins with the
+//! row of `docs/behaviour.md` that it proves.
+
+mod claims;
+mod reports;
+mod volumes;
+mod worlds;
+
+use std::sync::Arc;
+
+use provisioner_runtime::watch::Event;
+use serde_json::{Value, json};
+
+use super::decide::{Decision, Names, Rules, decide};
+use super::key::Key;
+use super::world::World;
+use crate::{Capabilities, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+
+const OURS: &str = "foo.bar/baz";
+const OTHER: &str = "abc.def/ghi";
+
+/// Accepts every claim but those named `vetoed`, and knows one parameter.
+struct Plain;
+
+#[derive(serde::Deserialize)]
+struct Parameters {
+    #[serde(default)]
+    #[expect(dead_code, reason = "parsed, never read")]
+    server: String,
+}
+
+impl Provisioner for Plain {
+    type Parameters = Parameters;
+
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        Ok(Volume::nfs("server", format!("/{}", request.name)))
+    }
+
+    async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
+        Ok(())
+    }
+
+    fn accepts(&self, claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim) -> bool {
+        claim.metadata.name.as_deref() != Some("vetoed")
+    }
+}
+
+/// A world with our rules, fed by the test.
+struct Scene {
+    rules: Arc<Rules>,
+    world: World,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(OURS, &[], Capabilities::default(), true)
+    }
+
+    fn named(own: &str, additional: &[&str]) -> Self {
+        Self::with(own, additional, Capabilities::default(), true)
+    }
+
+    fn without_finalizer() -> Self {
+        Self::with(OURS, &[], Capabilities::default(), false)
+    }
+
+    fn able(capabilities: Capabilities) -> Self {
+        Self::with(OURS, &[], capabilities, true)
+    }
+
+    fn with(own: &str, additional: &[&str], capabilities: Capabilities, finalizer: bool) -> Self {
+        let additional = additional.iter().map(ToString::to_string).collect();
+        let rules = Arc::new(Rules { names: Names { own: own.to_owned(), additional }, capabilities, finalizer });
+        Self { world: World::new(rules.clone(), Arc::new(Plain)), rules }
+    }
+
+    fn class(mut self, class: Value) -> Self {
+        self.world.class_event(Event::Applied(serde_json::from_value(class).unwrap()));
+        self
+    }
+
+    fn claim(mut self, claim: Value) -> Self {
+        self.put_claim(claim);
+        self
+    }
+
+    fn volume(mut self, volume: Value) -> Self {
+        self.put_volume(volume);
+        self
+    }
+
+    fn put_claim(&mut self, claim: Value) -> Vec<Key> {
+        self.world.claim_event(Event::Applied(serde_json::from_value(claim).unwrap()))
+    }
+
+    fn put_volume(&mut self, volume: Value) -> Vec<Key> {
+        self.world.volume_event(Event::Applied(serde_json::from_value(volume).unwrap()))
+    }
+
+    fn decision(&self, volume: &str) -> Decision {
+        decide(&self.world.facts(&Key::of_volume(volume)), &self.rules)
+    }
+
+    /// About the claim of [`claim`].
+    fn about_claim(&self) -> Decision {
+        self.decision("pvc-uid-1-1")
+    }
+
+    /// About the volume of [`volume`].
+    fn about_volume(&self) -> Decision {
+        self.decision("volume-1")
+    }
+}
+
+/// Merges `change` into `base`; `null` removes.
+fn with(mut base: Value, change: Value) -> Value {
+    match (&mut base, change) {
+        (Value::Object(base), Value::Object(change)) => {
+            for (key, value) in change {
+                if value.is_null() {
+                    base.remove(&key);
+                } else {
+                    let old = base.remove(&key).unwrap_or(Value::Null);
+                    base.insert(key, with(old, value));
+                }
+            }
+        }
+        (base, change) => *base = change,
+    }
+    base
+}
+
+/// Class `class-1`: ours, Delete, Immediate.
+fn class(change: Value) -> Value {
+    with(
+        json!({"metadata": {"name": "class-1", "uid": "class-uid", "resourceVersion": "1"}, "provisioner": OURS,
+            "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
+        change,
+    )
+}
+
+fn waiting_class() -> Value {
+    class(json!({"volumeBindingMode": "WaitForFirstConsumer"}))
+}
+
+/// Claim `default/claim-1`, asking us for 1Mi of `class-1`.
+fn claim(change: Value) -> Value {
+    with(
+        json!({
+            "metadata": {"name": "claim-1", "namespace": "default", "uid": "uid-1-1", "resourceVersion": "10",
+                "annotations": {"volume.beta.kubernetes.io/storage-provisioner": OURS}},
+            "spec": {"accessModes": ["ReadWriteOnce", "ReadOnlyMany"], "storageClassName": "class-1",
+                "resources": {"requests": {"storage": "1Mi"}}},
+            "status": {"phase": "Pending"},
+        }),
+        change,
+    )
+}
+
+/// NFS volume `volume-1`, provisioned by us.
+fn volume(phase: &str, policy: &str, change: Value) -> Value {
+    with(
+        json!({
+            "metadata": {"name": "volume-1", "uid": "volume-uid", "resourceVersion": "20",
+                "annotations": {"pv.kubernetes.io/provisioned-by": OURS}},
+            "spec": {"persistentVolumeReclaimPolicy": policy, "nfs": {"server": "s", "path": "/p"},
+                "claimRef": {"namespace": "default", "name": "gone", "uid": "uid-gone"}},
+            "status": {"phase": phase},
+        }),
+        change,
+    )
+}

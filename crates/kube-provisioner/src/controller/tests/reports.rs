@@ -1,0 +1,112 @@
+//! What users are told, and when a key is looked at again.
+
+use std::time::Duration;
+
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::queue::Next;
+
+use super::*;
+use crate::controller::act::{Breakage, Outcome};
+use crate::controller::decide::{Refusal, Rest};
+use crate::controller::report::{About, Case, Report, Thresholds, report};
+use crate::{DeleteVerdict, Verdict};
+
+fn told(outcome: Outcome, attempt: u32, thresholds: Thresholds) -> Report {
+    let scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    let facts = scene.world.facts(&Key::of_claim("uid-1-1"));
+    report(outcome, &Case { provisioner: OURS, volume: "pvc-uid-1-1", facts: &facts, attempt, thresholds })
+}
+
+fn first(outcome: Outcome) -> Report {
+    told(outcome, 1, Thresholds::default())
+}
+
+fn failure(verdict: Verdict, retry_after: Option<Duration>, rescheduled: bool) -> Outcome {
+    Outcome::NotProvisioned { verdict, message: "no".into(), retry_after, rescheduled }
+}
+
+#[test]
+fn n1_n2_c20_c23_verdicts_each_has_its_pause_and_its_event() {
+    let retry = first(failure(Verdict::Retry, None, false));
+    assert!(matches!(retry.next, Next::Retry) && retry.notice.unwrap().warning);
+    let pause = Duration::from_secs(7);
+    assert!(
+        matches!(first(failure(Verdict::Retry, Some(pause), false)).next, Next::RetryAfter(after) if after == pause)
+    );
+    let background = first(failure(Verdict::InProgress, None, false));
+    let notice = background.notice.unwrap();
+    assert!(!notice.warning && notice.reason == "Provisioning" && matches!(background.next, Next::Retry));
+    let invalid = first(failure(Verdict::Invalid, None, false));
+    assert!(matches!(invalid.next, Next::AwaitChange) && invalid.notice.is_some());
+    let foreign = first(failure(Verdict::NotMine, None, false));
+    assert!(matches!(foreign.next, Next::AwaitChange) && foreign.notice.is_none());
+    assert!(matches!(first(failure(Verdict::Reschedule, None, true)).next, Next::Done));
+    assert!(matches!(first(failure(Verdict::Reschedule, None, false)).next, Next::Retry));
+}
+
+#[test]
+fn g21_threshold_gives_up_and_says_so() {
+    let two = Thresholds { provision: 2, delete: 2 };
+    assert!(matches!(told(failure(Verdict::Retry, None, false), 2, two).next, Next::Retry));
+    let last = told(failure(Verdict::Retry, None, false), 3, two);
+    assert!(matches!(last.next, Next::AwaitChange));
+    assert!(last.notice.unwrap().text.contains("gave up after 3 attempts"));
+    assert!(matches!(told(failure(Verdict::InProgress, None, false), 99, two).next, Next::Retry));
+    let not_saved = told(Outcome::NotSaved(CallError::Conflict), 99, two);
+    assert!(matches!(not_saved.next, Next::Retry), "an asset without a volume is never given up");
+    let kept = Outcome::NotDeleted { verdict: DeleteVerdict::Retry, message: "no".into(), retry_after: None };
+    assert!(matches!(told(kept, 3, two).next, Next::AwaitChange));
+}
+
+#[test]
+fn g18_g19_breakage_is_told_and_tried_again() {
+    let panicked = first(Outcome::ProvisionBroke(Breakage::Panicked("index out of bounds".into())));
+    assert!(matches!(panicked.next, Next::Retry));
+    assert!(panicked.notice.unwrap().text.contains("index out of bounds"));
+    let slow = first(Outcome::DeleteBroke(Breakage::TimedOut(Duration::from_secs(5))));
+    let notice = slow.notice.unwrap();
+    assert_eq!((notice.about, notice.reason), (About::Volume, "VolumeFailedDelete"));
+    assert!(notice.text.contains("within 5 s"));
+}
+
+#[test]
+fn g22_in_use_is_no_warning() {
+    let busy = Outcome::NotDeleted { verdict: DeleteVerdict::InUse, message: "mounted".into(), retry_after: None };
+    let report = first(busy);
+    let notice = report.notice.unwrap();
+    assert!(!notice.warning && notice.reason == "VolumeDelete" && matches!(report.next, Next::Retry));
+}
+
+#[test]
+fn g15_refusals_say_what_to_do() {
+    for refusal in [
+        Refusal::AccessModes(vec!["ReadWriteOnce".into()]),
+        Refusal::AttributesClass("gold".into()),
+        Refusal::Block,
+        Refusal::ClassMissing(Some("fast".into())),
+        Refusal::ClassMissing(None),
+        Refusal::DataSource { kind: "Backup".into(), name: "b".into() },
+        Refusal::NameTaken,
+        Refusal::Parameters("unknown parameter \"x\"".into()),
+        Refusal::Request("\"lots\" is no quantity".into()),
+        Refusal::Selector,
+    ] {
+        let report = first(Outcome::Refused(refusal.clone()));
+        let notice = report.notice.unwrap();
+        assert!(notice.warning && notice.reason == "ProvisioningFailed", "{refusal:?}");
+        assert!(matches!(report.next, Next::AwaitChange), "{refusal:?}");
+        assert!(notice.text.len() > 30, "{}", notice.text);
+    }
+}
+
+#[test]
+fn quiet_outcomes_have_no_event() {
+    for quiet in [
+        Outcome::Rested(Rest::Bound),
+        Outcome::Changed,
+        Outcome::ProtectionSet,
+        Outcome::Deleted { took: Duration::ZERO },
+    ] {
+        assert!(first(quiet).notice.is_none());
+    }
+}

@@ -1,0 +1,207 @@
+//! What the world remembers, and whom a change wakes.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::controller::decide::{Rest, Rules};
+use crate::controller::facts::{ClaimState, Progress};
+
+fn key() -> Key {
+    Key::of_claim("uid-1-1")
+}
+
+fn delete_claim(scene: &mut Scene, claim: Value) -> Vec<Key> {
+    scene.world.claim_event(Event::Deleted(serde_json::from_value(claim).unwrap()))
+}
+
+fn delete_volume(scene: &mut Scene, volume: Value) -> Vec<Key> {
+    scene.world.volume_event(Event::Deleted(serde_json::from_value(volume).unwrap()))
+}
+
+fn saved() -> Value {
+    volume("Pending", "Delete", json!({"metadata": {"name": "pvc-uid-1-1"}, "spec": {"claimRef": {"uid": "uid-1-1"}}}))
+}
+
+#[test]
+fn g4_class_changes_wake_the_claims_that_name_the_class() {
+    let mut scene = Scene::new().claim(claim(json!({})));
+    let wakes = |scene: &mut Scene, event| scene.world.class_event(event);
+    let parsed = |value| serde_json::from_value(value).unwrap();
+    assert_eq!(wakes(&mut scene, Event::Applied(parsed(class(json!({}))))), [key()]);
+    assert_eq!(scene.about_claim(), Decision::Provision);
+    let before = scene.world.inputs(&key());
+    let other = class(json!({"metadata": {"uid": "second", "resourceVersion": "2"}}));
+    assert_eq!(wakes(&mut scene, Event::Applied(parsed(other.clone()))), [key()]);
+    assert_ne!(scene.world.inputs(&key()), before, "a change of class cuts a pause short");
+    assert_eq!(wakes(&mut scene, Event::Deleted(parsed(other))), [key()]);
+    delete_claim(&mut scene, claim(json!({})));
+    assert_eq!(wakes(&mut scene, Event::Applied(parsed(class(json!({}))))), []);
+}
+
+#[test]
+fn g4_relist_without_a_class_wakes_its_claims() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    assert_eq!(scene.world.class_event(Event::Begin), []);
+    assert_eq!(scene.world.class_event(Event::Ready), [key()]);
+    assert!(matches!(scene.about_claim(), Decision::Refuse(_)));
+}
+
+#[test]
+fn g3_inputs_only_what_matters_changes_them() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    let before = scene.world.inputs(&key());
+    let touched =
+        claim(json!({"metadata": {"resourceVersion": "11", "labels": {"x": "y"}, "annotations": {"other": "1"}},
+        "status": {"conditions": [{"type": "Unused"}]}}));
+    scene.put_claim(touched);
+    assert_eq!(scene.world.inputs(&key()), before);
+    let moved = claim(
+        json!({"metadata": {"resourceVersion": "12", "annotations": {"volume.kubernetes.io/selected-node": "n"}}}),
+    );
+    scene.put_claim(moved);
+    assert_ne!(scene.world.inputs(&key()), before);
+}
+
+#[test]
+fn foreign_objects_are_not_kept() {
+    let mut scene = Scene::new();
+    let foreign = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": OTHER}}}));
+    assert_eq!(scene.put_claim(foreign.clone()), []);
+    assert!(matches!(scene.world.facts(&key()).claim, ClaimState::Absent));
+    scene.put_claim(claim(json!({})));
+    assert_eq!(scene.put_claim(foreign), [key()], "a claim that turns to another provisioner is looked at once more");
+    assert_eq!(scene.about_claim(), Decision::Rest(Rest::NothingHere));
+}
+
+#[test]
+fn stale_answers_do_not_undo_newer_ones() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({"metadata": {"resourceVersion": "12"}})));
+    let older = claim(
+        json!({"metadata": {"resourceVersion": "9", "annotations": {"volume.kubernetes.io/selected-node": "n"}}}),
+    );
+    assert_eq!(scene.put_claim(older), []);
+    scene.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "30"}, "status": {"phase": "Bound"}})));
+    assert_eq!(scene.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "29"}}))), []);
+}
+
+#[test]
+fn g1_stale_claim_gets_no_second_volume_unasked() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
+    assert_eq!(scene.about_claim(), Decision::Rest(Rest::Provisioned));
+    assert_eq!(delete_volume(&mut scene, saved()), [key()]);
+    assert_eq!(scene.about_claim(), Decision::Confirm);
+    scene.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}, "spec": {"volumeName": "pvc-uid-1-1"}})));
+    assert_eq!(scene.about_claim(), Decision::Rest(Rest::Bound));
+    assert!(matches!(scene.world.facts(&key()).progress, Progress::None));
+}
+
+#[test]
+fn c24_background_work_goes_on_without_its_claim() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    let facts = scene.world.facts(&key());
+    let (ClaimState::Waiting(claim_then), crate::controller::facts::ClassState::Ours(class)) =
+        (facts.claim, facts.class)
+    else {
+        panic!("waiting for us");
+    };
+    let pending = Arc::new(crate::controller::facts::Pending { claim: claim_then, class });
+    scene.world.set_progress(&key(), Progress::Background(pending));
+    assert_eq!(delete_claim(&mut scene, claim(json!({}))), [key()]);
+    assert_eq!(scene.about_claim(), Decision::Provision);
+    assert_eq!(scene.world.unsettled(), [key()]);
+    scene.put_volume(saved());
+    assert!(matches!(scene.world.facts(&key()).progress, Progress::None));
+}
+
+#[test]
+fn g2_backend_deleted_is_remembered_until_the_object_is_gone() {
+    let released = || volume("Released", "Delete", json!({}));
+    let mut scene = Scene::new().volume(released());
+    let key = Key::of_volume("volume-1");
+    scene.world.backend_deleted(&key, "volume-uid", false);
+    assert_eq!(scene.about_volume(), Decision::FinishDelete);
+    scene.world.backend_deleted(&key, "volume-uid", true);
+    assert_eq!(scene.about_volume(), Decision::Rest(Rest::VolumeGoes));
+    delete_volume(&mut scene, released());
+    assert!(matches!(scene.world.facts(&key).progress, Progress::None));
+    // The same name again is another volume.
+    scene.put_volume(with(released(), json!({"metadata": {"uid": "second", "resourceVersion": "40"}})));
+    assert!(matches!(scene.about_volume(), Decision::Delete(_)));
+    scene.world.backend_deleted(&key, "volume-uid", true);
+    assert!(
+        matches!(scene.about_volume(), Decision::Delete(_)),
+        "an answer about the first one is not about the second"
+    );
+}
+
+#[test]
+fn g17_malformed_objects_change_nothing_and_stop_nobody() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    for broken in [
+        json!({}),
+        json!({"metadata": null}),
+        json!({"metadata": {"name": "claim-2", "annotations": {"volume.kubernetes.io/storage-provisioner": OURS}}}),
+        claim(json!({"metadata": {"uid": null}})),
+        claim(json!({"metadata": {"uid": "uid-2"}, "spec": "text"})),
+        claim(json!({"metadata": {"uid": "uid-2"}, "spec": {"accessModes": {"a": 1}}})),
+    ] {
+        assert_eq!(scene.put_claim(broken.clone()), [], "{broken}");
+    }
+    for broken in [
+        json!({}),
+        json!({"metadata": {"name": "v"}, "spec": 7}),
+        volume("Released", "Delete", json!({"metadata": {"uid": null}})),
+    ] {
+        scene.put_volume(broken);
+    }
+    assert_eq!(scene.about_volume(), Decision::Rest(Rest::NothingHere));
+    assert_eq!(scene.about_claim(), Decision::Provision);
+    let bare = claim(json!({"metadata": {"uid": "uid-3"}, "spec": null}));
+    scene.put_claim(bare);
+    assert!(matches!(scene.decision("pvc-uid-3"), Decision::Refuse(_)));
+}
+
+#[test]
+fn g16_class_parameters_are_parsed_once_per_version() {
+    let rules: Arc<Rules> = Scene::new().rules;
+    let counting = Arc::new(Counting::default());
+    let mut world = World::new(rules, counting.clone());
+    let event = |value| Event::Applied(serde_json::from_value(value).unwrap());
+    world.class_event(event(class(json!({}))));
+    for uid in ["a", "b", "c"] {
+        world.claim_event(Event::Applied(serde_json::from_value(claim(json!({"metadata": {"uid": uid}}))).unwrap()));
+        world.facts(&Key::of_claim(uid));
+    }
+    assert_eq!(counting.parsed.load(std::sync::atomic::Ordering::Relaxed), 1);
+}
+
+#[derive(Default)]
+struct Counting {
+    parsed: std::sync::atomic::AtomicUsize,
+}
+
+impl crate::controller::erased::Backend for Counting {
+    fn parse(
+        &self,
+        parameters: &std::collections::BTreeMap<String, String>,
+    ) -> Result<crate::controller::erased::Parsed, crate::parameters::ParameterError> {
+        self.parsed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        crate::controller::erased::Backend::parse(&Plain, parameters)
+    }
+    fn provision(
+        &self,
+        request: crate::controller::erased::UntypedRequest,
+        parameters: crate::controller::erased::Parsed,
+    ) -> futures::future::BoxFuture<'_, Result<Volume, ProvisionError>> {
+        crate::controller::erased::Backend::provision(&Plain, request, parameters)
+    }
+    fn delete(&self, volume: ProvisionedVolume) -> futures::future::BoxFuture<'_, Result<(), DeleteError>> {
+        crate::controller::erased::Backend::delete(&Plain, volume)
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+    fn accepts(&self, _: &k8s_openapi::api::core::v1::PersistentVolumeClaim) -> bool {
+        true
+    }
+}

@@ -1,0 +1,274 @@
+//! What the watches decode: only the fields that decisions read. Nothing else is ever allocated.
+//!
+//! An object that cannot be read does not stop the others: it decodes into its name and the reason.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::{DeserializeOwned, Deserializer};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// An object of kind `K`, decoded as a `T`.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched<K, T> {
+    /// What the watch itself needs: name, namespace, uid, resource version.
+    meta: ObjectMeta,
+    /// The annotations, readable or not the rest may be.
+    pub(crate) annotations: Annotations,
+    /// The fields of interest, or why they cannot be read.
+    pub(crate) fields: Result<T, String>,
+    /// The object as the API server sent it.
+    pub(crate) raw: Box<RawValue>,
+    kind: std::marker::PhantomData<K>,
+}
+
+pub(crate) type WatchedClaim = Watched<PersistentVolumeClaim, Claim>;
+pub(crate) type WatchedClass = Watched<StorageClass, Class>;
+pub(crate) type WatchedVolume = Watched<PersistentVolume, Volume>;
+
+impl<K, T> Watched<K, T> {
+    pub(crate) fn name(&self) -> &str {
+        self.meta.name.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.meta.namespace.as_deref().unwrap_or_default()
+    }
+}
+
+impl<'de, K, T: DeserializeOwned> Deserialize<'de> for Watched<K, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        struct Head {
+            metadata: Meta,
+        }
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let head: Head = serde_json::from_str(raw.get()).unwrap_or_default();
+        Ok(Self {
+            meta: ObjectMeta {
+                name: head.metadata.name,
+                namespace: head.metadata.namespace,
+                uid: head.metadata.uid,
+                resource_version: head.metadata.resource_version,
+                ..ObjectMeta::default()
+            },
+            annotations: head.metadata.annotations,
+            fields: serde_json::from_str(raw.get()).map_err(|error| error.to_string()),
+            raw,
+            kind: std::marker::PhantomData,
+        })
+    }
+}
+
+impl<K, T> kube::Resource for Watched<K, T>
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    type DynamicType = ();
+    type Scope = K::Scope;
+
+    fn kind(_: &()) -> std::borrow::Cow<'_, str> {
+        K::kind(&())
+    }
+    fn group(_: &()) -> std::borrow::Cow<'_, str> {
+        K::group(&())
+    }
+    fn version(_: &()) -> std::borrow::Cow<'_, str> {
+        K::version(&())
+    }
+    fn plural(_: &()) -> std::borrow::Cow<'_, str> {
+        K::plural(&())
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+/// The metadata that is read. Everything is optional here; what must be there is checked where it is used.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Meta {
+    pub(crate) name: Option<String>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) deletion_timestamp: Option<serde::de::IgnoredAny>,
+    #[serde(deserialize_with = "null_as_default")]
+    pub(crate) annotations: Annotations,
+    #[serde(deserialize_with = "null_as_default")]
+    pub(crate) finalizers: Vec<String>,
+}
+
+/// The annotations that rules read; all others are skipped without being kept.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Annotations {
+    #[serde(rename = "volume.kubernetes.io/storage-provisioner")]
+    pub(crate) storage_provisioner: Option<String>,
+    #[serde(rename = "volume.beta.kubernetes.io/storage-provisioner")]
+    pub(crate) beta_storage_provisioner: Option<String>,
+    #[serde(rename = "volume.beta.kubernetes.io/storage-class")]
+    pub(crate) beta_storage_class: Option<String>,
+    #[serde(rename = "volume.kubernetes.io/selected-node")]
+    pub(crate) selected_node: Option<String>,
+    #[serde(rename = "pv.kubernetes.io/provisioned-by")]
+    pub(crate) provisioned_by: Option<String>,
+    #[serde(rename = "pv.kubernetes.io/migrated-to")]
+    pub(crate) migrated_to: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Claim {
+    pub(crate) metadata: Meta,
+    #[serde(default)]
+    pub(crate) spec: Option<ClaimSpec>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ClaimSpec {
+    #[serde(deserialize_with = "null_as_default")]
+    pub(crate) access_modes: Vec<String>,
+    pub(crate) data_source: Option<DataSource>,
+    pub(crate) data_source_ref: Option<DataSource>,
+    #[serde(deserialize_with = "null_as_default")]
+    pub(crate) resources: Resources,
+    pub(crate) selector: Option<serde::de::IgnoredAny>,
+    pub(crate) storage_class_name: Option<String>,
+    pub(crate) volume_attributes_class_name: Option<String>,
+    pub(crate) volume_mode: Option<String>,
+    pub(crate) volume_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Resources {
+    #[serde(deserialize_with = "null_as_default")]
+    pub(crate) requests: BTreeMap<String, serde_json::Value>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DataSource {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Volume {
+    pub(crate) metadata: Meta,
+    #[serde(default)]
+    pub(crate) spec: Option<VolumeSpec>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub(crate) status: VolumeStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct VolumeSpec {
+    pub(crate) claim_ref: Option<ClaimRef>,
+    pub(crate) csi: Option<CsiSource>,
+    pub(crate) persistent_volume_reclaim_policy: Option<String>,
+    pub(crate) storage_class_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct ClaimRef {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CsiSource {
+    pub(crate) driver: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct VolumeStatus {
+    pub(crate) phase: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Class {
+    pub(crate) metadata: Meta,
+    pub(crate) provisioner: String,
+    #[serde(default)]
+    pub(crate) volume_binding_mode: Option<String>,
+}
+
+fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// The object's text without `metadata.managedFields`, often half of it and of no use to anybody here.
+pub(crate) fn without_managed_fields(raw: &RawValue) -> Result<Box<str>, serde_json::Error> {
+    let mut object: BTreeMap<&str, &RawValue> = serde_json::from_str(raw.get())?;
+    let mut metadata: BTreeMap<&str, &RawValue> = match object.get("metadata") {
+        Some(metadata) => serde_json::from_str(metadata.get())?,
+        None => BTreeMap::new(),
+    };
+    metadata.remove("managedFields");
+    let metadata = serde_json::value::to_raw_value(&metadata)?;
+    object.insert("metadata", &metadata);
+    Ok(serde_json::to_string(&object)?.into_boxed_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreadable_object_keeps_its_name_and_says_why() {
+        let text = r#"{"metadata":{"name":"c","namespace":"n","uid":"u"},"spec":{"accessModes":7}}"#;
+        let claim: WatchedClaim = serde_json::from_str(text).unwrap();
+        assert_eq!((claim.name(), claim.namespace()), ("c", "n"));
+        assert!(claim.fields.unwrap_err().contains("invalid type"));
+        let nothing: WatchedClaim = serde_json::from_str("{}").unwrap();
+        assert!(nothing.fields.is_err());
+    }
+
+    #[test]
+    fn nulls_and_unknown_fields_are_read_as_absent() {
+        let text = r#"{"kind":"x","metadata":{"name":"c","annotations":null,"finalizers":null,"new":{}},
+            "spec":{"accessModes":null,"resources":null,"selector":null,"future":[1]},"status":null}"#;
+        let claim: WatchedClaim = serde_json::from_str(text).unwrap();
+        let claim = claim.fields.unwrap();
+        assert!(claim.spec.unwrap().selector.is_none());
+        let volume: WatchedVolume = serde_json::from_str(r#"{"metadata":{"name":"v"},"status":null}"#).unwrap();
+        assert!(volume.fields.unwrap().spec.is_none());
+    }
+
+    #[test]
+    fn works_inside_a_watch_event_and_a_list() {
+        use kube::core::{ObjectList, WatchEvent};
+        let event: WatchEvent<WatchedClaim> =
+            serde_json::from_str(r#"{"type":"ADDED","object":{"metadata":{"name":"c"}}}"#).unwrap();
+        assert!(matches!(event, WatchEvent::Added(claim) if claim.name() == "c"));
+        let list: ObjectList<WatchedClaim> = serde_json::from_str(
+            r#"{"kind":"PersistentVolumeClaimList","apiVersion":"v1","metadata":{"resourceVersion":"7"},
+                "items":[{"metadata":{"name":"a"}},{"metadata":7}]}"#,
+        )
+        .unwrap();
+        assert_eq!(list.items.len(), 2);
+        assert!(list.items[1].fields.is_err());
+    }
+
+    #[test]
+    fn managed_fields_go_and_unknown_fields_stay() {
+        let text = r#"{"metadata":{"name":"c","managedFields":[{"f":{}}]},"spec":{"future":1}}"#;
+        let raw: Box<RawValue> = serde_json::from_str(text).unwrap();
+        assert_eq!(&*without_managed_fields(&raw).unwrap(), r#"{"metadata":{"name":"c"},"spec":{"future":1}}"#);
+    }
+}

@@ -1,0 +1,44 @@
+//! Write out-of-tree dynamic provisioners for Kubernetes.
+//!
+//! A PersistentVolumeClaim names a StorageClass, the class names a provisioner, the provisioner makes
+//! the storage. An author implements [`Provisioner`]: [`provision`](Provisioner::provision) and
+//! [`delete`](Provisioner::delete). The [`Controller`] does the rest: when to call them, saving and
+//! deleting PersistentVolumes, retries with back-off, events, and what to refuse.
+//!
+//! # A whole provisioner
+//!
+//! ```no_run
+#![doc = include_str!("../examples/directories.rs")]
+//! ```
+//!
+//! # The nouns
+//!
+//! * **claim**: a PersistentVolumeClaim, what a user asks for.
+//! * **class**: a StorageClass, what an administrator offers; its parameters become
+//!   [`Provisioner::Parameters`].
+//! * **volume**: a PersistentVolume, the object that stands for the storage.
+//! * **asset**: the storage itself, in the **backend** that the author's code talks to.
+//! * **verdict**: what an error means for the claim, see [`Verdict`].
+
+#![deny(missing_docs)]
+
+mod cli;
+mod controller;
+mod error;
+pub mod gid;
+mod options;
+pub mod parameters;
+pub mod protocol;
+mod provisioner;
+pub mod quantity;
+pub mod rbac;
+mod volume;
+
+pub use self::cli::arguments;
+pub use self::controller::{Controller, RunError};
+pub use self::error::{DeleteError, DeleteVerdict, ProvisionError, Verdict};
+pub use self::options::Options;
+pub use self::provisioner::{AccessMode, Capabilities, ProvisionRequest, ProvisionedVolume, Provisioner};
+pub use self::volume::{Volume, VolumeSource};
+/// What stops [`Controller::run_with`].
+pub use tokio_util::sync::CancellationToken;

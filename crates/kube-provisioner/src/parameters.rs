@@ -1,0 +1,200 @@
+//! StorageClass parameters, which Kubernetes keeps as texts, read into an author's struct.
+//!
+//! ```
+//! # use std::collections::BTreeMap;
+//! use serde::Deserialize;
+//!
+//! #[derive(Debug, Deserialize)]
+//! #[serde(rename_all = "camelCase")]
+//! struct Parameters {
+//!     /// Host name of the server.
+//!     server: String,
+//!     /// What becomes of the data of a deleted volume.
+//!     #[serde(default)]
+//!     on_delete: OnDelete,
+//! }
+//!
+//! #[derive(Debug, Default, Deserialize, PartialEq)]
+//! #[serde(rename_all = "lowercase")]
+//! enum OnDelete {
+//!     #[default]
+//!     Delete,
+//!     Archive,
+//! }
+//!
+//! let class = BTreeMap::from([("onDelte".into(), "keep".into())]);
+//! let error = kube_provisioner::parameters::from_map::<Parameters>(&class).unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     r#"unknown parameter "onDelte" (did you mean "onDelete"?); parameter "server" is required"#
+//! );
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+
+mod fault;
+mod quote;
+mod search;
+mod stand_in;
+mod suggest;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use quote::{printable, quoted};
+use search::Search;
+
+/// Reads `map`, the `parameters` of a StorageClass, into `T`.
+///
+/// `T` is usually a struct with one field per parameter. `()` allows no parameters, and a map such as
+/// `BTreeMap<String, String>` allows any. Keys that begin with `csi.storage.k8s.io/` are never handed to `T` and never
+/// unknown: Kubernetes reserves them for its own components
+/// (<https://kubernetes-csi.github.io/docs/external-provisioner.html>).
+///
+/// A value is given as text and read as its field's type wants it:
+///
+/// | type | text |
+/// |---|---|
+/// | `String`, `PathBuf` and the like | as it is |
+/// | `bool` | `true` or `false` |
+/// | integers, floats, `char` | Rust's own notation; no infinities |
+/// | enum of plain variants | name of a variant |
+/// | `Option<T>` | `T`, and `None` only where the key is absent |
+/// | `Vec<T>`, sets, arrays, tuples | elements separated by commas, blanks around them dropped; the empty text is the empty list |
+/// | a type with its own `Deserialize` | what it accepts as text |
+///
+/// The attributes `default`, `rename`, `rename_all`, `alias`, `with` and `deserialize_with` work as usual.
+/// Unknown keys are refused even without `deny_unknown_fields`.
+///
+/// # Limits
+///
+/// Serde hides the types behind `flatten`, `untagged` and `tag`: what is read through them gets nothing but text, so
+/// `String`, `Option<String>`, plain enums and maps of these work there and numbers do not. A struct with a flattened
+/// field is a map to serde: its unknown keys are noticed only by a flattened struct of its own making.
+///
+/// # Errors
+///
+/// One [`ParameterError`] that names every unknown key, every malformed value and every missing key. To look behind
+/// the first problem, `T` is deserialized again with made-up values in place of the bad and the missing ones, so a
+/// hand-written `Deserialize` must have no side effects. If it accepts none of the made-up values, keys that are
+/// missing besides it may go unnamed until it is satisfied. After 64 problems the search ends.
+pub fn from_map<T: DeserializeOwned>(map: &BTreeMap<String, String>) -> Result<T, ParameterError> {
+    let mut search = Search::new(map.iter().filter(|(key, _)| !is_reserved(key)));
+    loop {
+        match T::deserialize(&mut search) {
+            Ok(parameters) if search.is_clean() => return Ok(parameters),
+            Ok(_) => break,
+            Err(fault) => {
+                if !search.learn(fault) {
+                    break;
+                }
+            }
+        }
+    }
+    Err(ParameterError { problems: search.into_problems() })
+}
+
+/// Everything that is wrong with the parameters of a StorageClass. Its text is one line, fit for an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterError {
+    problems: Vec<Problem>,
+}
+
+impl ParameterError {
+    /// At least one problem: unknown keys first, then bad values, then missing keys.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for ParameterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ParameterError {}
+
+/// One thing that is wrong with the parameters of a StorageClass.
+///
+/// Texts quoted in `reason` are cut after 64 characters and hold nothing unprintable; `key` is as the class has it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The provisioner knows no such parameter.
+    Unknown {
+        /// As written in the class.
+        key: String,
+        /// A similar key that the provisioner knows and the class does not have.
+        suggestion: Option<String>,
+    },
+    /// The parameter is given a second time under another of its names.
+    Repeated {
+        /// The later one of the two keys.
+        key: String,
+        /// The parameter's own name.
+        name: String,
+    },
+    /// The value is not what the parameter takes.
+    Malformed {
+        /// As written in the class.
+        key: String,
+        /// The value and what is expected instead, such as `"ten" is not a whole number between 0 and 255`.
+        reason: String,
+    },
+    /// A mistake in the provisioner: the parameter's type is a map or a struct, or the variant holds data.
+    Unsupported {
+        /// As written in the class.
+        key: String,
+    },
+    /// A parameter without a default is not given.
+    Missing {
+        /// Its own name, not an alias.
+        key: String,
+    },
+    /// The author's type refuses the parameters as a whole.
+    Rejected {
+        /// The author's message.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { key, suggestion } => {
+                write!(f, "unknown parameter {}", quoted(key))?;
+                match suggestion {
+                    Some(known) => write!(f, " (did you mean {}?)", quoted(known)),
+                    None => Ok(()),
+                }
+            }
+            Self::Repeated { key, name } => {
+                write!(f, "parameter {} repeats {} under another name", quoted(key), quoted(name))
+            }
+            Self::Malformed { key, reason } => write!(f, "parameter {}: {reason}", quoted(key)),
+            Self::Unsupported { key } => write!(
+                f,
+                "parameter {}: this provisioner wants a nested value here, but only flat ones exist: text, numbers, \
+                 true or false, names, and comma separated lists of these",
+                quoted(key)
+            ),
+            Self::Missing { key } => write!(f, "parameter {} is required", quoted(key)),
+            Self::Rejected { reason } => f.write_str(reason),
+        }
+    }
+}
+
+/// Whether Kubernetes keeps `key` for its own components.
+pub(crate) fn is_reserved(key: &str) -> bool {
+    key.starts_with("csi.storage.k8s.io/")
+}

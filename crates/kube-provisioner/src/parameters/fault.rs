@@ -1,0 +1,94 @@
+//! The error type that serde sees. It stops at the first one; the search turns it into a problem.
+
+use std::fmt::{self, Display};
+
+use serde::de::{Error, Expected, Unexpected};
+
+use super::{printable, quoted};
+
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// In an author's words.
+    Custom(String),
+    /// A field comes a second time.
+    Duplicate(&'static str),
+    /// What the value should have been.
+    Expected(String),
+    /// A field without a default never came.
+    Missing(&'static str),
+    /// Something other than a flat value is wanted.
+    NotFlat,
+    /// The whole reason, with the value in it.
+    Told(String),
+    /// No field has the name of this key.
+    Unknown,
+}
+
+impl Fault {
+    pub(super) fn told(text: &str, complaint: impl Display) -> Self {
+        Self::Told(format!("{} {complaint}", quoted(text)))
+    }
+
+    /// Puts in the text that was read, unless a part of it was named already.
+    pub(super) fn about(self, text: &str) -> Self {
+        match self {
+            Self::Custom(message) => Self::told(text, format_args!("is not valid: {}", printable(&message))),
+            Self::Expected(expected) => Self::told(text, format_args!("is not {}", printable(&expected))),
+            other => other,
+        }
+    }
+}
+
+impl Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Custom(message) => f.write_str(&printable(message)),
+            Self::Duplicate(name) => write!(f, "parameter {name:?} is given twice"),
+            Self::Expected(expected) => write!(f, "expected {}", printable(expected)),
+            Self::Missing(name) => write!(f, "parameter {name:?} is required"),
+            Self::NotFlat => f.write_str("only flat values can be given"),
+            Self::Told(reason) => f.write_str(reason),
+            Self::Unknown => f.write_str("unknown parameter"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl Error for Fault {
+    fn custom<T: Display>(message: T) -> Self {
+        Self::Custom(message.to_string())
+    }
+
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::Expected(expected.to_string())
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::Expected(expected.to_string())
+    }
+
+    fn invalid_length(_: usize, expected: &dyn Expected) -> Self {
+        Self::Expected(expected.to_string())
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        let names: Vec<_> = expected.iter().map(|name| quoted(name)).collect();
+        match names.as_slice() {
+            [only] => Self::told(variant, format_args!("is not {only}")),
+            names => Self::told(variant, format_args!("is not one of {}", names.join(", "))),
+        }
+    }
+
+    fn unknown_field(_: &str, _: &'static [&'static str]) -> Self {
+        Self::Unknown
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::Missing(field)
+    }
+
+    fn duplicate_field(field: &'static str) -> Self {
+        Self::Duplicate(field)
+    }
+}

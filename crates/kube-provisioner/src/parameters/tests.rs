@@ -1,0 +1,463 @@
+use std::collections::BTreeSet;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use serde::de::{Error, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+
+use super::*;
+
+mod hostile;
+
+#[derive(Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+enum OnDelete {
+    #[default]
+    Delete,
+    Archive,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+struct Everything {
+    server: String,
+    #[serde(default)]
+    on_delete: OnDelete,
+    #[serde(alias = "bytes")]
+    size: u16,
+    signed: Option<i64>,
+    huge: Option<u128>,
+    ratio: Option<f64>,
+    read_only: Option<bool>,
+    separator: Option<char>,
+    #[serde(default)]
+    zones: Vec<String>,
+    ports: Option<Vec<u16>>,
+    policies: Option<BTreeSet<OnDelete>>,
+    pair: Option<(u8, u8)>,
+    path: Option<PathBuf>,
+    address: Option<IpAddr>,
+    replicas: Option<NonZeroU16>,
+    timeout: Option<Seconds>,
+    wrapped: Option<Wrapped>,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct Wrapped(u8);
+
+/// As an author would write it: `90s`.
+#[derive(Debug, PartialEq)]
+struct Seconds(u64);
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let number = text.strip_suffix('s').and_then(|number| number.parse().ok());
+        number.map(Self).ok_or_else(|| D::Error::custom("expected seconds such as 90s"))
+    }
+}
+
+/// Accepts nothing that could be made up.
+#[derive(Debug, PartialEq)]
+struct Opaque;
+
+impl<'de> Deserialize<'de> for Opaque {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "open sesame" => Ok(Self),
+            _ => Err(D::Error::custom("wrong word")),
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(pairs: &[(&str, &str)]) -> Result<T, String> {
+    let map = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    from_map(&map).map_err(|error| error.to_string())
+}
+
+fn complaints<T: DeserializeOwned>(pairs: &[(&str, &str)]) -> Vec<String> {
+    let map = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    match from_map::<T>(&map) {
+        Ok(_) => vec![],
+        Err(error) => error.problems().iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn every_type_reads_its_text() {
+    let everything: Everything = read(&[
+        ("address", "2001:db8::1"),
+        ("csi.storage.k8s.io/fstype", "ext4"),
+        ("huge", "340282366920938463463374607431768211455"),
+        ("onDelete", "archive"),
+        ("pair", "1,2"),
+        ("path", "/a b"),
+        ("policies", "archive, delete"),
+        ("ports", " 80 , 443"),
+        ("ratio", "-1.5e3"),
+        ("readOnly", "true"),
+        ("replicas", "3"),
+        ("separator", "é"),
+        ("server", "nfs, or not"),
+        ("signed", "-9223372036854775808"),
+        ("size", "65535"),
+        ("timeout", "90s"),
+        ("wrapped", "7"),
+        ("zones", ""),
+    ])
+    .unwrap();
+    assert_eq!(
+        everything,
+        Everything {
+            server: "nfs, or not".into(),
+            on_delete: OnDelete::Archive,
+            size: 65535,
+            signed: Some(i64::MIN),
+            huge: Some(u128::MAX),
+            ratio: Some(-1500.0),
+            read_only: Some(true),
+            separator: Some('é'),
+            zones: vec![],
+            ports: Some(vec![80, 443]),
+            policies: Some(BTreeSet::from([OnDelete::Delete, OnDelete::Archive])),
+            pair: Some((1, 2)),
+            path: Some("/a b".into()),
+            address: Some("2001:db8::1".parse().unwrap()),
+            replicas: NonZeroU16::new(3),
+            timeout: Some(Seconds(90)),
+            wrapped: Some(Wrapped(7)),
+        }
+    );
+}
+
+#[test]
+fn absent_keys_take_their_defaults() {
+    let everything: Everything = read(&[("server", ""), ("bytes", "1")]).unwrap();
+    assert_eq!((everything.server.as_str(), everything.size, everything.on_delete), ("", 1, OnDelete::Delete));
+    assert_eq!((everything.zones, everything.ports, everything.timeout), (vec![], None, None));
+}
+
+#[test]
+fn malformed_values() {
+    for (key, value, complaint) in [
+        ("address", "nowhere", r#""nowhere" is not valid: invalid IP address syntax"#),
+        ("huge", "-1", r#""-1" is not a whole number between 0 and 340282366920938463463374607431768211455"#),
+        ("onDelete", "keep", r#""keep" is not one of "archive", "delete""#),
+        ("onDelete", "", r#""" is not one of "archive", "delete""#),
+        ("pair", "1", r#""1" is not a tuple of size 2"#),
+        ("pair", "1,2,3", r#""1,2,3" has too many elements"#),
+        ("policies", "delete,keep", r#""keep" is not one of "archive", "delete""#),
+        ("ports", "80,http", r#""http" is not a whole number between 0 and 65535"#),
+        ("ports", "80,,443", r#""80,,443" has an empty element"#),
+        ("ports", "80,", r#""80," has an empty element"#),
+        ("ratio", "NaN", r#""NaN" is not a number"#),
+        ("ratio", "1e999", r#""1e999" is not a number"#),
+        ("readOnly", "True", r#""True" is not "true" or "false""#),
+        ("replicas", "0", r#""0" is not a nonzero u16"#),
+        ("separator", "ab", r#""ab" is not a single character"#),
+        ("signed", "", r#""" is not a whole number between -9223372036854775808 and 9223372036854775807"#),
+        ("size", "ten", r#""ten" is not a whole number between 0 and 65535"#),
+        ("size", " 1", r#"" 1" is not a whole number between 0 and 65535"#),
+        ("timeout", "1m", r#""1m" is not valid: expected seconds such as 90s"#),
+        ("wrapped", "256", r#""256" is not a whole number between 0 and 255"#),
+    ] {
+        let mut pairs = vec![("server", "a"), (key, value)];
+        if key != "size" {
+            pairs.push(("size", "1"));
+        }
+        assert_eq!(complaints::<Everything>(&pairs), [format!("parameter {key:?}: {complaint}")]);
+    }
+}
+
+#[test]
+fn every_problem_is_named_at_once() {
+    assert_eq!(
+        complaints::<Everything>(&[
+            ("address", "x"),
+            ("csi.storage.k8s.io/fstype", "ext4"),
+            ("onDelte", "archive"),
+            ("ports", "x"),
+            ("timeout", "x"),
+            ("zz", ""),
+        ]),
+        [
+            r#"unknown parameter "onDelte" (did you mean "onDelete"?)"#,
+            r#"unknown parameter "zz""#,
+            r#"parameter "address": "x" is not valid: invalid IP address syntax"#,
+            r#"parameter "ports": "x" is not a whole number between 0 and 65535"#,
+            r#"parameter "timeout": "x" is not valid: expected seconds such as 90s"#,
+            r#"parameter "server" is required"#,
+            r#"parameter "size" is required"#,
+        ]
+    );
+    let error = read::<Everything>(&[("size", "x")]).unwrap_err();
+    assert_eq!(
+        error,
+        r#"parameter "size": "x" is not a whole number between 0 and 65535; parameter "server" is required"#
+    );
+}
+
+#[test]
+fn a_malformed_value_under_an_alias_is_not_missing() {
+    assert_eq!(
+        complaints::<Everything>(&[("bytes", "x")]),
+        [r#"parameter "bytes": "x" is not a whole number between 0 and 65535"#, r#"parameter "server" is required"#]
+    );
+    assert_eq!(
+        complaints::<Everything>(&[("bytes", "1"), ("server", "a"), ("size", "1")]),
+        [r#"parameter "size" repeats "size" under another name"#]
+    );
+}
+
+#[test]
+fn types_that_accept_nothing_made_up() {
+    #[derive(Debug, Deserialize)]
+    struct Guarded {
+        #[serde(alias = "secret")]
+        _word: Opaque,
+        _size: u8,
+        _zone: String,
+    }
+    // Whether "_size" and "_zone" are required shows only once "_word" is there.
+    assert_eq!(complaints::<Guarded>(&[]), [r#"parameter "_word" is required"#]);
+    let wrong = r#"parameter "_word": "x" is not valid: wrong word"#;
+    assert_eq!(complaints::<Guarded>(&[("_word", "x")]), [wrong]);
+    assert_eq!(
+        complaints::<Guarded>(&[("_size", "x"), ("_word", "x"), ("more", "")]),
+        [r#"unknown parameter "more""#, r#"parameter "_size": "x" is not a whole number between 0 and 255"#, wrong]
+    );
+    assert_eq!(complaints::<Guarded>(&[("secret", "x")]), [r#"parameter "secret": "x" is not valid: wrong word"#]);
+    assert_eq!(complaints::<Guarded>(&[("_word", "open sesame")]).len(), 2);
+
+    #[derive(Debug, Deserialize)]
+    struct Before {
+        _server: String,
+        _word: Opaque,
+    }
+    assert_eq!(complaints::<Before>(&[]).len(), 2);
+    assert_eq!(
+        complaints::<Before>(&[("_word", "x")]),
+        [wrong, r#"parameter "_server" is required"#],
+        "the blame for the word shows that the server was not it"
+    );
+}
+
+#[test]
+fn no_parameters_allowed() {
+    #[derive(Debug, Deserialize)]
+    struct Unit;
+    #[derive(Debug, Deserialize)]
+    struct Braces {}
+    let given = [("a", "1"), ("b", "2"), ("csi.storage.k8s.io/fstype", "ext4")];
+    let expected = [r#"unknown parameter "a""#, r#"unknown parameter "b""#];
+    assert_eq!(complaints::<()>(&given), expected);
+    assert_eq!(complaints::<Unit>(&given), expected);
+    assert_eq!(complaints::<Braces>(&given), expected);
+    assert_eq!(read::<()>(&given[2..]), Ok(()));
+    assert_eq!(read::<PhantomData<()>>(&[]), Ok(PhantomData));
+}
+
+#[test]
+fn maps_allow_everything_but_reserved_keys() {
+    let given = [("a", "1"), ("csi.storage.k8s.io/fstype", "ext4")];
+    let expected = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
+    assert_eq!(read(&given), Ok(expected.clone()));
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Newtype(BTreeMap<String, String>);
+    assert_eq!(read(&given), Ok(Newtype(expected.clone())));
+    assert_eq!(read(&given), Ok(Some(expected)));
+    assert!(read::<IgnoredAny>(&given).is_ok());
+    assert_eq!(
+        complaints::<BTreeMap<u8, u8>>(&[("1", "x"), ("2", "y"), ("x", "1")]),
+        [
+            r#"parameter "1": "x" is not a whole number between 0 and 255"#,
+            r#"parameter "2": "y" is not a whole number between 0 and 255"#,
+            r#"parameter "x": "x" is not a whole number between 0 and 255"#,
+        ]
+    );
+}
+
+#[test]
+fn a_field_may_ignore_its_value() {
+    #[derive(Debug, Deserialize)]
+    struct Lenient {
+        #[serde(rename = "legacy")]
+        _legacy: IgnoredAny,
+    }
+    assert!(read::<Lenient>(&[("legacy", "x")]).is_ok());
+    assert_eq!(complaints::<Lenient>(&[("legacz", "x")]).len(), 2);
+}
+
+#[test]
+fn the_authors_own_strictness_finds_as_much() {
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Strict {
+        #[serde(rename = "size")]
+        _size: u8,
+    }
+    assert_eq!(
+        complaints::<Strict>(&[("a", ""), ("siz", "1"), ("z", "")]),
+        [
+            r#"unknown parameter "a""#,
+            r#"unknown parameter "siz" (did you mean "size"?)"#,
+            r#"unknown parameter "z""#,
+            r#"parameter "size" is required"#
+        ]
+    );
+}
+
+#[test]
+fn only_flat_values() {
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Mode {
+        Fast,
+        #[allow(dead_code)]
+        Slow(u8),
+    }
+    #[derive(Debug, Deserialize)]
+    struct Nested {
+        #[serde(rename = "mode")]
+        _mode: Option<Mode>,
+        #[serde(rename = "map")]
+        _map: Option<BTreeMap<String, String>>,
+        #[serde(rename = "lists")]
+        _lists: Option<Vec<Vec<String>>>,
+    }
+    assert!(read::<Nested>(&[("mode", "fast")]).is_ok());
+    let complaints = complaints::<Nested>(&[("lists", "a,b"), ("map", "a=b"), ("mode", "slow")]);
+    assert_eq!(complaints.len(), 3);
+    for (complaint, key) in complaints.iter().zip(["lists", "map", "mode"]) {
+        assert_eq!(
+            *complaint,
+            format!(
+                "parameter {key:?}: this provisioner wants a nested value here, but only flat ones exist: text, \
+                 numbers, true or false, names, and comma separated lists of these"
+            )
+        );
+    }
+}
+
+#[test]
+fn flattened_fields_get_text() {
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Outer {
+        size: u8,
+        #[serde(flatten)]
+        inner: Inner,
+        #[serde(flatten)]
+        rest: BTreeMap<String, String>,
+    }
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Inner {
+        server: String,
+        on_delete: Option<OnDelete>,
+    }
+    let inner = Inner { server: "a".into(), on_delete: Some(OnDelete::Archive) };
+    let rest = BTreeMap::from([("more".to_owned(), "b".to_owned())]);
+    assert_eq!(
+        read(&[("more", "b"), ("on_delete", "archive"), ("server", "a"), ("size", "1")]),
+        Ok(Outer { size: 1, inner, rest })
+    );
+    assert_eq!(complaints::<Outer>(&[("server", "a")]), [r#"parameter "size" is required"#]);
+}
+
+#[test]
+fn a_whole_that_makes_no_sense() {
+    #[derive(Debug, Deserialize)]
+    #[serde(try_from = "Bounds")]
+    struct Range;
+    #[derive(Deserialize)]
+    struct Bounds {
+        min: u8,
+        max: u8,
+    }
+    impl TryFrom<Bounds> for Range {
+        type Error = String;
+        fn try_from(Bounds { min, max }: Bounds) -> Result<Self, String> {
+            if min < max { Ok(Self) } else { Err(format!("min {min} must be\nbelow max {max}")) }
+        }
+    }
+    assert!(read::<Range>(&[("max", "2"), ("min", "1")]).is_ok());
+    assert_eq!(complaints::<Range>(&[("max", "1"), ("min", "2")]), [r"min 2 must be\nbelow max 1"]);
+    assert_eq!(complaints::<Range>(&[("max", "1")]), [r#"parameter "min" is required"#]);
+}
+
+#[test]
+fn messages_stay_short_and_printable() {
+    let long = "x".repeat(100_000);
+    let pairs = [(long.as_str(), ""), ("server", "a"), ("size", long.as_str()), ("timeout", "\u{1b}[31m\n\u{202e}")];
+    let message = read::<Everything>(&pairs).unwrap_err();
+    assert!(message.len() < 500, "{message}");
+    assert!(message.contains(&format!("{:?}", format!("{}…", "x".repeat(64)))), "{message}");
+    assert!(message.contains(r#""\u{1b}[31m\n\u{202e}""#), "{message}");
+}
+
+#[test]
+fn the_search_is_bounded() {
+    let many: BTreeMap<_, _> = (0..20_000).map(|index| (format!("key{index}"), "x".to_owned())).collect();
+    for error in [from_map::<BTreeMap<String, u8>>(&many).unwrap_err(), from_map::<()>(&many).unwrap_err()] {
+        assert_eq!(error.problems().len(), 64);
+    }
+}
+
+#[test]
+fn types_that_are_no_parameters() {
+    assert_eq!(complaints::<u8>(&[]).len(), 1);
+    assert_eq!(complaints::<String>(&[("a", "")]).len(), 1);
+    assert_eq!(complaints::<OnDelete>(&[("a", "")]).len(), 1);
+    assert_eq!(complaints::<Vec<u8>>(&[("a", "")]).len(), 1);
+}
+
+fn maps() -> impl Strategy<Value = BTreeMap<String, String>> {
+    let key = prop_oneof![
+        4 => prop::sample::select(vec![
+            "server", "onDelete", "size", "bytes", "signed", "huge", "ratio", "readOnly", "separator", "zones", "ports",
+            "policies", "pair", "path", "address", "replicas", "timeout", "wrapped", "csi.storage.k8s.io/fstype",
+        ])
+        .prop_map(str::to_owned),
+        1 => "\\PC{0,12}",
+    ];
+    let value = prop_oneof!["[0-9]{1,3}", "\\PC{0,20}", "[a-z,= ]{0,10}", Just("true".to_owned()), any::<String>()];
+    prop::collection::btree_map(key, value, 0..12)
+}
+
+proptest! {
+    #[test]
+    fn no_map_makes_it_panic(map in maps()) {
+        // Every key that is bad alone is named in the message about all of them.
+        let names: Vec<String> = match from_map::<Everything>(&map) {
+            Ok(_) => vec![],
+            Err(error) => {
+                prop_assert!(!error.problems().is_empty());
+                prop_assert!(!error.to_string().chars().any(char::is_control));
+                let key = |problem: &Problem| match problem {
+                    Problem::Unknown { key, .. } | Problem::Repeated { key, .. } | Problem::Malformed { key, .. } => Some(key.clone()),
+                    _ => None,
+                };
+                error.problems().iter().filter_map(key).collect()
+            }
+        };
+        for (key, value) in &map {
+            let mut alone = BTreeMap::from([(key.clone(), value.clone())]);
+            if key != "server" {
+                alone.insert("server".into(), String::new());
+            }
+            if key != "size" && key != "bytes" {
+                alone.insert("size".into(), "1".into());
+            }
+            let both = map.contains_key("size") && map.contains_key("bytes") && ["size", "bytes"].contains(&key.as_str());
+            if !both {
+                prop_assert_eq!(from_map::<Everything>(&alone).is_err(), names.contains(key), "{:?}", key);
+            }
+        }
+        let _ = from_map::<()>(&map);
+        let _ = from_map::<BTreeMap<u8, Vec<u8>>>(&map);
+        let _ = from_map::<serde_json::Value>(&map);
+        hostile::read_all(&map);
+    }
+}

@@ -1,0 +1,25 @@
+//! The names on the wire: annotations, finalizers and values that Kubernetes and provisioners agree on.
+//!
+//! Sources: [well-known labels and annotations], and the constants of [sig-storage-lib-external-provisioner].
+//!
+//! [well-known labels and annotations]: https://kubernetes.io/docs/reference/labels-annotations-taints/
+//! [sig-storage-lib-external-provisioner]: https://github.com/kubernetes-sigs/sig-storage-lib-external-provisioner
+
+/// PV annotation: the provisioner that made the volume, as its class named it.
+pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+/// PV annotation: the CSI driver that an in-tree volume was migrated to.
+pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
+/// Claim annotation: the provisioner that is asked for a volume (Kubernetes 1.23 and later).
+pub const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+/// Claim annotation: the same, under its older name.
+pub const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
+/// Claim annotation: the node that the scheduler chose for the first consumer.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// Annotation of claims and volumes: the class name of early clusters; it wins when present.
+pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// PV finalizer: the backend's asset still exists.
+pub const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+/// Node label that volumes of one node are bound to.
+pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+/// The binding mode that waits for the first pod.
+pub const WAIT_FOR_FIRST_CONSUMER: &str = "WaitForFirstConsumer";

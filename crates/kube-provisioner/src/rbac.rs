@@ -1,0 +1,58 @@
+//! What the controller may do, in one place: manifests are made of it, and it is checked at the start.
+
+use provisioner_runtime::access::AccessRule;
+use serde_json::{Value, json};
+
+/// Every right that the controller needs in the whole cluster.
+pub const CLUSTER_RULES: &[AccessRule] = &[
+    AccessRule {
+        group: "",
+        resource: "persistentvolumes",
+        verbs: &["get", "list", "watch", "create", "delete", "patch"],
+        namespaced: false,
+    },
+    AccessRule {
+        group: "",
+        resource: "persistentvolumeclaims",
+        verbs: &["get", "list", "watch", "patch"],
+        namespaced: false,
+    },
+    AccessRule { group: "storage.k8s.io", resource: "storageclasses", verbs: &["list", "watch"], namespaced: false },
+];
+
+/// Who gets the rights.
+#[derive(Clone, Debug)]
+pub struct Account<'a> {
+    /// Name of the ServiceAccount, also of the roles and their bindings.
+    pub name: &'a str,
+    /// Its namespace.
+    pub namespace: &'a str,
+}
+
+/// ServiceAccount, ClusterRole and ClusterRoleBinding for a provisioner.
+pub fn manifests(account: &Account<'_>) -> Vec<Value> {
+    let Account { name, namespace } = account;
+    // Cluster-wide names must not meet those of another installation.
+    let cluster_name = format!("{namespace}-{name}");
+    vec![
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": namespace},
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": cluster_name},
+            "rules": CLUSTER_RULES.iter().map(rule).collect::<Vec<_>>(),
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": cluster_name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        }),
+    ]
+}
+
+fn rule(rule: &AccessRule) -> Value {
+    json!({"apiGroups": [rule.group], "resources": [rule.resource], "verbs": rule.verbs})
+}

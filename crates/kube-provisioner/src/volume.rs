@@ -1,0 +1,160 @@
+//! What an author's `provision` returns: the volume's source and what only the author knows of it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    CSIPersistentVolumeSource, FCVolumeSource, FlexPersistentVolumeSource, HostPathVolumeSource,
+    ISCSIPersistentVolumeSource, LocalVolumeSource, NFSVolumeSource, NodeSelector, NodeSelectorRequirement,
+    NodeSelectorTerm, PersistentVolumeSpec, VolumeNodeAffinity,
+};
+
+use crate::protocol;
+
+/// A provisioned volume, as its author describes it.
+///
+/// The controller adds the rest of the PersistentVolume: name, claim reference, class, capacity,
+/// access modes, volume mode, reclaim policy and mount options.
+///
+/// ```
+/// use kube_provisioner::Volume;
+///
+/// let volume = Volume::nfs("nfs.example.com", "/exports/pvc-1").annotation("example.com/export-id", "7");
+/// # let _ = volume;
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct Volume {
+    pub(crate) source: VolumeSource,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) node_affinity: Option<VolumeNodeAffinity>,
+    pub(crate) mount_options: Option<Vec<String>>,
+}
+
+impl Volume {
+    /// A volume with the given source.
+    pub fn new(source: impl Into<VolumeSource>) -> Self {
+        Self {
+            source: source.into(),
+            bytes: None,
+            annotations: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            node_affinity: None,
+            mount_options: None,
+        }
+    }
+
+    /// A directory of the host, which must exist when a pod uses it (type `Directory`).
+    pub fn host_path(path: impl Into<String>) -> Self {
+        Self::new(HostPathVolumeSource { path: path.into(), type_: Some("Directory".to_owned()) })
+    }
+
+    /// A directory or file system of one node. Needs [`Volume::on_node`].
+    pub fn local(path: impl Into<String>) -> Self {
+        Self::new(LocalVolumeSource { path: path.into(), fs_type: None })
+    }
+
+    /// A directory of an NFS server.
+    pub fn nfs(server: impl Into<String>, path: impl Into<String>) -> Self {
+        Self::new(NFSVolumeSource { server: server.into(), path: path.into(), read_only: None })
+    }
+
+    /// Usable on one node only: the node whose label `kubernetes.io/hostname` has this value.
+    pub fn on_node(self, hostname: impl Into<String>) -> Self {
+        self.node_affinity(NodeSelector {
+            node_selector_terms: vec![NodeSelectorTerm {
+                match_expressions: Some(vec![NodeSelectorRequirement {
+                    key: protocol::HOSTNAME_LABEL.to_owned(),
+                    operator: "In".to_owned(),
+                    values: Some(vec![hostname.into()]),
+                }]),
+                match_fields: None,
+            }],
+        })
+    }
+
+    /// Usable on the selected nodes only.
+    pub fn node_affinity(mut self, required: NodeSelector) -> Self {
+        self.node_affinity = Some(VolumeNodeAffinity { required: Some(required) });
+        self
+    }
+
+    /// The real size in bytes, where it is larger than what was asked.
+    pub fn capacity(mut self, bytes: u64) -> Self {
+        self.bytes = Some(bytes);
+        self
+    }
+
+    /// An annotation of the PersistentVolume, for instance what `delete` needs to find the asset.
+    pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.annotations.insert(key.into(), value.into());
+        self
+    }
+
+    /// A label of the PersistentVolume.
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// Mount options in place of the class's.
+    pub fn mount_options<S: Into<String>>(mut self, options: impl IntoIterator<Item = S>) -> Self {
+        self.mount_options = Some(options.into_iter().map(Into::into).collect());
+        self
+    }
+}
+
+/// Where the data of a volume is: the part of a PersistentVolume that only the author knows.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum VolumeSource {
+    /// A CSI driver's volume.
+    Csi(Box<CSIPersistentVolumeSource>),
+    /// A Fibre Channel device.
+    Fc(Box<FCVolumeSource>),
+    /// A volume of a FlexVolume driver.
+    Flex(Box<FlexPersistentVolumeSource>),
+    /// A path of the host.
+    HostPath(HostPathVolumeSource),
+    /// An iSCSI device.
+    Iscsi(Box<ISCSIPersistentVolumeSource>),
+    /// A path or device of one node.
+    Local(LocalVolumeSource),
+    /// A directory of an NFS server.
+    Nfs(NFSVolumeSource),
+}
+
+impl VolumeSource {
+    pub(crate) fn fill(self, spec: &mut PersistentVolumeSpec) {
+        match self {
+            Self::Csi(source) => spec.csi = Some(*source),
+            Self::Fc(source) => spec.fc = Some(*source),
+            Self::Flex(source) => spec.flex_volume = Some(*source),
+            Self::HostPath(source) => spec.host_path = Some(source),
+            Self::Iscsi(source) => spec.iscsi = Some(*source),
+            Self::Local(source) => spec.local = Some(source),
+            Self::Nfs(source) => spec.nfs = Some(source),
+        }
+    }
+}
+
+macro_rules! from_source {
+    ($($source:ty => $wrap:expr),* $(,)?) => {$(
+        impl From<$source> for VolumeSource {
+            fn from(source: $source) -> Self {
+                $wrap(source)
+            }
+        }
+    )*};
+}
+
+from_source! {
+    CSIPersistentVolumeSource => |source| Self::Csi(Box::new(source)),
+    FCVolumeSource => |source| Self::Fc(Box::new(source)),
+    FlexPersistentVolumeSource => |source| Self::Flex(Box::new(source)),
+    HostPathVolumeSource => Self::HostPath,
+    ISCSIPersistentVolumeSource => |source| Self::Iscsi(Box::new(source)),
+    LocalVolumeSource => Self::Local,
+    NFSVolumeSource => Self::Nfs,
+}

@@ -1,0 +1,55 @@
+//! Every rule in `docs/behaviour.md` has a test with its id in the name.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn every_rule_has_a_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/behaviour.md")).unwrap();
+    let rules: BTreeSet<String> =
+        page.lines().filter_map(|line| line.strip_prefix("| ")).flat_map(ids_of_row).collect();
+    assert!(rules.len() > 130, "only {} rules were found in the page", rules.len());
+    let mut tested = BTreeSet::new();
+    for folder in ["crates", "tests", "provisioners"] {
+        tests_below(&root.join(folder), &mut tested);
+    }
+    let missing: Vec<_> = rules.difference(&tested).collect();
+    assert!(missing.is_empty(), "no test has these ids in its name: {missing:?}");
+    let unknown: Vec<_> = tested.difference(&rules).collect();
+    assert!(unknown.is_empty(), "these ids stand in tests but not in docs/behaviour.md: {unknown:?}");
+}
+
+fn ids_of_row(row: &str) -> Vec<String> {
+    let first = row.split('|').next().unwrap_or_default();
+    first.split_whitespace().filter(|word| is_id(word)).map(str::to_lowercase).collect()
+}
+
+/// A capital letter and a number.
+fn is_id(word: &str) -> bool {
+    let digits = word.strip_prefix(|letter: char| letter.is_ascii_uppercase());
+    digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn tests_below(folder: &Path, ids: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            tests_below(&path, ids);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let source = fs::read_to_string(&path).unwrap();
+            ids.extend(source.split("#[test]").chain(source.split("#[tokio::test")).skip(1).flat_map(ids_of_test));
+        }
+    }
+}
+
+/// The ids that the first function's name begins with.
+fn ids_of_test(source: &str) -> Vec<String> {
+    let Some((before, rest)) = source.split_once("fn ") else { return Vec::new() };
+    if before.lines().count() > 8 {
+        return Vec::new();
+    }
+    let name = rest.split('(').next().unwrap_or_default();
+    name.split('_').take_while(|word| is_id(&word.to_uppercase())).map(str::to_owned).collect()
+}

@@ -1,0 +1,204 @@
+//! What the account may do, asked once at the start.
+
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use crate::{CallError, call};
+
+/// How many questions are asked at once.
+const CONCURRENCY: usize = 8;
+
+/// How long one question may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Verbs that the account needs on one resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessRule {
+    /// The API group; the core group is empty.
+    pub group: &'static str,
+    /// The resource in the plural, with a subresource after a slash where one is meant.
+    pub resource: &'static str,
+    /// The verbs in lower case.
+    pub verbs: &'static [&'static str],
+    /// Needed only in the account's own namespace; otherwise in all of them.
+    pub namespaced: bool,
+}
+
+/// Asks the API server whether the account may do all that `rules` say; `namespace` is the one that
+/// namespaced rules are about.
+///
+/// # Errors
+///
+/// [`AccessError::Missing`] names all that is missing; [`AccessError::Unknown`] says why the server did
+/// not tell.
+pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]) -> Result<(), AccessError> {
+    let questions: Vec<Question<'_>> =
+        rules.iter().flat_map(|rule| rule.verbs.iter().map(move |verb| Question { verb, rule, namespace })).collect();
+    let missing: Vec<String> = stream::iter(questions)
+        .map(|question| async move {
+            let allowed = question.ask(client).await?;
+            Ok::<_, CallError>((!allowed).then(|| question.in_words()))
+        })
+        .buffered(CONCURRENCY)
+        .try_filter_map(async |missing| Ok(missing))
+        .try_collect()
+        .await
+        .map_err(AccessError::Unknown)?;
+    if missing.is_empty() { Ok(()) } else { Err(AccessError::Missing(missing)) }
+}
+
+/// Why the account cannot be relied on. The texts are sentences for a person.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// What is not allowed: each entry is `verb resource.group`, and the namespace where only one is meant.
+    #[error(
+        "The account lacks permissions: {}. Grant them in its Role where a namespace is named, otherwise in its ClusterRole.",
+        .0.join(", ")
+    )]
+    Missing(Vec<String>),
+
+    /// The server could not be asked.
+    #[error("What the account may do could not be found out. {0}")]
+    Unknown(#[source] CallError),
+}
+
+struct Question<'a> {
+    verb: &'static str,
+    rule: &'a AccessRule,
+    namespace: &'a str,
+}
+
+impl Question<'_> {
+    async fn ask(&self, client: &Client) -> Result<bool, CallError> {
+        let (resource, subresource) = match self.rule.resource.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+            None => (self.rule.resource, None),
+        };
+        let attributes = ResourceAttributes {
+            group: Some(self.rule.group.to_owned()),
+            namespace: self.rule.namespaced.then(|| self.namespace.to_owned()),
+            resource: Some(resource.to_owned()),
+            subresource,
+            verb: Some(self.verb.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let review = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(attributes),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+        let review = call(LIMIT, reviews.create(&PostParams::default(), &review)).await?;
+        Ok(review.status.is_some_and(|status| status.allowed))
+    }
+
+    fn in_words(&self) -> String {
+        let AccessRule { group, resource, namespaced, .. } = self.rule;
+        let dot = if group.is_empty() { "" } else { "." };
+        let place = if *namespaced { format!(" in namespace {}", self.namespace) } else { String::new() };
+        format!("{} {resource}{dot}{group}{place}", self.verb)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http_body_util::BodyExt;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::{client, object, refusal};
+
+    const RULES: &[AccessRule] = &[
+        AccessRule { group: "", resource: "pods", verbs: &["get", "list"], namespaced: false },
+        AccessRule { group: "", resource: "pods/status", verbs: &["update"], namespaced: false },
+        AccessRule { group: "coordination.k8s.io", resource: "leases", verbs: &["create"], namespaced: true },
+    ];
+
+    #[tokio::test]
+    async fn everything_that_is_missing_is_named_in_one_line() {
+        let client = server(|attributes| attributes["verb"] == "get");
+        let error = check_access(&client, "home", RULES).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "The account lacks permissions: list pods, update pods/status, \
+             create leases.coordination.k8s.io in namespace home. \
+             Grant them in its Role where a namespace is named, otherwise in its ClusterRole."
+        );
+    }
+
+    #[tokio::test]
+    async fn group_subresource_and_namespace_are_asked_for() {
+        let client = server(|attributes| {
+            let expected = match attributes["resource"].as_str() {
+                Some("leases") => {
+                    json!({
+                        "group": "coordination.k8s.io",
+                        "namespace": "home",
+                        "resource": "leases",
+                        "verb": "create",
+                    })
+                }
+                _ if attributes["verb"] == "update" => json!({
+                    "group": "",
+                    "resource": "pods",
+                    "subresource": "status",
+                    "verb": "update",
+                }),
+                _ => json!({ "group": "", "resource": "pods", "verb": attributes["verb"] }),
+            };
+            assert_eq!(*attributes, expected);
+            true
+        });
+        check_access(&client, "home", RULES).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_most_eight_questions_are_asked_at_once() {
+        const MANY: &[AccessRule] =
+            &[AccessRule { group: "", resource: "pods", verbs: &["get"; 100], namespaced: false }];
+        let (asked, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let seen = Arc::clone(&most);
+        let client = client(move |_| {
+            most.fetch_max(asked.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let asked = Arc::clone(&asked);
+            async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                asked.fetch_sub(1, Ordering::Relaxed);
+                object(&json!({ "spec": {}, "status": { "allowed": true } }))
+            }
+        });
+        check_access(&client, "home", MANY).await.unwrap();
+        assert_eq!(seen.load(Ordering::Relaxed), 8);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_tell_is_an_error() {
+        let client = client(|_| async { refusal(503, "ServiceUnavailable", "starting") });
+        let error = check_access(&client, "home", RULES).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "What the account may do could not be found out. \
+             The API server is not available: starting"
+        );
+    }
+
+    fn server(allows: fn(&Value) -> bool) -> Client {
+        client(move |request| async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let mut review: Value = serde_json::from_slice(&body).unwrap();
+            let allowed = allows(&review["spec"]["resourceAttributes"]);
+            review["status"] = json!({ "allowed": allowed });
+            object(&review)
+        })
+    }
+}

@@ -1,0 +1,224 @@
+//! One API call with a deadline, and its failure by meaning.
+
+use std::time::Duration;
+
+use kube::core::response::{Status, reason};
+
+/// Runs one API request with a deadline.
+///
+/// The client itself waits without end for an answer, so every request except a watch needs this.
+///
+/// # Errors
+///
+/// What the API server's answer means, or why there was none; see [`CallError`].
+pub async fn call<T>(limit: Duration, request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+    match tokio::time::timeout(limit, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(CallError::TimedOut(limit)),
+    }
+}
+
+/// Why an API call failed. The texts are sentences for a person.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// An object of that name exists already.
+    #[error("An object of that name exists already.")]
+    AlreadyExists,
+
+    /// The object was changed by somebody else meanwhile, or a precondition does not hold.
+    #[error("The object was changed by somebody else meanwhile.")]
+    Conflict,
+
+    /// The account lacks a permission, or an admission rule objects. The server's text names verb and resource.
+    #[error("The API server does not allow this: {0}")]
+    Forbidden(String),
+
+    /// The server can make no sense of the request or rejects a value; the same request will fail again.
+    #[error("The API server rejects the request: {0}")]
+    Invalid(String),
+
+    /// There is no such object.
+    #[error("The object does not exist.")]
+    NotFound,
+
+    /// Anything else.
+    #[error("The API call failed: {0}")]
+    Other(String),
+
+    /// There was no answer in time. A write may have happened all the same.
+    #[error("The API server did not answer within {0:?}.")]
+    TimedOut(Duration),
+
+    /// The server asks to slow down.
+    #[error("The API server is busy: {message}")]
+    TooManyRequests {
+        /// How long the server asks to wait.
+        retry_after: Option<Duration>,
+        /// The server's text.
+        message: String,
+    },
+
+    /// The credentials are missing, expired or not accepted.
+    #[error("The API server does not accept the credentials: {0}")]
+    Unauthorized(String),
+
+    /// The server cannot be reached or is not able to answer. A write may have happened all the same.
+    #[error("The API server is not available: {0}")]
+    Unavailable(String),
+}
+
+impl CallError {
+    /// How long the server asks to wait before the next attempt.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::TooManyRequests { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// Whether the same request may succeed later although nobody changes anything.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::TimedOut(_) | Self::TooManyRequests { .. } | Self::Unavailable(_))
+    }
+}
+
+impl From<kube::Error> for CallError {
+    fn from(error: kube::Error) -> Self {
+        use kube::Error;
+        match error {
+            Error::Api(status) => Self::from(*status),
+            Error::Auth(error) => Self::Unauthorized(crate::explain(&error)),
+            Error::HyperError(error) => Self::Unavailable(crate::explain(&error)),
+            Error::ReadEvents(error) => Self::Unavailable(crate::explain(&error)),
+            Error::Service(error) => Self::Unavailable(crate::explain(&*error)),
+            Error::SerdeError(error) => Self::Other(format!("the answer is not what was expected: {error}")),
+            error => Self::Other(crate::explain(&error)),
+        }
+    }
+}
+
+impl From<Status> for CallError {
+    fn from(status: Status) -> Self {
+        let message = match status.message.trim() {
+            "" if status.reason.is_empty() => format!("status {}", status.code),
+            "" => status.reason.clone(),
+            text => text.to_owned(),
+        };
+        // The reason says more than the code, but not every answer has one.
+        match (status.reason.as_str(), status.code) {
+            (reason::ALREADY_EXISTS, _) => Self::AlreadyExists,
+            (reason::NOT_FOUND, _) | (_, 404) => Self::NotFound,
+            (reason::CONFLICT, _) | (_, 409) => Self::Conflict,
+            (reason::FORBIDDEN, _) | (_, 403) => Self::Forbidden(message),
+            (reason::UNAUTHORIZED, _) | (_, 401) => Self::Unauthorized(message),
+            (reason::INVALID | reason::BAD_REQUEST, _) | (_, 400 | 413 | 422) => Self::Invalid(message),
+            (reason::TOO_MANY_REQUESTS, _) | (_, 429) => {
+                Self::TooManyRequests { retry_after: retry_after(&status), message }
+            }
+            (_, 500..) => Self::Unavailable(message),
+            _ => Self::Other(message),
+        }
+    }
+}
+
+fn retry_after(status: &Status) -> Option<Duration> {
+    match status.details.as_ref()?.retry_after_seconds {
+        0 => None,
+        seconds => Some(Duration::from_secs(seconds.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::response::StatusDetails;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_in_time_is_passed_on() {
+        let limit = Duration::from_secs(10);
+        let request = async {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            Ok(7)
+        };
+        assert_eq!(call(limit, request).await.ok(), Some(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_answer_in_time_is_an_error() {
+        let limit = Duration::from_secs(10);
+        let error = call::<()>(limit, std::future::pending()).await.unwrap_err();
+        assert!(matches!(error, CallError::TimedOut(time) if time == limit));
+        assert!(error.is_transient());
+        assert_eq!(error.to_string(), "The API server did not answer within 10s.");
+    }
+
+    #[test]
+    fn answers_are_told_apart_by_meaning() {
+        let cases = [
+            (404, "NotFound", "NotFound"),
+            (409, "AlreadyExists", "AlreadyExists"),
+            (409, "Conflict", "Conflict"),
+            (409, "", "Conflict"),
+            (410, "Expired", "Other(\"text\")"),
+            (400, "BadRequest", "Invalid(\"text\")"),
+            (413, "RequestEntityTooLarge", "Invalid(\"text\")"),
+            (422, "Invalid", "Invalid(\"text\")"),
+            (403, "Forbidden", "Forbidden(\"text\")"),
+            (401, "Unauthorized", "Unauthorized(\"text\")"),
+            (429, "TooManyRequests", "TooManyRequests { retry_after: None, message: \"text\" }"),
+            (500, "InternalError", "Unavailable(\"text\")"),
+            (503, "", "Unavailable(\"text\")"),
+            (504, "Timeout", "Unavailable(\"text\")"),
+            (405, "MethodNotAllowed", "Other(\"text\")"),
+        ];
+        for (code, reason, expected) in cases {
+            let status = Status::failure("text", reason).with_code(code);
+            assert_eq!(format!("{:?}", CallError::from(status)), expected, "{code} {reason}");
+        }
+    }
+
+    #[test]
+    fn the_servers_wish_to_wait_is_kept() {
+        let details = StatusDetails { retry_after_seconds: 3, ..details() };
+        let status = Status::failure("slow down", "TooManyRequests").with_code(429).with_details(details);
+        let error = CallError::from(status);
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
+        assert_eq!(error.to_string(), "The API server is busy: slow down");
+        assert_eq!(CallError::NotFound.retry_after(), None);
+    }
+
+    #[test]
+    fn only_what_may_pass_by_itself_is_transient() {
+        let transient = [500, 503, 504, 429];
+        for code in [400, 401, 403, 404, 409, 410, 422, 429, 500, 503, 504] {
+            let error = CallError::from(Status::failure("", "").with_code(code));
+            assert_eq!(error.is_transient(), transient.contains(&code), "{code}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_text_still_says_something() {
+        let error = CallError::from(Status::failure("", "").with_code(503));
+        assert_eq!(error.to_string(), "The API server is not available: status 503");
+    }
+
+    #[test]
+    fn a_connection_that_fails_says_why() {
+        let refused = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused");
+        let error = CallError::from(kube::Error::Service(Box::new(refused)));
+        assert_eq!(error.to_string(), "The API server is not available: connection refused");
+    }
+
+    fn details() -> StatusDetails {
+        StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds: 0,
+        }
+    }
+}

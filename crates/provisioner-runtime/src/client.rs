@@ -1,0 +1,132 @@
+//! The connection to the API server, checked before anything else starts.
+
+mod error;
+mod retry_after;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::Request;
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+pub use error::ConnectError;
+
+/// How long the first answer may take.
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
+
+/// A connection to an API server that has answered once.
+#[derive(Clone)]
+pub struct Connection {
+    /// The client. Its requests are never repeated by themselves and have no deadline; see
+    /// [`call`](crate::call()).
+    pub client: Client,
+    /// The namespace of the kubeconfig's context, or of the pod.
+    pub namespace: String,
+    /// Where the connection data come from: `the kubeconfig FILE` or `the pod's service account`.
+    pub source: String,
+}
+
+/// Connects to the API server and makes sure that it answers and accepts the credentials.
+///
+/// The connection data come from the first of these that there is: `kubeconfig`, the files that
+/// `KUBECONFIG` names, the pod's service account, `~/.kube/config`.
+///
+/// # Errors
+///
+/// One line that names the server and where its address comes from, and says what to do.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
+    // An error means that a provider is installed already, and that one is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+
+    let (mut config, source) = Surroundings::from_env().config(kubeconfig).await?;
+    // The queue repeats what failed, and knows better when.
+    config.default_retry = false;
+    config.connect_timeout = Some(Duration::from_secs(5));
+    config.write_timeout = Some(Duration::from_secs(30));
+    config.read_timeout = None;
+    let namespace = config.default_namespace.clone();
+    let server = config.cluster_url.to_string();
+    let origin = error::Origin { server, source: source.clone() };
+
+    let client = ClientBuilder::try_from(config)
+        .map_err(|error| origin.clone().unusable(&error))?
+        .with_layer(&retry_after::layer())
+        .build();
+    check(&client, origin).await?;
+    Ok(Connection { client, namespace, source })
+}
+
+/// Asks for something that every account may have and nobody else.
+async fn check(client: &Client, origin: error::Origin) -> Result<(), ConnectError> {
+    let request = Request::get("/api").body(Vec::new()).map_err(kube::Error::HttpError);
+    let answer = async { client.request_text(request?).await };
+    match tokio::time::timeout(FIRST_ANSWER, answer).await {
+        Ok(Ok(_)) => Ok(()),
+        // A known account that may not look around is good enough.
+        Ok(Err(kube::Error::Api(status))) if status.is_forbidden() && !status.message.contains("system:anonymous") => {
+            Ok(())
+        }
+        Ok(Err(error)) => Err(origin.refused(error)),
+        Err(_) => Err(origin.silent(FIRST_ANSWER)),
+    }
+}
+
+/// What decides where connection data are looked for.
+struct Surroundings {
+    kubeconfig: Option<OsString>,
+    in_pod: bool,
+    home: Option<PathBuf>,
+}
+
+impl Surroundings {
+    fn from_env() -> Self {
+        let given = |value: &OsString| !value.is_empty();
+        Self {
+            kubeconfig: env::var_os("KUBECONFIG").filter(given),
+            in_pod: env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|value| given(&value)),
+            home: env::var_os("HOME").filter(given).map(PathBuf::from),
+        }
+    }
+
+    /// The connection data, and where they come from.
+    async fn config(&self, explicit: Option<&Path>) -> Result<(Config, String), ConnectError> {
+        if let Some(path) = explicit {
+            return from_files(&[path.to_owned()]).await;
+        }
+        if let Some(list) = &self.kubeconfig {
+            let paths: Vec<PathBuf> = env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect();
+            return from_files(&paths).await;
+        }
+        if self.in_pod {
+            let source = "the pod's service account".to_owned();
+            return match Config::incluster() {
+                Ok(config) => Ok((config, source)),
+                Err(error) => Err(error::service_account(source, &error)),
+            };
+        }
+        let home = self.home.as_ref().map(|home| home.join(".kube/config"));
+        match home {
+            Some(path) if path.exists() => from_files(&[path]).await,
+            path => Err(error::no_cluster(path)),
+        }
+    }
+}
+
+async fn from_files(paths: &[PathBuf]) -> Result<(Config, String), ConnectError> {
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let source = format!("the kubeconfig {}", names.join(":"));
+    let merged =
+        paths.iter().try_fold(Kubeconfig::default(), |merged, path| merged.merge(Kubeconfig::read_from(path)?));
+    let config = async { Config::from_custom_kubeconfig(merged?, &KubeConfigOptions::default()).await };
+    match config.await {
+        Ok(config) => Ok((config, source)),
+        Err(error) => Err(error::kubeconfig(source, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

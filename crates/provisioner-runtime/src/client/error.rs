@@ -1,0 +1,198 @@
+//! Why there is no connection, in one line that says what to do. Never with a token in it.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kube::client::AuthError;
+use kube::config::{InClusterError, KubeconfigError};
+
+/// Why there is no connection. The texts are sentences for a person and fit one line.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The connection data are there and cannot be used.
+    #[error("{origin} cannot be used: {reason}. {advice}")]
+    Config {
+        /// Where the connection data come from.
+        origin: String,
+        /// What is wrong with them.
+        reason: String,
+        /// What to do.
+        advice: String,
+    },
+
+    /// There are no connection data.
+    #[error(
+        "There is no cluster to connect to: no kubeconfig was given, KUBECONFIG is not set, this is not a pod, and {home} does not exist. Name a kubeconfig, or run in a pod with a service account."
+    )]
+    NoCluster {
+        /// The file that was looked for last.
+        home: String,
+    },
+
+    /// The server answered the first request with an error.
+    #[error("The API server {server} of {origin} does not work: {reason}. Check the server.")]
+    Refused {
+        /// The server's URL.
+        server: String,
+        /// Where the connection data come from.
+        origin: String,
+        /// The server's text.
+        reason: String,
+    },
+
+    /// The server does not accept the credentials.
+    #[error("The API server {server} does not accept the credentials of {origin}: {reason}. Renew them.")]
+    Unauthorized {
+        /// The server's URL.
+        server: String,
+        /// Where the connection data come from.
+        origin: String,
+        /// The server's text.
+        reason: String,
+    },
+
+    /// The server cannot be reached.
+    #[error(
+        "The API server {server} of {origin} cannot be reached: {reason}. Check the address, and that the network lets the connection through."
+    )]
+    Unreachable {
+        /// The server's URL.
+        server: String,
+        /// Where the connection data come from.
+        origin: String,
+        /// What the network says.
+        reason: String,
+    },
+
+    /// The server's certificate is not trusted.
+    #[error(
+        "The API server {server} of {origin} is not trusted: {reason}. Check that the certificate authority there is the one of this server, and that the address is in the server's certificate."
+    )]
+    Untrusted {
+        /// The server's URL.
+        server: String,
+        /// Where the connection data come from.
+        origin: String,
+        /// What is wrong with the certificate.
+        reason: String,
+    },
+}
+
+/// The server and where its address comes from.
+#[derive(Clone)]
+pub(super) struct Origin {
+    pub(super) server: String,
+    pub(super) source: String,
+}
+
+impl Origin {
+    /// No client can be made of the connection data.
+    pub(super) fn unusable(self, error: &kube::Error) -> ConnectError {
+        let (reason, advice) = match error {
+            kube::Error::Auth(error) => (credentials(error), "Correct it"),
+            kube::Error::ProxyProtocolDisabled { .. } | kube::Error::ProxyProtocolUnsupported { .. } => {
+                let reason = "its proxy, or the one that HTTPS_PROXY names, is not supported".to_owned();
+                (reason, "Connect without a proxy")
+            }
+            error => (causes(error), "Correct it"),
+        };
+        config(self.source, reason, advice)
+    }
+
+    /// The first request came to nothing.
+    pub(super) fn refused(self, error: kube::Error) -> ConnectError {
+        let Self { server, source: origin } = self;
+        let error = match error {
+            kube::Error::Api(status) => {
+                let reason = one_line(&status.message);
+                return match status.code {
+                    401 | 403 => ConnectError::Unauthorized { server, origin, reason },
+                    _ => ConnectError::Refused { server, origin, reason },
+                };
+            }
+            kube::Error::Auth(error) => return config(origin, credentials(&error), "Correct it"),
+            kube::Error::Service(error) => match error.downcast::<AuthError>() {
+                Ok(error) => return config(origin, credentials(&error), "Correct it"),
+                Err(error) => error,
+            },
+            error => Box::new(error),
+        };
+        let reason = causes(&*error);
+        match find_tls_error(&*error) {
+            Some(rustls::Error::InvalidCertificate(_)) => ConnectError::Untrusted { server, origin, reason },
+            _ => ConnectError::Unreachable { server, origin, reason },
+        }
+    }
+
+    /// The first request was not answered.
+    pub(super) fn silent(self, limit: Duration) -> ConnectError {
+        let reason = format!("no answer within {limit:?}");
+        ConnectError::Unreachable { server: self.server, origin: self.source, reason }
+    }
+}
+
+pub(super) fn no_cluster(home: Option<PathBuf>) -> ConnectError {
+    let home = home.map_or("~/.kube/config".to_owned(), |path| path.display().to_string());
+    ConnectError::NoCluster { home }
+}
+
+pub(super) fn service_account(origin: String, error: &InClusterError) -> ConnectError {
+    let advice = "Give the pod a service account, and do not turn off automountServiceAccountToken";
+    config(origin, causes(error), advice)
+}
+
+pub(super) fn kubeconfig(origin: String, error: &KubeconfigError) -> ConnectError {
+    let reason = match error {
+        // The parser quotes the lines around the mistake, and the file has tokens in it.
+        KubeconfigError::Parse(error) => match error.location() {
+            Some(at) => format!("it is not valid at line {}, column {}", at.line(), at.column()),
+            None => "it is not valid YAML of a kubeconfig".to_owned(),
+        },
+        error => causes(error),
+    };
+    config(origin, reason, "Correct it, or name another")
+}
+
+fn config(origin: String, reason: String, advice: &str) -> ConnectError {
+    let mut letters = origin.chars();
+    let origin = letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect();
+    ConnectError::Config { origin, reason, advice: format!("{advice}.") }
+}
+
+/// What is wrong with the credentials. A plugin's output may hold them, so it is not quoted.
+fn credentials(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { cmd, out } => {
+            format!("its command {cmd} for credentials failed ({})", out.status)
+        }
+        AuthError::AuthExecParse(_) => "its command for credentials returned something else".to_owned(),
+        error => causes(error),
+    }
+}
+
+fn causes(error: &dyn Error) -> String {
+    one_line(&crate::explain(error))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned()
+}
+
+fn find_tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            return Some(error);
+        }
+        // An I/O error names as its cause that of the error it wraps, so the latter must be asked for.
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = match wrapped {
+            Some(wrapped) => Some(wrapped),
+            None => error.source(),
+        };
+    }
+    None
+}

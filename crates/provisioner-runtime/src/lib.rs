@@ -1,0 +1,66 @@
+//! What any Kubernetes controller needs, and nothing about what it controls.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`client`] | one connection to the API server, checked before anything else starts |
+//! | [`access`] | what the account may do, asked once and reported in one line |
+//! | [`watch`](mod@watch) | list and watch one kind of object, with health |
+//! | [`table`] | a compact map that a watch feeds |
+//! | [`queue`] | keys that need work: priorities, back-off, lanes |
+//! | [`backoff`] | how long to wait before the next attempt |
+//! | [`call`](mod@call) | one API call with a deadline and an error by meaning |
+//! | [`shutdown`] | signals become a cancellation token |
+//! | [`logs`] | log lines on stderr, as text or JSON |
+//!
+//! The usual way of a change through these parts:
+//!
+//! ```text
+//! watch ─► table ─► queue.wake(key) ─► queue::work(handler) ─► call(request)
+//! ```
+#![deny(missing_docs)]
+
+pub mod access;
+pub mod backoff;
+pub mod call;
+pub mod client;
+pub mod logs;
+pub mod queue;
+pub mod shutdown;
+pub mod table;
+pub mod watch;
+
+#[cfg(test)]
+mod testing;
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use access::{AccessError, AccessRule, check_access};
+pub use backoff::Backoff;
+pub use call::{CallError, call};
+pub use client::{ConnectError, Connection, connect};
+pub use queue::{Lane, Next, Permit, Priority, Queue, QueueOptions, QueueStats, Work, work};
+pub use table::Table;
+pub use watch::{Event, WatchHealth, watch};
+
+/// Locks `mutex` even when a thread panicked while holding it: every change made under our
+/// locks is complete before anything in it can panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The error and its causes in one line, without repeating a cause that is already quoted.
+fn explain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            // Writing to a String cannot fail.
+            let _ = write!(text, ": {part}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,336 @@
+//! A queue of keys that need work.
+//!
+//! A key is only a name: what is to be done about it is found out when its turn comes, so however often
+//! it is woken meanwhile, it is worked on once. The queue decides *when*:
+//!
+//! * **Order.** First in, first out within a [`Priority`]; a more urgent one first, but at most 8 keys in
+//!   a row while a less urgent one waits. A key is never handed out twice at the same time.
+//! * **Back-off.** A failed attempt is repeated after a delay that grows with the attempts. The delay
+//!   belongs to the *inputs*, a fingerprint of what the work depends on: a wake with the same inputs never
+//!   cuts it short, a wake with other inputs always does and counts attempts from 1 again.
+//! * **Lanes.** A [`Lane`] bounds how many keys of one kind run at once. A key that finds its lane full is
+//!   parked without holding a worker, and comes to the front when a place is kept for it.
+//! * **Memory.** A key that is done is not remembered.
+//!
+//! Every operation is O(log n) under one lock; no task and no timer runs beside the callers of
+//! [`Queue::next`].
+//!
+//! ```
+//! # use provisioner_runtime::{Next, Priority, Queue, QueueOptions};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let queue = Queue::new(QueueOptions::default());
+//! queue.wake("alpha", 1, Priority::Change);
+//!
+//! let work = queue.next().await.expect("not shut down");
+//! assert_eq!((*work.key(), work.attempt()), ("alpha", 1));
+//! work.finish(Next::Done);
+//! # }
+//! ```
+
+mod lanes;
+mod ready;
+mod run;
+mod state;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::{self, Debug};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+pub use run::work;
+use state::State;
+
+use crate::Backoff;
+
+/// A queue of keys; clones are the same queue.
+pub struct Queue<K> {
+    shared: Arc<Shared<K>>,
+}
+
+impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
+    /// An empty queue.
+    pub fn new(options: QueueOptions) -> Self {
+        let state = Mutex::new(State::new(&options));
+        Self { shared: Arc::new(Shared { state, changed: Notify::new() }) }
+    }
+
+    /// Something about `key` changed. `inputs` is a fingerprint of what the work depends on.
+    ///
+    /// | the key | what happens |
+    /// |---|---|
+    /// | is not known | ready |
+    /// | is ready | one run for both; the more urgent priority and the newer inputs count |
+    /// | waits (back-off, change, lane) | other inputs: ready at once, attempts restart at 1; the same inputs: nothing |
+    /// | runs | after `Done` ready again; after a failure at once only with other inputs |
+    pub fn wake(&self, key: K, inputs: u64, priority: Priority) {
+        self.shared.update(|state, now| state.wake(key, inputs, priority, now));
+    }
+
+    /// Runs a key again that awaits a change, whatever its inputs. Other keys are left alone.
+    ///
+    /// For a periodic resync in the style of the Go library; attempts go on counting.
+    pub fn revive(&self, key: &K) {
+        self.shared.update(|state, now| state.revive(key, now));
+    }
+
+    /// Drops what is remembered of a key: its attempts and its wait. One that runs is finished first,
+    /// and then dropped whatever its result, unless it was woken in between.
+    pub fn forget(&self, key: &K) {
+        self.shared.update(|state, now| state.forget(key, now));
+    }
+
+    /// Waits for the next key. `None` after [`Queue::shut_down`].
+    ///
+    /// May be called from many tasks, and dropped at any time without losing a key.
+    pub async fn next(&self) -> Option<Work<K>> {
+        loop {
+            // Whoever goes away while waiting passes on what it may have been told, and the timer it kept.
+            let baton = Baton(&self.shared.changed);
+            let changed = self.shared.changed.notified();
+            let due = {
+                let mut state = crate::lock(&self.shared.state);
+                if state.shut_down {
+                    return None;
+                }
+                if let Some(handout) = state.take(Instant::now()) {
+                    if !state.has_ready() && state.next_due().is_none() {
+                        // Nothing is left to pass on.
+                        std::mem::forget(baton);
+                    }
+                    return Some(Work { shared: Arc::clone(&self.shared), handout, finished: false });
+                }
+                state.next_due()
+            };
+            match due {
+                None => changed.await,
+                Some(due) => {
+                    tokio::select! {
+                        () = changed => {}
+                        () = tokio::time::sleep_until(due) => {}
+                    }
+                }
+            }
+            std::mem::forget(baton);
+        }
+    }
+
+    /// Hands out nothing more; what runs may finish. Later wakes are ignored.
+    pub fn shut_down(&self) {
+        self.shared.update(|state, _| state.shut_down = true);
+    }
+
+    /// What is in the queue at this moment.
+    pub fn stats(&self) -> QueueStats {
+        crate::lock(&self.shared.state).stats(Instant::now())
+    }
+}
+
+impl<K> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K> Debug for Queue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
+/// How urgent a key is. The order of the variants is the order of urgency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Somebody changed something and waits for the result.
+    Change,
+    /// A delay is over.
+    Retry,
+    /// Only a periodic look, or the first look after a start.
+    Resync,
+}
+
+/// How a queue behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueOptions {
+    /// The delay after each failed attempt of a key.
+    pub backoff: Backoff,
+    /// Makes the jitter of the delays repeatable.
+    pub seed: Option<u64>,
+}
+
+impl Default for QueueOptions {
+    /// From 1 second to 5 minutes, doubling.
+    fn default() -> Self {
+        let backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(300));
+        Self { backoff, seed: None }
+    }
+}
+
+/// What is in a queue, and what went through it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Keys that wait for a worker.
+    pub ready: usize,
+    /// Keys that wait for a delay to end.
+    pub delayed: usize,
+    /// Keys that wait for other inputs.
+    pub awaiting_change: usize,
+    /// Keys that wait for a place in a lane.
+    pub awaiting_lane: usize,
+    /// Keys that are worked on.
+    pub running: usize,
+    /// How long the oldest ready key has been ready.
+    pub oldest_ready: Option<Duration>,
+    /// How often a key became ready, since the start.
+    pub adds: u64,
+    /// How often an attempt ended with a delay before the next, since the start.
+    pub retries: u64,
+    /// How long the longest run has been running.
+    pub longest_running: Option<Duration>,
+}
+
+/// One key to work on. Dropping it, as a panic does, counts as [`Next::Retry`].
+#[must_use = "a dropped work item counts as a failed attempt"]
+pub struct Work<K: Clone + Eq + Hash> {
+    shared: Arc<Shared<K>>,
+    handout: state::Handout<K>,
+    finished: bool,
+}
+
+impl<K: Clone + Eq + Hash> Work<K> {
+    /// The key.
+    pub fn key(&self) -> &K {
+        &self.handout.key
+    }
+
+    /// The number of this attempt with these inputs; the first is 1.
+    pub fn attempt(&self) -> u32 {
+        self.handout.attempt
+    }
+
+    /// The fingerprint given when the key was woken.
+    pub fn inputs(&self) -> u64 {
+        self.handout.inputs
+    }
+
+    /// How long the key was ready before it was handed out.
+    pub fn waited(&self) -> Duration {
+        self.handout.waited
+    }
+
+    /// A place in a lane, or `None` when it is full: then finish with [`Next::AwaitLane`].
+    ///
+    /// The place is given back when the permit is dropped, before or after [`Work::finish`].
+    pub fn enter(&self, lane: &Lane) -> Option<Permit<K>> {
+        let entered = self.shared.update(|state, now| state.enter(&self.handout.key, lane, now));
+        entered.then(|| Permit { shared: Arc::clone(&self.shared), lane: Arc::clone(&lane.name) })
+    }
+
+    /// Says how the attempt ended.
+    pub fn finish(mut self, next: Next) {
+        self.conclude(next);
+    }
+
+    fn conclude(&mut self, next: Next) {
+        self.finished = true;
+        let state::Handout { key, run, .. } = &self.handout;
+        self.shared.update(|state, now| state.finish(key, *run, next, now));
+    }
+}
+
+impl<K: Clone + Eq + Hash> Drop for Work<K> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.conclude(Next::Retry);
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Debug> Debug for Work<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work").field("key", self.key()).field("attempt", &self.attempt()).finish_non_exhaustive()
+    }
+}
+
+/// Bounded concurrency for a part of the keys, inside the bound on all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lane {
+    /// Names the lane; equal names are the same lane.
+    pub name: Arc<str>,
+    /// How many keys may hold a place at once; 0 is unlimited. The limit named last counts.
+    pub limit: usize,
+}
+
+/// A place in a lane, given back on drop.
+#[must_use = "the place is given back when the permit is dropped"]
+pub struct Permit<K: Clone + Eq + Hash> {
+    shared: Arc<Shared<K>>,
+    lane: Arc<str>,
+}
+
+impl<K: Clone + Eq + Hash> Drop for Permit<K> {
+    fn drop(&mut self) {
+        self.shared.update(|state, now| state.leave(&self.lane, now));
+    }
+}
+
+impl<K: Clone + Eq + Hash> Debug for Permit<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("lane", &self.lane).finish_non_exhaustive()
+    }
+}
+
+/// What is to become of a key after an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Settled: the key is forgotten.
+    Done,
+    /// Failed: again after the queue's back-off.
+    Retry,
+    /// Again after this delay; it counts as a failed attempt.
+    RetryAfter(Duration),
+    /// Pointless with these inputs: again when they change, or on [`Queue::revive`].
+    AwaitChange,
+    /// The lane was full: again when a place is free. Attempts stay as they are.
+    AwaitLane(Lane),
+    /// Again at once. Attempts stay as they are.
+    Again,
+}
+
+struct Shared<K> {
+    state: Mutex<State<K>>,
+    /// Told once for each change that somebody in `next` should look at.
+    changed: Notify,
+}
+
+impl<K: Clone + Eq + Hash> Shared<K> {
+    fn update<T>(&self, change: impl FnOnce(&mut State<K>, Instant) -> T) -> T {
+        let now = Instant::now();
+        let mut state = crate::lock(&self.state);
+        let due = state.next_due();
+        let result = change(&mut state, now);
+        let news = state.has_ready() || state.next_due() != due || state.shut_down;
+        drop(state);
+        if news {
+            self.changed.notify_one();
+        }
+        result
+    }
+}
+
+/// Tells the next waiting caller of `next` to look, when dropped.
+struct Baton<'a>(&'a Notify);
+
+impl Drop for Baton<'_> {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}

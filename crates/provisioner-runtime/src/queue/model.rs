@@ -1,0 +1,407 @@
+//! The queue against a naive model: one list of keys, searched from end to end for every question.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::state::{Handout, State};
+use super::{Lane, Next, Priority, QueueOptions, QueueStats};
+use crate::Backoff;
+
+const KEYS: u8 = 8;
+const LIMITS: [usize; 3] = [1, 2, 0];
+const BACKOFF: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60)).with_jitter(0.0);
+
+proptest! {
+    #[test]
+    fn the_queue_behaves_like_the_model(steps in prop::collection::vec(step(), 1..150)) {
+        let start = Instant::now();
+        let options = QueueOptions { backoff: BACKOFF, seed: Some(0) };
+        let mut both = Both {
+            real: State::new(&options),
+            model: Model::default(),
+            running: Vec::new(),
+            permits: Vec::new(),
+            now: start,
+        };
+        for step in steps {
+            both.run(step);
+            both.compare();
+        }
+        both.settle();
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Wake(u8, u64, Priority),
+    Revive(u8),
+    Forget(u8),
+    Take,
+    /// Of the running keys the one with this number, modulo how many there are.
+    Finish(usize, Outcome),
+    Enter(usize, usize),
+    Leave(usize),
+    Pass(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Outcome {
+    Done,
+    Retry,
+    RetryAfter(u64),
+    AwaitChange,
+    AwaitLane(usize),
+    Again,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    use Outcome::*;
+    let outcome = prop_oneof![
+        Just(Done),
+        Just(Retry),
+        (0..20_u64).prop_map(RetryAfter),
+        Just(AwaitChange),
+        Just(Again),
+        (0..LIMITS.len()).prop_map(AwaitLane),
+    ];
+    let priority = prop_oneof![Just(Priority::Change), Just(Priority::Retry), Just(Priority::Resync)];
+    prop_oneof![
+        6 => (0..KEYS, 0..3_u64, priority).prop_map(|(key, inputs, p)| Step::Wake(key, inputs, p)),
+        1 => (0..KEYS).prop_map(Step::Revive),
+        1 => (0..KEYS).prop_map(Step::Forget),
+        6 => Just(Step::Take),
+        4 => (any::<usize>(), outcome).prop_map(|(at, outcome)| Step::Finish(at, outcome)),
+        3 => (any::<usize>(), 0..LIMITS.len()).prop_map(|(at, lane)| Step::Enter(at, lane)),
+        2 => any::<usize>().prop_map(Step::Leave),
+        2 => (0..5_u64).prop_map(Step::Pass),
+    ]
+}
+
+fn lane(index: usize) -> Lane {
+    Lane { name: index.to_string().into(), limit: LIMITS[index] }
+}
+
+/// The real queue and the model, taken through the same steps.
+struct Both {
+    real: State<u8>,
+    model: Model,
+    running: Vec<(u8, u64)>,
+    permits: Vec<usize>,
+    now: Instant,
+}
+
+impl Both {
+    fn run(&mut self, step: Step) {
+        let now = self.now;
+        match step {
+            Step::Wake(key, inputs, priority) => {
+                self.real.wake(key, inputs, priority, now);
+                self.model.wake(key, inputs, priority, now);
+            }
+            Step::Revive(key) => {
+                self.real.revive(&key, now);
+                self.model.revive(key, now);
+            }
+            Step::Forget(key) => {
+                self.real.forget(&key, now);
+                self.model.forget(key, now);
+            }
+            Step::Take => self.take(),
+            Step::Finish(at, outcome) if !self.running.is_empty() => {
+                let (key, run) = self.running.remove(at % self.running.len());
+                let next = match outcome {
+                    Outcome::Done => Next::Done,
+                    Outcome::Retry => Next::Retry,
+                    Outcome::RetryAfter(seconds) => Next::RetryAfter(Duration::from_secs(seconds)),
+                    Outcome::AwaitChange => Next::AwaitChange,
+                    Outcome::AwaitLane(index) => Next::AwaitLane(lane(index)),
+                    Outcome::Again => Next::Again,
+                };
+                self.real.finish(&key, run, next, now);
+                self.model.finish(key, outcome, now);
+            }
+            Step::Enter(at, index) if !self.running.is_empty() => {
+                let (key, _) = self.running[at % self.running.len()];
+                let entered = self.real.enter(&key, &lane(index), now);
+                assert_eq!(entered, self.model.enter(key, index));
+                if entered {
+                    self.permits.push(index);
+                }
+            }
+            Step::Leave(at) if !self.permits.is_empty() => {
+                let index = self.permits.remove(at % self.permits.len());
+                self.real.leave(&lane(index).name, now);
+                self.model.leave(index, now);
+            }
+            Step::Pass(seconds) => self.now += Duration::from_secs(seconds),
+            Step::Finish(..) | Step::Enter(..) | Step::Leave(_) => {}
+        }
+        self.model.reset_idle_levels();
+    }
+
+    fn take(&mut self) {
+        let real = self.real.take(self.now);
+        let model = self.model.take(self.now);
+        let facts = |work: &Handout<u8>| (work.key, work.attempt, work.inputs, work.waited);
+        assert_eq!(real.as_ref().map(facts), model);
+        if let Some(work) = real {
+            assert!(self.running.iter().all(|(key, _)| *key != work.key), "handed out twice");
+            self.running.push((work.key, work.run));
+        }
+    }
+
+    fn compare(&mut self) {
+        let real = self.real.stats(self.now);
+        assert_eq!(QueueStats { adds: 0, retries: 0, ..real }, self.model.stats(self.now));
+        assert_eq!(self.real.remembered().0, self.model.keys.len());
+        self.model.check_lanes();
+    }
+
+    /// When everything that runs ends well, nothing but what awaits a change is left.
+    fn settle(&mut self) {
+        loop {
+            for (key, run) in std::mem::take(&mut self.running) {
+                self.real.finish(&key, run, Next::Done, self.now);
+                self.model.finish(key, Outcome::Done, self.now);
+            }
+            for index in std::mem::take(&mut self.permits) {
+                self.real.leave(&lane(index).name, self.now);
+                self.model.leave(index, self.now);
+            }
+            self.take();
+            if self.running.is_empty() {
+                match self.real.next_due() {
+                    None => break,
+                    Some(due) => self.now = due,
+                }
+            }
+        }
+        let stats = self.real.stats(self.now);
+        assert_eq!((stats.ready, stats.delayed, stats.awaiting_lane, stats.running), (0, 0, 0, 0));
+        assert_eq!(self.real.remembered(), (stats.awaiting_change, 0));
+    }
+}
+
+#[derive(Default)]
+struct Model {
+    keys: Vec<Key>,
+    held: [usize; LIMITS.len()],
+    passed_over: [usize; 3],
+    turn: i64,
+}
+
+struct Key {
+    name: u8,
+    inputs: u64,
+    attempt: u32,
+    place: Place,
+    promise: Option<usize>,
+}
+
+#[derive(Clone)]
+enum Place {
+    /// Those at the front have a turn below zero.
+    Ready(Priority, i64, Instant),
+    Delayed(Instant, i64),
+    Waits,
+    Parked(usize, i64),
+    Runs {
+        priority: Priority,
+        since: Instant,
+        wakes: Vec<(u64, Priority)>,
+        forgotten: bool,
+    },
+}
+
+impl Model {
+    fn wake(&mut self, name: u8, inputs: u64, priority: Priority, now: Instant) {
+        let turn = self.next_turn();
+        let ready = Place::Ready(priority, turn, now);
+        let Some(at) = self.keys.iter().position(|key| key.name == name) else {
+            return self.keys.push(Key { name, inputs, attempt: 1, place: ready, promise: None });
+        };
+        let key = &mut self.keys[at];
+        let changed = key.inputs != inputs;
+        match &mut key.place {
+            Place::Runs { wakes, .. } => return wakes.push((inputs, priority)),
+            Place::Ready(current, ..) => *current = (*current).min(priority),
+            _ if changed => key.place = ready,
+            _ => return,
+        }
+        if changed {
+            (key.inputs, key.attempt) = (inputs, 1);
+        }
+    }
+
+    fn revive(&mut self, name: u8, now: Instant) {
+        let turn = self.next_turn();
+        if let Some(key) = self.keys.iter_mut().find(|key| key.name == name)
+            && matches!(key.place, Place::Waits)
+        {
+            key.place = Place::Ready(Priority::Resync, turn, now);
+        }
+    }
+
+    fn forget(&mut self, name: u8, now: Instant) {
+        let Some(at) = self.keys.iter().position(|key| key.name == name) else { return };
+        if let Place::Runs { wakes, forgotten, .. } = &mut self.keys[at].place {
+            wakes.clear();
+            *forgotten = true;
+        } else {
+            self.keys.remove(at);
+        }
+        self.fill_lanes(now);
+    }
+
+    fn take(&mut self, now: Instant) -> Option<(u8, u32, u64, Duration)> {
+        self.move_due(now);
+        let waiting = |level| self.waiting(level);
+        let overdue = (0..3).rev().find(|level| waiting(*level).count() > 0 && self.passed_over[*level] >= 6 + *level);
+        let level = overdue.or_else(|| (0..3).find(|level| waiting(*level).count() > 0))?;
+        let (_, name, since) = waiting(level).min_by_key(|(turn, ..)| *turn)?;
+        for (other, count) in self.passed_over.iter_mut().enumerate() {
+            *count = if other == level { 0 } else { *count + 1 };
+        }
+        let key = self.keys.iter_mut().find(|key| key.name == name)?;
+        let Place::Ready(priority, ..) = key.place else { return None };
+        key.place = Place::Runs { priority, since: now, wakes: Vec::new(), forgotten: false };
+        Some((name, key.attempt, key.inputs, now - since))
+    }
+
+    fn finish(&mut self, name: u8, outcome: Outcome, now: Instant) {
+        let at = self.keys.iter().position(|key| key.name == name).expect("it runs");
+        self.keys[at].promise = None;
+        self.fill_lanes(now);
+        let turn = self.next_turn();
+        let key = &mut self.keys[at];
+        let Place::Runs { priority, wakes, forgotten, .. } = key.place.clone() else {
+            panic!("it runs");
+        };
+        let changed = wakes.iter().any(|(inputs, _)| *inputs != key.inputs);
+        let urgent = wakes.iter().map(|(_, priority)| *priority).min();
+        let place = match (outcome, urgent) {
+            (_, Some(urgent)) if forgotten || changed => Some(Place::Ready(urgent, turn, now)),
+            (Outcome::Done, Some(urgent)) => Some(Place::Ready(urgent, turn, now)),
+            (_, None) if forgotten => None,
+            (Outcome::Done, None) => None,
+            (Outcome::Again, urgent) => Some(Place::Ready(urgent.unwrap_or(priority).min(priority), turn, now)),
+            (Outcome::Retry, _) => Some(Place::Delayed(now + BACKOFF.delay(key.attempt, 0.0), turn)),
+            (Outcome::RetryAfter(s), _) => Some(Place::Delayed(now + Duration::from_secs(s), turn)),
+            (Outcome::AwaitChange, _) => Some(Place::Waits),
+            (Outcome::AwaitLane(lane), _) => Some(Place::Parked(lane, turn)),
+        };
+        let renewed = forgotten || changed || matches!(outcome, Outcome::Done);
+        match (place, wakes.last()) {
+            (None, _) => drop(self.keys.remove(at)),
+            (Some(place), Some((inputs, _))) if renewed => {
+                (key.place, key.inputs, key.attempt) = (place, *inputs, 1);
+            }
+            (Some(place), _) => {
+                key.attempt += u32::from(matches!(place, Place::Delayed(..) | Place::Waits));
+                key.place = place;
+            }
+        }
+        self.fill_lanes(now);
+    }
+
+    fn enter(&mut self, name: u8, lane: usize) -> bool {
+        let room = self.has_room(lane);
+        let key = self.keys.iter_mut().find(|key| key.name == name).expect("it runs");
+        let promised = key.promise == Some(lane);
+        if promised {
+            key.promise = None;
+        }
+        self.held[lane] += usize::from(promised || room);
+        promised || room
+    }
+
+    fn leave(&mut self, lane: usize, now: Instant) {
+        self.held[lane] -= 1;
+        self.fill_lanes(now);
+    }
+
+    fn stats(&mut self, now: Instant) -> QueueStats {
+        self.move_due(now);
+        let mut stats = QueueStats::default();
+        for key in &self.keys {
+            match &key.place {
+                Place::Ready(_, _, since) => {
+                    stats.ready += 1;
+                    stats.oldest_ready = stats.oldest_ready.max(Some(now - *since));
+                }
+                Place::Delayed(..) => stats.delayed += 1,
+                Place::Waits => stats.awaiting_change += 1,
+                Place::Parked(..) => stats.awaiting_lane += 1,
+                Place::Runs { since, .. } => {
+                    stats.running += 1;
+                    stats.longest_running = stats.longest_running.max(Some(now - *since));
+                }
+            }
+        }
+        stats
+    }
+
+    /// While a key is parked, somebody holds or was promised each place, and will give it back.
+    fn check_lanes(&self) {
+        for lane in 0..LIMITS.len() {
+            let parked = |key: &Key| matches!(key.place, Place::Parked(at, _) if at == lane);
+            assert!(!self.keys.iter().any(parked) || !self.has_room(lane), "a lost wake-up");
+        }
+    }
+
+    fn waiting(&self, level: usize) -> impl Iterator<Item = (i64, u8, Instant)> {
+        let level = [Priority::Change, Priority::Retry, Priority::Resync][level];
+        self.keys.iter().filter_map(move |key| match key.place {
+            Place::Ready(priority, turn, since) if priority == level => Some((turn, key.name, since)),
+            _ => None,
+        })
+    }
+
+    /// Only hand-outs while a level has a key waiting count.
+    fn reset_idle_levels(&mut self) {
+        for level in 0..3 {
+            if self.waiting(level).next().is_none() {
+                self.passed_over[level] = 0;
+            }
+        }
+    }
+
+    fn has_room(&self, lane: usize) -> bool {
+        let promised = self.keys.iter().filter(|key| key.promise == Some(lane)).count();
+        LIMITS[lane] == 0 || self.held[lane] + promised < LIMITS[lane]
+    }
+
+    fn fill_lanes(&mut self, now: Instant) {
+        for lane in 0..LIMITS.len() {
+            while self.has_room(lane) {
+                let turn = self.next_turn();
+                let parked = self.keys.iter_mut().filter_map(|key| match key.place {
+                    Place::Parked(at, turn) if at == lane => Some((turn, key)),
+                    _ => None,
+                });
+                let Some((_, key)) = parked.min_by_key(|(turn, _)| *turn) else { break };
+                key.place = Place::Ready(Priority::Change, i64::MIN + turn, now);
+                key.promise = Some(lane);
+            }
+        }
+    }
+
+    fn move_due(&mut self, now: Instant) {
+        loop {
+            let turn = self.next_turn();
+            let due = self.keys.iter_mut().filter_map(|key| match key.place {
+                Place::Delayed(due, turn) if due <= now => Some(((due, turn), key)),
+                _ => None,
+            });
+            let Some(((due, _), key)) = due.min_by_key(|(order, _)| *order) else { return };
+            key.place = Place::Ready(Priority::Retry, turn, due);
+        }
+    }
+
+    fn next_turn(&mut self) -> i64 {
+        self.turn += 1;
+        self.turn
+    }
+}

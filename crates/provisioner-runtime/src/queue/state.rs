@@ -1,0 +1,358 @@
+//! What the queue knows about its keys, and every step a key can take. No clock, no tasks.
+
+use std::collections::hash_map::Entry as MapEntry;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::lanes::Lanes;
+use super::ready::{Ready, Slot};
+use super::{Lane, Next, Priority, QueueOptions, QueueStats};
+use crate::backoff::{Backoff, Random};
+
+/// The keys that are ready, waiting or running. A settled key has no entry.
+pub(super) struct State<K> {
+    entries: HashMap<K, Entry>,
+    ready: Ready<K>,
+    delayed: BTreeMap<(Instant, u64), K>,
+    lanes: Lanes<K>,
+    /// When each run that is not finished began.
+    running: BTreeMap<u64, Instant>,
+    awaiting_change: usize,
+    next_id: u64,
+    backoff: Backoff,
+    random: Random,
+    adds: u64,
+    retries: u64,
+    pub(super) shut_down: bool,
+}
+
+/// One key given to a worker.
+pub(super) struct Handout<K> {
+    pub(super) key: K,
+    pub(super) run: u64,
+    pub(super) attempt: u32,
+    pub(super) inputs: u64,
+    pub(super) waited: Duration,
+}
+
+impl<K: Clone + Eq + Hash> State<K> {
+    pub(super) fn new(options: &QueueOptions) -> Self {
+        Self {
+            entries: HashMap::new(),
+            ready: Ready::new(),
+            delayed: BTreeMap::new(),
+            lanes: Lanes::new(),
+            running: BTreeMap::new(),
+            awaiting_change: 0,
+            next_id: 0,
+            backoff: options.backoff,
+            random: Random::new(options.seed),
+            adds: 0,
+            retries: 0,
+            shut_down: false,
+        }
+    }
+
+    pub(super) fn wake(&mut self, key: K, inputs: u64, priority: Priority, now: Instant) {
+        if self.shut_down {
+            return;
+        }
+        let entry = match self.entries.entry(key.clone()) {
+            MapEntry::Occupied(entry) => entry.into_mut(),
+            MapEntry::Vacant(vacant) => {
+                vacant.insert(Entry::new(inputs));
+                return self.make_ready(&key, priority, now);
+            }
+        };
+        let changed = entry.inputs != inputs;
+        match &mut entry.place {
+            Place::Running { woken, .. } => {
+                let before = woken.take();
+                *woken = Some(Wake {
+                    inputs,
+                    changed: changed || before.as_ref().is_some_and(|wake| wake.changed),
+                    priority: before.map_or(priority, |wake| wake.priority.min(priority)),
+                });
+            }
+            Place::Ready { slot, .. } => {
+                *slot = self.ready.raise(*slot, priority);
+                if changed {
+                    entry.renew(inputs);
+                }
+            }
+            _ if changed => {
+                entry.renew(inputs);
+                self.leave_wait(&key);
+                self.make_ready(&key, priority, now);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn revive(&mut self, key: &K, now: Instant) {
+        let waits = |entry: &Entry| matches!(entry.place, Place::AwaitingChange);
+        if !self.shut_down && self.entries.get(key).is_some_and(waits) {
+            self.leave_wait(key);
+            self.make_ready(key, Priority::Resync, now);
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: &K, now: Instant) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        match &mut entry.place {
+            Place::Running { woken, forgotten, .. } => {
+                *woken = None;
+                *forgotten = true;
+            }
+            Place::Ready { slot, .. } => {
+                self.ready.remove(*slot);
+                self.remove(key, now);
+            }
+            _ => {
+                self.leave_wait(key);
+                self.remove(key, now);
+            }
+        }
+    }
+
+    /// Hands out the key whose turn it is.
+    pub(super) fn take(&mut self, now: Instant) -> Option<Handout<K>> {
+        self.move_due(now);
+        let key = self.ready.pop()?;
+        let run = self.id();
+        let entry = self.entries.get_mut(&key)?;
+        let (since, priority) = match &entry.place {
+            Place::Ready { since, slot } => (*since, slot.priority),
+            _ => (now, Priority::Change),
+        };
+        entry.place = Place::Running { priority, woken: None, forgotten: false };
+        self.running.insert(run, now);
+        Some(Handout {
+            run,
+            attempt: entry.attempt,
+            inputs: entry.inputs,
+            waited: now.saturating_duration_since(since),
+            key,
+        })
+    }
+
+    pub(super) fn finish(&mut self, key: &K, run: u64, next: Next, now: Instant) {
+        self.running.remove(&run);
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let Place::Running { priority, woken, forgotten } = &mut entry.place else { return };
+        let (priority, woken, forgotten) = (*priority, woken.take(), *forgotten);
+        if let Some(lane) = entry.promise.take() {
+            // The place was not used; whoever waits for it longest comes first.
+            self.lanes.decline(&lane);
+            self.resume(&lane, now);
+        }
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        match (next, woken) {
+            (_, None) if forgotten => self.remove(key, now),
+            (Next::Done, None) => self.remove(key, now),
+            (next, Some(wake)) if forgotten || wake.changed || matches!(next, Next::Done) => {
+                entry.renew(wake.inputs);
+                self.make_ready(key, wake.priority, now);
+            }
+            (Next::Again, woken) => {
+                let priority = woken.map_or(priority, |wake| wake.priority.min(priority));
+                self.make_ready(key, priority, now);
+            }
+            (Next::Retry, _) => {
+                let delay = self.backoff.delay(entry.attempt, self.random.next());
+                self.delay(key, delay, now);
+            }
+            (Next::RetryAfter(delay), _) => self.delay(key, delay, now),
+            (Next::AwaitChange, _) => {
+                entry.attempt = entry.attempt.saturating_add(1);
+                entry.place = Place::AwaitingChange;
+                self.awaiting_change += 1;
+            }
+            (Next::AwaitLane(lane), _) => {
+                let turn = self.lanes.park(&lane, key.clone());
+                entry.place = Place::Parked { lane: Arc::clone(&lane.name), turn };
+                // The lane may have been left since this key found it full.
+                self.resume(&lane.name, now);
+            }
+            // `Done` with a wake is above.
+            (Next::Done, Some(_)) => {}
+        }
+    }
+
+    /// Takes a place in `lane` for a running key. False when the lane is full.
+    pub(super) fn enter(&mut self, key: &K, lane: &Lane, now: Instant) -> bool {
+        let promise = self.entries.get_mut(key).map(|entry| &mut entry.promise);
+        let promised = promise.and_then(|promise| promise.take_if(|name| **name == *lane.name));
+        let entered = self.lanes.enter(lane, promised.is_some());
+        // The limit may have grown.
+        self.resume(&lane.name, now);
+        entered
+    }
+
+    /// Gives a place in a lane back.
+    pub(super) fn leave(&mut self, lane: &str, now: Instant) {
+        self.lanes.leave(lane);
+        self.resume(lane, now);
+    }
+
+    /// When the next delayed key is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.delayed.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub(super) fn stats(&mut self, now: Instant) -> QueueStats {
+        // What is due counts as ready also while no worker asks for it.
+        self.move_due(now);
+        let since = |key| match self.entries.get(key).map(|entry| &entry.place) {
+            Some(Place::Ready { since, .. }) => Some(*since),
+            _ => None,
+        };
+        let age = |since: Instant| now.saturating_duration_since(since);
+        QueueStats {
+            ready: self.ready.len(),
+            delayed: self.delayed.len(),
+            awaiting_change: self.awaiting_change,
+            awaiting_lane: self.lanes.parked(),
+            running: self.running.len(),
+            oldest_ready: self.ready.oldest_candidates().filter_map(since).min().map(age),
+            longest_running: self.running.values().next().copied().map(age),
+            adds: self.adds,
+            retries: self.retries,
+        }
+    }
+
+    /// How many keys and lanes are remembered.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> (usize, usize) {
+        (self.entries.len(), self.lanes.len())
+    }
+
+    /// How many keys could be remembered without asking for memory.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.entries.capacity()
+    }
+
+    fn make_ready(&mut self, key: &K, priority: Priority, since: Instant) {
+        let slot = self.ready.push(key.clone(), priority);
+        self.placed(key, slot, since);
+    }
+
+    fn placed(&mut self, key: &K, slot: Slot, since: Instant) {
+        self.adds += 1;
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.place = Place::Ready { slot, since };
+        }
+    }
+
+    fn delay(&mut self, key: &K, delay: Duration, now: Instant) {
+        // A year is for ever here; the sum of an instant and more than that might not exist.
+        const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+        let due = now + delay.min(FOR_EVER);
+        let turn = self.id();
+        self.retries += 1;
+        self.delayed.insert((due, turn), key.clone());
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.attempt = entry.attempt.saturating_add(1);
+            entry.place = Place::Delayed { due, turn };
+        }
+    }
+
+    fn move_due(&mut self, now: Instant) {
+        while let Some(first) = self.delayed.first_entry() {
+            let (due, _) = *first.key();
+            if due > now {
+                return;
+            }
+            let key = first.remove();
+            self.make_ready(&key, Priority::Retry, due);
+        }
+    }
+
+    /// Readies the keys that wait longest for `lane`, one for each place that nobody holds.
+    fn resume(&mut self, lane: &str, now: Instant) {
+        while let Some(key) = self.lanes.resume(lane) {
+            let slot = self.ready.push_front(key.clone());
+            if let Some(entry) = self.entries.get_mut(&key)
+                && let Place::Parked { lane, .. } = &entry.place
+            {
+                entry.promise = Some(Arc::clone(lane));
+            }
+            self.placed(&key, slot, now);
+        }
+    }
+
+    /// Takes a key out of whatever it waits in; the caller gives it a new place.
+    fn leave_wait(&mut self, key: &K) {
+        match self.entries.get(key).map(|entry| &entry.place) {
+            Some(Place::Delayed { due, turn }) => {
+                self.delayed.remove(&(*due, *turn));
+            }
+            Some(Place::AwaitingChange) => self.awaiting_change -= 1,
+            Some(Place::Parked { lane, turn }) => self.lanes.unpark(lane, *turn),
+            Some(Place::Ready { .. } | Place::Running { .. }) | None => {}
+        }
+    }
+
+    fn remove(&mut self, key: &K, now: Instant) {
+        let promise = self.entries.remove(key).and_then(|entry| entry.promise);
+        // After a burst the map's own room goes too; halving keeps the cost per key constant.
+        if self.entries.capacity() > 1024 && self.entries.len() < self.entries.capacity() / 8 {
+            self.entries.shrink_to(self.entries.len() * 2);
+        }
+        if let Some(lane) = promise {
+            self.lanes.decline(&lane);
+            self.resume(&lane, now);
+        }
+    }
+
+    fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+}
+
+struct Entry {
+    inputs: u64,
+    /// The number of the attempt that runs or comes next.
+    attempt: u32,
+    place: Place,
+    /// The lane in which a place is kept for this key.
+    promise: Option<Arc<str>>,
+}
+
+impl Entry {
+    fn new(inputs: u64) -> Self {
+        Self { inputs, attempt: 1, place: Place::AwaitingChange, promise: None }
+    }
+
+    /// Other inputs: what was learned from earlier attempts says nothing any more.
+    fn renew(&mut self, inputs: u64) {
+        self.inputs = inputs;
+        self.attempt = 1;
+    }
+}
+
+enum Place {
+    Ready { slot: Slot, since: Instant },
+    Delayed { due: Instant, turn: u64 },
+    AwaitingChange,
+    Parked { lane: Arc<str>, turn: u64 },
+    Running { priority: Priority, woken: Option<Wake>, forgotten: bool },
+}
+
+/// What was heard of a key while it ran.
+struct Wake {
+    inputs: u64,
+    /// At least one wake had other inputs than the run.
+    changed: bool,
+    priority: Priority,
+}

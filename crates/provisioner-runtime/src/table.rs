@@ -1,0 +1,297 @@
+//! A compact map that a watch feeds.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::mem;
+
+/// Maps below this room are never made smaller: it is not worth the move.
+const SMALL: usize = 256;
+
+/// What is known of every object of a kind: a map that can be compared with a new list.
+///
+/// A watch that starts again lists everything, but does not say what was deleted meanwhile. So:
+/// [`begin_snapshot`](Self::begin_snapshot), [`insert`](Self::insert) all that is listed, and
+/// [`end_snapshot`](Self::end_snapshot) returns what was not among it. Until then everything known before
+/// can still be looked up.
+///
+/// # Memory
+///
+/// An entry costs `size_of::<(K, V)>()` + 1 bytes, times 1.15 to 2.3 as the map is more or less full,
+/// besides what the key and the value hold elsewhere. Nothing is kept per entry for snapshots; during one
+/// there are two maps, of which one shrinks while the other grows. After one, and when entries are
+/// removed, spare room is given back.
+///
+/// ```
+/// # use provisioner_runtime::Table;
+/// let mut table = Table::new();
+/// table.insert("a", 1);
+/// table.insert("b", 2);
+///
+/// table.begin_snapshot();
+/// table.insert("b", 3);
+/// assert_eq!(table.get(&"a"), Some(&1));
+/// assert_eq!(table.end_snapshot(), [("a", 1)]);
+/// assert_eq!(table.len(), 1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Table<K, V> {
+    current: HashMap<K, V>,
+    /// During a snapshot: what was known before it and has not been listed yet.
+    unseen: HashMap<K, V>,
+    in_snapshot: bool,
+}
+
+impl<K: Eq + Hash, V> Table<K, V> {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self { current: HashMap::new(), unseen: HashMap::new(), in_snapshot: false }
+    }
+
+    /// Stores `value` and returns the one it replaces.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let unseen = if self.in_snapshot { self.unseen.remove(&key) } else { None };
+        if unseen.is_some() {
+            give_back(&mut self.unseen);
+        }
+        self.current.insert(key, value).or(unseen)
+    }
+
+    /// Removes an entry and returns its value.
+    pub fn remove<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let value = self.current.remove(key);
+        if value.is_some() {
+            give_back(&mut self.current);
+            return value;
+        }
+        self.unseen.remove(key)
+    }
+
+    /// The value of `key`.
+    pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        self.current.get(key).or_else(|| self.unseen.get(key))
+    }
+
+    /// The value of `key`, to be changed in place.
+    pub fn get_mut<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+    {
+        self.current.get_mut(key).or_else(|| self.unseen.get_mut(key))
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.current.len() + self.unseen.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All entries, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.current.iter().chain(&self.unseen)
+    }
+
+    /// From now on an entry counts as seen when it is inserted. Called during a snapshot, it starts anew.
+    pub fn begin_snapshot(&mut self) {
+        self.in_snapshot = true;
+        let seen = mem::take(&mut self.current);
+        if self.unseen.is_empty() {
+            self.unseen = seen;
+        } else {
+            self.unseen.extend(seen);
+        }
+    }
+
+    /// Removes and returns what was not seen since [`begin_snapshot`](Self::begin_snapshot).
+    ///
+    /// Without one it removes nothing.
+    pub fn end_snapshot(&mut self) -> Vec<(K, V)> {
+        self.in_snapshot = false;
+        let gone = mem::take(&mut self.unseen).into_iter().collect();
+        self.current.shrink_to_fit();
+        gone
+    }
+}
+
+impl<K: Eq + Hash, V> Default for Table<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Halves the map's room when three quarters of it are spare, so that the cost per removal is constant.
+fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > SMALL && map.len() < map.capacity() / 4 {
+        map.shrink_to(map.len() * 2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn insert_returns_what_it_replaces() {
+        let mut table = Table::new();
+        assert_eq!(table.insert(1, 'a'), None);
+        assert_eq!(table.insert(1, 'b'), Some('a'));
+        table.begin_snapshot();
+        assert_eq!(table.insert(1, 'c'), Some('b'));
+        assert_eq!(table.insert(1, 'd'), Some('c'));
+        assert_eq!(table.remove(&1), Some('d'));
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn everything_known_can_be_looked_up_during_a_snapshot() {
+        let mut table = filled(3);
+        table.begin_snapshot();
+        table.insert(1, 10);
+        *table.get_mut(&2).expect("not listed yet, still known") += 20;
+        let mut all: Vec<(u32, u32)> = table.iter().map(|(key, value)| (*key, *value)).collect();
+        all.sort_unstable();
+        assert_eq!(all, [(0, 0), (1, 10), (2, 22)]);
+        assert_eq!(table.len(), 3);
+    }
+
+    #[test]
+    fn what_is_removed_during_a_snapshot_is_not_reported_again() {
+        let mut table = filled(2);
+        table.begin_snapshot();
+        assert_eq!(table.remove(&0), Some(0));
+        assert_eq!(table.end_snapshot(), [(1, 1)]);
+    }
+
+    #[test]
+    fn a_snapshot_can_start_anew() {
+        let mut table = filled(3);
+        table.begin_snapshot();
+        table.insert(0, 0);
+        table.begin_snapshot();
+        table.insert(1, 1);
+        let mut gone = table.end_snapshot();
+        gone.sort_unstable();
+        assert_eq!(gone, [(0, 0), (2, 2)]);
+    }
+
+    #[test]
+    fn without_a_snapshot_nothing_is_removed() {
+        let mut table = filled(3);
+        assert_eq!(table.end_snapshot(), []);
+        assert_eq!(table.len(), 3);
+    }
+
+    #[test]
+    fn an_entry_costs_what_the_documentation_says() {
+        for count in [1_000, 10_000, 57_344, 57_345, 100_000] {
+            let mut table = filled(count);
+            for _ in 0..3 {
+                table.begin_snapshot();
+                (0..count).for_each(|key| {
+                    table.insert(key, key);
+                });
+                assert_eq!(table.end_snapshot(), []);
+                assert!(table.unseen.capacity() == 0);
+                // A map of this kind is never more than 7/8 full, and doubles when it would be.
+                let cost = f64::from(u32::try_from(table.current.capacity()).unwrap()) * 8.0 / 7.0;
+                let factor = cost / f64::from(count);
+                assert!((1.14..2.31).contains(&factor), "{count}: {factor}");
+            }
+        }
+    }
+
+    #[test]
+    fn during_a_snapshot_the_two_maps_together_stay_below_twice_the_room() {
+        let mut table = filled(100_000);
+        let before = table.current.capacity();
+        table.begin_snapshot();
+        let mut most = 0;
+        for key in 0..100_000 {
+            table.insert(key, key);
+            most = most.max(table.current.capacity() + table.unseen.capacity());
+        }
+        assert!(most < 2 * before, "{most} {before}");
+    }
+
+    #[test]
+    fn removals_give_room_back() {
+        let mut table = filled(100_000);
+        (0..99_000).for_each(|key| {
+            table.remove(&key);
+        });
+        assert_eq!(table.len(), 1_000);
+        assert!(table.current.capacity() < 8_000);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u8, u8),
+        Remove(u8),
+        Begin,
+        End,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (0..20_u8, any::<u8>()).prop_map(|(key, value)| Step::Insert(key, value)),
+            3 => (0..20_u8).prop_map(Step::Remove),
+            1 => Just(Step::Begin),
+            1 => Just(Step::End),
+        ]
+    }
+
+    proptest! {
+        /// The reference keeps a mark beside each value.
+        #[test]
+        fn behaves_like_a_map_with_marks(steps in prop::collection::vec(step(), 1..200)) {
+            let mut table = Table::new();
+            let mut reference = HashMap::<u8, (u8, bool)>::new();
+            for step in steps {
+                match step {
+                    Step::Insert(key, value) => {
+                        let expected = reference.insert(key, (value, true)).map(|(value, _)| value);
+                        prop_assert_eq!(table.insert(key, value), expected);
+                    }
+                    Step::Remove(key) => {
+                        prop_assert_eq!(table.remove(&key), reference.remove(&key).map(|(value, _)| value));
+                    }
+                    Step::Begin => {
+                        table.begin_snapshot();
+                        reference.values_mut().for_each(|(_, seen)| *seen = false);
+                    }
+                    Step::End => {
+                        let mut gone = table.end_snapshot();
+                        gone.sort_unstable();
+                        let mut expected: Vec<(u8, u8)> =
+                            reference.extract_if(|_, (_, seen)| !*seen).map(|(k, (v, _))| (k, v)).collect();
+                        expected.sort_unstable();
+                        prop_assert_eq!(gone, expected);
+                    }
+                }
+                prop_assert_eq!(table.len(), reference.len());
+                for key in 0..20 {
+                    prop_assert_eq!(table.get(&key), reference.get(&key).map(|(value, _)| value));
+                }
+            }
+        }
+    }
+
+    fn filled(count: u32) -> Table<u32, u32> {
+        let mut table = Table::new();
+        (0..count).for_each(|key| {
+            table.insert(key, key);
+        });
+        table
+    }
+}

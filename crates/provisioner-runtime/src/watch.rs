@@ -1,0 +1,318 @@
+//! List and watch one kind of object.
+//!
+//! Built on the client's plain list and watch calls rather than on a ready-made watcher, because each
+//! step needs a deadline: the client waits without end for an answer, so a connection that was cut without
+//! a word while a list or the start of a watch was under way would otherwise blind the controller until
+//! the kernel gives up, a quarter of an hour later.
+
+use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::core::response::Status;
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, info, warn};
+
+use crate::backoff::Random;
+use crate::{Backoff, CallError};
+
+/// How many objects one list request asks for.
+const PAGE: u32 = 500;
+
+/// How long the server keeps a watch open, in seconds.
+const WATCH_SECONDS: u32 = 60;
+
+/// A watch that is silent this long is dead: the server would have ended it before.
+const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+
+/// How long a list page, or the start of a watch, may take.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// A watch that is open this long works; one that ends before, with nothing to tell, has failed.
+const SETTLED: Duration = Duration::from_secs(1);
+
+const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(30));
+
+/// What a watch tells of the objects, in the order in which it happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event<T> {
+    /// A complete list follows: at the start, and after a gap that cannot be closed otherwise. May come
+    /// again before `Ready` when a list could not be completed.
+    Begin,
+    /// An object of the list.
+    Listed(T),
+    /// The list is complete: what was known before and not listed is gone.
+    Ready,
+    /// An object was created or changed.
+    Applied(T),
+    /// An object was deleted.
+    Deleted(T),
+}
+
+/// Keeps `sink` informed of all objects that `api` covers. Runs until dropped.
+///
+/// Failures are repeated with a back-off from 0.2 to 30 seconds, and are seen in `health` and, once per
+/// distinct problem, in the log under `name`. A connection that is cut without a word is noticed after at
+/// most 65 seconds.
+pub async fn watch<T>(api: Api<T>, name: &'static str, health: WatchHealth, mut sink: impl FnMut(Event<T>) + Send)
+where
+    T: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let mut random = Random::new(None);
+    let mut position = None;
+    let mut failures = 0;
+    loop {
+        let step = match &mut position {
+            None => list(&api, &health, &mut sink).await.map(|version| {
+                health.works(name);
+                health.listed();
+                position = Some(version);
+            }),
+            Some(version) => follow(&api, name, &health, version, &mut failures, &mut sink).await,
+        };
+        match step {
+            Ok(()) => continue,
+            Err(Trouble::Expired) => {
+                debug!(watch = name, "the position is too old, listing again");
+                position = None;
+            }
+            Err(Trouble::Failed(error)) => health.fails(name, error.to_string()),
+        }
+        failures += 1;
+        sleep(BACKOFF.delay(failures, random.next())).await;
+    }
+}
+
+/// How a watch is doing; clones show the same watch.
+#[derive(Clone, Debug)]
+pub struct WatchHealth {
+    shared: Arc<Shared>,
+}
+
+impl WatchHealth {
+    /// For a watch that has not started.
+    pub fn new() -> Self {
+        let state = State { last_progress: Instant::now(), problem: None };
+        let synced = tokio::sync::watch::Sender::new(false);
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), synced }) }
+    }
+
+    /// Whether all objects have been listed at least once.
+    pub fn synced(&self) -> bool {
+        *self.shared.synced.borrow()
+    }
+
+    /// Waits until all objects have been listed once.
+    pub async fn wait_synced(&self) {
+        // An error would mean that the sender is gone, and we hold it.
+        let _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
+    }
+
+    /// How long ago something was heard from the server; a watch of a kind that never changes hears
+    /// something at least every 65 seconds.
+    pub fn last_progress(&self) -> Duration {
+        crate::lock(&self.shared.state).last_progress.elapsed()
+    }
+
+    /// What is wrong, in words for a person; `None` while the watch works.
+    pub fn problem(&self) -> Option<String> {
+        crate::lock(&self.shared.state).problem.clone()
+    }
+
+    fn progress(&self) {
+        crate::lock(&self.shared.state).last_progress = Instant::now();
+    }
+
+    fn listed(&self) {
+        self.shared.synced.send_if_modified(|synced| !std::mem::replace(synced, true));
+    }
+
+    fn works(&self, name: &str) {
+        let mut state = crate::lock(&self.shared.state);
+        state.last_progress = Instant::now();
+        if state.problem.take().is_some() {
+            info!(watch = name, "the watch works again");
+        }
+    }
+
+    fn fails(&self, name: &str, problem: String) {
+        let mut state = crate::lock(&self.shared.state);
+        if state.problem.as_ref() != Some(&problem) {
+            warn!(watch = name, "the watch does not work, retrying: {problem}");
+            state.problem = Some(problem);
+        }
+    }
+}
+
+impl Default for WatchHealth {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    synced: tokio::sync::watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct State {
+    last_progress: Instant,
+    problem: Option<String>,
+}
+
+/// Lists everything, page by page; returns the position from which to watch.
+async fn list<T>(
+    api: &Api<T>,
+    health: &WatchHealth,
+    sink: &mut (impl FnMut(Event<T>) + Send),
+) -> Result<String, Trouble>
+where
+    T: Clone + DeserializeOwned + Debug,
+{
+    let mut params = ListParams::default().limit(PAGE);
+    let mut first = true;
+    loop {
+        let page = answer(api.list(&params)).await?;
+        health.progress();
+        if std::mem::take(&mut first) {
+            sink(Event::Begin);
+        }
+        let given = |text: &String| !text.is_empty();
+        params.continue_token = page.metadata.continue_.filter(given);
+        page.items.into_iter().for_each(|object| sink(Event::Listed(object)));
+        if params.continue_token.is_some() {
+            continue;
+        }
+        let Some(version) = page.metadata.resource_version.filter(given) else {
+            return Err(Trouble::no_version());
+        };
+        sink(Event::Ready);
+        return Ok(version);
+    }
+}
+
+/// Watches from `version`, which it keeps up to date, until the server ends the watch.
+async fn follow<T>(
+    api: &Api<T>,
+    name: &str,
+    health: &WatchHealth,
+    version: &mut String,
+    failures: &mut u32,
+    sink: &mut (impl FnMut(Event<T>) + Send),
+) -> Result<(), Trouble>
+where
+    T: Resource + Clone + DeserializeOwned + Debug + 'static,
+{
+    let params = WatchParams::default().timeout(WATCH_SECONDS);
+    let mut events = pin!(answer(api.watch(&params, version)).await?);
+    health.progress();
+    let mut settled = false;
+    let mut unreadable = 0;
+    loop {
+        let event = match timeout(if settled { SILENCE } else { SETTLED }, events.next()).await {
+            Ok(event) => event,
+            Err(_) if settled => {
+                debug!(watch = name, "nothing was heard for {SILENCE:?}, connecting again");
+                return Ok(());
+            }
+            Err(_) => {
+                settled = true;
+                *failures = 0;
+                health.works(name);
+                continue;
+            }
+        };
+        let event = match event {
+            None if settled => return Ok(()),
+            None => return Err(Trouble::broken("it ended the watch as soon as it had begun")),
+            // The connection is in order: leave out what cannot be read rather than hear nothing more.
+            Some(Err(error)) if is_unreadable(&error) => {
+                unreadable += 1;
+                if unreadable == 1 {
+                    warn!(watch = name, "a change that cannot be read is left out");
+                }
+                continue;
+            }
+            Some(Err(kube::Error::Api(status))) => return Err((*status).into()),
+            Some(Err(error)) => return Err(error.into()),
+            Some(Ok(event)) => event,
+        };
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                *version = object.resource_version().ok_or_else(Trouble::no_version)?;
+                sink(Event::Applied(object));
+            }
+            WatchEvent::Deleted(object) => {
+                *version = object.resource_version().ok_or_else(Trouble::no_version)?;
+                sink(Event::Deleted(object));
+            }
+            WatchEvent::Bookmark(bookmark) => {
+                *version = bookmark.metadata.resource_version;
+                health.progress();
+                continue;
+            }
+            WatchEvent::Error(status) => return Err((*status).into()),
+        }
+        settled = true;
+        *failures = 0;
+        health.works(name);
+    }
+}
+
+/// Whether a line of the watch was not what it should be.
+fn is_unreadable(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::SerdeError(_) => true,
+        // The client tries to read such a line as a status, of which every part may be missing.
+        kube::Error::Api(status) => status.code == 0 && status.message.is_empty(),
+        _ => false,
+    }
+}
+
+async fn answer<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+    match timeout(ANSWER, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) => Err((*status).into()),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(Trouble::Failed(CallError::TimedOut(ANSWER))),
+    }
+}
+
+/// Why a list or a watch came to an end.
+enum Trouble {
+    /// The server does not remember our position any more.
+    Expired,
+    Failed(CallError),
+}
+
+impl Trouble {
+    fn broken(text: &str) -> Self {
+        Self::Failed(CallError::Unavailable(text.to_owned()))
+    }
+
+    fn no_version() -> Self {
+        Self::broken("its answer has no resourceVersion")
+    }
+}
+
+impl From<Status> for Trouble {
+    fn from(status: Status) -> Self {
+        if status.code == 410 { Self::Expired } else { Self::Failed(status.into()) }
+    }
+}
+
+impl From<kube::Error> for Trouble {
+    fn from(error: kube::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! The watch against an API server that does as it is told, and against one that does not answer.
+
+use std::collections::VecDeque;
+
+use futures::stream;
+use futures::{Stream, StreamExt};
+use http::Request;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::*;
+use crate::testing::{self, client, lines, object, refusal};
+
+#[tokio::test(start_paused = true)]
+async fn all_pages_are_listed_between_begin_and_ready() {
+    let test = Test::start([Answer::Object(page(&["a", "b"], "", "more")), Answer::Object(page(&["c"], "7", ""))]);
+    test.wait(1).await;
+    assert_eq!(test.events(), ["begin", "listed a", "listed b", "listed c", "ready"]);
+    let queries = test.queries();
+    assert!(queries[0].contains("limit=500"), "{queries:?}");
+    assert!(queries[1].contains("continue=more"), "{queries:?}");
+    assert!(queries[2].contains("watch=true") && queries[2].contains("resourceVersion=7"));
+    assert!(queries[2].contains("timeoutSeconds=60&allowWatchBookmarks=true"), "{queries:?}");
+    assert!(test.health.synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_goes_on_where_the_last_one_ended() {
+    let test = Test::start([
+        Answer::Object(page(&[], "1", "")),
+        Answer::Events(vec![change("ADDED", "a", "2"), change("MODIFIED", "a", "3")]),
+        Answer::Events(vec![change("DELETED", "a", "4"), bookmark("9")]),
+    ]);
+    test.wait(200).await;
+    assert_eq!(test.events(), ["begin", "ready", "applied a", "applied a", "deleted a"]);
+    let versions: Vec<String> = test.queries()[1..4].iter().map(|query| version_in(query)).collect();
+    assert_eq!(versions, ["1", "3", "9"]);
+    assert_eq!(test.health.problem(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_position_that_is_too_old_leads_to_a_new_list() {
+    let gone = json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" });
+    let test = Test::start([
+        Answer::Object(page(&["a"], "1", "")),
+        Answer::Events(vec![json!({ "type": "ERROR", "object": gone })]),
+        Answer::Object(page(&["b"], "5", "")),
+        Answer::Refusal(410, "Expired"),
+        Answer::Object(page(&["c"], "6", "")),
+    ]);
+    test.wait(5).await;
+    let expected = [["begin", "listed a", "ready"], ["begin", "listed b", "ready"], ["begin", "listed c", "ready"]];
+    assert_eq!(test.events(), expected.concat());
+    assert_eq!(test.health.problem(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_breaks_off_begins_anew() {
+    let test = Test::start([
+        Answer::Object(page(&["a"], "", "more")),
+        Answer::Refusal(500, "InternalError"),
+        Answer::Object(page(&["b"], "5", "")),
+    ]);
+    test.wait(5).await;
+    assert_eq!(test.events(), ["begin", "listed a", "begin", "listed b", "ready"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_falls_silent_is_noticed_within_65_seconds() {
+    let test = Test::start([
+        Answer::Object(page(&[], "1", "")),
+        Answer::EventsThenSilence(vec![change("ADDED", "a", "2")]),
+        Answer::EventsThenSilence(vec![change("ADDED", "b", "3")]),
+    ]);
+    test.wait(64).await;
+    assert_eq!(test.events(), ["begin", "ready", "applied a"]);
+    assert_eq!(test.health.last_progress(), Duration::from_secs(64));
+    test.wait(2).await;
+    assert_eq!(test.events(), ["begin", "ready", "applied a", "applied b"]);
+    assert!(test.health.last_progress() < Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_not_answered_is_tried_again() {
+    let test = Test::start([Answer::Silence, Answer::Object(page(&["a"], "1", ""))]);
+    sleep(ANSWER + Duration::from_millis(50)).await;
+    let problem = test.health.problem();
+    assert_eq!(problem.as_deref(), Some("The API server did not answer within 30s."));
+    assert!(!test.health.synced());
+    test.wait(1).await;
+    assert!(test.health.synced());
+    assert_eq!(test.health.problem(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_does_not_start_is_tried_again() {
+    let test = Test::start([
+        Answer::Object(page(&[], "1", "")),
+        Answer::Silence,
+        Answer::EventsThenSilence(vec![change("ADDED", "a", "2")]),
+    ]);
+    test.wait(32).await;
+    assert_eq!(test.events(), ["begin", "ready", "applied a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_repeated_with_a_growing_delay() {
+    let refusals = (0..1_000).map(|_| Answer::Refusal(403, "Forbidden"));
+    let test = Test::start(refusals);
+    test.wait(600).await;
+    let requests = test.queries().len();
+    // 0.2 s doubling up to 30 s, each up to 10 % shorter.
+    assert!((20..40).contains(&requests), "{requests}");
+    let problem = test.health.problem();
+    assert_eq!(problem.as_deref(), Some("The API server does not allow this: refused"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_each_watch_at_once_is_not_flooded() {
+    let ends = (0..1_000).map(|_| Answer::Ends);
+    let test = Test::start([Answer::Object(page(&[], "1", ""))].into_iter().chain(ends));
+    test.wait(60).await;
+    assert!(test.queries().len() < 20, "{}", test.queries().len());
+    assert!(test.health.problem().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_delay_is_short_again_after_a_success() {
+    let refusals = || (0..10).map(|_| Answer::Refusal(503, "ServiceUnavailable"));
+    let works = [
+        Answer::Object(page(&[], "1", "")),
+        Answer::Events(vec![change("ADDED", "a", "2")]),
+        Answer::Refusal(503, "ServiceUnavailable"),
+        Answer::EventsThenSilence(vec![change("ADDED", "b", "3")]),
+    ];
+    let test = Test::start(refusals().chain(works));
+    while test.events().len() < 3 {
+        test.wait(1).await;
+    }
+    test.wait(62).await;
+    assert_eq!(test.events().last().map(String::as_str), Some("applied b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_cannot_be_read_is_left_out() {
+    let unreadable = json!({ "type": "ADDED", "object": { "metadata": { "name": 1 } } });
+    let test = Test::start([
+        Answer::Object(page(&[], "1", "")),
+        Answer::EventsThenSilence(vec![unreadable, change("ADDED", "b", "3")]),
+    ]);
+    test.wait(1).await;
+    assert_eq!(test.events(), ["begin", "ready", "applied b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_first_list_is_told() {
+    let test = Test::start([Answer::Refusal(500, ""), Answer::Object(page(&[], "1", ""))]);
+    let health = test.health.clone();
+    tokio::time::timeout(Duration::from_secs(1), health.wait_synced()).await.unwrap();
+    // And at once when it is over.
+    health.wait_synced().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_that_works_shows_progress() {
+    let test = Test::start([Answer::Object(page(&[], "1", ""))]);
+    test.wait(3_600).await;
+    assert!(test.health.last_progress() <= Duration::from_secs(60));
+    assert_eq!(test.health.problem(), None);
+    assert!((60..65).contains(&test.queries().len()), "{}", test.queries().len());
+}
+
+enum Answer {
+    Object(Value),
+    Refusal(u16, &'static str),
+    /// The connection is cut without a word before there is an answer.
+    Silence,
+    /// These events, and the end after a minute.
+    Events(Vec<Value>),
+    /// These events, then the connection is cut without a word.
+    EventsThenSilence(Vec<Value>),
+    Ends,
+}
+
+struct Test {
+    health: WatchHealth,
+    events: Arc<Mutex<Vec<String>>>,
+    queries: Arc<Mutex<Vec<String>>>,
+}
+
+impl Test {
+    /// Watches a server that gives these answers, and after them watches in which nothing happens.
+    fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let (health, events) = (WatchHealth::new(), Arc::new(Mutex::new(Vec::new())));
+        let queries = Arc::new(Mutex::new(Vec::new()));
+        let mut answers: VecDeque<Answer> = answers.into_iter().collect();
+        let seen = Arc::clone(&queries);
+        let client = client(move |request: Request<Body>| {
+            crate::lock(&seen).push(request.uri().query().unwrap_or_default().to_owned());
+            reply(answers.pop_front().unwrap_or(Answer::Events(Vec::new())))
+        });
+        let sink = Arc::clone(&events);
+        let api = Api::<ConfigMap>::all(client);
+        tokio::spawn(watch(api, "test", health.clone(), move |event| {
+            let name = |object: ConfigMap| object.name_any();
+            crate::lock(&sink).push(match event {
+                Event::Begin => "begin".to_owned(),
+                Event::Listed(object) => format!("listed {}", name(object)),
+                Event::Ready => "ready".to_owned(),
+                Event::Applied(object) => format!("applied {}", name(object)),
+                Event::Deleted(object) => format!("deleted {}", name(object)),
+            });
+        }));
+        Self { health, events, queries }
+    }
+
+    async fn wait(&self, seconds: u64) {
+        sleep(Duration::from_secs(seconds)).await;
+    }
+
+    fn events(&self) -> Vec<String> {
+        crate::lock(&self.events).clone()
+    }
+
+    fn queries(&self) -> Vec<String> {
+        crate::lock(&self.queries).clone()
+    }
+}
+
+async fn reply(answer: Answer) -> testing::Answer {
+    let minute = Duration::from_secs(WATCH_SECONDS.into());
+    match answer {
+        Answer::Object(value) => object(&value),
+        Answer::Refusal(code, reason) => refusal(code, reason, "refused"),
+        Answer::Silence => std::future::pending().await,
+        Answer::Events(events) => lines(stream::iter(events).chain(nothing(sleep(minute)))),
+        Answer::EventsThenSilence(events) => lines(stream::iter(events).chain(nothing(std::future::pending()))),
+        Answer::Ends => lines(stream::empty()),
+    }
+}
+
+/// A stream that ends, without an item, when `end` does.
+fn nothing<T>(end: impl Future<Output = ()>) -> impl Stream<Item = T> {
+    stream::once(end).filter_map(async |()| None)
+}
+
+fn page(names: &[&str], version: &str, more: &str) -> Value {
+    let items: Vec<Value> = names.iter().map(|name| config_map(name, "1")).collect();
+    json!({
+        "kind": "ConfigMapList",
+        "apiVersion": "v1",
+        "metadata": { "resourceVersion": version, "continue": more },
+        "items": items,
+    })
+}
+
+fn config_map(name: &str, version: &str) -> Value {
+    json!({ "metadata": { "name": name, "namespace": "n", "resourceVersion": version } })
+}
+
+fn change(kind: &str, name: &str, version: &str) -> Value {
+    json!({ "type": kind, "object": config_map(name, version) })
+}
+
+fn bookmark(version: &str) -> Value {
+    let object = json!({
+        "kind": "ConfigMap",
+        "apiVersion": "v1",
+        "metadata": { "resourceVersion": version },
+    });
+    json!({ "type": "BOOKMARK", "object": object })
+}
+
+fn version_in(query: &str) -> String {
+    let (_, rest) = query.split_once("resourceVersion=").expect("a watch names its position");
+    rest.split('&').next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,82 @@
+//! The provisioner: a directory per volume, named like the volume.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kube_provisioner::{DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+use tokio::task::spawn_blocking;
+
+use crate::root::{Root, RootError};
+
+pub(crate) struct HostPath {
+    root: Arc<Root>,
+    /// The node that the root directory is on, where there are several.
+    node: Option<String>,
+}
+
+impl HostPath {
+    pub(crate) fn new(root: Root, node: Option<String>) -> Self {
+        Self { root: Arc::new(root), node }
+    }
+
+    /// Deletions that an earlier run did not finish: their volumes may be gone, so nobody would ask again.
+    pub(crate) fn finish_deletions(&self) {
+        let root = self.root.clone();
+        spawn_blocking(move || match root.finish_removals(&AtomicBool::new(false)) {
+            Ok(()) => {}
+            Err(error) => tracing::warn!("a deletion of an earlier run is not finished: {error}"),
+        });
+    }
+}
+
+impl Provisioner for HostPath {
+    type Parameters = ();
+
+    async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+        if let (Some(here), Some(selected)) = (&self.node, &request.selected_node)
+            && here != selected
+        {
+            return Err(ProvisionError::not_mine(format!("the claim's pod runs on {selected}, this is {here}")));
+        }
+        let root = self.root.clone();
+        let path: PathBuf = spawn_blocking(move || root.create(&request.name)).await??;
+        let volume = Volume::host_path(path.to_string_lossy());
+        Ok(match &self.node {
+            Some(node) => volume.on_node(node),
+            None => volume,
+        })
+    }
+
+    /// The path is made of the volume's name. What the object says about it may be anybody's word.
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        if let (Some(here), Some(there)) = (&self.node, node_of(&volume))
+            && here != there
+        {
+            return Err(DeleteError::not_mine(format!("the volume is on {there}, this is {here}")));
+        }
+        let (root, name) = (self.root.clone(), volume.name().to_owned());
+        let cancelled = Arc::new(AtomicBool::new(false));
+        // A dropped call must not leave a thread behind that goes on deleting for hours.
+        let _cancel_on_drop = CancelOnDrop(cancelled.clone());
+        match spawn_blocking(move || root.remove(&name, &cancelled)).await? {
+            Err(error @ RootError::Busy { .. }) => Err(DeleteError::in_use(error)),
+            result => Ok(result?),
+        }
+    }
+}
+
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn node_of(volume: &ProvisionedVolume) -> Option<&str> {
+    let affinity = volume.object().spec.as_ref()?.node_affinity.as_ref()?;
+    let term = affinity.required.as_ref()?.node_selector_terms.first()?;
+    let expression = term.match_expressions.as_ref()?.first()?;
+    expression.values.as_ref()?.first().map(String::as_str)
+}

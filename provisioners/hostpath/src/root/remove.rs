@@ -1,0 +1,183 @@
+//! Removes a tree by descriptors: no link is followed, no mount is crossed, no depth is too deep.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+
+use super::{RootError, failed};
+
+/// More levels than this are flattened: the directory is moved up, where it is removed later.
+const DEEPEST: usize = 64;
+/// So many directories of one directory are looked at together, to bound memory.
+const BATCH: usize = 4096;
+
+/// Removes `name` below `root` with all that is in it. Not there is success.
+pub(super) fn tree(root: &OwnedFd, name: &str, cancelled: &AtomicBool) -> Result<(), RootError> {
+    let removal = Removal { root: root.as_fd(), name, cancelled };
+    let name = CString::new(name).map_err(|_| RootError::InvalidName(name.to_owned()))?;
+    removal.run(&name)
+}
+
+struct Removal<'a> {
+    root: BorrowedFd<'a>,
+    /// The name below the root, for messages.
+    name: &'a str,
+    cancelled: &'a AtomicBool,
+}
+
+/// One directory on the way down.
+struct Level {
+    directory: OwnedFd,
+    /// Its name in the one above.
+    name: CString,
+    /// Directories in it that are known and not removed yet.
+    children: Vec<CString>,
+}
+
+impl Level {
+    fn new(directory: OwnedFd, name: CString) -> Self {
+        Self { directory, name, children: Vec::new() }
+    }
+}
+
+impl Removal<'_> {
+    fn run(&self, name: &CStr) -> Result<(), RootError> {
+        let mut levels = match self.enter(self.root, name)? {
+            Entered::Directory(directory) => vec![Level::new(directory, name.to_owned())],
+            Entered::NotThere => return Ok(()),
+            Entered::Other => return self.unlink(self.root, name, AtFlags::empty()).map(drop),
+        };
+        // Directories that are moved up need names that differ.
+        let mut moved = 0_u64;
+        while let Some(mut level) = levels.pop() {
+            if level.children.is_empty() {
+                level.children = self.remove_files(&level.directory)?;
+            }
+            let above = levels.last().map_or(self.root, |above| above.directory.as_fd());
+            let Some(child) = level.children.pop() else {
+                if !self.unlink(above, &level.name, AtFlags::REMOVEDIR)? {
+                    // Something was put into it meanwhile: once more.
+                    levels.push(level);
+                }
+                continue;
+            };
+            if levels.len() >= DEEPEST {
+                moved += 1;
+                let flat = CString::new(format!(".moved-{}-{moved}", std::process::id())).unwrap_or_default();
+                match rustix::fs::renameat(&level.directory, &child, &levels[0].directory, &flat) {
+                    Ok(()) | Err(Errno::NOENT | Errno::EXIST | Errno::NOTEMPTY) => {}
+                    Err(error) => return Err(self.failed(error)),
+                }
+                levels.push(level);
+                continue;
+            }
+            let entered = self.enter(level.directory.as_fd(), &child)?;
+            levels.push(level);
+            if let Entered::Directory(directory) = entered {
+                levels.push(Level::new(directory, child));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the files of a directory. The answer are directories in it, if there are any.
+    fn remove_files(&self, directory: &OwnedFd) -> Result<Vec<CString>, RootError> {
+        let entries = Dir::read_from(directory).map_err(|error| self.failed(error))?;
+        let mut children = Vec::new();
+        for entry in entries {
+            if self.cancelled.load(Ordering::Relaxed) {
+                return Err(RootError::Interrupted(self.name.to_owned()));
+            }
+            let entry = entry.map_err(|error| self.failed(error))?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let is_directory = match entry.file_type() {
+                FileType::Directory => true,
+                FileType::Unknown => self.is_directory(directory.as_fd(), name)?,
+                _ => false,
+            };
+            if is_directory {
+                children.push(name.to_owned());
+            } else {
+                self.unlink(directory.as_fd(), name, AtFlags::empty())?;
+            }
+            if children.len() == BATCH {
+                break;
+            }
+        }
+        Ok(children)
+    }
+
+    /// Opens a directory for removal: never through a link, never into another mount.
+    fn enter(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<Entered, RootError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = match rustix::fs::openat(above, name, flags, Mode::empty()) {
+            Err(Errno::ACCESS) => {
+                self.make_readable(above, name)?;
+                rustix::fs::openat(above, name, flags, Mode::empty())
+            }
+            opened => opened,
+        };
+        let directory = match opened {
+            Ok(directory) => directory,
+            Err(Errno::NOENT) => return Ok(Entered::NotThere),
+            Err(Errno::NOTDIR | Errno::LOOP) => return Ok(Entered::Other),
+            Err(error) => return Err(self.failed(error)),
+        };
+        if self.mount_of(directory.as_fd())? != self.mount_of(above)? {
+            return Err(RootError::Busy { name: self.name.to_owned() });
+        }
+        // Entries of a directory without these rights could not be unlinked.
+        let _ = rustix::fs::fchmod(&directory, Mode::RWXU);
+        Ok(Entered::Directory(directory))
+    }
+
+    /// A directory that its owner may not read is ours to remove all the same. Through a handle, because
+    /// changing a mode by name would follow a link that took its place.
+    fn make_readable(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<(), RootError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(above, name, flags, Mode::empty()).map_err(|error| self.failed(error))?;
+        let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+        rustix::fs::chmod(path, Mode::RWXU).map_err(|error| self.failed(error))
+    }
+
+    /// A mount has its own number even when both sides are of one file system.
+    fn mount_of(&self, directory: BorrowedFd<'_>) -> Result<(u64, u32, u32), RootError> {
+        let flags = AtFlags::EMPTY_PATH;
+        let stat = rustix::fs::statx(directory, c"", flags, StatxFlags::MNT_ID).map_err(|error| self.failed(error))?;
+        Ok((stat.stx_mnt_id, stat.stx_dev_major, stat.stx_dev_minor))
+    }
+
+    fn is_directory(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<bool, RootError> {
+        match rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// `false`: the directory is not empty.
+    fn unlink(&self, above: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<bool, RootError> {
+        match rustix::fs::unlinkat(above, name, flags) {
+            Ok(()) | Err(Errno::NOENT) => Ok(true),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(Errno::BUSY) => Err(RootError::Busy { name: self.name.to_owned() }),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    fn failed(&self, error: Errno) -> RootError {
+        failed("cannot remove", self.name, error)
+    }
+}
+
+enum Entered {
+    Directory(OwnedFd),
+    NotThere,
+    Other,
+}

@@ -1,0 +1,136 @@
+//! Service accounts with exactly the rights that a test gives them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, TypeMeta};
+use kube::{Api, Client, ResourceExt};
+use serde_json::Value;
+
+use super::TestSpace;
+use super::objects::named;
+use crate::control_plane::{client_from, kubeconfig_for_service_account};
+
+/// A way into the cluster as a service account.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// The user name as the API server sees it.
+    pub user: String,
+    /// A kubeconfig with a token for it, for a program.
+    pub kubeconfig: PathBuf,
+}
+
+impl Access {
+    /// A client for it.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        client_from(&self.kubeconfig).await
+    }
+}
+
+impl TestSpace {
+    /// Creates a service account in this test's namespace, with rights in the whole cluster and in the namespace.
+    pub async fn client_as(
+        &self,
+        account: &str,
+        cluster_rules: &[PolicyRule],
+        namespace_rules: &[PolicyRule],
+    ) -> anyhow::Result<Access> {
+        self.create(&ServiceAccount { metadata: named(account), ..ServiceAccount::default() }).await?;
+        let subject = Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: account.to_owned(),
+            namespace: Some(self.namespace().to_owned()),
+            ..Subject::default()
+        };
+        if !cluster_rules.is_empty() {
+            let name = self.cluster_wide_name(account);
+            self.create_cluster_wide(&ClusterRole {
+                metadata: named(&name),
+                rules: Some(cluster_rules.to_vec()),
+                aggregation_rule: None,
+            })
+            .await?;
+            self.create_cluster_wide(&ClusterRoleBinding {
+                metadata: named(&name),
+                role_ref: role_ref("ClusterRole", &name),
+                subjects: Some(vec![subject.clone()]),
+            })
+            .await?;
+        }
+        if !namespace_rules.is_empty() {
+            self.create(&Role { metadata: named(account), rules: Some(namespace_rules.to_vec()) }).await?;
+            self.create(&RoleBinding {
+                metadata: named(account),
+                role_ref: role_ref("Role", account),
+                subjects: Some(vec![subject]),
+            })
+            .await?;
+        }
+        self.access_of(account).await
+    }
+
+    /// A way in for a service account that exists, such as one from [`TestSpace::apply`].
+    pub async fn access_of(&self, account: &str) -> anyhow::Result<Access> {
+        let state = self.cluster().state();
+        let kubeconfig = kubeconfig_for_service_account(&self.client(), state, self.namespace(), account).await?;
+        Ok(Access { user: format!("system:serviceaccount:{}:{account}", self.namespace()), kubeconfig })
+    }
+
+    /// [`apply`]s manifests as administrator; cluster-wide objects are deleted at the end.
+    pub async fn apply(&self, manifests: &[Value]) -> anyhow::Result<()> {
+        for manifest in manifests {
+            let (resource, object) = parse(manifest)?;
+            if object.namespace().is_none() {
+                self.delete_at_end(resource, object.name_any());
+            }
+        }
+        apply(&self.client(), manifests).await
+    }
+}
+
+/// Creates or updates objects of any kind, as `kubectl apply --server-side` does. An object without a namespace is
+/// cluster-wide.
+pub async fn apply(client: &Client, manifests: &[Value]) -> anyhow::Result<()> {
+    for manifest in manifests {
+        let (resource, object) = parse(manifest)?;
+        let api: Api<DynamicObject> = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        let parameters = PatchParams::apply("e2e").force();
+        api.patch(&object.name_any(), &parameters, &Patch::Apply(manifest))
+            .await
+            .with_context(|| format!("cannot apply {} {}", resource.kind, object.name_any()))?;
+    }
+    Ok(())
+}
+
+fn parse(manifest: &Value) -> anyhow::Result<(ApiResource, DynamicObject)> {
+    let object: DynamicObject = serde_json::from_value(manifest.clone()).context("not a Kubernetes object")?;
+    let types: &TypeMeta = object.types.as_ref().context("an object has no kind")?;
+    let kind = types.try_into().with_context(|| format!("{} is no API version", types.api_version))?;
+    Ok((ApiResource::from_gvk(&kind), object))
+}
+
+fn role_ref(kind: &str, name: &str) -> RoleRef {
+    RoleRef { api_group: "rbac.authorization.k8s.io".to_owned(), kind: kind.to_owned(), name: name.to_owned() }
+}
+
+/// The path of the provisioner that `cargo xtask test` built.
+pub fn provisioner_program() -> anyhow::Result<PathBuf> {
+    let path = std::env::var_os("HOSTPATH_PROVISIONER").map(PathBuf::from);
+    let path = path.or_else(|| beside_this_program("hostpath-provisioner"));
+    path.context(
+        "no hostpath-provisioner: run `cargo xtask test`, or `cargo build --package hostpath-provisioner` first",
+    )
+}
+
+/// Cargo puts test programs into `deps`, below the programs of the same profile.
+fn beside_this_program(name: &str) -> Option<PathBuf> {
+    let exe = std::env::current_exe().ok()?;
+    let program = exe.parent()?.parent().map(|dir: &Path| dir.join(name))?;
+    program.is_file().then_some(program)
+}

@@ -1,0 +1,107 @@
+//! Programs under test.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::wait::eventually;
+use crate::control_plane::{Signal, State, last_lines};
+use crate::guard::{Lifetime, Running};
+use crate::process::ProcessId;
+
+/// A program that runs until this is dropped, or the test's process ends, whatever ends it.
+pub struct Program {
+    name: String,
+    running: Running,
+    id: ProcessId,
+    log: PathBuf,
+}
+
+impl Program {
+    /// Starts a program. Its output goes to a file of this name in the control plane's directory; a second start of the
+    /// same name appends to it.
+    pub fn spawn<A: AsRef<OsStr>>(
+        state: &State,
+        name: &str,
+        program: impl AsRef<Path>,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> anyhow::Result<Self> {
+        let dir = state.dir.join("programs");
+        fs::create_dir_all(&dir)?;
+        let log = dir.join(format!("{name}.log"));
+        let output = File::options().create(true).append(true).open(&log)?;
+        let mut command = state.guard().command(Lifetime::WithOwner, program.as_ref());
+        command.args(arguments).stdout(output.try_clone()?).stderr(output);
+        let running =
+            Running::start(command).with_context(|| format!("cannot start {}", program.as_ref().display()))?;
+        Ok(Self { name: name.to_owned(), id: ProcessId::of(running.pid())?, running, log })
+    }
+
+    /// The process.
+    pub fn id(&self) -> ProcessId {
+        self.id
+    }
+
+    /// The file with its output.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Its output up to now.
+    pub fn output(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        self.id.is_running()
+    }
+
+    /// Sends a signal, such as [`Signal::STOP`] to make it look hung and [`Signal::CONT`] after it.
+    pub fn signal(&self, signal: Signal) -> bool {
+        self.id.signal(signal)
+    }
+
+    /// Asks it to end with SIGTERM and waits; fails if it still runs after `limit`.
+    pub async fn terminate(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
+        self.signal(Signal::TERM);
+        self.ended(limit).await
+    }
+
+    /// Ends it as a crash would, with SIGKILL.
+    pub async fn kill(&mut self) -> anyhow::Result<ExitStatus> {
+        self.signal(Signal::KILL);
+        self.ended(Duration::from_secs(5)).await
+    }
+
+    /// Waits for its end; fails if it still runs after `limit`.
+    pub async fn ended(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
+        match tokio::time::timeout(limit, self.running.ended()).await {
+            Ok(status) => Ok(status?),
+            Err(_) => bail!("{} still runs after {} s\n{}", self.name, limit.as_secs_f64(), self.log_end()),
+        }
+    }
+
+    /// Waits until its output contains a text.
+    pub async fn wait_for_output(&self, text: &str, limit: Duration) -> anyhow::Result<()> {
+        let found = eventually(limit, async || {
+            if self.output().contains(text) {
+                return Ok(Some(()));
+            }
+            if !self.is_running() {
+                bail!("{} ended before it said {text:?}\n{}", self.name, self.log_end());
+            }
+            Ok(None)
+        })
+        .await?;
+        found.with_context(|| format!("{} did not say {text:?}\n{}", self.name, self.log_end()))
+    }
+
+    fn log_end(&self) -> String {
+        last_lines(&self.log, 60)
+    }
+}

@@ -1,0 +1,214 @@
+//! A part of the cluster that belongs to one test.
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::api::PostParams;
+use kube::core::ApiResource;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::cleanup::{Leftovers, clean};
+use super::objects::{self, named, random_suffix};
+use super::{Cluster, Program};
+use crate::control_plane::{client_from, last_lines};
+
+/// One namespace and one provisioner name for one test.
+///
+/// A test ends with [`TestSpace::done`]. Without it the test has failed: dropping the space then shows the logs of its
+/// programs. Either way everything that the test made is deleted.
+pub struct TestSpace {
+    cluster: Cluster,
+    namespace: String,
+    provisioner: String,
+    /// Cluster-wide objects to delete at the end.
+    made: Mutex<Vec<(ApiResource, String)>>,
+    logs: Mutex<Vec<PathBuf>>,
+    is_done: bool,
+}
+
+impl TestSpace {
+    /// Connects and makes a namespace. `test` is a short name of lower-case letters, digits and hyphens.
+    pub async fn new(test: &str) -> anyhow::Result<Self> {
+        Self::in_cluster(Cluster::connect().await?, test).await
+    }
+
+    /// Like [`TestSpace::new`], while no other test runs: for a test that disturbs the control plane.
+    pub async fn new_alone(test: &str) -> anyhow::Result<Self> {
+        Self::in_cluster(Cluster::connect_alone().await?, test).await
+    }
+
+    /// Makes a namespace in a cluster.
+    pub async fn in_cluster(cluster: Cluster, test: &str) -> anyhow::Result<Self> {
+        let namespace = format!("{test}-{}", random_suffix());
+        let space = Self {
+            provisioner: format!("{namespace}.example.com/provisioner"),
+            namespace,
+            cluster,
+            made: Mutex::default(),
+            logs: Mutex::default(),
+            is_done: false,
+        };
+        let namespace = Namespace { metadata: named(&space.namespace), ..Namespace::default() };
+        space.create_cluster_wide(&namespace).await?;
+        Ok(space)
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The cluster, for restarting a component.
+    pub fn cluster_mut(&mut self) -> &mut Cluster {
+        &mut self.cluster
+    }
+
+    /// The administrator's client.
+    pub fn client(&self) -> Client {
+        self.cluster.client()
+    }
+
+    /// This test's namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// This test's provisioner name.
+    pub fn provisioner(&self) -> &str {
+        &self.provisioner
+    }
+
+    /// A name for a cluster-wide object of this test.
+    pub fn cluster_wide_name(&self, suffix: &str) -> String {
+        format!("{}-{suffix}", self.namespace)
+    }
+
+    /// Objects in this test's namespace, as administrator.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client(), &self.namespace)
+    }
+
+    /// Cluster-wide objects, as administrator.
+    pub fn cluster_api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = ClusterResourceScope, DynamicType = ()>,
+    {
+        Api::all(self.client())
+    }
+
+    /// A class of this test's provisioner that deletes its volumes and binds at once, to be changed and created.
+    pub fn class(&self, suffix: &str) -> StorageClass {
+        objects::class(&self.cluster_wide_name(suffix), &self.provisioner)
+    }
+
+    /// A claim of a class, for 1 MiB, to be changed and created.
+    pub fn claim(&self, name: &str, class: &StorageClass) -> PersistentVolumeClaim {
+        objects::claim(name, &class.name_any())
+    }
+
+    /// Creates a class.
+    pub async fn create_class(&self, class: StorageClass) -> anyhow::Result<StorageClass> {
+        self.create_cluster_wide(&class).await
+    }
+
+    /// Creates a claim.
+    pub async fn create_claim(&self, claim: PersistentVolumeClaim) -> anyhow::Result<PersistentVolumeClaim> {
+        self.create(&claim).await
+    }
+
+    /// Creates an object in this test's namespace.
+    pub async fn create<K>(&self, object: &K) -> anyhow::Result<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let created = self.api::<K>().create(&PostParams::default(), object).await;
+        created.with_context(|| format!("cannot create {} {}", K::kind(&()), object.name_any()))
+    }
+
+    /// Creates a cluster-wide object, which is deleted at the end.
+    pub async fn create_cluster_wide<K>(&self, object: &K) -> anyhow::Result<K>
+    where
+        K: Resource<Scope = ClusterResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        self.delete_at_end(ApiResource::erase::<K>(&()), object.name_any());
+        let created = self.cluster_api::<K>().create(&PostParams::default(), object).await;
+        created.with_context(|| format!("cannot create {} {}", K::kind(&()), object.name_any()))
+    }
+
+    /// The volumes that this test's provisioner has made.
+    pub async fn volumes(&self) -> anyhow::Result<Vec<PersistentVolume>> {
+        let volumes = self.cluster_api::<PersistentVolume>().list(&Default::default()).await?;
+        Ok(volumes.into_iter().filter(|volume| self.leftovers().owns(volume)).collect())
+    }
+
+    /// Starts a program that ends with this test at the latest. Its log is shown if the test fails.
+    pub fn spawn<A: AsRef<std::ffi::OsStr>>(
+        &self,
+        name: &str,
+        program: impl AsRef<Path>,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> anyhow::Result<Program> {
+        let started = Program::spawn(self.cluster.state(), &format!("{}-{name}", self.namespace), program, arguments)?;
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner).push(started.log().to_owned());
+        Ok(started)
+    }
+
+    /// The ends of the logs of all programs of this test.
+    pub fn program_logs(&self) -> String {
+        let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        logs.iter().map(|log| format!("--- {}\n{}\n", log.display(), last_lines(log, 60))).collect()
+    }
+
+    /// Ends the test as a success: deletes what it made.
+    pub async fn done(mut self) -> anyhow::Result<()> {
+        self.is_done = true;
+        let client = client_from(&self.cluster.state().kubeconfig).await?;
+        clean(client, &self.leftovers()).await;
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        Ok(())
+    }
+
+    pub(super) fn delete_at_end(&self, resource: ApiResource, name: String) {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).push((resource, name));
+    }
+
+    fn leftovers(&self) -> Leftovers {
+        Leftovers {
+            namespace: self.namespace.clone(),
+            provisioner: self.provisioner.clone(),
+            made: self.made.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+impl Drop for TestSpace {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        let logs = self.program_logs();
+        if !logs.is_empty() {
+            crate::progress::terminal()
+                .line(&format!("{} ended without success; its programs:\n{logs}", self.namespace));
+        }
+        let kubeconfig = self.cluster.state().kubeconfig.clone();
+        let leftovers = self.leftovers();
+        // The test's runtime may be ending, so this needs one of its own.
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async { anyhow::Ok(clean(client_from(&kubeconfig).await?, &leftovers).await) })
+        });
+        // Failing to clean up must not hide why the test failed.
+        let _ = thread.join();
+    }
+}

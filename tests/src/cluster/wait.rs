@@ -1,0 +1,168 @@
+//! Waiting for the cluster, with failures that say what was seen.
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
+use kube::api::ListParams;
+use kube::{Api, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::TestSpace;
+use super::objects::is_bound;
+
+/// How long waiting lasts, unless something else is said. Far more than anything takes, as machines can be busy.
+pub const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(50);
+
+/// Asks again and again until there is an answer; `None` if there is none within `limit`.
+pub async fn eventually<T>(
+    limit: Duration,
+    mut ask: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<Option<T>> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(answer) = ask().await? {
+            return Ok(Some(answer));
+        }
+        if Instant::now() > deadline {
+            return Ok(None);
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+impl TestSpace {
+    /// Waits until an object exists and fulfils a condition. The failure names `what`, and has the object's last state,
+    /// the namespace's events and the logs of the test's programs.
+    pub async fn wait_for<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        what: &str,
+        holds: impl Fn(&K) -> bool,
+    ) -> anyhow::Result<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        self.wait_for_within(DEFAULT_LIMIT, api, name, what, holds).await
+    }
+
+    /// [`TestSpace::wait_for`] with a limit of its own.
+    pub async fn wait_for_within<K>(
+        &self,
+        limit: Duration,
+        api: &Api<K>,
+        name: &str,
+        what: &str,
+        holds: impl Fn(&K) -> bool,
+    ) -> anyhow::Result<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let mut last = None;
+        let found = eventually(limit, async || {
+            last = api.get_opt(name).await?;
+            Ok(last.clone().filter(&holds))
+        })
+        .await?;
+        match found {
+            Some(object) => Ok(object),
+            None => bail!(self.failure::<K>(name, what, limit, last.as_ref()).await),
+        }
+    }
+
+    /// Waits until an object is gone.
+    pub async fn wait_gone<K>(&self, api: &Api<K>, name: &str) -> anyhow::Result<()>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let mut last = None;
+        let gone = eventually(DEFAULT_LIMIT, async || {
+            last = api.get_opt(name).await?;
+            Ok(last.is_none().then_some(()))
+        })
+        .await?;
+        match gone {
+            Some(()) => Ok(()),
+            None => bail!(self.failure::<K>(name, "gone", DEFAULT_LIMIT, last.as_ref()).await),
+        }
+    }
+
+    /// Waits until a claim is bound, and returns it with its volume.
+    pub async fn wait_bound(&self, claim: &str) -> anyhow::Result<(PersistentVolumeClaim, PersistentVolume)> {
+        let claims = self.api::<PersistentVolumeClaim>();
+        let claim = self.wait_for(&claims, claim, "bound", is_bound).await?;
+        let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+        let volume = volume.context("a bound claim names no volume")?;
+        let volume = self.cluster_api::<PersistentVolume>().get(volume).await?;
+        Ok((claim, volume))
+    }
+
+    /// The events about an object, oldest first. Those about cluster-wide objects are in the namespace `default`.
+    pub async fn events_about(&self, kind: &str, name: &str) -> anyhow::Result<Vec<Event>> {
+        let selector = format!("involvedObject.kind={kind},involvedObject.name={name}");
+        let events: Api<Event> = Api::all(self.client());
+        let mut events = events.list(&ListParams::default().fields(&selector)).await?.items;
+        events.retain(|event| {
+            let namespace = event.involved_object.namespace.as_deref();
+            namespace.is_none_or(|namespace| namespace == self.namespace())
+        });
+        events.sort_by_key(|event| event.metadata.creation_timestamp.clone());
+        Ok(events)
+    }
+
+    /// Waits for an event with a reason about an object.
+    pub async fn wait_for_event(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<Event> {
+        let found = eventually(DEFAULT_LIMIT, async || {
+            let events = self.events_about(kind, name).await?;
+            Ok(events.into_iter().find(|event| event.reason.as_deref() == Some(reason)))
+        })
+        .await?;
+        match found {
+            Some(event) => Ok(event),
+            None => bail!(
+                "no event {reason} about {kind} {name} after {} s\n{}",
+                DEFAULT_LIMIT.as_secs(),
+                self.circumstances().await
+            ),
+        }
+    }
+
+    async fn failure<K>(&self, name: &str, what: &str, limit: Duration, last: Option<&K>) -> String
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        let kind = K::kind(&());
+        let state = match last {
+            Some(object) => serde_json::to_string_pretty(object).unwrap_or_else(|error| error.to_string()),
+            None => "it does not exist".to_owned(),
+        };
+        let seconds = limit.as_secs_f64();
+        format!("{kind} {name}: not {what} after {seconds} s\nlast state: {state}\n{}", self.circumstances().await)
+    }
+
+    /// The namespace's events and the programs' logs.
+    async fn circumstances(&self) -> String {
+        let events = match self.api::<Event>().list(&ListParams::default()).await {
+            Ok(events) => events.iter().map(describe).collect::<Vec<_>>().join("\n"),
+            Err(error) => format!("cannot be read: {error}"),
+        };
+        format!("events in {}:\n{events}\nprograms:\n{}", self.namespace(), self.program_logs())
+    }
+}
+
+fn describe(event: &Event) -> String {
+    let object = &event.involved_object;
+    format!(
+        "  {} {} {} {}/{}: {}",
+        event.creation_timestamp().map(|time| time.0.to_string()).unwrap_or_default(),
+        event.type_.as_deref().unwrap_or_default(),
+        event.reason.as_deref().unwrap_or_default(),
+        object.kind.as_deref().unwrap_or_default(),
+        object.name.as_deref().unwrap_or_default(),
+        event.message.as_deref().unwrap_or_default(),
+    )
+}

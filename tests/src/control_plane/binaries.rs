@@ -1,0 +1,104 @@
+//! Where the control plane's programs come from.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use super::go_build;
+use super::versions::Versions;
+use crate::guard::Guard;
+use crate::progress::SharedProgress;
+
+/// The programs of one control plane.
+#[derive(Clone, Debug)]
+pub struct Binaries {
+    /// etcd.
+    pub etcd: PathBuf,
+    /// kube-apiserver.
+    pub api_server: PathBuf,
+    /// kube-controller-manager.
+    pub controller_manager: PathBuf,
+    /// kube-scheduler.
+    pub scheduler: PathBuf,
+    /// kubectl, which only people need.
+    pub kubectl: Option<PathBuf>,
+}
+
+impl Binaries {
+    /// Takes the programs from `KUBEBUILDER_ASSETS` when all are there, else from the user's cache, else builds them
+    /// once from their Go modules into that cache.
+    pub async fn find(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Self> {
+        if let Some(assets) = non_empty_var("KUBEBUILDER_ASSETS") {
+            match Self::complete(Path::new(&assets)) {
+                Ok(found) => return Ok(found),
+                Err(missing) => progress.line(&format!(
+                    "KUBEBUILDER_ASSETS={assets} lacks {}; using the cache instead",
+                    missing.join(", ")
+                )),
+            }
+        }
+        let versions = Versions::of_this_project()?;
+        let cache = cache_dir()?.join(versions.cache_key());
+        let bin = cache.join("bin");
+        if let Ok(found) = Self::complete(&bin) {
+            return Ok(found);
+        }
+        go_build::build(&cache, &versions, guard, progress).await?;
+        Self::complete(&bin)
+            .map_err(|missing| anyhow::anyhow!("the build left out {} in {}", missing.join(", "), bin.display()))
+    }
+
+    /// The programs in `dir`, or the names of those that are missing.
+    fn complete(dir: &Path) -> Result<Self, Vec<&'static str>> {
+        let missing: Vec<_> = NEEDED.iter().copied().filter(|name| !is_program(&dir.join(name))).collect();
+        if !missing.is_empty() {
+            return Err(missing);
+        }
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        let kubectl = dir.join("kubectl");
+        Ok(Self {
+            etcd: dir.join("etcd"),
+            api_server: dir.join("kube-apiserver"),
+            controller_manager: dir.join("kube-controller-manager"),
+            scheduler: dir.join("kube-scheduler"),
+            kubectl: is_program(&kubectl).then_some(kubectl),
+        })
+    }
+}
+
+/// Where programs and running instances are kept: `$XDG_CACHE_HOME/kube-provisioner/control-plane`.
+pub fn cache_dir() -> anyhow::Result<PathBuf> {
+    let base = match non_empty_var("XDG_CACHE_HOME") {
+        Some(dir) => PathBuf::from(dir),
+        None => match non_empty_var("HOME") {
+            Some(home) => PathBuf::from(home).join(".cache"),
+            None => bail!("neither XDG_CACHE_HOME nor HOME is set, so there is no place for the control plane"),
+        },
+    };
+    let dir = base.join("kube-provisioner").join("control-plane");
+    fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    Ok(dir)
+}
+
+const NEEDED: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+fn non_empty_var(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_incomplete_directory_names_what_is_missing() {
+        let missing = Binaries::complete(Path::new("/nonexistent")).unwrap_err();
+        assert_eq!(missing, NEEDED);
+    }
+}

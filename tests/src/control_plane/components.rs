@@ -1,0 +1,275 @@
+//! The programs' arguments.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde_json::json;
+
+use super::binaries::Binaries;
+use super::pki::{Identity, Pki};
+use super::state::{Health, Process};
+use super::{Settings, kubeconfig};
+
+/// The loopback ports of one attempt to start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ports {
+    etcd: u16,
+    etcd_peer: u16,
+    api_server: u16,
+    controller_manager: u16,
+    scheduler: u16,
+}
+
+impl Ports {
+    /// Ports that nobody listens on now. Another program may take one before ours does, which its start then shows.
+    pub(super) fn choose(api_server: Option<u16>) -> anyhow::Result<Self> {
+        if let Some(port) = api_server
+            && let Err(error) = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        {
+            bail!("port {port} cannot be used for the API server: {error}");
+        }
+        // All are held until the last one is known, or the kernel could give the same one twice.
+        let mut listeners = Vec::new();
+        let mut free = || -> anyhow::Result<u16> {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
+            let port = listener.local_addr()?.port();
+            listeners.push(listener);
+            Ok(port)
+        };
+        Ok(Self {
+            etcd: free()?,
+            etcd_peer: free()?,
+            api_server: match api_server {
+                Some(port) => port,
+                None => free()?,
+            },
+            controller_manager: free()?,
+            scheduler: free()?,
+        })
+    }
+
+    pub(super) fn server(&self) -> String {
+        https(self.api_server)
+    }
+}
+
+/// The components in the order in which they are started, and where the administrator's kubeconfig is.
+pub(super) struct Plan {
+    pub(super) components: Vec<Process>,
+    pub(super) kubeconfig: PathBuf,
+    pub(super) audit_log: Option<PathBuf>,
+}
+
+/// Writes every file that the components read, and decides their arguments.
+pub(super) fn plan(
+    dir: &Path,
+    pki: &Pki,
+    ports: Ports,
+    binaries: &Binaries,
+    settings: &Settings,
+) -> anyhow::Result<Plan> {
+    let kubeconfig_of = |name: &str, identity: &Identity| {
+        let path = dir.join(format!("{name}.kubeconfig"));
+        kubeconfig::write_for(&path, &ports.server(), &pki.ca_pem, identity).map(|()| path)
+    };
+    let audit_log = settings.audit.then(|| dir.join("audit.log"));
+    let process = |name: &str, program: &Path, health: Health, arguments: Vec<String>| Process {
+        name: name.to_owned(),
+        id: None,
+        program: program.to_owned(),
+        arguments,
+        log: dir.join(format!("{name}.log")),
+        health: Some(health),
+    };
+    let answers = |url: String| Health { url, says: String::new() };
+    Ok(Plan {
+        components: vec![
+            process("etcd", &binaries.etcd, answers(format!("{}/health", http(ports.etcd))), etcd(dir, ports)),
+            process(
+                "kube-apiserver",
+                &binaries.api_server,
+                answers(format!("{}/readyz", ports.server())),
+                api_server(dir, pki, ports, audit_log.as_deref(), settings)?,
+            ),
+            process(
+                "kube-controller-manager",
+                &binaries.controller_manager,
+                // It answers before its controllers run, and lists those that do.
+                Health {
+                    url: format!("{}/healthz?verbose", https(ports.controller_manager)),
+                    says: "persistentvolume-binder-controller ok".to_owned(),
+                },
+                controller_manager(
+                    pki,
+                    ports,
+                    &kubeconfig_of("controller-manager", &pki.controller_manager)?,
+                    settings,
+                ),
+            ),
+            process(
+                "kube-scheduler",
+                &binaries.scheduler,
+                answers(format!("{}/readyz", https(ports.scheduler))),
+                scheduler(dir, pki, ports, &kubeconfig_of("scheduler", &pki.scheduler)?, settings)?,
+            ),
+        ],
+        kubeconfig: kubeconfig_of("admin", &pki.admin)?,
+        audit_log,
+    })
+}
+
+fn etcd(dir: &Path, ports: Ports) -> Vec<String> {
+    let client = http(ports.etcd);
+    let peer = http(ports.etcd_peer);
+    vec![
+        flag("data-dir", dir.join("etcd").display()),
+        flag("listen-client-urls", &client),
+        flag("advertise-client-urls", &client),
+        flag("listen-peer-urls", &peer),
+        flag("initial-advertise-peer-urls", &peer),
+        flag("initial-cluster", format!("default={peer}")),
+        // The data need not survive a crash of the machine.
+        flag("unsafe-no-fsync", true),
+        flag("quota-backend-bytes", 8_u64 << 30),
+        flag("log-level", "warn"),
+    ]
+}
+
+fn api_server(
+    dir: &Path,
+    pki: &Pki,
+    ports: Ports,
+    audit_log: Option<&Path>,
+    settings: &Settings,
+) -> anyhow::Result<Vec<String>> {
+    let mut flags = vec![
+        flag("etcd-servers", http(ports.etcd)),
+        flag("bind-address", Ipv4Addr::LOCALHOST),
+        flag("advertise-address", Ipv4Addr::LOCALHOST),
+        flag("secure-port", ports.api_server),
+        // A loopback address is refused as an endpoint of the `kubernetes` service.
+        flag("endpoint-reconciler-type", "none"),
+        flag("tls-cert-file", pki.serving_cert.display()),
+        flag("tls-private-key-file", pki.serving_key.display()),
+        flag("client-ca-file", pki.ca.display()),
+        flag("authorization-mode", "RBAC"),
+        flag("allow-privileged", true),
+        flag("service-cluster-ip-range", "10.0.0.0/16"),
+        flag("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
+        flag("service-account-signing-key-file", pki.service_account_key.display()),
+        flag("service-account-key-file", pki.service_account_public_key.display()),
+        // Without it a stop in good order waits a minute for clients that watch.
+        flag("shutdown-watch-termination-grace-period", "1s"),
+        // It taints new nodes until the node lifecycle controller, which is off, finds them ready.
+        flag("disable-admission-plugins", "TaintNodesByCondition"),
+    ];
+    if let Some(log) = audit_log {
+        let policy = dir.join("audit-policy.json");
+        fs::write(&policy, audit_policy().to_string())?;
+        flags.push(flag("audit-policy-file", policy.display()));
+        flags.push(flag("audit-log-path", log.display()));
+        // Readers expect the whole log in one file.
+        flags.push(flag("audit-log-maxsize", 4096));
+    }
+    flags.extend(settings.api_server_arguments.iter().cloned());
+    Ok(flags)
+}
+
+/// One line for each request of a service account, except those of the control plane itself: for a watch when it
+/// starts, for anything else when it is answered.
+fn audit_policy() -> serde_json::Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "rules": [
+            { "level": "None", "userGroups": ["system:serviceaccounts:kube-system"] },
+            {
+                "level": "Metadata",
+                "userGroups": ["system:serviceaccounts"],
+                "verbs": ["watch"],
+                "omitStages": ["RequestReceived", "ResponseComplete"],
+            },
+            {
+                "level": "Metadata",
+                "userGroups": ["system:serviceaccounts"],
+                "omitStages": ["RequestReceived", "ResponseStarted"],
+            },
+            { "level": "None" },
+        ],
+    })
+}
+
+fn controller_manager(pki: &Pki, ports: Ports, kubeconfig: &Path, settings: &Settings) -> Vec<String> {
+    vec![
+        flag("kubeconfig", kubeconfig.display()),
+        flag("bind-address", Ipv4Addr::LOCALHOST),
+        flag("secure-port", ports.controller_manager),
+        flag("tls-cert-file", pki.serving_cert.display()),
+        flag("tls-private-key-file", pki.serving_key.display()),
+        flag("authentication-skip-lookup", true),
+        flag("leader-elect", false),
+        flag("use-service-account-credentials", true),
+        flag("service-account-private-key-file", pki.service_account_key.display()),
+        flag("root-ca-file", pki.ca.display()),
+        flag("kube-api-qps", settings.requests_per_second),
+        flag("kube-api-burst", settings.requests_per_second),
+        // Nodes are only objects here: nothing renews their leases, and they must not count as lost.
+        flag("controllers", "*,-node-lifecycle-controller"),
+    ]
+}
+
+fn scheduler(
+    dir: &Path,
+    pki: &Pki,
+    ports: Ports,
+    kubeconfig: &Path,
+    settings: &Settings,
+) -> anyhow::Result<Vec<String>> {
+    let config = dir.join("scheduler.json");
+    let text = json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": { "leaderElect": false },
+        "clientConnection": {
+            "kubeconfig": kubeconfig,
+            "qps": settings.requests_per_second,
+            "burst": settings.requests_per_second,
+        },
+    });
+    fs::write(&config, text.to_string())?;
+    Ok(vec![
+        flag("config", config.display()),
+        flag("bind-address", Ipv4Addr::LOCALHOST),
+        flag("secure-port", ports.scheduler),
+        flag("tls-cert-file", pki.serving_cert.display()),
+        flag("tls-private-key-file", pki.serving_key.display()),
+        flag("authentication-skip-lookup", true),
+    ])
+}
+
+fn flag(name: &str, value: impl std::fmt::Display) -> String {
+    format!("--{name}={value}")
+}
+
+fn http(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}
+
+fn https(port: u16) -> String {
+    format!("https://127.0.0.1:{port}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_port_is_one_clear_line() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let error = Ports::choose(Some(port)).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("port {port} cannot be used for the API server: ")), "{error}");
+    }
+}

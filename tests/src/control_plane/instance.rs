@@ -1,0 +1,82 @@
+//! Directories of running control planes.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::binaries::cache_dir;
+
+/// The directory of one instance, and the lock that shows that its owner lives.
+pub(super) struct Instance {
+    pub(super) dir: PathBuf,
+    _lock: File,
+}
+
+impl Instance {
+    /// Creates a directory for this process, after removing those of owners that are gone.
+    pub(super) fn create() -> anyhow::Result<Self> {
+        let all = cache_dir()?.join("instances");
+        create_private_dir(&all)?;
+        // Without it, two runs that start together could take each other's new directory for an old one.
+        let _both = lock(&all.join("lock"))?;
+        remove_abandoned(&all)?;
+        let dir = all.join(std::process::id().to_string());
+        create_private_dir(&dir)?;
+        let lock = lock(&dir.join("lock"))?;
+        Ok(Self { dir, _lock: lock })
+    }
+}
+
+/// Creates a directory that only its owner may enter.
+pub(super) fn create_private_dir(dir: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .with_context(|| format!("cannot create {}", dir.display()))
+}
+
+/// Waits for the lock on a file, which is created if need be. It is released when the file is closed, also by a crash.
+pub(super) fn lock(path: &Path) -> anyhow::Result<File> {
+    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+    Ok(file)
+}
+
+fn remove_abandoned(all: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(all)? {
+        let path = entry?.path();
+        if !path.is_dir() {
+            continue;
+        }
+        let owned = File::open(path.join("lock")).is_ok_and(|lock| lock.try_lock().is_err());
+        if !owned {
+            fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_directories_of_gone_owners_are_removed() {
+        let all = std::env::temp_dir().join(format!("e2e-instances-{}", std::process::id()));
+        for name in ["living", "crashed"] {
+            fs::create_dir_all(all.join(name)).unwrap();
+            File::create(all.join(name).join("lock")).unwrap();
+        }
+        fs::create_dir_all(all.join("never-locked")).unwrap();
+        let held = lock(&all.join("living/lock")).unwrap();
+        remove_abandoned(&all).unwrap();
+        assert!(all.join("living").exists());
+        assert!(!all.join("crashed").exists());
+        assert!(!all.join("never-locked").exists());
+        drop(held);
+        fs::remove_dir_all(&all).unwrap();
+    }
+}

@@ -1,0 +1,149 @@
+//! Certificates and keys of one control plane.
+
+use std::fs;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType,
+};
+
+/// The files that the components are pointed to, all in one directory that only its owner may enter.
+#[derive(Clone, Debug)]
+pub(super) struct Pki {
+    pub(super) ca: PathBuf,
+    pub(super) ca_pem: String,
+    /// What the API server, the controller manager and the scheduler show.
+    pub(super) serving_cert: PathBuf,
+    pub(super) serving_key: PathBuf,
+    /// Signs service account tokens.
+    pub(super) service_account_key: PathBuf,
+    /// Checks them.
+    pub(super) service_account_public_key: PathBuf,
+    pub(super) admin: Identity,
+    pub(super) controller_manager: Identity,
+    pub(super) scheduler: Identity,
+}
+
+/// A client certificate with its key, as PEM.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) user: &'static str,
+    pub(super) cert_pem: String,
+    pub(super) key_pem: String,
+}
+
+impl Pki {
+    pub(super) fn create(dir: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        let (ca_pem, issuer) = authority()?;
+        let ca = dir.join("ca.crt");
+        fs::write(&ca, &ca_pem)?;
+
+        let (cert, key) = serving(&issuer)?;
+        let serving_cert = dir.join("serving.crt");
+        fs::write(&serving_cert, cert)?;
+        let serving_key = dir.join("serving.key");
+        write_secret(&serving_key, &key)?;
+
+        let signing = KeyPair::generate()?;
+        let service_account_key = dir.join("service-account.key");
+        write_secret(&service_account_key, &signing.serialize_pem())?;
+        let service_account_public_key = dir.join("service-account.pub");
+        fs::write(&service_account_public_key, signing.public_key_pem())?;
+
+        Ok(Self {
+            ca,
+            ca_pem,
+            serving_cert,
+            serving_key,
+            service_account_key,
+            service_account_public_key,
+            admin: client(&issuer, "admin", Some("system:masters"))?,
+            controller_manager: client(&issuer, "system:kube-controller-manager", None)?,
+            scheduler: client(&issuer, "system:kube-scheduler", None)?,
+        })
+    }
+}
+
+/// Writes a file that only its owner may read.
+pub(super) fn write_secret(path: &Path, text: &str) -> anyhow::Result<()> {
+    // An old file keeps its mode, so it must go first.
+    let _ = fs::remove_file(path);
+    fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn authority() -> anyhow::Result<(String, Issuer<'static, KeyPair>)> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "control plane for tests");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate()?;
+    let pem = params.self_signed(&key)?.pem();
+    Ok((pem, Issuer::new(params, key)))
+}
+
+fn serving(issuer: &Issuer<'_, KeyPair>) -> anyhow::Result<(String, String)> {
+    let names = [
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+    ];
+    let mut params = CertificateParams::new(names.map(str::to_owned))?;
+    // The second address is the first of the service range, which the `kubernetes` service gets.
+    for address in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 0, 0, 1)] {
+        params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(address)));
+    }
+    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    signed(&mut params, issuer)
+}
+
+fn client(issuer: &Issuer<'_, KeyPair>, user: &'static str, group: Option<&str>) -> anyhow::Result<Identity> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, user);
+    if let Some(group) = group {
+        params.distinguished_name.push(DnType::OrganizationName, group);
+    }
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let (cert_pem, key_pem) = signed(&mut params, issuer)?;
+    Ok(Identity { user, cert_pem, key_pem })
+}
+
+fn signed(params: &mut CertificateParams, issuer: &Issuer<'_, KeyPair>) -> anyhow::Result<(String, String)> {
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate()?;
+    Ok((params.signed_by(&key, issuer)?.pem(), key.serialize_pem()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_readable_by_their_owner_only() {
+        let dir = std::env::temp_dir().join(format!("e2e-pki-{}", std::process::id()));
+        let pki = Pki::create(&dir).unwrap();
+        for key in [&pki.serving_key, &pki.service_account_key] {
+            assert_eq!(fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600, "{}", key.display());
+        }
+        let public = fs::read_to_string(&pki.service_account_public_key).unwrap();
+        assert!(public.starts_with("-----BEGIN PUBLIC KEY-----"));
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,184 @@
+//! From programs to a control plane that answers.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use super::binaries::Binaries;
+use super::components::{Plan, Ports, plan};
+use super::health::Prober;
+use super::pki::Pki;
+use super::state::{Process, State};
+use super::{Settings, logs};
+use crate::guard::{self, Guard, Lifetime};
+use crate::process::ProcessId;
+use crate::progress::SharedProgress;
+
+/// Starts all components in `dir` and waits until they are ready. `owner` supervises them; without one they outlive
+/// this process.
+pub(super) async fn start(
+    dir: &Path,
+    owner: Option<ProcessId>,
+    settings: &Settings,
+    guard: &Guard,
+    progress: &SharedProgress,
+) -> anyhow::Result<(State, Children)> {
+    let binaries = Binaries::find(guard, progress).await?;
+    let pki = Pki::create(&dir.join("pki"))?;
+    let mut attempt = 1;
+    loop {
+        let ports = Ports::choose(settings.port)?;
+        let Plan { components, kubeconfig, audit_log } = plan(dir, &pki, ports, &binaries, settings)?;
+        let mut state = State {
+            dir: dir.to_owned(),
+            owner,
+            guard: guard.exe().to_owned(),
+            kubeconfig,
+            kubectl: binaries.kubectl.clone(),
+            server: ports.server(),
+            ca_pem: pki.ca_pem.clone(),
+            audit_log,
+            components,
+            programs: Vec::new(),
+        };
+        match start_components(&mut state, progress).await {
+            Ok(children) => return Ok((state, children)),
+            Err(Failure::PortTaken(component)) if attempt < ATTEMPTS => {
+                progress.line(&format!("{component}: a port was taken meanwhile; trying others"));
+                attempt += 1;
+                let _ = fs::remove_dir_all(dir.join("etcd"));
+            }
+            Err(Failure::PortTaken(component)) => bail!("{component} found its port taken {ATTEMPTS} times"),
+            Err(Failure::Other(error)) => return Err(error),
+        }
+    }
+}
+
+/// Starts one component, with its output appended to its log.
+pub(super) fn spawn(component: &Process, lifetime: Lifetime, guard: &Guard) -> anyhow::Result<(Child, ProcessId)> {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(&component.log)
+        .with_context(|| format!("cannot write {}", component.log.display()))?;
+    let mut command = guard.command(lifetime, &component.program);
+    command.args(&component.arguments).stdout(log.try_clone()?).stderr(log);
+    let child = guard::spawn(command).with_context(|| format!("cannot start {}", component.name))?;
+    let id = ProcessId::of(child.id())?;
+    Ok((child, id))
+}
+
+/// Started children, killed when dropped, in the order of [`State::components`].
+#[derive(Default)]
+pub(super) struct Children(pub(super) Vec<Child>);
+
+impl Children {
+    /// Leaves them running.
+    pub(super) fn release(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+        }
+        for child in &mut self.0 {
+            let _ = child.wait();
+        }
+    }
+}
+
+const ATTEMPTS: u32 = 3;
+/// A loaded machine needs several times the usual four seconds.
+const LIMIT: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(50);
+
+enum Failure {
+    PortTaken(String),
+    Other(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+async fn start_components(state: &mut State, progress: &SharedProgress) -> Result<Children, Failure> {
+    let deadline = Instant::now() + LIMIT;
+    let prober = Prober::new(state).await?;
+    let mut children = Children::default();
+    // The others give up when they find no API server, so they come when it answers.
+    for group in [["etcd", "kube-apiserver"], ["kube-controller-manager", "kube-scheduler"]] {
+        for name in group {
+            start_one(state, name, &mut children)?;
+        }
+        for name in group {
+            progress.status(&format!("waiting for {name}"));
+            wait_ready(state, name, &mut children, &prober, deadline).await?;
+        }
+    }
+    progress.status("waiting for the default service account");
+    while !prober.has_default_service_account().await {
+        check_alive(state, &mut children)?;
+        if Instant::now() > deadline {
+            return Err(anyhow::anyhow!("no default service account after {} s", LIMIT.as_secs()).into());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(children)
+}
+
+fn start_one(state: &mut State, name: &str, children: &mut Children) -> anyhow::Result<()> {
+    let lifetime = if state.owner.is_some() { Lifetime::WithOwner } else { Lifetime::Detached };
+    let guard = state.guard();
+    let component = state.components.iter_mut().find(|component| component.name == name);
+    let component = component.with_context(|| format!("no component {name}"))?;
+    let _ = fs::remove_file(&component.log);
+    let (child, id) = spawn(component, lifetime, &guard)?;
+    component.id = Some(id);
+    children.0.push(child);
+    // At once, so that whatever happens next, what runs can be found.
+    state.write()
+}
+
+async fn wait_ready(
+    state: &State,
+    name: &str,
+    children: &mut Children,
+    prober: &Prober,
+    deadline: Instant,
+) -> Result<(), Failure> {
+    let component = state.component(name).with_context(|| format!("no component {name}"))?;
+    while !prober.is_ready(component).await {
+        check_alive(state, children)?;
+        if Instant::now() > deadline {
+            let end = logs::last_lines(&component.log, 10);
+            return Err(
+                anyhow::anyhow!("{name} was not ready after {} s; its log ends:\n{end}", LIMIT.as_secs()).into()
+            );
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(())
+}
+
+fn check_alive(state: &State, children: &mut Children) -> Result<(), Failure> {
+    for (child, component) in children.0.iter_mut().zip(&state.components) {
+        let Some(status) = child.try_wait()? else {
+            continue;
+        };
+        let name = &component.name;
+        let end = logs::last_lines(&component.log, 10);
+        if end.contains("address already in use") {
+            return Err(Failure::PortTaken(name.clone()));
+        }
+        return Err(anyhow::anyhow!("{name} ended while starting ({status}); its log ends:\n{end}").into());
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! A client whose requests fail as a test wants.
+
+use std::sync::Arc;
+
+use http::{Method, Request, Response};
+use kube::Client;
+use kube::client::Body;
+use tower::service_fn;
+
+/// What happens to a request instead of being sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is answered with this status and never sent.
+    Refuse(u16),
+    /// It is sent, and answered with this status whatever the real answer was.
+    Lose(u16),
+    /// It is neither sent nor ever answered.
+    Hang,
+}
+
+/// A client that asks `rule` about method and path of each request.
+pub fn faulty(client: &Client, rule: impl Fn(&Method, &str) -> Option<Fault> + Send + Sync + 'static) -> Client {
+    let (client, rule) = (client.clone(), Arc::new(rule));
+    let service = service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        let fault = rule(request.method(), request.uri().path());
+        async move {
+            match fault {
+                None => client.send(request).await,
+                Some(Fault::Refuse(code)) => Ok(refusal(code)),
+                Some(Fault::Lose(code)) => {
+                    client.send(request).await?;
+                    Ok(refusal(code))
+                }
+                Some(Fault::Hang) => std::future::pending().await,
+            }
+        }
+    });
+    Client::new(service, "default")
+}
+
+fn refusal(code: u16) -> Response<Body> {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+        "reason": if code == 409 { "Conflict" } else { "InternalError" }, "message": "refused by the test",
+    });
+    let mut response = Response::new(Body::from(status.to_string().into_bytes()));
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}

@@ -1,0 +1,19 @@
+//! A real Kubernetes control plane for tests, and what tests need around it.
+//!
+//! [`control_plane`] finds or builds etcd, kube-apiserver, kube-controller-manager and kube-scheduler, and runs them on
+//! loopback ports. `cargo xtask test` and `cargo xtask control-plane up` are built on it.
+//!
+//! [`cluster`] is the fixture that a test uses: a client, a namespace and a provisioner name of its own, waiting with
+//! failure messages that say what was seen last, and programs that never outlive the test.
+//!
+//! A test never skips. Without a control plane it fails with one line that says how to get one.
+
+#![warn(missing_docs)]
+
+pub mod cluster;
+pub mod control_plane;
+pub mod faults;
+pub mod guard;
+pub mod process;
+pub mod progress;
+pub mod toy;

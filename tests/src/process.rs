@@ -1,0 +1,135 @@
+//! Processes by number, told apart from others that get the same number later.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+/// One process: its number and when it started, so that a reused number is not taken for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// The process number.
+    pub pid: u32,
+    /// Start time in clock ticks since boot, from `/proc/<pid>/stat`.
+    pub started: u64,
+}
+
+impl ProcessId {
+    /// The process that has this number now.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let stat = Stat::read(pid)?;
+        Ok(Self { pid, started: stat.started })
+    }
+
+    /// Whether it still runs. A zombie does not run.
+    pub fn is_running(&self) -> bool {
+        Stat::read(self.pid).is_ok_and(|stat| stat.started == self.started && stat.state != 'Z')
+    }
+
+    /// The program it runs, if that can be read.
+    pub fn program(&self) -> Option<PathBuf> {
+        let exe = fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
+        // Linux marks a program whose file was replaced since.
+        let text = exe.to_str()?;
+        Some(PathBuf::from(text.strip_suffix(" (deleted)").unwrap_or(text)))
+    }
+
+    /// Whether it still runs, and runs `program`.
+    pub fn runs(&self, program: &Path) -> bool {
+        let wanted = fs::canonicalize(program).unwrap_or_else(|_| program.to_owned());
+        self.is_running() && self.program().is_some_and(|exe| exe == wanted || exe == program)
+    }
+
+    /// Sends a signal if it still runs; `false` if it does not.
+    pub fn signal(&self, signal: Signal) -> bool {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
+            return false;
+        };
+        self.is_running() && kill_process(pid, signal).is_ok()
+    }
+
+    /// Waits until it has ended; `false` if it still runs after `limit`.
+    pub async fn ended_within(&self, limit: Duration) -> bool {
+        let start = Instant::now();
+        while self.is_running() {
+            if start.elapsed() > limit {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        true
+    }
+
+    /// Asks it to end with SIGTERM, and ends it with SIGKILL if it has not after `limit`.
+    /// `false` if it had to be killed.
+    pub async fn stop(&self, limit: Duration) -> bool {
+        self.signal(Signal::TERM);
+        if self.ended_within(limit).await {
+            return true;
+        }
+        self.signal(Signal::KILL);
+        self.ended_within(Duration::from_secs(2)).await;
+        false
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident_memory(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok())
+            .map(|kib: u64| kib * 1024)
+            .ok_or_else(|| io::Error::other("no VmRSS in /proc/<pid>/status"))
+    }
+}
+
+struct Stat {
+    state: char,
+    started: u64,
+}
+
+impl Stat {
+    fn read(pid: u32) -> io::Result<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        Self::parse(&text).ok_or_else(|| io::Error::other(format!("cannot read /proc/{pid}/stat")))
+    }
+
+    /// The command in parentheses may contain anything, so the fields are counted from its end. See proc_pid_stat(5).
+    fn parse(text: &str) -> Option<Self> {
+        let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let started = fields.nth(18)?.parse().ok()?;
+        Some(Self { state, started })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_process_runs_this_program() {
+        let me = ProcessId::of(std::process::id()).unwrap();
+        assert!(me.is_running());
+        assert!(me.runs(&std::env::current_exe().unwrap()));
+        assert!(me.resident_memory().unwrap() > 100_000);
+    }
+
+    #[test]
+    fn a_reused_number_is_another_process() {
+        let mut other = ProcessId::of(std::process::id()).unwrap();
+        other.started += 1;
+        assert!(!other.is_running());
+        assert!(!other.signal(Signal::KILL));
+    }
+
+    #[test]
+    fn command_names_with_parentheses_and_blanks() {
+        let text = "12 (a) R b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        let stat = Stat::parse(text).unwrap();
+        assert_eq!((stat.state, stat.started), ('S', 4711));
+    }
+}

@@ -1,0 +1,225 @@
+//! A provisioner that keeps its assets in memory, says what a test wants, and remembers what it was asked.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube_provisioner::{
+    CancellationToken, Capabilities, Controller, DeleteError, Options, ProvisionError, ProvisionRequest,
+    ProvisionedVolume, Provisioner, RunError, Volume,
+};
+use tokio::task::JoinHandle;
+
+use crate::cluster::TestSpace;
+
+/// What the author's code was asked, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `provision` of the volume with this name, for the claim with that name.
+    Provision {
+        /// The volume's name.
+        volume: String,
+        /// The claim's name.
+        claim: String,
+        /// The selected node.
+        node: Option<String>,
+        /// The zones of the class's allowed topologies.
+        zones: Vec<String>,
+    },
+    /// `delete` of the volume with this name.
+    Delete {
+        /// The volume's name.
+        volume: String,
+    },
+}
+
+type OnProvision = dyn Fn(&str, usize) -> Answer<ProvisionError> + Send + Sync;
+type OnDelete = dyn Fn(&str, usize) -> Answer<DeleteError> + Send + Sync;
+
+/// What a call comes to.
+pub enum Answer<E> {
+    /// It succeeds.
+    Done,
+    /// It succeeds, with a volume of the test's own.
+    Made(Box<Volume>),
+    /// It fails.
+    Failed(E),
+    /// It succeeds after a time.
+    After(Duration),
+    /// It panics.
+    Panics,
+}
+
+/// The provisioner; clones share everything.
+#[derive(Clone)]
+pub struct Toy {
+    shared: Arc<Shared>,
+    capabilities: Capabilities,
+    on_provision: Arc<OnProvision>,
+    on_delete: Arc<OnDelete>,
+}
+
+#[derive(Default)]
+struct Shared {
+    calls: Mutex<Vec<Call>>,
+    assets: Mutex<BTreeSet<String>>,
+}
+
+impl Toy {
+    /// One that does all that it is asked.
+    pub fn new() -> Self {
+        Self {
+            shared: Arc::default(),
+            capabilities: Capabilities::default(),
+            on_provision: Arc::new(|_, _| Answer::Done),
+            on_delete: Arc::new(|_, _| Answer::Done),
+        }
+    }
+
+    /// Decides each `provision` by the claim's name and the number of the call for it, from 1.
+    #[must_use]
+    pub fn on_provision(
+        mut self,
+        answer: impl Fn(&str, usize) -> Answer<ProvisionError> + Send + Sync + 'static,
+    ) -> Self {
+        self.on_provision = Arc::new(answer);
+        self
+    }
+
+    /// Decides each `delete` by the volume's name and the number of the call for it, from 1.
+    #[must_use]
+    pub fn on_delete(mut self, answer: impl Fn(&str, usize) -> Answer<DeleteError> + Send + Sync + 'static) -> Self {
+        self.on_delete = Arc::new(answer);
+        self
+    }
+
+    /// With capabilities.
+    #[must_use]
+    pub fn able(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// What was asked up to now.
+    pub fn calls(&self) -> Vec<Call> {
+        lock(&self.shared.calls).clone()
+    }
+
+    /// How often `provision` was called for a claim.
+    pub fn provisions(&self, of: &str) -> usize {
+        let calls = lock(&self.shared.calls);
+        calls.iter().filter(|call| matches!(call, Call::Provision { claim, .. } if claim == of)).count()
+    }
+
+    /// How often `delete` was called for a volume.
+    pub fn deletes(&self, of: &str) -> usize {
+        let calls = lock(&self.shared.calls);
+        calls.iter().filter(|call| matches!(call, Call::Delete { volume } if volume == of)).count()
+    }
+
+    /// The names of the assets that exist.
+    pub fn assets(&self) -> BTreeSet<String> {
+        lock(&self.shared.assets).clone()
+    }
+
+    /// Runs a controller for it in this process, with the options of [`options`].
+    pub fn run(&self, space: &TestSpace) -> RunningController {
+        self.run_with(options(space), space.client())
+    }
+
+    /// Runs a controller with these options and this client.
+    pub fn run_with(&self, options: Options, client: kube::Client) -> RunningController {
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(Controller::new(self.clone(), options).run_with(client, stop.clone()));
+        RunningController { stop, task }
+    }
+}
+
+impl Default for Toy {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Provisioner for Toy {
+    type Parameters = ();
+
+    async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+        let claim = request.claim.metadata.name.clone().unwrap_or_default();
+        let terms = request.class.allowed_topologies.iter().flatten();
+        let expressions = terms.flat_map(|term| term.match_label_expressions.iter().flatten());
+        let call = Call::Provision {
+            volume: request.name.clone(),
+            claim: claim.clone(),
+            node: request.selected_node.clone(),
+            zones: expressions.flat_map(|expression| expression.values.clone()).collect(),
+        };
+        lock(&self.shared.calls).push(call);
+        let volume = Volume::nfs("nfs.example.com", format!("/{}", request.name));
+        let made = match (self.on_provision)(&claim, self.provisions(&claim)) {
+            Answer::Done => volume,
+            Answer::Made(volume) => *volume,
+            Answer::Failed(error) => return Err(error),
+            Answer::After(time) => {
+                tokio::time::sleep(time).await;
+                volume
+            }
+            Answer::Panics => panic!("the toy is broken"),
+        };
+        lock(&self.shared.assets).insert(request.name);
+        Ok(made)
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        lock(&self.shared.calls).push(Call::Delete { volume: volume.name().to_owned() });
+        match (self.on_delete)(volume.name(), self.deletes(volume.name())) {
+            Answer::Failed(error) => return Err(error),
+            Answer::After(time) => tokio::time::sleep(time).await,
+            Answer::Panics => panic!("the toy is broken"),
+            Answer::Done | Answer::Made(_) => {}
+        }
+        lock(&self.shared.assets).remove(volume.name());
+        Ok(())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
+    }
+
+    fn accepts(&self, claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim) -> bool {
+        claim.metadata.name.as_deref() != Some("vetoed")
+    }
+}
+
+/// Options for a test's provisioner: as by default, with short pauses.
+pub fn options(space: &TestSpace) -> Options {
+    let mut options = Options::new(space.provisioner());
+    options.retry_interval_start = Duration::from_millis(100);
+    options.retry_interval_max = Duration::from_secs(1);
+    options
+}
+
+/// A controller in this process. Dropping it stops it at once.
+pub struct RunningController {
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), RunError>>,
+}
+
+impl RunningController {
+    /// Asks it to stop and waits until it has.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        (&mut self.task).await??;
+        Ok(())
+    }
+}
+
+impl Drop for RunningController {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,173 @@
+//! Builds with cargo, and reads what it built.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use e2e::guard::{Guard, Lifetime, Running};
+use serde_json::Value;
+
+/// Everything that `cargo xtask test` runs.
+#[derive(Default)]
+pub(crate) struct Built {
+    pub(crate) programs: Vec<TestProgram>,
+    pub(crate) doc_tests: Vec<DocTests>,
+    /// The program of the package `hostpath-provisioner`.
+    pub(crate) provisioner: Option<PathBuf>,
+    /// What did not compile.
+    pub(crate) failures: Vec<String>,
+}
+
+/// The unit tests of one library or program, or one file of integration tests.
+pub(crate) struct TestProgram {
+    pub(crate) suite: String,
+    pub(crate) executable: PathBuf,
+    pub(crate) directory: PathBuf,
+}
+
+/// The examples in the documentation of one library.
+pub(crate) struct DocTests {
+    pub(crate) suite: String,
+    pub(crate) package: String,
+}
+
+/// Builds all tests and programs of the workspace. What does not compile is in [`Built::failures`]; the rest is there.
+pub(crate) async fn tests(guard: &Guard) -> anyhow::Result<Built> {
+    let packages = packages(guard).await?;
+    let mut built = Built::default();
+    let arguments = ["test", "--workspace", "--no-run", "--no-fail-fast"];
+    if !artifacts(guard, &arguments, |artifact| built.add_test(&packages, artifact)).await? {
+        built.failures.push("cargo test --no-run".to_owned());
+    }
+    let arguments = ["build", "--package", "hostpath-provisioner"];
+    let mut provisioner = None;
+    if !artifacts(guard, &arguments, |artifact| provisioner = program(artifact).or(provisioner.take())).await? {
+        built.failures.push("cargo build --package hostpath-provisioner".to_owned());
+    }
+    built.provisioner = provisioner;
+    built.programs.sort_by(|a, b| a.suite.cmp(&b.suite));
+    for package in packages.values().filter(|package| package.has_doc_tests) {
+        built
+            .doc_tests
+            .push(DocTests { suite: format!("{} (documentation)", package.name), package: package.name.clone() });
+    }
+    built.doc_tests.sort_by(|a, b| a.suite.cmp(&b.suite));
+    Ok(built)
+}
+
+/// Builds one program in release mode and returns its path.
+pub(crate) async fn release(guard: &Guard, package: &str) -> anyhow::Result<PathBuf> {
+    let mut found = None;
+    let arguments = ["build", "--release", "--package", package];
+    if !artifacts(guard, &arguments, |artifact| found = program(artifact).or(found.take())).await? {
+        bail!("{package} does not compile");
+    }
+    found.with_context(|| format!("package {package} has no program"))
+}
+
+/// A guarded command in the workspace.
+pub(crate) fn command(guard: &Guard, program: impl AsRef<OsStr>) -> Command {
+    let mut command = guard.command(Lifetime::WithOwner, program);
+    command.current_dir(workspace_root());
+    command
+}
+
+/// The cargo that started this program.
+pub(crate) fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// The directory of the workspace.
+pub(crate) fn workspace_root() -> &'static Path {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask)
+}
+
+impl Built {
+    fn add_test(&mut self, packages: &BTreeMap<String, Package>, artifact: &Value) {
+        if artifact["profile"]["test"] != true {
+            return;
+        }
+        let (Some(executable), Some(package)) =
+            (artifact["executable"].as_str(), artifact["package_id"].as_str().and_then(|id| packages.get(id)))
+        else {
+            return;
+        };
+        let target = artifact["target"]["name"].as_str().unwrap_or_default();
+        let kind = artifact["target"]["kind"][0].as_str().unwrap_or_default();
+        let suite = match kind {
+            "test" => format!("{} {target}", package.name),
+            "bin" => format!("{} (program)", package.name),
+            _ => format!("{} (library)", package.name),
+        };
+        self.programs.push(TestProgram { suite, executable: executable.into(), directory: package.directory.clone() });
+    }
+}
+
+struct Package {
+    name: String,
+    directory: PathBuf,
+    has_doc_tests: bool,
+}
+
+/// The workspace's packages by their id.
+async fn packages(guard: &Guard) -> anyhow::Result<BTreeMap<String, Package>> {
+    let mut metadata = Value::Null;
+    let arguments = ["metadata", "--no-deps", "--format-version", "1"];
+    if !lines(guard, &arguments, |line| metadata = line).await? {
+        bail!("cargo metadata failed");
+    }
+    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    Ok(packages.iter().filter_map(package).collect())
+}
+
+fn package(package: &Value) -> Option<(String, Package)> {
+    let manifest = Path::new(package["manifest_path"].as_str()?);
+    let targets = package["targets"].as_array()?;
+    Some((
+        package["id"].as_str()?.to_owned(),
+        Package {
+            name: package["name"].as_str()?.to_owned(),
+            directory: manifest.parent()?.to_owned(),
+            has_doc_tests: targets.iter().any(|target| target["doctest"] == true),
+        },
+    ))
+}
+
+/// The path of a program that is not a test.
+fn program(artifact: &Value) -> Option<PathBuf> {
+    if artifact["profile"]["test"] == true {
+        return None;
+    }
+    artifact["executable"].as_str().map(PathBuf::from)
+}
+
+/// Runs cargo and shows it what it compiled; `false` if something did not compile. People see cargo's own messages.
+async fn artifacts(guard: &Guard, arguments: &[&str], mut each: impl FnMut(&Value)) -> anyhow::Result<bool> {
+    let arguments: Vec<_> = arguments.iter().copied().chain(["--message-format", "json-render-diagnostics"]).collect();
+    lines(guard, &arguments, |line| {
+        if line["reason"] == "compiler-artifact" {
+            each(&line);
+        }
+    })
+    .await
+}
+
+/// Runs cargo and hands over its standard output as JSON, line by line.
+async fn lines(guard: &Guard, arguments: &[&str], mut each: impl FnMut(Value)) -> anyhow::Result<bool> {
+    let mut command = command(guard, cargo());
+    command.args(arguments).stdout(Stdio::piped());
+    let mut cargo = Running::start(command).context("cannot start cargo")?;
+    let output = cargo.take_stdout().context("cargo has no output")?;
+    let reader = std::thread::spawn(|| std::io::read_to_string(output));
+    let status = cargo.ended().await?;
+    let text = reader.join().ok().context("cargo's output was lost")??;
+    for line in text.lines() {
+        if let Ok(value) = serde_json::from_str(line) {
+            each(value);
+        }
+    }
+    Ok(status.success())
+}

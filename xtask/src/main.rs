@@ -1,0 +1,87 @@
+//! The project's commands: `cargo xtask --help`.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use e2e::guard::{self, Guard, Lifetime};
+
+mod build;
+mod control_plane;
+mod demo;
+mod signals;
+mod suite;
+mod test;
+
+/// Commands for working on this project.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a Kubernetes control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler
+    #[command(subcommand)]
+    ControlPlane(control_plane::Command),
+
+    /// Run all tests of the workspace with a control plane, and count them
+    Test {
+        /// What to pass to every test program, such as a part of a test's name
+        #[arg(last = true)]
+        filter: Vec<String>,
+    },
+
+    /// Show a provisioner at work: a claim is bound, and its volume goes with it
+    Demo {
+        /// Leave the control plane and the provisioner running until `control-plane down`
+        #[arg(long)]
+        keep: bool,
+    },
+
+    /// Become another program that ends with its parent
+    #[command(hide = true)]
+    Guard {
+        #[arg(long)]
+        parent: u32,
+        #[arg(long)]
+        detach: bool,
+        #[arg(last = true, required = true)]
+        program: Vec<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    let command = Arguments::parse().command;
+    if let Command::Guard { parent, detach, program } = command {
+        let lifetime = if detach { Lifetime::Detached } else { Lifetime::WithOwner };
+        let error = guard::become_program(parent, lifetime, &program[0], &program[1..]);
+        eprintln!("cannot run {}: {error}", program[0].display());
+        return ExitCode::from(127);
+    }
+    match run(command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One thread is enough for what waits nearly all the time.
+#[tokio::main(flavor = "current_thread")]
+async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let guard = Guard::new(std::env::current_exe()?);
+    let work = async {
+        match command {
+            Command::ControlPlane(command) => control_plane::run(command, &guard).await,
+            Command::Test { filter } => test::run(&filter, &guard).await,
+            Command::Demo { keep } => demo::run(keep, &guard).await,
+            Command::Guard { .. } => unreachable!("handled before the runtime starts"),
+        }
+    };
+    signals::unless_interrupted(work).await
+}

@@ -1,0 +1,110 @@
+//! `cargo xtask test`
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use e2e::control_plane::{ControlPlane, STATE_VARIABLE, Settings};
+use e2e::guard::Guard;
+use e2e::progress::{self, SharedProgress, seconds};
+
+use crate::build::{self, Built, DocTests, TestProgram};
+use crate::suite::{self, Counts, Suite};
+
+/// The variable that holds the path of the provisioner that tests start.
+const PROVISIONER_VARIABLE: &str = "HOSTPATH_PROVISIONER";
+
+pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
+    let progress = progress::terminal();
+    let start = Instant::now();
+
+    let step = Instant::now();
+    progress.line("building the tests and the provisioner");
+    let built = build::tests(guard).await?;
+    progress.line(&format!("built in {}", seconds(step.elapsed())));
+
+    let step = Instant::now();
+    let settings = Settings { audit: true, ..Settings::default() };
+    let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
+    progress.line(&format!("control plane ready after {}", seconds(step.elapsed())));
+
+    let mut suites = run_suites(&built, filter, &control_plane.state().path(), guard, &progress).await;
+    suites.extend(built.failures.iter().map(|failure| Suite::broken(failure, "did not compile")));
+
+    let step = Instant::now();
+    let passed = is_success(&suites);
+    if passed {
+        control_plane.stop().await?;
+        progress.line(&format!("control plane stopped in {}", seconds(step.elapsed())));
+    } else {
+        let logs = control_plane.state().dir;
+        control_plane.stop_keeping_logs().await;
+        progress.line(&format!("control plane stopped; its logs, until the next start: {}", logs.display()));
+    }
+    print_summary(&suites, start);
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn run_suites(
+    built: &Built,
+    filter: &[String],
+    state: &Path,
+    guard: &Guard,
+    progress: &SharedProgress,
+) -> Vec<Suite> {
+    let mut environment: BTreeMap<&str, PathBuf> = BTreeMap::new();
+    environment.insert(STATE_VARIABLE, state.to_owned());
+    if let Some(provisioner) = &built.provisioner {
+        environment.insert(PROVISIONER_VARIABLE, provisioner.clone());
+    }
+    let mut suites = Vec::new();
+    for program in &built.programs {
+        progress.line(&format!("\n=== {}", program.suite));
+        let command = program_command(program, filter, guard);
+        suites.push(suite::run(&program.suite, command, &environment).await);
+    }
+    for docs in &built.doc_tests {
+        progress.line(&format!("\n=== {}", docs.suite));
+        let command = docs_command(docs, filter, guard);
+        suites.push(suite::run(&docs.suite, command, &environment).await);
+    }
+    suites
+}
+
+/// As `cargo test` runs it, but as a child of this process, so that it ends with it.
+fn program_command(program: &TestProgram, filter: &[String], guard: &Guard) -> std::process::Command {
+    let mut command = build::command(guard, &program.executable);
+    command.args(filter).current_dir(&program.directory).env("CARGO_MANIFEST_DIR", &program.directory);
+    command
+}
+
+fn docs_command(docs: &DocTests, filter: &[String], guard: &Guard) -> std::process::Command {
+    let mut command = build::command(guard, build::cargo());
+    command.args(["test", "--quiet", "--doc", "--package", &docs.package, "--"]).args(filter);
+    command
+}
+
+fn total(suites: &[Suite]) -> Counts {
+    suites.iter().fold(Counts::default(), |total, suite| total + suite.counts)
+}
+
+/// A run without any test proves nothing.
+fn is_success(suites: &[Suite]) -> bool {
+    let total = total(suites);
+    total.passed > 0 && total.failed == 0 && suites.iter().all(|suite| suite.problem.is_none())
+}
+
+fn print_summary(suites: &[Suite], start: Instant) {
+    let width = suites.iter().map(|suite| suite.name.len()).max().unwrap_or_default();
+    println!("\nSummary");
+    for suite in suites {
+        println!("{}", suite.line(width));
+    }
+    println!("{} suites in {}", suites.len(), seconds(start.elapsed()));
+    let total = total(suites);
+    if total.passed + total.failed == 0 {
+        println!("no test ran");
+    }
+    println!("{} passed, {} failed", total.passed, total.failed);
+}

@@ -16,4 +16,5 @@ pub mod faults;
 pub mod guard;
 pub mod process;
 pub mod progress;
+pub mod rights;
 pub mod toy;

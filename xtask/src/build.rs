@@ -38,13 +38,21 @@ pub(crate) async fn tests(guard: &Guard) -> anyhow::Result<Built> {
     let packages = packages(guard).await?;
     let mut built = Built::default();
     let arguments = ["test", "--workspace", "--no-run", "--no-fail-fast"];
-    if !artifacts(guard, &arguments, |artifact| built.add_test(&packages, artifact)).await? {
-        built.failures.push("cargo test --no-run".to_owned());
+    let all_compiled = artifacts(guard, &arguments, |artifact| built.add_test(&packages, artifact)).await?;
+    built.failures = packages
+        .values()
+        .flat_map(|package| &package.suites)
+        .filter(|suite| built.programs.iter().all(|program| program.suite != **suite))
+        .cloned()
+        .collect();
+    if !all_compiled && built.failures.is_empty() {
+        // Such as an example, which has no tests.
+        built.failures.push("cargo test --workspace --no-run".to_owned());
     }
     let arguments = ["build", "--package", "hostpath-provisioner"];
     let mut provisioner = None;
     if !artifacts(guard, &arguments, |artifact| provisioner = program(artifact).or(provisioner.take())).await? {
-        built.failures.push("cargo build --package hostpath-provisioner".to_owned());
+        built.failures.push("hostpath-provisioner, for the tests to start".to_owned());
     }
     built.provisioner = provisioner;
     built.programs.sort_by(|a, b| a.suite.cmp(&b.suite));
@@ -109,6 +117,8 @@ impl Built {
 struct Package {
     name: String,
     directory: PathBuf,
+    /// What `cargo test` runs of it.
+    suites: Vec<String>,
     has_doc_tests: bool,
 }
 
@@ -126,14 +136,27 @@ async fn packages(guard: &Guard) -> anyhow::Result<BTreeMap<String, Package>> {
 fn package(package: &Value) -> Option<(String, Package)> {
     let manifest = Path::new(package["manifest_path"].as_str()?);
     let targets = package["targets"].as_array()?;
+    let name = package["name"].as_str()?;
+    let tested = targets.iter().filter(|target| target["test"] == true);
     Some((
         package["id"].as_str()?.to_owned(),
         Package {
-            name: package["name"].as_str()?.to_owned(),
+            name: name.to_owned(),
             directory: manifest.parent()?.to_owned(),
+            suites: tested.map(|target| suite_name(name, target)).collect(),
             has_doc_tests: targets.iter().any(|target| target["doctest"] == true),
         },
     ))
+}
+
+fn suite_name(package: &str, target: &Value) -> String {
+    let name = target["name"].as_str().unwrap_or_default();
+    match target["kind"][0].as_str() {
+        Some("test") => format!("{package} {name}"),
+        Some("bin") => format!("{package} (program {name})"),
+        Some("example") => format!("{package} (example {name})"),
+        _ => format!("{package} (library)"),
+    }
 }
 
 /// The path of a program that is not a test.

@@ -43,8 +43,12 @@ pub(crate) async fn run(keep: bool, guard: &Guard) -> anyhow::Result<ExitCode> {
 
     let mut stage = Stage::start(keep, guard, &mut report).await?;
     let memory = show(&mut stage, &program, &mut report).await.with_context(|| stage.failure())?;
+    let (state, log) = (stage.state.clone(), stage.log.clone());
     stage.end(&mut report).await?;
     report.summary(&Summary { size, memory });
+    if keep {
+        report.kept(&state, log.as_deref(), NAMESPACE, CLASS)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -64,7 +68,7 @@ async fn show(stage: &mut Stage, program: &Path, report: &mut Report) -> anyhow:
     let kubeconfig = control_plane::kubeconfig_for_service_account(&client, &stage.state, NAMESPACE, ACCOUNT).await?;
     report.done();
 
-    report.begin("start the provisioner as that service account");
+    report.begin("start the provisioner as that service account, let it settle");
     let id = stage.start_provisioner(program, &root, &kubeconfig)?;
     settle(id).await?;
     report.done();
@@ -221,7 +225,7 @@ impl Stage {
     async fn end(mut self, report: &mut Report) -> anyhow::Result<()> {
         self.has_ended = true;
         let Some(control_plane) = self.control_plane.take() else {
-            return report.kept(&self.state, self.log.as_deref(), NAMESPACE, CLASS);
+            return Ok(());
         };
         if let Some(mut provisioner) = self.provisioner.take() {
             report.begin("stop the provisioner (SIGTERM)");

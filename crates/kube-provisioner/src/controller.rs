@@ -9,6 +9,7 @@ mod facts;
 mod key;
 mod persistent_volume;
 mod report;
+mod tell;
 #[cfg(test)]
 mod tests;
 mod watched;
@@ -34,10 +35,10 @@ use tokio_util::sync::CancellationToken;
 use self::act::{Actor, Limits};
 use self::decide::{Names, Rules, decide};
 use self::erased::Backend;
-use self::facts::{ClaimState, Progress};
 use self::key::Key;
 pub(crate) use self::report::parameters_text as parameters_problem;
-use self::report::{Case, Notice, Report, Thresholds, WorkKind, report};
+use self::report::{Case, Thresholds, report};
+use self::tell::Narrator;
 use self::watched::{WatchedClaim, WatchedClass, WatchedVolume};
 use self::world::World;
 use crate::options::Options;
@@ -46,6 +47,8 @@ use crate::rbac;
 
 /// How long work in flight may take to end when the controller stops.
 const GRACE: Duration = Duration::from_secs(20);
+/// How long events that are still to be sent may take when the controller stops.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Time limit of one call to the API server.
 const API_LIMIT: Duration = Duration::from_secs(30);
 
@@ -126,6 +129,8 @@ impl Controller {
         engine.start();
         tracing::info!(provisioner = self.options.provisioner_name, "ready");
         helpers.spawn(engine.clone().resync(self.options.resync_period));
+        let pacer = engine.clone();
+        helpers.spawn(async move { pacer.narrator.pace(&pacer.queue).await });
         let workers = {
             let engine = engine.clone();
             let workers = self.options.workers;
@@ -140,6 +145,10 @@ impl Controller {
         if tokio::time::timeout(GRACE, &mut workers).await.is_err() {
             tracing::warn!("work in flight did not end within {} s and is abandoned", GRACE.as_secs());
             workers.abort();
+        }
+        let untold = engine.narrator.events().flush(LAST_WORDS).await;
+        if untold > 0 {
+            tracing::warn!(untold, "events could not be sent in time");
         }
         Ok(())
     }
@@ -156,6 +165,7 @@ struct Engine {
     actor: Actor,
     rules: Arc<Rules>,
     thresholds: Thresholds,
+    narrator: Arc<Narrator>,
     world: Arc<Mutex<World>>,
     queue: Queue<Key>,
     /// Set under the world's lock, once everything was listed: before that no decision is sound.
@@ -182,9 +192,11 @@ impl Engine {
         } else {
             Backoff::fixed(options.retry_interval_start)
         };
+        let narrator = Arc::new(Narrator::new(client.clone(), &options.provisioner_name, instance(options)));
         Self {
-            actor: Actor { client, backend, rules: rules.clone(), limits, world: world.clone() },
+            actor: Actor { client, backend, rules: rules.clone(), limits, world: world.clone(), narrator: narrator.clone() },
             rules,
+            narrator,
             thresholds: Thresholds {
                 provision: options.failed_provision_threshold,
                 delete: options.failed_delete_threshold,
@@ -263,39 +275,15 @@ impl Engine {
             thresholds: self.thresholds,
         };
         let report = report(outcome, &case);
-        tell(&report, &case);
-        work.finish(report.next);
+        work.finish(report.next.clone());
+        self.narrator.tell(report, &case);
     }
 }
 
-fn tell(report: &Report, case: &Case<'_>) {
-    let claim = match (&case.facts.claim, &case.facts.progress) {
-        (ClaimState::Waiting(claim), _) => Some(claim),
-        (_, Progress::Background(pending)) => Some(&pending.claim),
-        (_, Progress::Unsaved(unsaved)) => Some(&unsaved.pending.claim),
-        _ => None,
-    };
-    let (namespace, name) = claim.map(|claim| (&*claim.facts.namespace, &*claim.facts.name)).unzip();
-    let class = claim.and_then(|claim| claim.facts.class.as_deref());
-    let (attempt, pv, outcome) = (case.attempt, case.volume, report.label);
-    let took_ms = report.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-    let text = report.notice.as_ref().map_or("", |notice: &Notice| &notice.text);
-    let warning = report.notice.as_ref().is_some_and(|notice| notice.warning);
-    if warning {
-        tracing::warn!(
-            pvc.namespace = namespace,
-            pvc.name = name,
-            pv,
-            storage_class = class,
-            attempt,
-            outcome,
-            "{text}"
-        );
-    } else if report.notice.is_some() {
-        tracing::info!(pvc.namespace = namespace, pvc.name = name, pv, storage_class = class, took_ms, "{text}");
-    } else if report.work == WorkKind::Delete && report.took.is_some() {
-        tracing::info!(pv, took_ms, "deleted");
-    } else {
-        tracing::debug!(pv, attempt, outcome, "looked at");
-    }
+/// Tells this process from others of the same provisioner.
+fn instance(options: &Options) -> String {
+    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let place = options.node_name.clone().or(host).unwrap_or_else(|| "local".to_owned());
+    let random = facts::fingerprint(&(std::process::id(), std::time::SystemTime::now()));
+    format!("{place}_{random:016x}")
 }

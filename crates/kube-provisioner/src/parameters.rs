@@ -178,8 +178,11 @@ impl fmt::Display for Problem {
                     None => Ok(()),
                 }
             }
+            Self::Repeated { key, name } if key == name => {
+                write!(f, "parameter {} is given twice, once under another name", quoted(key))
+            }
             Self::Repeated { key, name } => {
-                write!(f, "parameter {} repeats {} under another name", quoted(key), quoted(name))
+                write!(f, "parameter {} is another name of {}, which is given already", quoted(key), quoted(name))
             }
             Self::Malformed { key, reason } => write!(f, "parameter {}: {reason}", quoted(key)),
             Self::Unsupported { key } => write!(

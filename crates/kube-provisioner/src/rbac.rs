@@ -1,6 +1,6 @@
 //! What the controller may do, in one place: manifests are made of it, and it is checked at the start.
 
-use provisioner_runtime::access::AccessRule;
+pub use provisioner_runtime::access::AccessRule;
 use serde_json::{Value, json};
 
 /// Every right that the controller needs in the whole cluster.
@@ -18,6 +18,7 @@ pub const CLUSTER_RULES: &[AccessRule] = &[
         namespaced: false,
     },
     AccessRule { group: "storage.k8s.io", resource: "storageclasses", verbs: &["list", "watch"], namespaced: false },
+    AccessRule { group: "events.k8s.io", resource: "events", verbs: &["create", "patch"], namespaced: false },
 ];
 
 /// Who gets the rights.

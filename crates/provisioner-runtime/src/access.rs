@@ -57,7 +57,8 @@ pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]
 pub enum AccessError {
     /// What is not allowed: each entry is `verb resource.group`, and the namespace where only one is meant.
     #[error(
-        "The account lacks permissions: {}. Grant them in its Role where a namespace is named, otherwise in its ClusterRole.",
+        "The account lacks permissions: {}. \
+         Grant them in its Role where a namespace is named, otherwise in its ClusterRole.",
         .0.join(", ")
     )]
     Missing(Vec<String>),

@@ -9,6 +9,8 @@
 //! | [`queue`] | keys that need work: priorities, back-off, lanes |
 //! | [`backoff`] | how long to wait before the next attempt |
 //! | [`call`](mod@call) | one API call with a deadline and an error by meaning |
+//! | [`events`] | Kubernetes events, sent in the background |
+//! | [`metrics`], [`admin`] | what can be measured, and a small HTTP server for it and for probes |
 //! | [`shutdown`] | signals become a cancellation token |
 //! | [`logs`] | log lines on stderr, as text or JSON |
 //!
@@ -20,10 +22,13 @@
 #![deny(missing_docs)]
 
 pub mod access;
+pub mod admin;
 pub mod backoff;
 pub mod call;
 pub mod client;
+pub mod events;
 pub mod logs;
+pub mod metrics;
 pub mod queue;
 pub mod shutdown;
 pub mod table;
@@ -54,6 +59,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn explain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
+    // The HTTP client's own words name only the step that failed.
+    if let (true, Some(error)) = (text.starts_with("client error ("), cause) {
+        text = error.to_string();
+        cause = error.source();
+    }
     while let Some(error) = cause {
         let part = error.to_string();
         if !text.contains(&part) {
@@ -62,5 +72,6 @@ fn explain(error: &dyn Error) -> String {
         }
         cause = error.source();
     }
-    text
+    // So a connection says that is not made in time.
+    text.replace("deadline has elapsed", "it did not answer in time")
 }

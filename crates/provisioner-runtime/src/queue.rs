@@ -69,7 +69,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
     /// |---|---|
     /// | is not known | ready |
     /// | is ready | one run for both; the more urgent priority and the newer inputs count |
-    /// | waits (back-off, change, lane) | other inputs: ready at once, attempts restart at 1; the same inputs: nothing |
+    /// | waits for anything | other inputs: ready at once, attempts restart at 1; the same inputs: nothing |
     /// | runs | after `Done` ready again; after a failure at once only with other inputs |
     pub fn wake(&self, key: K, inputs: u64, priority: Priority) {
         self.shared.update(|state, now| state.wake(key, inputs, priority, now));
@@ -103,8 +103,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
                 }
                 if let Some(handout) = state.take(Instant::now()) {
                     if !state.has_ready() && state.next_due().is_none() {
-                        // Nothing is left to pass on.
-                        std::mem::forget(baton);
+                        baton.keep();
                     }
                     return Some(Work { shared: Arc::clone(&self.shared), handout, finished: false });
                 }
@@ -119,7 +118,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
                     }
                 }
             }
-            std::mem::forget(baton);
+            baton.keep();
         }
     }
 
@@ -328,6 +327,13 @@ impl<K: Clone + Eq + Hash> Shared<K> {
 
 /// Tells the next waiting caller of `next` to look, when dropped.
 struct Baton<'a>(&'a Notify);
+
+impl Baton<'_> {
+    /// Nothing has to be passed on.
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
 
 impl Drop for Baton<'_> {
     fn drop(&mut self) {

@@ -51,3 +51,17 @@ pub(crate) fn lines(lines: impl Stream<Item = Value> + Send + 'static) -> Answer
     let frames = lines.map(|line| Ok(Frame::data(Bytes::from(format!("{line}\n")))));
     Response::new(StreamBody::new(frames).boxed_unsync())
 }
+
+/// The refusal of a server that asks to be left alone for some seconds.
+pub(crate) fn busy(seconds: u32) -> Answer {
+    let status = json!({
+        "kind": "Status",
+        "code": 429,
+        "reason": "TooManyRequests",
+        "message": "too many requests",
+        "details": { "retryAfterSeconds": seconds },
+    });
+    let mut answer = object(&status);
+    *answer.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    answer
+}

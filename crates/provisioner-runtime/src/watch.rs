@@ -30,8 +30,12 @@ const WATCH_SECONDS: u32 = 60;
 /// A watch that is silent this long is dead: the server would have ended it before.
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 
-/// How long a list page, or the start of a watch, may take.
-const ANSWER: Duration = Duration::from_secs(30);
+/// How long a list page may take.
+const LIST: Duration = Duration::from_secs(30);
+
+/// How long the start of a watch may take. It is short because it adds to [`SILENCE`] when the network
+/// is gone.
+const START: Duration = Duration::from_secs(15);
 
 /// A watch that is open this long works; one that ends before, with nothing to tell, has failed.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -78,7 +82,7 @@ where
         match step {
             Ok(()) => continue,
             Err(Trouble::Expired) => {
-                debug!(watch = name, "the position is too old, listing again");
+                debug!(watch = name, "the server does not know the position, listing again");
                 position = None;
             }
             Err(Trouble::Failed(error)) => health.fails(name, error.to_string()),
@@ -179,7 +183,7 @@ where
     let mut params = ListParams::default().limit(PAGE);
     let mut first = true;
     loop {
-        let page = answer(api.list(&params)).await?;
+        let page = answer(LIST, api.list(&params)).await?;
         health.progress();
         if std::mem::take(&mut first) {
             sink(Event::Begin);
@@ -211,7 +215,7 @@ where
     T: Resource + Clone + DeserializeOwned + Debug + 'static,
 {
     let params = WatchParams::default().timeout(WATCH_SECONDS);
-    let mut events = pin!(answer(api.watch(&params, version)).await?);
+    let mut events = pin!(answer(START, api.watch(&params, version)).await?);
     health.progress();
     let mut settled = false;
     let mut unreadable = 0;
@@ -276,18 +280,18 @@ fn is_unreadable(error: &kube::Error) -> bool {
     }
 }
 
-async fn answer<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
-    match timeout(ANSWER, request).await {
+async fn answer<T>(limit: Duration, request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+    match timeout(limit, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) => Err((*status).into()),
         Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(Trouble::Failed(CallError::TimedOut(ANSWER))),
+        Err(_) => Err(Trouble::Failed(CallError::TimedOut(limit))),
     }
 }
 
 /// Why a list or a watch came to an end.
 enum Trouble {
-    /// The server does not remember our position any more.
+    /// The server knows nothing of our position.
     Expired,
     Failed(CallError),
 }
@@ -304,7 +308,12 @@ impl Trouble {
 
 impl From<Status> for Trouble {
     fn from(status: Status) -> Self {
-        if status.code == 410 { Self::Expired } else { Self::Failed(status.into()) }
+        // A position that is too new comes from a time before the server's data were restored from a copy.
+        let mut causes = status.details.iter().flat_map(|details| &details.causes);
+        if status.code == 410 || causes.any(|cause| cause.reason == "ResourceVersionTooLarge") {
+            return Self::Expired;
+        }
+        Self::Failed(status.into())
     }
 }
 

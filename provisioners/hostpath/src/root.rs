@@ -1,22 +1,29 @@
 //! The root directory as a handle: everything below it is opened relative to that handle, so that neither
 //! `..` nor a symbolic link leads out of it.
 
+mod descend;
 mod remove;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use thiserror::Error;
 
 /// Where a directory waits for its removal. Renaming is atomic, so a volume is there as a whole or not at all.
 const LEAVING: &str = ".deleting-";
+
+/// Enough for two that work on the same name at once; more is a reason to come back later.
+const MOST_ATTEMPTS: usize = 16;
+
+const MOUNTED: &str = "a file system is mounted in it";
 
 /// What is wrong with the root directory or with a volume's directory.
 #[derive(Debug, Error)]
@@ -25,16 +32,18 @@ pub(crate) enum RootError {
     Unusable { path: PathBuf, source: io::Error },
     #[error("the root directory {0} is not a directory; name one with --root")]
     NotADirectory(PathBuf),
+    #[error("the root directory {0} is the whole file system; name one for volumes alone with --root")]
+    Everything(PathBuf),
     #[error("the path of the root directory {0} is not valid UTF-8, which the Kubernetes API needs")]
     NotUnicode(PathBuf),
     #[error("the root directory {path} is not writable: {source}; make it writable, or name another one with --root")]
     NotWritable { path: PathBuf, source: io::Error },
     #[error("{0:?} is no name of a PersistentVolume")]
     InvalidName(String),
-    #[error("{0:?} exists below the root directory and is not a directory; move it away")]
-    InTheWay(String),
-    #[error("{name:?} holds a mounted file system; it is removed when that is unmounted")]
-    Busy { name: String },
+    #[error("{path:?} {what}; move it away")]
+    InTheWay { path: PathBuf, what: &'static str },
+    #[error("{name:?} is in use: {why}; it is removed when that has ended")]
+    Busy { name: String, why: &'static str },
     #[error("the removal of {0:?} was interrupted and goes on later")]
     Interrupted(String),
     #[error("{doing} {name:?}: {source}")]
@@ -46,6 +55,8 @@ pub(crate) enum RootError {
 pub(crate) struct Root {
     handle: OwnedFd,
     path: PathBuf,
+    /// Who owns what this process makes here. Not its own user id where a network file system maps ids.
+    owner: OnceLock<u32>,
 }
 
 impl Root {
@@ -59,31 +70,40 @@ impl Root {
         if path.to_str().is_none() {
             return Err(RootError::NotUnicode(path));
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let handle = rustix::fs::openat(CWD, &path, flags, Mode::empty()).map_err(|error| unusable(error.into()))?;
-        let root = Self { handle, path };
-        root.probe().map_err(|error| RootError::NotWritable { path: root.path.clone(), source: error.into() })?;
-        Ok(root)
-    }
-
-    /// Makes the directory of a volume, or finds it. The path is for the PersistentVolume only.
-    pub(crate) fn create(&self, name: &str) -> Result<PathBuf, RootError> {
-        check_name(name)?;
-        match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(failed("cannot make the directory", name, error)),
+        if path.parent().is_none() {
+            return Err(RootError::Everything(path));
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
-            Ok(directory) => directory,
-            Err(Errno::LOOP | Errno::NOTDIR) => return Err(RootError::InTheWay(name.to_owned())),
-            Err(error) => return Err(failed("cannot open the directory", name, error)),
-        };
-        // Whatever the umask is: pods of any user write here.
-        let everybody = Mode::RWXU | Mode::RWXG | Mode::RWXO;
-        rustix::fs::fchmod(&directory, everybody)
-            .map_err(|error| failed("cannot open up the directory", name, error))?;
-        Ok(self.path.join(name))
+        let handle = rustix::fs::openat(CWD, &path, flags, Mode::empty()).map_err(|error| unusable(error.into()))?;
+        let root = Self { handle, path, owner: OnceLock::new() };
+        match root.owner() {
+            // A full disk is no reason to stay away: it needs volumes to be removed.
+            Ok(_) | Err(Errno::NOSPC | Errno::DQUOT) => Ok(root),
+            Err(error) => Err(RootError::NotWritable { path: root.path, source: error.into() }),
+        }
+    }
+
+    /// Makes the directory of a volume, or finds it as an earlier attempt left it. The path is for the
+    /// PersistentVolume only.
+    pub(crate) fn create(&self, name: &str) -> Result<PathBuf, RootError> {
+        check_name(name)?;
+        // A removal of the same name may come between the two calls.
+        for _ in 0..MOST_ATTEMPTS {
+            match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(failed("cannot make the directory", name, error)),
+            }
+            match descend::open(self.handle.as_fd(), name) {
+                Ok(directory) => return self.open_up(name, &directory),
+                Err(Errno::NOENT) => {}
+                Err(Errno::LOOP | Errno::NOTDIR) => return Err(self.in_the_way(name, "is not a directory")),
+                Err(Errno::XDEV) => return Err(self.in_the_way(name, "is a mounted file system")),
+                // Not even readable for this process, which would have made it so.
+                Err(Errno::ACCESS) => return Err(self.in_the_way(name, "belongs to somebody else")),
+                Err(error) => return Err(failed("cannot open the directory", name, error)),
+            }
+        }
+        Err(failed("cannot keep the directory", name, Errno::NOENT))
     }
 
     /// Removes the directory of a volume with all that is in it. Gone already is success.
@@ -92,37 +112,74 @@ impl Root {
     pub(crate) fn remove(&self, name: &str, cancelled: &AtomicBool) -> Result<(), RootError> {
         check_name(name)?;
         let leaving = format!("{LEAVING}{name}");
-        // What an earlier removal left makes room first: the rename would not replace it.
-        remove::tree(&self.handle, &leaving, cancelled)?;
-        match rustix::fs::renameat(&self.handle, name, &self.handle, &leaving) {
-            Ok(()) => {}
-            Err(Errno::NOENT) => return Ok(()),
-            Err(Errno::BUSY) => return Err(RootError::Busy { name: name.to_owned() }),
-            Err(error) => return Err(failed("cannot move the directory aside", name, error)),
+        for _ in 0..MOST_ATTEMPTS {
+            // What an earlier removal left makes room first: the rename would not replace it.
+            remove::tree(&self.handle, &leaving, cancelled)?;
+            match rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {}
+                // Not made by this program, and where a link leads to is not known to be anybody's volume.
+                Ok(_) => return Err(self.in_the_way(name, "is not a directory")),
+                Err(Errno::NOENT) => return Ok(()),
+                Err(error) => return Err(failed("cannot look at", name, error)),
+            }
+            match rustix::fs::renameat(&self.handle, name, &self.handle, &leaving) {
+                Ok(()) => return remove::tree(&self.handle, &leaving, cancelled),
+                Err(Errno::NOENT) => return Ok(()),
+                // Another removal of the same name was faster.
+                Err(Errno::EXIST | Errno::NOTEMPTY) => {}
+                // A full disk has no room for the new name, and removing things is what helps it.
+                Err(Errno::NOSPC | Errno::DQUOT) => return remove::tree(&self.handle, name, cancelled),
+                Err(Errno::BUSY) => return Err(RootError::Busy { name: name.to_owned(), why: MOUNTED }),
+                Err(error) => return Err(failed("cannot move the directory aside", name, error)),
+            }
         }
-        remove::tree(&self.handle, &leaving, cancelled)
+        Err(failed("cannot move the directory aside", name, Errno::NOTEMPTY))
     }
 
     /// Removes what earlier removals left. Their volumes may be gone, so nobody would ask again.
+    ///
+    /// One that cannot be removed does not keep the others: all are tried, and the first error is returned.
     pub(crate) fn finish_removals(&self, cancelled: &AtomicBool) -> Result<(), RootError> {
         let entries =
             Dir::read_from(&self.handle).map_err(|error| failed("cannot list", "the root directory", error))?;
+        let mut result = Ok(());
         for entry in entries {
             let entry = entry.map_err(|error| failed("cannot list", "the root directory", error))?;
-            let name = String::from_utf8_lossy(entry.file_name().to_bytes()).into_owned();
+            let Ok(name) = entry.file_name().to_str() else { continue };
             if name.strip_prefix(LEAVING).is_some_and(|name| check_name(name).is_ok()) {
-                remove::tree(&self.handle, &name, cancelled)?;
+                result = result.and(remove::tree(&self.handle, name, cancelled));
             }
         }
-        Ok(())
+        result
     }
 
-    fn probe(&self) -> Result<(), Errno> {
-        let name = format!(".probe-{}", std::process::id());
-        match rustix::fs::mkdirat(&self.handle, &name, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => rustix::fs::unlinkat(&self.handle, &name, AtFlags::REMOVEDIR),
-            Err(error) => Err(error),
+    /// Whatever the umask is: pods of any user write here.
+    fn open_up(&self, name: &str, directory: &OwnedFd) -> Result<PathBuf, RootError> {
+        let stat = rustix::fs::fstat(directory).map_err(|error| failed("cannot look at", name, error))?;
+        if stat.st_uid != self.owner().map_err(|error| failed("cannot find the owner of", name, error))? {
+            return Err(self.in_the_way(name, "belongs to somebody else"));
         }
+        rustix::fs::fchmod(directory, Mode::RWXU | Mode::RWXG | Mode::RWXO)
+            .map_err(|error| failed("cannot open up the directory", name, error))?;
+        Ok(self.path.join(name))
+    }
+
+    /// Makes and removes a directory, once, to see who owns it.
+    fn owner(&self) -> Result<u32, Errno> {
+        if let Some(owner) = self.owner.get() {
+            return Ok(*owner);
+        }
+        // In containers every process has the same id, and others may share the root directory.
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let name = format!(".probe-{}-{}", std::process::id(), time.as_nanos());
+        rustix::fs::mkdirat(&self.handle, &name, Mode::RWXU)?;
+        let stat = rustix::fs::statat(&self.handle, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+        rustix::fs::unlinkat(&self.handle, &name, AtFlags::REMOVEDIR)?;
+        Ok(*self.owner.get_or_init(|| stat.st_uid))
+    }
+
+    fn in_the_way(&self, name: &str, what: &'static str) -> RootError {
+        RootError::InTheWay { path: self.path.join(name), what }
     }
 }
 
@@ -136,7 +193,7 @@ fn check_name(name: &str) -> Result<(), RootError> {
     };
     // Room for the prefix below the 255 bytes that file systems allow.
     if name.len() + LEAVING.len() > 255 || !name.split('.').all(label) {
-        return Err(RootError::InvalidName(OsStr::new(name).display().to_string().chars().take(64).collect()));
+        return Err(RootError::InvalidName(name.chars().take(64).collect()));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::state::{Process, State};
 /// How a control plane is, component by component.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// In the order in which they are started.
+    /// In the order in which they are started, then the programs kept with them.
     pub components: Vec<ComponentStatus>,
 }
 
@@ -32,7 +32,7 @@ impl Status {
     pub async fn of(state: &State) -> anyhow::Result<Self> {
         let prober = Prober::new(state).await?;
         let mut components = Vec::new();
-        for component in &state.components {
+        for component in state.components.iter().chain(&state.programs) {
             components.push(component_status(component, &prober).await);
         }
         Ok(Self { components })

@@ -20,6 +20,7 @@ use super::erased::Backend;
 use super::facts::Facts;
 use super::key::Key;
 use super::persistent_volume::TemplateError;
+use super::tell::Narrator;
 use super::world::World;
 use crate::error::{DeleteVerdict, Verdict};
 
@@ -86,6 +87,7 @@ pub(crate) struct Actor {
     pub(crate) rules: Arc<Rules>,
     pub(crate) limits: Limits,
     pub(crate) world: Arc<Mutex<World>>,
+    pub(crate) narrator: Arc<Narrator>,
 }
 
 impl Actor {

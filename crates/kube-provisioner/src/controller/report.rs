@@ -9,7 +9,7 @@ use provisioner_runtime::queue::Next;
 
 use super::act::{Breakage, Outcome};
 use super::decide::{Refusal, Rest};
-use super::facts::{ClaimState, Facts};
+use super::facts::{ClaimFacts, ClaimState, Facts};
 use crate::error::{DeleteVerdict, Verdict};
 
 /// What is told of one outcome, and when the key is looked at again.
@@ -111,6 +111,12 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> Report {
         }
         Outcome::CallFailed { doing, error } => call_failed(doing, &error, case),
     }
+}
+
+/// Told while a call of the author's code takes its time. What comes of it is told when it is known.
+pub(crate) fn slow(provisioner: &str, claim: &ClaimFacts) -> Notice {
+    let text = format!("{provisioner} is provisioning a volume for claim \"{}/{}\"", claim.namespace, claim.name);
+    Notice { about: About::Claim, warning: false, reason: reason::PROVISIONING, text }
 }
 
 fn not_provisioned(

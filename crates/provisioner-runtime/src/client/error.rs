@@ -25,7 +25,8 @@ pub enum ConnectError {
 
     /// There are no connection data.
     #[error(
-        "There is no cluster to connect to: no kubeconfig was given, KUBECONFIG is not set, this is not a pod, and {home} does not exist. Name a kubeconfig, or run in a pod with a service account."
+        "There is no cluster to connect to: no kubeconfig was given, KUBECONFIG is not set, this is not a pod, and \
+         {home} does not exist. Name a kubeconfig, or run in a pod with a service account."
     )]
     NoCluster {
         /// The file that was looked for last.
@@ -56,7 +57,8 @@ pub enum ConnectError {
 
     /// The server cannot be reached.
     #[error(
-        "The API server {server} of {origin} cannot be reached: {reason}. Check the address, and that the network lets the connection through."
+        "The API server {server} of {origin} cannot be reached: {reason}. \
+         Check the address, and that the network lets the connection through."
     )]
     Unreachable {
         /// The server's URL.
@@ -69,7 +71,8 @@ pub enum ConnectError {
 
     /// The server's certificate is not trusted.
     #[error(
-        "The API server {server} of {origin} is not trusted: {reason}. Check that the certificate authority there is the one of this server, and that the address is in the server's certificate."
+        "The API server {server} of {origin} is not trusted: {reason}. \
+         Check that the certificate authority there is the one of this server, and that the address is in the server's certificate."
     )]
     Untrusted {
         /// The server's URL.

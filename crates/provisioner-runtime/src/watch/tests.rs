@@ -57,6 +57,21 @@ async fn a_position_that_is_too_old_leads_to_a_new_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_position_that_is_too_new_leads_to_a_new_list() {
+    let cause = json!({ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" });
+    let details = json!({ "causes": [cause], "retryAfterSeconds": 1 });
+    let unknown = json!({ "kind": "Status", "code": 504, "reason": "Timeout", "details": details });
+    let test = Test::start([
+        Answer::Object(page(&["a"], "9", "")),
+        Answer::Events(vec![json!({ "type": "ERROR", "object": unknown })]),
+        Answer::Object(page(&["b"], "2", "")),
+    ]);
+    test.wait(5).await;
+    assert_eq!(test.events(), ["begin", "listed a", "ready", "begin", "listed b", "ready"]);
+    assert_eq!(test.health.problem(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_that_breaks_off_begins_anew() {
     let test = Test::start([
         Answer::Object(page(&["a"], "", "more")),
@@ -85,7 +100,7 @@ async fn a_connection_that_falls_silent_is_noticed_within_65_seconds() {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_not_answered_is_tried_again() {
     let test = Test::start([Answer::Silence, Answer::Object(page(&["a"], "1", ""))]);
-    sleep(ANSWER + Duration::from_millis(50)).await;
+    sleep(LIST + Duration::from_millis(50)).await;
     let problem = test.health.problem();
     assert_eq!(problem.as_deref(), Some("The API server did not answer within 30s."));
     assert!(!test.health.synced());
@@ -101,7 +116,7 @@ async fn a_watch_that_does_not_start_is_tried_again() {
         Answer::Silence,
         Answer::EventsThenSilence(vec![change("ADDED", "a", "2")]),
     ]);
-    test.wait(32).await;
+    test.wait(16).await;
     assert_eq!(test.events(), ["begin", "ready", "applied a"]);
 }
 

@@ -4,15 +4,17 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{RootError, failed};
+use super::{MOUNTED, RootError, descend, failed};
 
 /// More levels than this are flattened: the directory is moved up, where it is removed later.
 const DEEPEST: usize = 64;
 /// So many directories of one directory are looked at together, to bound memory.
 const BATCH: usize = 4096;
+/// So often a directory is read in vain, because it fills up again, before it is left for later.
+const MOST_READS: usize = 64;
 
 /// Removes `name` below `root` with all that is in it. Not there is success.
 pub(super) fn tree(root: &OwnedFd, name: &str, cancelled: &AtomicBool) -> Result<(), RootError> {
@@ -35,11 +37,13 @@ struct Level {
     name: CString,
     /// Directories in it that are known and not removed yet.
     children: Vec<CString>,
+    /// How often it was read since something was last found in it to go down to.
+    reads: usize,
 }
 
 impl Level {
     fn new(directory: OwnedFd, name: CString) -> Self {
-        Self { directory, name, children: Vec::new() }
+        Self { directory, name, children: Vec::new(), reads: 0 }
     }
 }
 
@@ -53,7 +57,12 @@ impl Removal<'_> {
         // Directories that are moved up need names that differ.
         let mut moved = 0_u64;
         while let Some(mut level) = levels.pop() {
+            self.check_cancelled()?;
             if level.children.is_empty() {
+                level.reads += 1;
+                if level.reads > MOST_READS {
+                    return Err(self.busy("something writes into it all the time"));
+                }
                 level.children = self.remove_files(&level.directory)?;
             }
             let above = levels.last().map_or(self.root, |above| above.directory.as_fd());
@@ -66,21 +75,43 @@ impl Removal<'_> {
             };
             if levels.len() >= DEEPEST {
                 moved += 1;
-                let flat = CString::new(format!(".moved-{}-{moved}", std::process::id())).unwrap_or_default();
-                match rustix::fs::renameat(&level.directory, &child, &levels[0].directory, &flat) {
-                    Ok(()) | Err(Errno::NOENT | Errno::EXIST | Errno::NOTEMPTY) => {}
-                    Err(error) => return Err(self.failed(error)),
+                if self.move_up(&level.directory, &child, &levels[0].directory, moved)? {
+                    level.reads = 0;
+                    levels.push(level);
+                    continue;
                 }
-                levels.push(level);
-                continue;
             }
-            let entered = self.enter(level.directory.as_fd(), &child)?;
-            levels.push(level);
-            if let Entered::Directory(directory) = entered {
-                levels.push(Level::new(directory, child));
+            match self.enter(level.directory.as_fd(), &child)? {
+                Entered::Directory(directory) => {
+                    level.reads = 0;
+                    levels.extend([level, Level::new(directory, child)]);
+                }
+                Entered::NotThere => levels.push(level),
+                Entered::Other => {
+                    self.unlink(level.directory.as_fd(), &child, AtFlags::empty())?;
+                    levels.push(level);
+                }
             }
         }
         Ok(())
+    }
+
+    /// `false`: the disk is too full for that.
+    fn move_up(&self, from: &OwnedFd, name: &CStr, top: &OwnedFd, number: u64) -> Result<bool, RootError> {
+        let flat = format!(".moved-{}-{number}", std::process::id());
+        match rustix::fs::renameat(from, name, top, &flat) {
+            // A name that is taken: it is met again, and the next number is tried.
+            Ok(()) | Err(Errno::NOENT | Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => Ok(true),
+            Err(Errno::NOSPC | Errno::DQUOT) => Ok(false),
+            Err(Errno::BUSY | Errno::XDEV) => Err(self.busy(MOUNTED)),
+            Err(Errno::ACCESS) => {
+                // Its entry for the directory above cannot be changed without the right to write.
+                self.make_accessible(from.as_fd(), name)?;
+                rustix::fs::renameat(from, name, top, &flat).map_err(|error| self.failed(error))?;
+                Ok(true)
+            }
+            Err(error) => Err(self.failed(error)),
+        }
     }
 
     /// Removes the files of a directory. The answer are directories in it, if there are any.
@@ -88,9 +119,7 @@ impl Removal<'_> {
         let entries = Dir::read_from(directory).map_err(|error| self.failed(error))?;
         let mut children = Vec::new();
         for entry in entries {
-            if self.cancelled.load(Ordering::Relaxed) {
-                return Err(RootError::Interrupted(self.name.to_owned()));
-            }
+            self.check_cancelled()?;
             let entry = entry.map_err(|error| self.failed(error))?;
             let name = entry.file_name();
             if name == c"." || name == c".." {
@@ -115,11 +144,10 @@ impl Removal<'_> {
 
     /// Opens a directory for removal: never through a link, never into another mount.
     fn enter(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<Entered, RootError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = match rustix::fs::openat(above, name, flags, Mode::empty()) {
+        let opened = match descend::open(above, name) {
             Err(Errno::ACCESS) => {
-                self.make_readable(above, name)?;
-                rustix::fs::openat(above, name, flags, Mode::empty())
+                self.make_accessible(above, name)?;
+                descend::open(above, name)
             }
             opened => opened,
         };
@@ -127,30 +155,26 @@ impl Removal<'_> {
             Ok(directory) => directory,
             Err(Errno::NOENT) => return Ok(Entered::NotThere),
             Err(Errno::NOTDIR | Errno::LOOP) => return Ok(Entered::Other),
+            Err(Errno::XDEV) => return Err(self.busy(MOUNTED)),
             Err(error) => return Err(self.failed(error)),
         };
-        if self.mount_of(directory.as_fd())? != self.mount_of(above)? {
-            return Err(RootError::Busy { name: self.name.to_owned() });
-        }
-        // Entries of a directory without these rights could not be unlinked.
+        // Entries of a directory without these rights could not be unlinked. Where this is not allowed, it may
+        // not be needed either.
         let _ = rustix::fs::fchmod(&directory, Mode::RWXU);
         Ok(Entered::Directory(directory))
     }
 
-    /// A directory that its owner may not read is ours to remove all the same. Through a handle, because
+    /// A directory that its owner may not use is ours to remove all the same. Through a handle, because
     /// changing a mode by name would follow a link that took its place.
-    fn make_readable(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<(), RootError> {
+    fn make_accessible(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<(), RootError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = rustix::fs::openat(above, name, flags, Mode::empty()).map_err(|error| self.failed(error))?;
+        let handle = match rustix::fs::openat(above, name, flags, Mode::empty()) {
+            Ok(handle) => handle,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            Err(error) => return Err(self.failed(error)),
+        };
         let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
         rustix::fs::chmod(path, Mode::RWXU).map_err(|error| self.failed(error))
-    }
-
-    /// A mount has its own number even when both sides are of one file system.
-    fn mount_of(&self, directory: BorrowedFd<'_>) -> Result<(u64, u32, u32), RootError> {
-        let flags = AtFlags::EMPTY_PATH;
-        let stat = rustix::fs::statx(directory, c"", flags, StatxFlags::MNT_ID).map_err(|error| self.failed(error))?;
-        Ok((stat.stx_mnt_id, stat.stx_dev_major, stat.stx_dev_minor))
     }
 
     fn is_directory(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<bool, RootError> {
@@ -166,9 +190,20 @@ impl Removal<'_> {
         match rustix::fs::unlinkat(above, name, flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
-            Err(Errno::BUSY) => Err(RootError::Busy { name: self.name.to_owned() }),
+            Err(Errno::BUSY) => Err(self.busy(MOUNTED)),
             Err(error) => Err(self.failed(error)),
         }
+    }
+
+    fn check_cancelled(&self) -> Result<(), RootError> {
+        match self.cancelled.load(Ordering::Relaxed) {
+            true => Err(RootError::Interrupted(self.name.to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn busy(&self, why: &'static str) -> RootError {
+        RootError::Busy { name: self.name.to_owned(), why }
     }
 
     fn failed(&self, error: Errno) -> RootError {

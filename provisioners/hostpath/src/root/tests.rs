@@ -1,6 +1,8 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -39,9 +41,12 @@ fn a_bad_root_is_refused_with_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
-    for (path, says) in
-        [(dir.path().join("missing"), "--root"), (file, "not a directory"), ("/proc".into(), "not writable")]
-    {
+    for (path, says) in [
+        (dir.path().join("missing"), "--root"),
+        (file, "not a directory"),
+        ("/proc".into(), "not writable"),
+        ("/".into(), "whole"),
+    ] {
         let text = Root::open(&path).unwrap_err().to_string();
         assert!(text.contains(says) && text.lines().count() == 1, "{text}");
     }
@@ -64,7 +69,8 @@ fn what_is_in_the_way_stays() {
     fs::write(dir.path().join("file"), "x").unwrap();
     symlink("/etc", dir.path().join("link")).unwrap();
     for name in ["file", "link"] {
-        assert!(matches!(root.create(name), Err(RootError::InTheWay(_))), "{name}");
+        assert!(matches!(root.create(name), Err(RootError::InTheWay { .. })), "{name}");
+        assert!(matches!(root.remove(name, &GO), Err(RootError::InTheWay { .. })), "{name}");
     }
     assert_eq!(fs::read_to_string(dir.path().join("file")).unwrap(), "x");
     assert_eq!(fs::read_link(dir.path().join("link")).unwrap(), Path::new("/etc"));
@@ -79,23 +85,47 @@ fn links_are_removed_and_never_followed() {
     symlink(outside.path(), path.join("out")).unwrap();
     fs::create_dir(path.join("sub")).unwrap();
     symlink(outside.path().join("precious"), path.join("sub/file")).unwrap();
-    symlink(outside.path(), dir.path().join("pvc-2")).unwrap();
+    // One that waits for its removal may be anything by now.
+    symlink(outside.path(), dir.path().join(".deleting-pvc-1")).unwrap();
     root.remove("pvc-1", &GO).unwrap();
-    root.remove("pvc-2", &GO).unwrap();
     assert_eq!((entries(dir.path()), entries(outside.path())), (0, 1));
     root.remove("pvc-1", &GO).unwrap();
 }
 
 #[test]
-fn deep_and_wide_trees_go() {
+fn a_step_down_follows_no_link_and_crosses_no_mount() {
     let (dir, root) = root();
-    let path = root.create("deep").unwrap();
-    let mut below = rustix::fs::openat(CWD, &path, OFlags::DIRECTORY, Mode::empty()).unwrap();
-    for _ in 0..10_000 {
-        rustix::fs::mkdirat(&below, "d", Mode::RWXU).unwrap();
-        below = rustix::fs::openat(&below, "d", OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    symlink(outside.path(), dir.path().join("link")).unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    fs::create_dir(dir.path().join("directory")).unwrap();
+    let top = rustix::fs::openat(CWD, "/", OFlags::DIRECTORY, Mode::empty()).unwrap();
+    for open in [descend::open::<&str>, descend::open_by_hand::<&str>] {
+        assert!(open(root.handle.as_fd(), "directory").is_ok());
+        assert_eq!(open(root.handle.as_fd(), "missing").unwrap_err(), Errno::NOENT);
+        for name in ["link", "file"] {
+            assert!(matches!(open(root.handle.as_fd(), name), Err(Errno::LOOP | Errno::NOTDIR)), "{name}");
+        }
+        assert_eq!(open(top.as_fd(), "proc").unwrap_err(), Errno::XDEV);
     }
-    root.remove("deep", &GO).unwrap();
+}
+
+#[test]
+fn what_belongs_to_somebody_else_is_not_taken_over() {
+    let (dir, mut root) = root();
+    root.owner = OnceLock::from(root.owner().unwrap() + 1);
+    fs::create_dir(dir.path().join("pvc-1")).unwrap();
+    fs::set_permissions(dir.path().join("pvc-1"), fs::Permissions::from_mode(0o750)).unwrap();
+    assert_eq!(
+        root.create("pvc-1").unwrap_err().to_string(),
+        format!("{:?} belongs to somebody else; move it away", root.path.join("pvc-1"))
+    );
+    assert_eq!(mode(&dir.path().join("pvc-1")), 0o750);
+}
+
+#[test]
+fn wide_trees_go() {
+    let (dir, root) = root();
     let path = root.create("wide").unwrap();
     for n in 0..10_000 {
         fs::write(path.join(format!("f{n}")), "").unwrap();
@@ -106,12 +136,90 @@ fn deep_and_wide_trees_go() {
 }
 
 #[test]
+fn ten_thousand_levels_go() {
+    levels_go(10_000);
+}
+
+#[test]
+fn three_hundred_levels_go() {
+    levels_go(300);
+}
+
+fn levels_go(depth: usize) {
+    let (dir, root) = root();
+    let path = root.create("deep").unwrap();
+    let mut below = rustix::fs::openat(CWD, &path, OFlags::DIRECTORY, Mode::empty()).unwrap();
+    for _ in 0..depth {
+        rustix::fs::mkdirat(&below, "d", Mode::RWXU).unwrap();
+        below = rustix::fs::openat(&below, "d", OFlags::DIRECTORY, Mode::empty()).unwrap();
+    }
+    root.remove("deep", &GO).unwrap();
+    assert_eq!(entries(dir.path()), 0);
+}
+
+#[test]
 fn directories_without_rights_go() {
     let (dir, root) = root();
     let path = root.create("pvc-1").unwrap();
-    fs::create_dir(path.join("closed")).unwrap();
-    fs::write(path.join("closed/file"), "").unwrap();
-    fs::set_permissions(path.join("closed"), fs::Permissions::from_mode(0o0)).unwrap();
+    for mode in [0o000, 0o100, 0o200, 0o400, 0o500, 0o2777] {
+        let closed = path.join(format!("{mode:o}"));
+        fs::create_dir_all(closed.join("inner/most")).unwrap();
+        fs::write(closed.join("inner/file"), "").unwrap();
+        fs::set_permissions(closed.join("inner"), fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    // Below the depth where directories are moved instead of entered.
+    let deep = path.join("d/".repeat(80));
+    for mode in [0o000, 0o500] {
+        root.create("pvc-1").unwrap();
+        fs::create_dir_all(deep.join("inner")).unwrap();
+        for directory in deep.ancestors().take(20) {
+            fs::set_permissions(directory, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        root.remove("pvc-1", &GO).unwrap();
+        assert_eq!(entries(dir.path()), 0);
+    }
+}
+
+#[test]
+fn a_narrow_umask_and_few_descriptors_are_enough() {
+    let again = |test: &str| {
+        let output = Command::new("sh")
+            .args(["-c", r#"umask 0077 && ulimit -n 128 && exec "$0" --quiet --exact "$1""#])
+            .arg(std::env::current_exe().unwrap())
+            .arg(format!("{}::{test}", module_path!().split_once("::").unwrap().1))
+            .output()
+            .unwrap();
+        let passed = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+        assert!(output.status.success() && passed, "{output:?}");
+    };
+    again("a_directory_is_made_once_and_open_to_all");
+    again("three_hundred_levels_go");
+}
+
+#[test]
+fn what_cannot_be_emptied_is_left_for_later() {
+    let (dir, root) = root();
+    let path = root.create("pvc-1").unwrap();
+    fs::write(path.join("data"), "").unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let leaving = dir.path().join(".deleting-pvc-1");
+    let writer = std::thread::spawn({
+        let stop = stop.clone();
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                let _ = fs::write(leaving.join("data"), "");
+                let _ = fs::create_dir(leaving.join("directory"));
+            }
+        }
+    });
+    // Either it comes to an end between two writes, or it says that it did not. What counts is that it returns.
+    match root.remove("pvc-1", &GO) {
+        Ok(()) | Err(RootError::Busy { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    stop.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
     root.remove("pvc-1", &GO).unwrap();
     assert_eq!(entries(dir.path()), 0);
 }

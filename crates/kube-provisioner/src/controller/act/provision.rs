@@ -1,19 +1,21 @@
 //! Calls the author's `provision` and hands what it made to be saved.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::Event;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{Actor, Outcome, guarded};
 use crate::controller::decide::{Refusal, Rest};
 use crate::controller::erased::UntypedRequest;
-use crate::controller::facts::{ClaimState, ClassState, Facts, Pending, Progress, UnsavedVolume};
+use crate::controller::facts::{ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress, UnsavedVolume};
 use crate::controller::key::Key;
 use crate::controller::persistent_volume::{self, Order};
+use crate::controller::tell::SLOW;
 use crate::error::{ProvisionError, Verdict};
 
 impl Actor {
@@ -43,7 +45,8 @@ impl Actor {
         };
         // Whoever is asked now may be at work even if this call is cut off.
         self.world().set_progress(work.key(), Progress::Background(pending.clone()));
-        let volume = match guarded(self.limits.provision, self.backend.provision(request, parameters)).await {
+        let call = guarded(self.limits.provision, self.backend.provision(request, parameters));
+        let volume = match self.watched(&pending.claim.facts, call).await {
             Ok(Ok(volume)) => volume,
             Ok(Err(error)) => return self.not_provisioned(&error, &pending, work.key()).await,
             Err(breakage) => return Outcome::ProvisionBroke(breakage),
@@ -60,6 +63,17 @@ impl Actor {
         };
         let unsaved = UnsavedVolume { name, pending, body };
         self.save(work.key(), unsaved, started).await
+    }
+
+    /// A call that tells the claim's user when it takes its time.
+    async fn watched<T>(&self, claim: &ClaimFacts, call: impl Future<Output = T>) -> T {
+        let mut call = pin!(call);
+        tokio::select! {
+            biased;
+            answer = &mut call => return answer,
+            () = sleep(SLOW) => self.narrator.slow(claim),
+        }
+        call.await
     }
 
     /// A final answer ends what was remembered; `InProgress` keeps it.

@@ -1,0 +1,131 @@
+//! The small HTTP server for probes and metrics.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/livez` | 200 while the process runs |
+//! | `/readyz` | 200 when all checks pass, otherwise 503; the text names each check and what is wrong |
+//! | `/metrics` | the registry, as OpenMetrics or in Prometheus' own text format, as the client prefers |
+
+mod checks;
+mod respond;
+
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::registry::Registry;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+
+pub use checks::Checks;
+use respond::respond;
+
+/// How many connections are served at once; more have to wait.
+const MOST_CONNECTIONS: usize = 32;
+
+/// How long a client may take for its request's head.
+const HEAD: Duration = Duration::from_secs(2);
+
+/// How long a connection may last altogether.
+const CONNECTION: Duration = Duration::from_secs(15);
+
+/// The longest request's head, in bytes.
+const LONGEST_HEAD: usize = 16 * 1024;
+
+/// A server that has its address and does not answer yet.
+#[derive(Debug)]
+pub struct AdminServer {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl AdminServer {
+    /// Takes the address; port 0 is any free one.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be had, most often because another process has it.
+    pub async fn bind(address: SocketAddr) -> Result<Self, AdminError> {
+        let failed = |source| AdminError { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address })
+    }
+
+    /// The address, with the port that was given for 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `stop` is cancelled, and then finishes what is under way, for at most a second.
+    pub async fn serve(self, checks: Checks, registry: Arc<Registry>, stop: CancellationToken) {
+        let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let connections = TaskTracker::new();
+        let accept = async {
+            loop {
+                // The semaphore is never closed.
+                let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+                match self.listener.accept().await {
+                    Ok((stream, _)) => {
+                        let connection = answer(stream, checks.clone(), Arc::clone(&registry));
+                        connections.spawn(async move {
+                            connection.await;
+                            drop(place);
+                        });
+                    }
+                    Err(error) => {
+                        // Most often there are too many open files; more haste would not help.
+                        warn!("the admin server could not take a connection: {error}");
+                        sleep(Duration::from_secs(1)).await;
+                    }
+                }
+            }
+        };
+        stop.run_until_cancelled(accept).await;
+        connections.close();
+        let _ = timeout(Duration::from_secs(1), connections.wait()).await;
+    }
+}
+
+/// The admin server's address cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("The address {address} for probes and metrics cannot be had: {source}. Choose another, or stop what uses it.")]
+pub struct AdminError {
+    /// The address.
+    pub address: SocketAddr,
+    /// Why not.
+    #[source]
+    pub source: io::Error,
+}
+
+/// Serves one connection to its end.
+async fn answer(stream: TcpStream, checks: Checks, registry: Arc<Registry>) {
+    let service = service_fn(|request| {
+        let response = respond(&request, &checks, &registry);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(LONGEST_HEAD)
+        // A connection that stays open for the next probe would keep others waiting.
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    match timeout(CONNECTION, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!("a connection to the admin server failed: {error}"),
+        Err(_) => debug!("a connection to the admin server took too long"),
+    }
+}

@@ -1,0 +1,67 @@
+//! Named checks that say whether this process is ready.
+
+use std::fmt::{self, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+/// Named checks; clones are the same list. Without a check everything is ready.
+#[derive(Clone, Default)]
+pub struct Checks {
+    checks: Arc<Mutex<Vec<Check>>>,
+}
+
+impl Checks {
+    /// No checks yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a check: a closure that answers at once, and says for a person what is wrong.
+    pub fn add(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        crate::lock(&self.checks).push(Check { name: name.into(), ask: Arc::new(check) });
+    }
+
+    /// The names of the checks that fail, and what is wrong.
+    pub fn failing(&self) -> Vec<(String, String)> {
+        self.results().into_iter().filter_map(|(name, result)| Some((name, result.err()?))).collect()
+    }
+
+    /// Whether all checks pass, and one line about each.
+    pub(super) fn report(&self) -> (bool, String) {
+        let results = self.results();
+        let ready = results.iter().all(|(_, result)| result.is_ok());
+        let mut text = String::new();
+        for (name, result) in results {
+            // Writing to a String cannot fail.
+            let _ = match result {
+                Ok(()) => writeln!(text, "[+] {name}: ok"),
+                Err(reason) => writeln!(text, "[-] {name}: {reason}"),
+            };
+        }
+        text.push_str(if ready { "ready\n" } else { "not ready\n" });
+        (ready, text)
+    }
+
+    fn results(&self) -> Vec<(String, Result<(), String>)> {
+        // The checks are asked without the lock: one may look at this list itself.
+        let checks = crate::lock(&self.checks).clone();
+        let ask = |check: Check| {
+            let result = catch_unwind(AssertUnwindSafe(|| (check.ask)()));
+            (check.name, result.unwrap_or_else(|_| Err("the check itself failed".to_owned())))
+        };
+        checks.into_iter().map(ask).collect()
+    }
+}
+
+impl fmt::Debug for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = crate::lock(&self.checks).iter().map(|check| check.name.clone()).collect::<Vec<_>>();
+        f.debug_struct("Checks").field("names", &names).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
+struct Check {
+    name: String,
+    ask: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+}

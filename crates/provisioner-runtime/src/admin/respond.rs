@@ -1,0 +1,78 @@
+//! The answer to one request.
+
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tracing::error;
+
+use super::Checks;
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(super) fn respond<B>(request: &Request<B>, checks: &Checks, registry: &Registry) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET and HEAD\n".to_owned());
+        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return answer;
+    }
+    match request.uri().path() {
+        "/livez" => text(StatusCode::OK, PLAIN, "alive\n".to_owned()),
+        "/readyz" => match checks.report() {
+            (true, report) => text(StatusCode::OK, PLAIN, report),
+            (false, report) => text(StatusCode::SERVICE_UNAVAILABLE, PLAIN, report),
+        },
+        "/metrics" => metrics(request, registry),
+        _ => text(StatusCode::NOT_FOUND, PLAIN, "here are /livez, /readyz and /metrics\n".to_owned()),
+    }
+}
+
+fn metrics<B>(request: &Request<B>, registry: &Registry) -> Response<Full<Bytes>> {
+    let mut page = String::new();
+    if let Err(failure) = encode(&mut page, registry) {
+        error!("the metrics could not be written: {failure}");
+        let problem = "the metrics could not be written\n".to_owned();
+        return text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, problem);
+    }
+    let accepts = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("application/openmetrics-text"));
+    if request.headers().get_all(ACCEPT).iter().any(accepts) {
+        text(StatusCode::OK, OPEN_METRICS, page)
+    } else {
+        text(StatusCode::OK, PROMETHEUS, to_prometheus(&page))
+    }
+}
+
+/// The older format names a counter in its description as in its samples, and knows neither units nor an end.
+fn to_prometheus(page: &str) -> String {
+    let mut counters = Vec::new();
+    let mut text = String::with_capacity(page.len());
+    // The help comes before the type, so the counters have to be known first.
+    for line in page.lines() {
+        if let Some(name) = line.strip_prefix("# TYPE ").and_then(|line| line.strip_suffix(" counter")) {
+            counters.push(name);
+        }
+    }
+    for line in page.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("EOF" | "UNIT"), ..) => continue,
+            (Some("#"), Some(what), Some(name), Some(rest)) if counters.contains(&name) => {
+                text.extend(["# ", what, " ", name, "_total ", rest]);
+            }
+            _ => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn text(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(Bytes::from(text)));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}

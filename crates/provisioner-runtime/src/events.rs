@@ -1,0 +1,239 @@
+//! Kubernetes events: what a person sees at the end of `kubectl describe`.
+//!
+//! Events must never slow down the work they tell of, so [`EventSink::publish`] only puts them into a
+//! queue; a task of its own sends them, a few at a time, to `events.k8s.io/v1`.
+//!
+//! * **Coalescing.** Events of one object with the same reason and type are one *line*. While the line
+//!   waits to be sent, the last note wins and the count grows. After that, an event with the same note
+//!   within 10 minutes raises the count of the one that was written; with another note it becomes a new
+//!   one, because the API server does not let the note of an event change.
+//! * **Rate.** Each object has 25 events at once and one more every 5 minutes, as with the Go client.
+//!   Beyond that its lines wait, and coalesce, until there is room for them.
+//! * **Bounds.** A full queue drops what comes, a busy server is left alone for as long as it asks, and
+//!   notes are cut at 1024 bytes. What was dropped is counted.
+//!
+//! The account needs the verbs `create` and `patch` on `events` of the group `events.k8s.io`.
+
+mod send;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use state::State;
+
+/// Something worth telling about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What it is about.
+    pub object: ObjectRef,
+    /// Whether it is good or bad news.
+    pub kind: EventKind,
+    /// Why, as one word in CamelCase, at most 128 bytes.
+    pub reason: &'static str,
+    /// What was being done, as one word in CamelCase, at most 128 bytes and not empty.
+    pub action: &'static str,
+    /// What happened, for a person; cut at 1024 bytes.
+    pub note: String,
+}
+
+/// The object that an event is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectRef {
+    /// Group and version, as in `v1` or `apps/v1`.
+    pub api_version: &'static str,
+    /// The kind.
+    pub kind: &'static str,
+    /// The namespace; `None` for cluster-scoped objects, whose events go to the namespace `default`.
+    pub namespace: Option<String>,
+    /// The name.
+    pub name: String,
+    /// The uid; events are shown only with objects that have this uid.
+    pub uid: String,
+    /// The version of the object that the event is about, if that matters.
+    pub resource_version: Option<String>,
+}
+
+/// Whether an event is good or bad news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// All is as it should be.
+    Normal,
+    /// Somebody should look at it.
+    Warning,
+}
+
+impl EventKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// How events are sent.
+#[derive(Clone, Debug)]
+pub struct EventOptions {
+    /// Who reports: a qualified name such as `example.com/controller`.
+    pub component: String,
+    /// Which of several replicas reports; cut at 128 bytes.
+    pub instance: String,
+    /// How many lines may wait to be sent; the default is 4096.
+    pub capacity: usize,
+    /// How many requests may be under way at once; the default is 4.
+    pub concurrency: usize,
+    /// How many events each object has at once; the default is 25.
+    pub burst: u32,
+    /// After how long each object has one more; the default is 5 minutes.
+    pub refill: Duration,
+}
+
+impl EventOptions {
+    /// The defaults for this reporter.
+    pub fn new(component: impl Into<String>, instance: impl Into<String>) -> Self {
+        Self {
+            component: component.into(),
+            instance: instance.into(),
+            capacity: 4096,
+            concurrency: 4,
+            burst: 25,
+            refill: Duration::from_secs(300),
+        }
+    }
+}
+
+/// What became of the events so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventStats {
+    /// Lines that wait to be sent or are being sent.
+    pub queued: usize,
+    /// Requests that succeeded: events written, and counts raised.
+    pub sent: u64,
+    /// Events that became part of a line that was waiting.
+    pub coalesced: u64,
+    /// Events that were given up: the queue was full, the namespace is going away, or the account may
+    /// not write events.
+    pub dropped: u64,
+    /// Lines that the server rejected or failed to write again and again.
+    pub failed: u64,
+}
+
+/// Sends events in the background; clones are the same sink.
+///
+/// The sending ends when the last clone is dropped.
+#[derive(Clone)]
+pub struct EventSink {
+    shared: Arc<Shared>,
+    _stop: Arc<DropGuard>,
+}
+
+impl EventSink {
+    /// Starts the sending; must be called inside a tokio runtime.
+    pub fn new(client: Client, options: EventOptions) -> Self {
+        let stop = CancellationToken::new();
+        let shared = Arc::new(Shared {
+            client,
+            state: Mutex::new(State::new(&options)),
+            concurrency: AtomicUsize::new(options.concurrency),
+            component: options.component,
+            instance: cut(options.instance, LONGEST_INSTANCE),
+            changed: Notify::new(),
+            idle: Notify::new(),
+        });
+        let task = send::run(Arc::clone(&shared));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(task));
+        Self { shared, _stop: Arc::new(stop.drop_guard()) }
+    }
+
+    /// Takes an event, to be sent when its turn comes. Never waits.
+    pub fn publish(&self, event: Event) {
+        let event = Event { note: cut(event.note, LONGEST_NOTE), ..event };
+        crate::lock(&self.shared.state).publish(event, Instant::now(), Timestamp::now());
+        self.shared.changed.notify_one();
+    }
+
+    /// Changes how many requests may be under way at once: fewer leave more of the server to the work.
+    pub fn pace(&self, concurrency: usize) {
+        self.shared.concurrency.store(concurrency, Ordering::Relaxed);
+        self.shared.changed.notify_one();
+    }
+
+    /// Sends what waits, also what the objects' rates hold back, for at most `limit`; returns how many
+    /// lines are left.
+    pub async fn flush(&self, limit: Duration) -> usize {
+        let idle = async {
+            loop {
+                let idle = self.shared.idle.notified();
+                if crate::lock(&self.shared.state).flush() == 0 {
+                    return;
+                }
+                self.shared.changed.notify_one();
+                idle.await;
+            }
+        };
+        // Whether all was sent or the time is over is seen in what is left.
+        let _ = timeout(limit, idle).await;
+        self.stats().queued
+    }
+
+    /// How many events were given up.
+    pub fn dropped(&self) -> u64 {
+        self.stats().dropped
+    }
+
+    /// What became of the events so far.
+    pub fn stats(&self) -> EventStats {
+        crate::lock(&self.shared.state).stats()
+    }
+}
+
+impl fmt::Debug for EventSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventSink").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    client: Client,
+    state: Mutex<State>,
+    concurrency: AtomicUsize,
+    component: String,
+    instance: String,
+    /// There may be something to send.
+    changed: Notify,
+    /// Something was sent.
+    idle: Notify,
+}
+
+/// The API server takes no longer note.
+const LONGEST_NOTE: usize = 1024;
+
+/// The API server takes no longer name of a reporting instance.
+const LONGEST_INSTANCE: usize = 128;
+
+/// Cuts `text` to at most `longest` bytes, between characters, with an ellipsis.
+fn cut(text: String, longest: usize) -> String {
+    const ELLIPSIS: &str = "…";
+    if text.len() <= longest {
+        return text;
+    }
+    head(&text, longest - ELLIPSIS.len()).to_owned() + ELLIPSIS
+}
+
+/// The first bytes of `text`, at most this many, up to the end of a character.
+fn head(text: &str, longest: usize) -> &str {
+    let end = (0..=longest.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
+}

@@ -1,0 +1,148 @@
+//! The task that sends events.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::{Event as ApiEvent, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, warn};
+
+use super::state::{Ending, Job, Pending, Written};
+use super::{Event, ObjectRef, Shared};
+use crate::{CallError, call};
+
+/// How long one request may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Where events of cluster-scoped objects are.
+const CLUSTER_SCOPED: &str = "default";
+
+/// Sends what waits, for ever.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut sending = FuturesUnordered::new();
+    let mut complained = false;
+    loop {
+        let changed = shared.changed.notified();
+        let room = loop {
+            let room = sending.len() < shared.concurrency.load(Ordering::Relaxed).max(1);
+            match room.then(|| crate::lock(&shared.state).take(Instant::now())).flatten() {
+                Some(job) => sending.push(send(&shared, job)),
+                None => break room,
+            }
+        };
+        let due = crate::lock(&shared.state).next_due().filter(|_| room);
+        let outcome = tokio::select! {
+            () = changed => None,
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => None,
+            outcome = sending.next(), if !sending.is_empty() => outcome,
+        };
+        if let Some((job, outcome)) = outcome {
+            let ending = judge(&job, outcome, &mut complained);
+            crate::lock(&shared.state).conclude(job, ending, Instant::now());
+            shared.idle.notify_waiters();
+        }
+    }
+}
+
+type Outcome = Result<(), CallError>;
+
+async fn send(shared: &Shared, job: Job) -> (Job, Outcome) {
+    let event = &job.pending.event;
+    let namespace = event.object.namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
+    let api = Api::<ApiEvent>::namespaced(shared.client.clone(), namespace);
+    let outcome = match &job.series {
+        // Nothing but the series may change.
+        Some(written) => {
+            let patch = Patch::Merge(json!({ "series": series(written, &job.pending) }));
+            call(LIMIT, api.patch(&written.name, &PatchParams::default(), &patch)).await
+        }
+        None => {
+            let body = body(shared, event, &job.pending, namespace);
+            call(LIMIT, api.create(&PostParams::default(), &body)).await
+        }
+    };
+    (job, outcome.map(drop))
+}
+
+/// What the outcome means for the line; tells the log what somebody should know.
+fn judge(job: &Job, outcome: Outcome, complained: &mut bool) -> Ending {
+    let Err(error) = outcome else {
+        *complained = false;
+        return Ending::Written;
+    };
+    match error {
+        // Written by an earlier request that seemed to fail.
+        CallError::AlreadyExists => Ending::Written,
+        CallError::NotFound if job.series.is_some() => Ending::SeriesGone,
+        CallError::NotFound => {
+            debug!("an event is dropped: its namespace is gone");
+            Ending::Unwanted
+        }
+        CallError::Forbidden(text) if text.contains("because it is being terminated") => {
+            debug!("an event is dropped: {text}");
+            Ending::Unwanted
+        }
+        CallError::Forbidden(_) => {
+            complain(complained, &error);
+            Ending::Unwanted
+        }
+        CallError::Invalid(_) | CallError::Other(_) | CallError::Conflict => {
+            complain(complained, &error);
+            Ending::Rejected
+        }
+        error => {
+            complain(complained, &error);
+            Ending::Failed(error.retry_after())
+        }
+    }
+}
+
+/// Once, until events are written again.
+fn complain(complained: &mut bool, error: &CallError) {
+    if !std::mem::replace(complained, true) {
+        warn!("an event could not be written: {error}");
+    }
+}
+
+fn body(shared: &Shared, event: &Event, pending: &Pending, namespace: &str) -> ApiEvent {
+    let ObjectRef { api_version, kind, namespace: place, name, uid, resource_version } = &event.object;
+    ApiEvent {
+        metadata: ObjectMeta {
+            name: Some(pending.name.clone()),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(pending.last)),
+        regarding: Some(ObjectReference {
+            api_version: Some((*api_version).to_owned()),
+            kind: Some((*kind).to_owned()),
+            namespace: place.clone(),
+            name: Some(name.clone()),
+            uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
+            resource_version: resource_version.clone(),
+            field_path: None,
+        }),
+        type_: Some(event.kind.name().to_owned()),
+        reason: Some(event.reason.to_owned()),
+        action: Some(event.action.to_owned()),
+        note: Some(event.note.clone()),
+        reporting_controller: Some(shared.component.clone()),
+        reporting_instance: Some(shared.instance.clone()),
+        // The server wants at least two in a series.
+        series: (pending.count > 1)
+            .then_some(EventSeries { count: pending.count, last_observed_time: MicroTime(pending.last) }),
+        ..ApiEvent::default()
+    }
+}
+
+fn series(written: &Written, pending: &Pending) -> EventSeries {
+    EventSeries { count: written.count.saturating_add(pending.count), last_observed_time: MicroTime(pending.last) }
+}

@@ -1,0 +1,364 @@
+//! What waits to be sent, what was written, and what each object has left. No clock, no tasks.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{Event, EventKind, EventOptions, EventStats, head};
+use crate::Backoff;
+use crate::backoff::Random;
+
+/// How long an event that was written may be counted up.
+const SERIES: Duration = Duration::from_secs(600);
+
+/// How often the server may fail to write one line before it is given up.
+const MOST_ATTEMPTS: u32 = 10;
+
+/// How long a server that fails is left alone.
+const PAUSE: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(30));
+
+pub(super) struct State {
+    objects: HashMap<Arc<str>, Object>,
+    /// The lines that wait to be sent, by when they may be.
+    due: BTreeMap<(Instant, u64), Line>,
+    pending: usize,
+    sending: usize,
+    turn: u64,
+    /// The server is left alone until then.
+    paused: Option<Instant>,
+    failures: u32,
+    flushing: bool,
+    random: Random,
+    capacity: usize,
+    burst: u32,
+    refill: Duration,
+    sweep_at: usize,
+    told_of_drops: bool,
+    stats: EventStats,
+}
+
+/// Events of one object with the same reason and type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    object: Arc<str>,
+    reason: &'static str,
+    kind: EventKind,
+}
+
+/// One request to be made.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) line: Line,
+    pub(super) pending: Pending,
+    /// The event that was written before, and whose count is to be raised.
+    pub(super) series: Option<Written>,
+}
+
+/// What waits to be sent.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) event: Event,
+    pub(super) count: i32,
+    pub(super) last: Timestamp,
+    /// The name of the event to be written; kept when the request is repeated, so that one that was
+    /// written without our knowledge is not written twice.
+    pub(super) name: String,
+    due: Instant,
+    attempts: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    pub(super) name: String,
+    /// How often it was seen altogether.
+    pub(super) count: i32,
+    note: String,
+    at: Instant,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Written,
+    /// The event whose count was to be raised is gone.
+    SeriesGone,
+    /// Nobody will ever see it, or we may not write it.
+    Unwanted,
+    /// The server can make no sense of it.
+    Rejected,
+    /// The server is not able to write it now, and may ask to be left alone for a time.
+    Failed(Option<Duration>),
+}
+
+impl State {
+    pub(super) fn new(options: &EventOptions) -> Self {
+        Self {
+            objects: HashMap::new(),
+            due: BTreeMap::new(),
+            pending: 0,
+            sending: 0,
+            turn: 0,
+            paused: None,
+            failures: 0,
+            flushing: false,
+            random: Random::new(None),
+            capacity: options.capacity,
+            burst: options.burst.clamp(1, 10_000),
+            // No sum of an instant and this exceeds what an instant can hold.
+            refill: options.refill.min(Duration::from_secs(24 * 60 * 60)),
+            sweep_at: 1024,
+            told_of_drops: false,
+            stats: EventStats::default(),
+        }
+    }
+
+    pub(super) fn publish(&mut self, event: Event, now: Instant, clock: Timestamp) {
+        let line = Line { object: identity(&event), reason: event.reason, kind: event.kind };
+        let name = self.name(&event, clock);
+        if let Some(pending) = self.track(&line).and_then(|track| track.pending.as_mut()) {
+            pending.absorb(event, name, clock);
+            self.stats.coalesced += 1;
+            return;
+        }
+        if self.pending >= self.capacity {
+            self.stats.dropped += 1;
+            if !std::mem::replace(&mut self.told_of_drops, true) {
+                warn!("events are dropped: {} wait to be sent", self.pending);
+            }
+            return;
+        }
+        self.sweep(now);
+        let due = self.charge(&line, now);
+        self.put(line, Pending { event, count: 1, last: clock, name, due, attempts: 0 });
+    }
+
+    /// The next request to be made, if there is one now.
+    pub(super) fn take(&mut self, now: Instant) -> Option<Job> {
+        if self.paused.is_some_and(|until| until > now) {
+            return None;
+        }
+        let first = self.due.first_entry()?;
+        if first.key().0 > now && !self.flushing {
+            return None;
+        }
+        let line = first.remove();
+        let track = self.track(&line)?;
+        let pending = track.pending.take()?;
+        let current = |written: &Written| {
+            written.note == pending.event.note && now.saturating_duration_since(written.at) < SERIES
+        };
+        let series = track.written.clone().filter(current);
+        track.sending = true;
+        self.pending -= 1;
+        self.sending += 1;
+        Some(Job { line, pending, series })
+    }
+
+    /// When there may be a next request, if one waits.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let ((due, _), _) = self.due.first_key_value()?;
+        Some(self.paused.map_or(*due, |until| until.max(*due)))
+    }
+
+    pub(super) fn conclude(&mut self, job: Job, ending: Ending, now: Instant) {
+        let Job { line, mut pending, series } = job;
+        self.sending -= 1;
+        let Some(track) = self.track(&line) else { return };
+        track.sending = false;
+        let newer = track.pending.take();
+        // What came meanwhile is put back below.
+        self.pending -= usize::from(newer.is_some());
+        let (written, again) = match ending {
+            Ending::Written => {
+                self.stats.sent += 1;
+                self.failures = 0;
+                self.told_of_drops = false;
+                (Some(pending.written(series, now)), newer)
+            }
+            Ending::SeriesGone => (None, Some(pending.and(newer, now))),
+            Ending::Unwanted => {
+                self.stats.dropped += 1;
+                (None, newer)
+            }
+            Ending::Rejected => {
+                self.stats.failed += 1;
+                (None, newer)
+            }
+            Ending::Failed(wish) => {
+                self.pause(wish, now);
+                pending.attempts += 1;
+                if pending.attempts < MOST_ATTEMPTS {
+                    (series, Some(pending.and(newer, now)))
+                } else {
+                    self.stats.failed += 1;
+                    (None, newer)
+                }
+            }
+        };
+        if let Some(track) = self.track(&line) {
+            track.written = written;
+        }
+        if let Some(again) = again {
+            self.put(line, again);
+        }
+        self.flushing &= self.pending > 0;
+    }
+
+    /// Until all is sent, sends also what objects' rates hold back; returns how much is left.
+    pub(super) fn flush(&mut self) -> usize {
+        self.flushing = self.pending > 0;
+        self.pending + self.sending
+    }
+
+    pub(super) fn stats(&self) -> EventStats {
+        EventStats { queued: self.pending + self.sending, ..self.stats }
+    }
+
+    /// How many objects are remembered.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.objects.len()
+    }
+
+    fn track(&mut self, line: &Line) -> Option<&mut Track> {
+        let object = self.objects.get_mut(&line.object)?;
+        object.lines.iter_mut().find(|track| track.reason == line.reason && track.kind == line.kind)
+    }
+
+    /// Takes one event off what the line's object has, and says from when it may be sent.
+    fn charge(&mut self, line: &Line, now: Instant) -> Instant {
+        let (burst, refill) = (self.burst, self.refill);
+        let object =
+            self.objects.entry(Arc::clone(&line.object)).or_insert_with(|| Object { full_at: now, lines: Vec::new() });
+        object.full_at = object.full_at.max(now) + refill;
+        object.full_at.checked_sub(refill * burst).map_or(now, |due| due.max(now))
+    }
+
+    /// Lets a line wait to be sent.
+    fn put(&mut self, line: Line, pending: Pending) {
+        let Some(object) = self.objects.get_mut(&line.object) else { return };
+        let found = object.lines.iter().position(|track| track.reason == line.reason && track.kind == line.kind);
+        let at = found.unwrap_or_else(|| {
+            object.lines.push(Track {
+                reason: line.reason,
+                kind: line.kind,
+                pending: None,
+                sending: false,
+                written: None,
+            });
+            object.lines.len() - 1
+        });
+        let track = &mut object.lines[at];
+        let due = pending.due;
+        track.pending = Some(pending);
+        self.pending += 1;
+        // One request for a line at a time; the rest waits for its end.
+        if !track.sending {
+            self.turn += 1;
+            self.due.insert((due, self.turn), line);
+        }
+    }
+
+    fn pause(&mut self, wish: Option<Duration>, now: Instant) {
+        // Several requests that were under way together are one failure.
+        if self.paused.is_none_or(|until| until <= now) {
+            self.failures = self.failures.saturating_add(1);
+        }
+        let pause = PAUSE.delay(self.failures, self.random.next()).max(wish.unwrap_or_default());
+        self.paused = Some(now + pause.min(Duration::from_secs(300)));
+    }
+
+    /// Forgets objects that have nothing waiting and whose rate is full again; when there are too many
+    /// all that have nothing waiting.
+    fn sweep(&mut self, now: Instant) {
+        if self.objects.len() < self.sweep_at {
+            return;
+        }
+        self.objects.retain(|_, object| object.is_busy() || object.is_remembered(now));
+        if self.objects.len() > 4 * self.capacity {
+            self.objects.retain(|_, object| object.is_busy());
+        }
+        self.objects.shrink_to(2 * self.objects.len());
+        self.sweep_at = (2 * self.objects.len()).max(1024);
+    }
+
+    /// A name that nobody else uses: the object's and the time, as all clients do it.
+    fn name(&mut self, event: &Event, clock: Timestamp) -> String {
+        const SUFFIX: usize = 17;
+        const LONGEST: usize = 253;
+        self.turn += 1;
+        let name = head(&event.object.name, LONGEST - SUFFIX).trim_end_matches(['.', '-']);
+        // Of the time only what fits 16 digits; it is some centuries until it repeats.
+        let time = clock.as_nanosecond() as u64;
+        format!("{name}.{:x}", time.wrapping_add(self.turn))
+    }
+}
+
+struct Object {
+    /// When the object has its whole burst again, if nothing more is published.
+    full_at: Instant,
+    lines: Vec<Track>,
+}
+
+impl Object {
+    fn is_busy(&self) -> bool {
+        self.lines.iter().any(|track| track.sending || track.pending.is_some())
+    }
+
+    fn is_remembered(&self, now: Instant) -> bool {
+        let is_series = |written: &Written| now.saturating_duration_since(written.at) < SERIES;
+        self.full_at > now || self.lines.iter().any(|track| track.written.as_ref().is_some_and(is_series))
+    }
+}
+
+/// Where a line stands.
+struct Track {
+    reason: &'static str,
+    kind: EventKind,
+    pending: Option<Pending>,
+    sending: bool,
+    written: Option<Written>,
+}
+
+impl Pending {
+    /// One more event of the line, which has not been sent yet; `name` is for the case that it differs.
+    fn absorb(&mut self, event: Event, name: String, clock: Timestamp) {
+        self.count = self.count.saturating_add(1);
+        self.last = clock;
+        if self.event.note != event.note {
+            self.name = name;
+        }
+        self.event = event;
+    }
+
+    /// What there is on the server now, with the event whose count was raised.
+    fn written(self, series: Option<Written>, now: Instant) -> Written {
+        let (name, before) = series.map_or((self.name, 0), |series| (series.name, series.count));
+        Written { name, count: before.saturating_add(self.count), note: self.event.note, at: now }
+    }
+
+    /// To be sent again at once, together with what came meanwhile.
+    fn and(mut self, newer: Option<Self>, now: Instant) -> Self {
+        if let Some(newer) = newer {
+            let count = self.count.saturating_add(newer.count);
+            self.absorb(newer.event, newer.name, newer.last);
+            self.count = count;
+        }
+        Self { due: now, ..self }
+    }
+}
+
+fn identity(event: &Event) -> Arc<str> {
+    let object = &event.object;
+    match object.uid.as_str() {
+        "" => {
+            let namespace = object.namespace.as_deref().unwrap_or_default();
+            format!("{}/{namespace}/{}", object.kind, object.name).into()
+        }
+        uid => uid.into(),
+    }
+}

@@ -1,0 +1,461 @@
+//! The sink against an API server that writes down what it is asked for.
+
+use std::collections::VecDeque;
+
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::*;
+use crate::testing::{self, client, object, refusal};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_written_with_all_that_the_api_asks_for() {
+    let test = Test::start([]);
+    test.sink.publish(Event {
+        object: ObjectRef {
+            api_version: "v1",
+            kind: "Pod",
+            namespace: Some("n".to_owned()),
+            name: "a".to_owned(),
+            uid: "u".to_owned(),
+            resource_version: Some("7".to_owned()),
+        },
+        kind: EventKind::Warning,
+        reason: "Failed",
+        action: "Starting",
+        note: "it is late".to_owned(),
+    });
+    test.wait(1).await;
+    let mut request = test.only();
+    let name = request.body["metadata"]["name"].take();
+    assert!(name.as_str().is_some_and(|name| name.starts_with("a.")), "{name}");
+    assert!(request.body["eventTime"].take().is_string());
+    let expected = json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": { "name": null, "namespace": "n" },
+        "eventTime": null,
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": "n",
+            "name": "a",
+            "uid": "u",
+            "resourceVersion": "7",
+        },
+        "type": "Warning",
+        "reason": "Failed",
+        "action": "Starting",
+        "note": "it is late",
+        "reportingController": "example.com/tester",
+        "reportingInstance": "one",
+    });
+    assert_eq!((request.method, request.body), (Method::POST, expected));
+    assert_eq!(request.path, "/apis/events.k8s.io/v1/namespaces/n/events");
+    assert_eq!(test.sink.stats(), EventStats { sent: 1, ..EventStats::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_cluster_scoped_objects_go_to_the_namespace_default() {
+    let test = Test::start([]);
+    let mut event = event("a", "note");
+    event.object.namespace = None;
+    test.sink.publish(event);
+    test.wait(1).await;
+    let request = test.only();
+    assert_eq!(request.path, "/apis/events.k8s.io/v1/namespaces/default/events");
+    assert_eq!(request.body["regarding"]["namespace"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_line_waits_the_last_note_wins_and_the_count_grows() {
+    let test = Test::start([]);
+    for note in ["one", "two", "three"] {
+        test.sink.publish(event("a", note));
+    }
+    test.sink.publish(Event { reason: "Other", ..event("a", "four") });
+    test.sink.publish(Event { kind: EventKind::Normal, ..event("a", "five") });
+    test.wait(1).await;
+    let told: Vec<_> =
+        test.requests().iter().map(|request| (request.note(), request.body["series"]["count"].as_i64())).collect();
+    let expected = [("three", Some(3)), ("four", None), ("five", None)];
+    assert_eq!(told, expected.map(|(note, count)| (note.to_owned(), count)));
+    assert_eq!(test.sink.stats(), EventStats { sent: 3, coalesced: 2, ..EventStats::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_note_again_raises_the_count_and_changes_nothing_else() {
+    let test = Test::start([]);
+    for _ in 0..3 {
+        test.sink.publish(event("a", "note"));
+        test.wait(60).await;
+    }
+    let [first, second, third] = &test.requests()[..] else { panic!("three requests") };
+    assert_eq!((&first.method, &second.method, &third.method), (&Method::POST, &Method::PATCH, &Method::PATCH));
+    assert!(second.path.ends_with(first.body["metadata"]["name"].as_str().unwrap()));
+    assert_eq!(second.path, third.path);
+    for (request, count) in [(second, 2), (third, 3)] {
+        let series = &request.body["series"];
+        assert_eq!(series["count"], count);
+        assert!(series["lastObservedTime"].is_string());
+        assert_eq!(request.body.as_object().map(serde_json::Map::len), Some(1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_note_is_a_new_event() {
+    let test = Test::start([]);
+    for note in ["one", "two"] {
+        test.sink.publish(event("a", note));
+        test.wait(60).await;
+    }
+    let requests = test.requests();
+    assert!(requests.iter().all(|request| request.method == Method::POST));
+    assert_ne!(requests[0].body["metadata"]["name"], requests[1].body["metadata"]["name"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_series_ends_after_ten_minutes() {
+    let test = Test::start([]);
+    for _ in 0..2 {
+        test.sink.publish(event("a", "note"));
+        test.wait(601).await;
+    }
+    assert!(test.requests().iter().all(|request| request.method == Method::POST));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_series_whose_event_is_gone_begins_anew() {
+    let test = Test::start([Answer::Ok, Answer::Refusal(404, "NotFound", "")]);
+    for _ in 0..2 {
+        test.sink.publish(event("a", "note"));
+        test.wait(1).await;
+    }
+    let methods: Vec<Method> = test.requests().iter().map(|request| request.method.clone()).collect();
+    assert_eq!(methods, [Method::POST, Method::PATCH, Method::POST]);
+    assert_eq!(test.sink.stats().sent, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_texts_are_cut_between_characters() {
+    assert_eq!(cut("a".repeat(1024), 1024).len(), 1024);
+    let text = cut("ü".repeat(600), 1024);
+    assert!(text.len() <= 1024 && text.len() > 1020 && text.ends_with("ü…"), "{}", text.len());
+
+    let test = Test::start([]);
+    let mut long = event("a", &"x".repeat(5_000));
+    long.object.name = format!("{}.b", "n".repeat(235));
+    test.sink.publish(long);
+    test.wait(1).await;
+    let body = test.only().body;
+    assert_eq!(body["note"].as_str().map(str::len), Some(1024));
+    let name = body["metadata"]["name"].as_str().unwrap();
+    assert!(name.len() <= 253 && !name.contains(".."), "{name}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_three_thousand_loses_none_and_keeps_to_its_concurrency() {
+    let test = Test::start([]);
+    for number in 0..3_000 {
+        test.sink.publish(event(&number.to_string(), "note"));
+    }
+    test.wait(100).await;
+    assert_eq!(test.sink.stats(), EventStats { sent: 3_000, ..EventStats::default() });
+    assert_eq!(test.server.most.load(Ordering::Relaxed), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pace_can_be_changed() {
+    let test = Test::start([]);
+    test.sink.pace(1);
+    for number in 0..20 {
+        test.sink.publish(event(&number.to_string(), "note"));
+    }
+    test.wait(1).await;
+    assert_eq!(test.server.most.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_drops_what_comes_and_still_coalesces() {
+    let test = Test::with(EventOptions { capacity: 10, ..options() }, []);
+    for number in 0..15 {
+        test.sink.publish(event(&number.to_string(), "one"));
+    }
+    test.sink.publish(event("3", "two"));
+    assert_eq!(test.sink.dropped(), 5);
+    test.wait(1).await;
+    assert_eq!(test.sink.stats(), EventStats { sent: 10, coalesced: 1, dropped: 5, ..EventStats::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_tells_too_much_has_to_wait() {
+    let test = Test::start([]);
+    for number in 0..40 {
+        test.sink.publish(event("a", &number.to_string()));
+        sleep(SECOND).await;
+    }
+    assert_eq!(test.requests().len(), 25);
+    test.sink.publish(event("b", "others do not"));
+    test.wait(1).await;
+    assert_eq!(test.requests().len(), 26);
+    test.wait(300).await;
+    let requests = test.requests();
+    assert_eq!((requests.len(), requests[26].note()), (27, "39".to_owned()));
+    assert_eq!(requests[26].body["series"]["count"], 15);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_left_alone_for_as_long_as_it_asks() {
+    let test = Test::start([Answer::Busy(20)]);
+    for name in ["a", "b"] {
+        test.sink.publish(event(name, "note"));
+    }
+    test.wait(19).await;
+    assert_eq!(test.sink.stats().queued, 1);
+    test.sink.publish(event("c", "note"));
+    test.wait(2).await;
+    assert_eq!(test.sink.stats().sent, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_fails_is_asked_again_with_growing_pauses() {
+    let failures = (0..7).map(|_| Answer::Refusal(500, "InternalError", "oh"));
+    let test = Test::with(EventOptions { concurrency: 1, ..options() }, failures);
+    for name in ["a", "b"] {
+        test.sink.publish(event(name, "note"));
+    }
+    test.wait(10).await;
+    assert!(test.requests().len() <= 5, "{}", test.requests().len());
+    test.wait(120).await;
+    assert_eq!(test.sink.stats(), EventStats { sent: 2, ..EventStats::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_again_and_again_is_given_up() {
+    let failures = (0..10).map(|_| Answer::Refusal(500, "InternalError", "oh"));
+    let test = Test::start(failures);
+    test.sink.publish(event("a", "note"));
+    test.wait(3_600).await;
+    assert_eq!(test.sink.stats(), EventStats { failed: 1, ..EventStats::default() });
+    test.sink.publish(event("a", "note"));
+    test.wait(1).await;
+    assert_eq!(test.sink.stats().sent, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_will_see_is_dropped_and_the_rest_goes_on() {
+    let terminating = "unable to create new content in namespace n because it is being terminated";
+    let test = Test::start([
+        Answer::Refusal(403, "Forbidden", terminating),
+        Answer::Refusal(404, "NotFound", "namespaces \"n\" not found"),
+        Answer::Refusal(403, "Forbidden", "events.events.k8s.io is forbidden"),
+        Answer::Refusal(422, "Invalid", "no"),
+    ]);
+    for name in ["a", "b", "c", "d", "e"] {
+        test.sink.publish(event(name, "note"));
+    }
+    test.wait(1).await;
+    assert_eq!(test.sink.stats(), EventStats { sent: 1, dropped: 3, failed: 1, ..EventStats::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_was_written_without_our_knowledge_is_not_written_twice() {
+    let test = Test::start([Answer::Silence, Answer::Refusal(409, "AlreadyExists", "")]);
+    test.sink.publish(event("a", "note"));
+    test.wait(15).await;
+    let [first, second] = &test.requests()[..] else { panic!("two requests") };
+    assert_eq!(first.body["metadata"]["name"], second.body["metadata"]["name"]);
+    assert_eq!(test.sink.stats(), EventStats { sent: 1, ..EventStats::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_while_a_line_is_being_sent_is_sent_after_it() {
+    let test = Test::start([Answer::Silence]);
+    test.sink.publish(event("a", "one"));
+    test.wait(1).await;
+    test.sink.publish(event("a", "two"));
+    test.wait(1).await;
+    assert_eq!((test.requests().len(), test.sink.stats().queued), (1, 2));
+    test.wait(15).await;
+    let [first, second] = &test.requests()[..] else { panic!("two requests") };
+    assert_eq!(second.note(), "two");
+    assert_eq!(second.body["series"]["count"], 2);
+    assert_ne!(first.body["metadata"]["name"], second.body["metadata"]["name"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn flush_sends_all_that_waits() {
+    let test = Test::start([]);
+    assert_eq!(test.sink.flush(SECOND).await, 0);
+    for number in 0..40 {
+        test.sink.publish(event("a", &number.to_string()));
+        test.sink.publish(event(&format!("b{number}"), "note"));
+        sleep(SECOND / 10).await;
+    }
+    assert_eq!(test.sink.stats().queued, 1);
+    assert_eq!(test.sink.flush(SECOND).await, 0);
+    assert_eq!(test.requests().last().map(Seen::note), Some("39".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn flush_gives_up_when_its_time_is_over() {
+    let test = Test::start((0..4).map(|_| Answer::Silence));
+    for number in 0..10 {
+        test.sink.publish(event(&number.to_string(), "note"));
+    }
+    assert_eq!(test.sink.flush(5 * SECOND).await, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_forgotten() {
+    let test = Test::start([]);
+    for hour in 0..4 {
+        for number in 0..1_500 {
+            test.sink.publish(event(&format!("{hour}-{number}"), "note"));
+        }
+        test.wait(3_600).await;
+    }
+    assert_eq!(test.sink.stats().sent, 6_000);
+    let remembered = crate::lock(&test.sink.shared.state).remembered();
+    assert!(remembered <= 3_000, "{remembered}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_many_objects_there_are_at_once_memory_is_bounded() {
+    let test = Test::with(EventOptions { capacity: 100, ..options() }, []);
+    for number in 0..3_000 {
+        test.sink.publish(event(&number.to_string(), "note"));
+        if number % 50 == 0 {
+            test.wait(1).await;
+        }
+    }
+    let remembered = crate::lock(&test.sink.shared.state).remembered();
+    assert!(remembered <= 1_024, "{remembered}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sending_ends_with_the_last_sink() {
+    let test = Test::start([]);
+    let shared = Arc::downgrade(&test.sink.shared);
+    let other = test.sink.clone();
+    drop(test);
+    sleep(SECOND).await;
+    assert!(shared.upgrade().is_some());
+    drop(other);
+    sleep(SECOND).await;
+    assert!(shared.upgrade().is_none());
+}
+
+fn event(name: &str, note: &str) -> Event {
+    Event {
+        object: ObjectRef {
+            api_version: "v1",
+            kind: "Pod",
+            namespace: Some("n".to_owned()),
+            name: name.to_owned(),
+            uid: name.to_owned(),
+            resource_version: None,
+        },
+        kind: EventKind::Warning,
+        reason: "Failed",
+        action: "Starting",
+        note: note.to_owned(),
+    }
+}
+
+fn options() -> EventOptions {
+    EventOptions::new("example.com/tester", "one")
+}
+
+enum Answer {
+    Ok,
+    Refusal(u16, &'static str, &'static str),
+    Busy(u32),
+    Silence,
+}
+
+/// A request as the server saw it.
+#[derive(Clone, Debug)]
+struct Seen {
+    method: Method,
+    path: String,
+    body: Value,
+}
+
+impl Seen {
+    fn note(&self) -> String {
+        self.body["note"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+#[derive(Default)]
+struct Server {
+    answers: Mutex<VecDeque<Answer>>,
+    requests: Mutex<Vec<Seen>>,
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Server {
+    async fn answer(&self, request: Request<Body>) -> testing::Answer {
+        self.most.fetch_max(self.now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        crate::lock(&self.requests).push(Seen {
+            method: parts.method,
+            path: parts.uri.path().to_owned(),
+            body: serde_json::from_slice(&body).unwrap(),
+        });
+        let answer = crate::lock(&self.answers).pop_front().unwrap_or(Answer::Ok);
+        sleep(Duration::from_millis(10)).await;
+        let answer = match answer {
+            Answer::Ok => object(&json!({ "metadata": {}, "eventTime": null })),
+            Answer::Refusal(code, reason, message) => refusal(code, reason, message),
+            Answer::Busy(seconds) => testing::busy(seconds),
+            Answer::Silence => std::future::pending().await,
+        };
+        self.now.fetch_sub(1, Ordering::Relaxed);
+        answer
+    }
+}
+
+struct Test {
+    sink: EventSink,
+    server: Arc<Server>,
+}
+
+impl Test {
+    /// A sink whose server gives these answers, and after them takes everything.
+    fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self::with(options(), answers)
+    }
+
+    fn with(options: EventOptions, answers: impl IntoIterator<Item = Answer>) -> Self {
+        let answers = Mutex::new(answers.into_iter().collect());
+        let server = Arc::new(Server { answers, ..Server::default() });
+        let handler = Arc::clone(&server);
+        let client = client(move |request| {
+            let server = Arc::clone(&handler);
+            async move { server.answer(request).await }
+        });
+        Self { sink: EventSink::new(client, options), server }
+    }
+
+    async fn wait(&self, seconds: u64) {
+        sleep(Duration::from_secs(seconds)).await;
+    }
+
+    fn requests(&self) -> Vec<Seen> {
+        crate::lock(&self.server.requests).clone()
+    }
+
+    fn only(&self) -> Seen {
+        let [request] = &self.requests()[..] else { panic!("one request") };
+        request.clone()
+    }
+}

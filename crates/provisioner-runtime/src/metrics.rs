@@ -1,0 +1,281 @@
+//! What the parts of this crate can be measured by, read when somebody asks.
+//!
+//! | metric | labels | meaning |
+//! |---|---|---|
+//! | `queue_keys` | `queue`, `state` | keys: `ready`, `delayed`, `awaiting_change`, `awaiting_lane`, `running` |
+//! | `queue_oldest_ready_seconds` | `queue` | how long the oldest ready key has been ready; 0 when none is |
+//! | `queue_longest_running_seconds` | `queue` | how long the longest run has been running; 0 when none does |
+//! | `queue_adds_total` | `queue` | how often a key became ready |
+//! | `queue_retries_total` | `queue` | how often an attempt ended with a delay before the next |
+//! | `watch_synced` | `watch` | 1 when all objects have been listed |
+//! | `watch_failing` | `watch` | 1 while the watch does not work |
+//! | `watch_silence_seconds` | `watch` | how long ago something was heard from the server |
+//! | `events_queued` | | event lines that wait to be sent |
+//! | `events_total` | `outcome` | events that were `sent`, `coalesced`, `dropped` or `failed` |
+//!
+//! A prefix, where one is wanted, is the registry's: [`Registry::with_prefix`].
+
+use std::fmt::{self, Debug};
+use std::hash::Hash;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use crate::events::EventSink;
+use crate::{Queue, QueueStats, WatchHealth};
+
+/// The parts to be measured.
+///
+/// ```
+/// # use prometheus_client::registry::Registry;
+/// # use provisioner_runtime::metrics::RuntimeMetrics;
+/// # use provisioner_runtime::{Queue, QueueOptions};
+/// let mut registry = Registry::with_prefix("example");
+/// let queue = Queue::<u64>::new(QueueOptions::default());
+/// RuntimeMetrics::new().queue("things", &queue).register(&mut registry);
+/// ```
+#[derive(Default)]
+pub struct RuntimeMetrics {
+    queues: Vec<(&'static str, Ask)>,
+    watches: Vec<(&'static str, WatchHealth)>,
+    events: Option<EventSink>,
+}
+
+/// Asks a queue for its statistics, whatever its keys are.
+type Ask = Box<dyn Fn() -> QueueStats + Send + Sync>;
+
+impl RuntimeMetrics {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a queue, under a name of its own.
+    pub fn queue<K>(mut self, name: &'static str, queue: &Queue<K>) -> Self
+    where
+        K: Clone + Eq + Hash + Debug + Send + Sync + 'static,
+    {
+        let queue = queue.clone();
+        self.queues.push((name, Box::new(move || queue.stats())));
+        self
+    }
+
+    /// Adds a watch, under a name of its own.
+    pub fn watch(mut self, name: &'static str, health: &WatchHealth) -> Self {
+        self.watches.push((name, health.clone()));
+        self
+    }
+
+    /// Adds the events.
+    pub fn events(mut self, sink: &EventSink) -> Self {
+        self.events = Some(sink.clone());
+        self
+    }
+
+    /// Lets `registry` report all that was added.
+    pub fn register(self, registry: &mut Registry) {
+        registry.register_collector(Box::new(self));
+    }
+
+    fn encode_queues(&self, page: &mut Page<'_>) -> fmt::Result {
+        let stats: Vec<(&str, QueueStats)> = self.queues.iter().map(|(name, stats)| (*name, stats())).collect();
+        let keys: Vec<_> = stats.iter().flat_map(|(name, stats)| by_state(name, stats)).collect();
+        page.gauges("queue_keys", "Keys in the queue by what they wait for.", &keys)?;
+
+        let times = |time: fn(&QueueStats) -> Option<Duration>| {
+            let seconds = move |stats| time(stats).unwrap_or_default().as_secs_f64();
+            stats.iter().map(|(name, stats)| ([("queue", *name)], seconds(stats))).collect::<Vec<_>>()
+        };
+        let oldest = times(|stats| stats.oldest_ready);
+        page.gauges("queue_oldest_ready_seconds", "How long the oldest ready key has been ready.", &oldest)?;
+        let longest = times(|stats| stats.longest_running);
+        page.gauges("queue_longest_running_seconds", "How long the longest run has been running.", &longest)?;
+
+        let counts = |count: fn(&QueueStats) -> u64| {
+            stats.iter().map(|(name, stats)| ([("queue", *name)], count(stats))).collect::<Vec<_>>()
+        };
+        page.counters("queue_adds", "How often a key became ready.", &counts(|stats| stats.adds))?;
+        let retries = counts(|stats| stats.retries);
+        page.counters("queue_retries", "How often an attempt ended with a delay before the next.", &retries)
+    }
+
+    fn encode_watches(&self, page: &mut Page<'_>) -> fmt::Result {
+        let facts = |fact: fn(&WatchHealth) -> bool| {
+            let each = |(name, health): &(&'static str, WatchHealth)| ([("watch", *name)], i64::from(fact(health)));
+            self.watches.iter().map(each).collect::<Vec<_>>()
+        };
+        page.gauges("watch_synced", "Whether all objects have been listed.", &facts(WatchHealth::synced))?;
+        let failing = facts(|health| health.problem().is_some());
+        page.gauges("watch_failing", "Whether the watch does not work.", &failing)?;
+        let silence =
+            |(name, health): &(&'static str, WatchHealth)| ([("watch", *name)], health.last_progress().as_secs_f64());
+        let silence: Vec<_> = self.watches.iter().map(silence).collect();
+        page.gauges("watch_silence_seconds", "How long ago something was heard from the server.", &silence)
+    }
+
+    fn encode_events(&self, page: &mut Page<'_>) -> fmt::Result {
+        let Some(stats) = self.events.as_ref().map(EventSink::stats) else { return Ok(()) };
+        page.gauges("events_queued", "Event lines that wait to be sent.", &[([], whole(stats.queued))])?;
+        let outcomes = [
+            ([("outcome", "sent")], stats.sent),
+            ([("outcome", "coalesced")], stats.coalesced),
+            ([("outcome", "dropped")], stats.dropped),
+            ([("outcome", "failed")], stats.failed),
+        ];
+        page.counters("events", "Events by what became of them.", &outcomes)
+    }
+}
+
+impl Collector for RuntimeMetrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page { encoder };
+        if !self.queues.is_empty() {
+            self.encode_queues(&mut page)?;
+        }
+        if !self.watches.is_empty() {
+            self.encode_watches(&mut page)?;
+        }
+        self.encode_events(&mut page)
+    }
+}
+
+impl Debug for RuntimeMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeMetrics").finish_non_exhaustive()
+    }
+}
+
+/// The answer to a question for metrics, as far as it is written.
+struct Page<'a> {
+    encoder: DescriptorEncoder<'a>,
+}
+
+impl Page<'_> {
+    fn gauges<const N: usize, V: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: &[(Labels<N>, V)],
+    ) -> fmt::Result {
+        let mut metric = self.encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        values.iter().try_for_each(|(labels, value)| match N {
+            0 => metric.encode_gauge(value),
+            _ => metric.encode_family(labels)?.encode_gauge(value),
+        })
+    }
+
+    /// `name` is without the ending `_total`, which is added.
+    fn counters<const N: usize>(&mut self, name: &str, help: &str, values: &[(Labels<N>, u64)]) -> fmt::Result {
+        let mut metric = self.encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        values.iter().try_for_each(|(labels, value)| {
+            metric.encode_family(labels)?.encode_counter::<NoLabelSet, _, u64>(value, None)
+        })
+    }
+}
+
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+
+fn by_state(name: &'static str, stats: &QueueStats) -> [(Labels<2>, i64); 5] {
+    [
+        ("ready", stats.ready),
+        ("delayed", stats.delayed),
+        ("awaiting_change", stats.awaiting_change),
+        ("awaiting_lane", stats.awaiting_lane),
+        ("running", stats.running),
+    ]
+    .map(|(state, count)| ([("queue", name), ("state", state)], whole(count)))
+}
+
+fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use prometheus_client::encoding::text::encode;
+    use serde_json::json;
+
+    use super::*;
+    use crate::events::EventOptions;
+    use crate::testing::{client, object};
+    use crate::{Next, Priority, QueueOptions};
+
+    #[tokio::test(start_paused = true)]
+    async fn all_parts_are_on_one_page() {
+        let queue = Queue::new(QueueOptions::default());
+        for key in ["a", "b", "c"] {
+            queue.wake(key, 0, Priority::Change);
+        }
+        let take = || queue.next().now_or_never().flatten().unwrap();
+        take().finish(Next::RetryAfter(Duration::from_secs(60)));
+        let _running = take();
+        let other = Queue::<u8>::new(QueueOptions::default());
+        let client = client(|_| async { object(&json!({})) });
+        let sink = EventSink::new(client, EventOptions::new("tester", "one"));
+        let mut registry = Registry::default();
+        RuntimeMetrics::new()
+            .queue("first", &queue)
+            .queue("second", &other)
+            .watch("things", &WatchHealth::new())
+            .events(&sink)
+            .register(&mut registry);
+        tokio::time::advance(Duration::from_secs(2)).await;
+
+        let mut page = String::new();
+        encode(&mut page, &registry).unwrap();
+        assert_eq!(page, PAGE);
+    }
+
+    const PAGE: &str = r#"# HELP queue_keys Keys in the queue by what they wait for.
+# TYPE queue_keys gauge
+queue_keys{queue="first",state="ready"} 1
+queue_keys{queue="first",state="delayed"} 1
+queue_keys{queue="first",state="awaiting_change"} 0
+queue_keys{queue="first",state="awaiting_lane"} 0
+queue_keys{queue="first",state="running"} 1
+queue_keys{queue="second",state="ready"} 0
+queue_keys{queue="second",state="delayed"} 0
+queue_keys{queue="second",state="awaiting_change"} 0
+queue_keys{queue="second",state="awaiting_lane"} 0
+queue_keys{queue="second",state="running"} 0
+# HELP queue_oldest_ready_seconds How long the oldest ready key has been ready.
+# TYPE queue_oldest_ready_seconds gauge
+queue_oldest_ready_seconds{queue="first"} 2.0
+queue_oldest_ready_seconds{queue="second"} 0.0
+# HELP queue_longest_running_seconds How long the longest run has been running.
+# TYPE queue_longest_running_seconds gauge
+queue_longest_running_seconds{queue="first"} 2.0
+queue_longest_running_seconds{queue="second"} 0.0
+# HELP queue_adds How often a key became ready.
+# TYPE queue_adds counter
+queue_adds_total{queue="first"} 3
+queue_adds_total{queue="second"} 0
+# HELP queue_retries How often an attempt ended with a delay before the next.
+# TYPE queue_retries counter
+queue_retries_total{queue="first"} 1
+queue_retries_total{queue="second"} 0
+# HELP watch_synced Whether all objects have been listed.
+# TYPE watch_synced gauge
+watch_synced{watch="things"} 0
+# HELP watch_failing Whether the watch does not work.
+# TYPE watch_failing gauge
+watch_failing{watch="things"} 0
+# HELP watch_silence_seconds How long ago something was heard from the server.
+# TYPE watch_silence_seconds gauge
+watch_silence_seconds{watch="things"} 2.0
+# HELP events_queued Event lines that wait to be sent.
+# TYPE events_queued gauge
+events_queued 0
+# HELP events Events by what became of them.
+# TYPE events counter
+events_total{outcome="sent"} 0
+events_total{outcome="coalesced"} 0
+events_total{outcome="dropped"} 0
+events_total{outcome="failed"} 0
+# EOF
+"#;
+}

@@ -1,0 +1,248 @@
+//! Those who wait for keys, statistics, and what is left behind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn next_waits_for_a_wake() {
+    let queue = queue();
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.next().await.map(|work| *work.key()) }
+    });
+    sleep(SECOND).await;
+    queue.wake("a", 1, Change);
+    assert_eq!(waiting.await.unwrap(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_delay_wakes_those_who_wait_for_a_later_one() {
+    let queue = queue();
+    queue.wake("late", 1, Change);
+    take(&queue, "late").finish(Next::RetryAfter(100 * SECOND));
+    queue.wake("early", 1, Change);
+    let work = take(&queue, "early");
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.next().await.map(|work| *work.key()) }
+    });
+    sleep(SECOND).await;
+    work.finish(Next::RetryAfter(SECOND));
+    assert_eq!(timeout(2 * SECOND, waiting).await.unwrap().unwrap(), Some("early"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_callers_of_next_get_all_keys() {
+    let queue = queue();
+    let taken = Arc::new(AtomicUsize::new(0));
+    let callers: Vec<_> = (0..10)
+        .map(|_| {
+            let (queue, taken) = (queue.clone(), Arc::clone(&taken));
+            tokio::spawn(async move {
+                while let Some(work) = queue.next().await {
+                    taken.fetch_add(1, Ordering::Relaxed);
+                    let next = if work.attempt() < 3 { Next::Retry } else { Next::Done };
+                    work.finish(next);
+                }
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    for key in 0..100_u64 {
+        queue.wake(leak(key), key, Change);
+    }
+    sleep(10 * SECOND).await;
+    assert_eq!(taken.load(Ordering::Relaxed), 300);
+    assert_empty(&queue);
+    queue.shut_down();
+    for caller in callers {
+        timeout(SECOND, caller).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_away_leaves_its_timer_to_the_others() {
+    let queue = queue();
+    // This one waits before there is any delay, so it keeps no timer.
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.next().await.map(|work| *work.key()) }
+    });
+    sleep(SECOND).await;
+    queue.wake("a", 1, Change);
+    take(&queue, "a").finish(Next::RetryAfter(10 * SECOND));
+    // Whoever of the two keeps the timer: when this one is dropped, the key still comes.
+    assert!(timeout(SECOND, queue.next()).await.is_err());
+    assert_eq!(timeout(10 * SECOND, waiting).await.unwrap().unwrap(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_shut_down_nothing_is_handed_out() {
+    let queue = queue();
+    queue.wake("a", 1, Change);
+    queue.shut_down();
+    queue.wake("b", 1, Change);
+    assert!(queue.next().await.is_none());
+    assert!(queue.next().await.is_none());
+    assert_eq!(queue.stats().ready, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_statistics_tell_what_is_where() {
+    let queue = queue();
+    let lane = lane("l", 1);
+    for key in ["runs", "delayed", "waits", "ready"] {
+        queue.wake(key, 1, Change);
+    }
+    let running = take(&queue, "runs");
+    let _permit = running.enter(&lane);
+    take(&queue, "delayed").finish(Next::RetryAfter(100 * SECOND));
+    take(&queue, "waits").finish(Next::AwaitChange);
+    queue.wake("parked", 1, Resync);
+    queue.wake("older", 1, Resync);
+    advance(3 * SECOND).await;
+    let work = take(&queue, "ready");
+    assert_eq!(work.waited(), 3 * SECOND);
+    work.finish(Next::Done);
+    take(&queue, "parked").finish(Next::AwaitLane(lane));
+    queue.wake("younger", 1, Change);
+    let expected = QueueStats {
+        ready: 2,
+        delayed: 1,
+        awaiting_change: 1,
+        awaiting_lane: 1,
+        running: 1,
+        oldest_ready: Some(3 * SECOND),
+        adds: 7,
+        retries: 1,
+        longest_running: Some(3 * SECOND),
+    };
+    assert_eq!(queue.stats(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_due_counts_as_ready_while_nobody_asks() {
+    let queue = queue();
+    queue.wake("a", 1, Change);
+    take(&queue, "a").finish(Next::RetryAfter(SECOND));
+    advance(5 * SECOND).await;
+    let stats = queue.stats();
+    assert_eq!((stats.ready, stats.delayed), (1, 0));
+    assert_eq!(stats.oldest_ready, Some(4 * SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_keeps_to_its_concurrency_and_ends_when_all_is_done() {
+    let queue = queue();
+    for key in 0..20 {
+        queue.wake(leak(key), 1, Change);
+    }
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let stop = CancellationToken::new();
+    let start = Instant::now();
+    let handle = |work: Work<&'static str>| {
+        let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+        async move {
+            let now = running.fetch_add(1, Ordering::Relaxed) + 1;
+            most.fetch_max(now, Ordering::Relaxed);
+            sleep(SECOND).await;
+            running.fetch_sub(1, Ordering::Relaxed);
+            work.finish(Next::Done);
+        }
+    };
+    let stopping = async {
+        sleep(2 * SECOND + SECOND / 2).await;
+        stop.cancel();
+    };
+    tokio::join!(work(&queue, 4, stop.clone(), handle), stopping);
+    assert_eq!(most.load(Ordering::Relaxed), 4);
+    assert_eq!(start.elapsed(), 3 * SECOND);
+    assert_eq!((queue.stats().ready, queue.stats().running), (8, 0));
+    assert!(queue.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_costs_one_attempt_of_one_key() {
+    let queue = queue();
+    for key in ["at once", "later", "never"] {
+        queue.wake(key, 1, Change);
+    }
+    let stop = CancellationToken::new();
+    let handle = |work: Work<&'static str>| {
+        let first = work.attempt() == 1;
+        assert!(!(first && *work.key() == "at once"), "a panic before the future");
+        async move {
+            tokio::task::yield_now().await;
+            assert!(!(first && *work.key() == "later"), "a panic in the future");
+            work.finish(Next::Done);
+        }
+    };
+    let stopping = async {
+        sleep(5 * SECOND).await;
+        stop.cancel();
+    };
+    tokio::join!(work(&queue, 2, stop.clone(), handle), stopping);
+    assert_eq!(queue.stats().retries, 2);
+    assert_eq!(crate::lock(&queue.shared.state).remembered(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_workers_aborts_what_runs_and_keeps_the_keys() {
+    let queue = queue();
+    queue.wake("a", 1, Change);
+    let workers = work(&queue, 1, CancellationToken::new(), |work| async move {
+        std::future::pending::<()>().await;
+        work.finish(Next::Done);
+    });
+    assert!(timeout(SECOND, workers).await.is_err());
+    tokio::task::yield_now().await;
+    assert_eq!(queue.stats().delayed, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_leaves_no_memory_behind() {
+    let numbers = Queue::new(QueueOptions::default());
+    for key in 0..50_000_u64 {
+        numbers.wake(key, 0, Change);
+    }
+    let full = crate::lock(&numbers.shared.state).room();
+    while let Some(Some(work)) = numbers.next().now_or_never() {
+        work.finish(Next::Done);
+    }
+    let state = crate::lock(&numbers.shared.state);
+    assert_eq!(state.remembered(), (0, 0));
+    assert!(state.room() < full / 20);
+}
+
+/// `cargo test --release -- --ignored --nocapture cost`
+#[test]
+#[ignore = "a measurement"]
+#[expect(clippy::print_stdout, reason = "the measurement's result")]
+fn the_cost_per_key() {
+    for keys in [1_000_u128, 100_000, 1_000_000] {
+        let queue = Queue::new(QueueOptions::default());
+        let start = std::time::Instant::now();
+        for key in 0..keys {
+            queue.wake(key, 0, Priority::Resync);
+        }
+        for next in [Next::RetryAfter(Duration::ZERO), Next::AwaitChange] {
+            for _ in 0..keys {
+                let work = queue.next().now_or_never().flatten().unwrap();
+                work.finish(next.clone());
+            }
+        }
+        for key in 0..keys {
+            queue.wake(key, 1, Priority::Change);
+        }
+        for _ in 0..keys {
+            queue.next().now_or_never().flatten().unwrap().finish(Next::Done);
+        }
+        let cost = start.elapsed() / u32::try_from(keys).unwrap();
+        println!("{keys} keys: {cost:?} for two wakes and three runs each");
+    }
+}

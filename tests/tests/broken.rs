@@ -1,0 +1,4 @@
+#[test]
+fn broken() {
+    let x: u32 = "a";
+}

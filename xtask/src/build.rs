@@ -37,8 +37,9 @@ pub(crate) struct DocTests {
 pub(crate) async fn tests(guard: &Guard) -> anyhow::Result<Built> {
     let packages = packages(guard).await?;
     let mut built = Built::default();
-    let arguments = ["test", "--workspace", "--no-run", "--no-fail-fast"];
-    let all_compiled = artifacts(guard, &arguments, |artifact| built.add_test(&packages, artifact)).await?;
+    // Unlike `cargo test --no-run`, this goes on after what does not compile.
+    let arguments = ["build", "--workspace", "--bins", "--tests", "--examples", "--keep-going"];
+    let all_compiled = artifacts(guard, &arguments, |artifact| built.add(&packages, artifact)).await?;
     built.failures = packages
         .values()
         .flat_map(|package| &package.suites)
@@ -47,14 +48,8 @@ pub(crate) async fn tests(guard: &Guard) -> anyhow::Result<Built> {
         .collect();
     if !all_compiled && built.failures.is_empty() {
         // Such as an example, which has no tests.
-        built.failures.push("cargo test --workspace --no-run".to_owned());
+        built.failures.push("something without tests".to_owned());
     }
-    let arguments = ["build", "--package", "hostpath-provisioner"];
-    let mut provisioner = None;
-    if !artifacts(guard, &arguments, |artifact| provisioner = program(artifact).or(provisioner.take())).await? {
-        built.failures.push("hostpath-provisioner, for the tests to start".to_owned());
-    }
-    built.provisioner = provisioner;
     built.programs.sort_by(|a, b| a.suite.cmp(&b.suite));
     for package in packages.values().filter(|package| package.has_doc_tests) {
         built
@@ -94,25 +89,27 @@ pub(crate) fn workspace_root() -> &'static Path {
 }
 
 impl Built {
-    fn add_test(&mut self, packages: &BTreeMap<String, Package>, artifact: &Value) {
-        if artifact["profile"]["test"] != true {
-            return;
+    fn add(&mut self, packages: &BTreeMap<String, Package>, artifact: &Value) {
+        if artifact["target"]["name"] == PROVISIONER {
+            self.provisioner = program(artifact).or(self.provisioner.take());
         }
-        let (Some(executable), Some(package)) =
-            (artifact["executable"].as_str(), artifact["package_id"].as_str().and_then(|id| packages.get(id)))
-        else {
+        let (true, Some(executable), Some(package)) = (
+            artifact["profile"]["test"] == true,
+            artifact["executable"].as_str(),
+            artifact["package_id"].as_str().and_then(|id| packages.get(id)),
+        ) else {
             return;
         };
-        let target = artifact["target"]["name"].as_str().unwrap_or_default();
-        let kind = artifact["target"]["kind"][0].as_str().unwrap_or_default();
-        let suite = match kind {
-            "test" => format!("{} {target}", package.name),
-            "bin" => format!("{} (program)", package.name),
-            _ => format!("{} (library)", package.name),
-        };
-        self.programs.push(TestProgram { suite, executable: executable.into(), directory: package.directory.clone() });
+        self.programs.push(TestProgram {
+            suite: suite_name(&package.name, &artifact["target"]),
+            executable: executable.into(),
+            directory: package.directory.clone(),
+        });
     }
 }
+
+/// The program that tests start.
+const PROVISIONER: &str = "hostpath-provisioner";
 
 struct Package {
     name: String,
@@ -153,7 +150,7 @@ fn suite_name(package: &str, target: &Value) -> String {
     let name = target["name"].as_str().unwrap_or_default();
     match target["kind"][0].as_str() {
         Some("test") => format!("{package} {name}"),
-        Some("bin") => format!("{package} (program {name})"),
+        Some("bin") => format!("{package} (program)"),
         Some("example") => format!("{package} (example {name})"),
         _ => format!("{package} (library)"),
     }

@@ -7,6 +7,7 @@ mod decide;
 mod erased;
 mod facts;
 mod key;
+mod measure;
 mod persistent_volume;
 mod report;
 mod tell;
@@ -21,30 +22,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::{Api, Client};
+use prometheus_client::registry::Registry;
 use provisioner_runtime::access::{AccessError, check_access};
+use provisioner_runtime::admin::{AdminError, AdminServer, Checks};
 use provisioner_runtime::backoff::Backoff;
 use provisioner_runtime::client::{ConnectError, connect};
 use provisioner_runtime::logs::{self, LogFormat};
+use provisioner_runtime::metrics::RuntimeMetrics;
 use provisioner_runtime::queue::{Priority, Queue, QueueOptions, Work, work};
 use provisioner_runtime::shutdown;
 use provisioner_runtime::watch::{Event, WatchHealth, watch};
 use thiserror::Error;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::act::{Actor, Limits};
 use self::decide::{Names, Rules, decide};
 use self::erased::Backend;
 use self::key::Key;
+use self::measure::Meters;
 pub(crate) use self::report::parameters_text as parameters_problem;
 use self::report::{Case, Thresholds, report};
 use self::tell::Narrator;
 use self::watched::{WatchedClaim, WatchedClass, WatchedVolume};
 use self::world::World;
-use crate::options::Options;
+use crate::options::{LogStyle, Options};
 use crate::provisioner::Provisioner;
 use crate::rbac;
 
+/// What is watched, in the order of [`Engine::health`].
+const WATCHES: [&str; 3] = ["persistentvolumeclaims", "persistentvolumes", "storageclasses"];
 /// How long work in flight may take to end when the controller stops.
 const GRACE: Duration = Duration::from_secs(20);
 /// How long events that are still to be sent may take when the controller stops.
@@ -81,6 +89,9 @@ pub enum RunError {
     /// The API server cannot be used.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The address for probes and metrics cannot be had.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
     /// Rights are missing.
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -106,7 +117,10 @@ impl Controller {
     /// # Errors
     /// When the API server cannot be used as it should be. Later interruptions are waited out.
     pub async fn run(self) -> Result<(), RunError> {
-        logs::init(LogFormat::Text);
+        logs::init(match self.options.log_format {
+            LogStyle::Text => LogFormat::Text,
+            LogStyle::Json => LogFormat::Json,
+        });
         let shutdown = shutdown::on_signal().map_err(RunError::Signals)?;
         let connection = connect(self.options.kubeconfig.as_deref()).await?;
         let namespace = self.options.namespace.as_deref().unwrap_or(&connection.namespace);
@@ -118,10 +132,15 @@ impl Controller {
     /// Runs with a given client until `shutdown` is cancelled. No effects on the process: for tests and embedding.
     ///
     /// # Errors
-    /// None at present; what cannot be done at once is tried again.
+    /// When the address for probes and metrics cannot be had. What else cannot be done at once is tried again.
     pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
         let engine = Arc::new(Engine::new(&self.options, self.backend, client));
         let mut helpers = engine.clone().spawn_watches();
+        if let Some(address) = self.options.admin_address {
+            let admin = AdminServer::bind(address).await?;
+            tracing::info!("serving /livez, /readyz and /metrics on {}", admin.address());
+            helpers.spawn(admin.serve(engine.checks(), Arc::new(engine.registry()), shutdown.clone()));
+        }
         tokio::select! {
             () = engine.synced() => {}
             () = shutdown.cancelled() => return Ok(()),
@@ -166,6 +185,8 @@ struct Engine {
     rules: Arc<Rules>,
     thresholds: Thresholds,
     narrator: Arc<Narrator>,
+    meters: Meters,
+    retry_on_resync: bool,
     world: Arc<Mutex<World>>,
     queue: Queue<Key>,
     /// Set under the world's lock, once everything was listed: before that no decision is sound.
@@ -194,9 +215,18 @@ impl Engine {
         };
         let narrator = Arc::new(Narrator::new(client.clone(), &options.provisioner_name, instance(options)));
         Self {
-            actor: Actor { client, backend, rules: rules.clone(), limits, world: world.clone(), narrator: narrator.clone() },
+            actor: Actor {
+                client,
+                backend,
+                rules: rules.clone(),
+                limits,
+                world: world.clone(),
+                narrator: narrator.clone(),
+            },
             rules,
             narrator,
+            meters: Meters::new(),
+            retry_on_resync: options.retry_on_resync,
             thresholds: Thresholds {
                 provision: options.failed_provision_threshold,
                 delete: options.failed_delete_threshold,
@@ -210,18 +240,19 @@ impl Engine {
 
     /// The watches end with the returned set.
     fn spawn_watches(self: Arc<Self>) -> JoinSet<()> {
+        let [on_claims, on_volumes, on_classes] = WATCHES;
         let [claims, volumes, classes] = self.health.clone();
         let client = || self.actor.client.clone();
         let mut set = JoinSet::new();
         let engine = self.clone();
         let on_class = move |event: Event<WatchedClass>| engine.apply(|world| world.class_event(event));
-        set.spawn(watch(Api::all(client()), "storageclasses", classes, on_class));
+        set.spawn(watch(Api::all(client()), on_classes, classes, on_class));
         let engine = self.clone();
         let on_volume = move |event: Event<WatchedVolume>| engine.apply(|world| world.volume_event(event));
-        set.spawn(watch(Api::all(client()), "persistentvolumes", volumes, on_volume));
+        set.spawn(watch(Api::all(client()), on_volumes, volumes, on_volume));
         let engine = self.clone();
         let on_claim = move |event: Event<WatchedClaim>| engine.apply(|world| world.claim_event(event));
-        set.spawn(watch(Api::all(client()), "persistentvolumeclaims", claims, on_claim));
+        set.spawn(watch(Api::all(client()), on_claims, claims, on_claim));
         set
     }
 
@@ -256,8 +287,36 @@ impl Engine {
         loop {
             tokio::time::sleep(period).await;
             let world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
-            self.wake(&world, world.unsettled(), Priority::Resync);
+            let keys = world.unsettled();
+            if self.retry_on_resync {
+                keys.iter().for_each(|key| self.queue.revive(key));
+            }
+            self.wake(&world, keys, Priority::Resync);
         }
+    }
+
+    fn checks(&self) -> Checks {
+        let checks = Checks::new();
+        for (name, health) in WATCHES.into_iter().zip(&self.health) {
+            let health = health.clone();
+            checks.add(format!("watch of {name}"), move || match health.problem() {
+                Some(problem) => Err(problem),
+                None if health.synced() => Ok(()),
+                None => Err("not listed yet".to_owned()),
+            });
+        }
+        checks
+    }
+
+    fn registry(&self) -> Registry {
+        let mut registry = Registry::default();
+        self.meters.register(&mut registry, self.world.clone());
+        let mut parts = RuntimeMetrics::new().queue("volumes", &self.queue).events(self.narrator.events());
+        for (name, health) in WATCHES.into_iter().zip(&self.health) {
+            parts = parts.watch(name, health);
+        }
+        parts.register(registry.sub_registry_with_prefix("provisioner"));
+        registry
     }
 
     /// One key, one step: what is known, what to do, doing it, telling it.
@@ -265,6 +324,7 @@ impl Engine {
         let facts = self.world.lock().unwrap_or_else(PoisonError::into_inner).facts(work.key());
         let decision = decide(&facts, &self.rules);
         tracing::debug!(pv = %work.key(), ?decision, attempt = work.attempt(), "decided");
+        let started = Instant::now();
         let outcome = self.actor.carry_out(decision, &facts, &work).await;
         let volume = work.key().to_string();
         let case = Case {
@@ -275,9 +335,16 @@ impl Engine {
             thresholds: self.thresholds,
         };
         let report = report(outcome, &case);
+        let (class, source) = facts.labels();
+        self.meters.count(&report, class, source, started.elapsed());
         work.finish(report.next.clone());
         self.narrator.tell(report, &case);
     }
+}
+
+#[cfg(test)]
+pub(crate) fn fingerprint_of(text: &str) -> u64 {
+    facts::fingerprint(&text)
 }
 
 /// Tells this process from others of the same provisioner.

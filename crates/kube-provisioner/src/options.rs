@@ -1,9 +1,10 @@
 //! The options that every provisioner has, as command line arguments with environment variables.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// Options of the controller, to be flattened into an author's own arguments, or filled in by hand:
 ///
@@ -80,6 +81,18 @@ pub struct Options {
     #[arg(long, env, value_name = "TIME", default_value = "15m", value_parser = duration)]
     pub resync_period: Duration,
 
+    /// Try what was given up once more with every resync, as the Go library does
+    #[arg(long, env, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set)]
+    pub retry_on_resync: bool,
+
+    /// Address for /livez, /readyz and /metrics, such as 0.0.0.0:8080 [default: not served]
+    #[arg(long, env, value_name = "ADDRESS")]
+    pub admin_address: Option<SocketAddr>,
+
+    /// How log lines look; RUST_LOG chooses what is logged
+    #[arg(long, env, value_name = "FORMAT", value_enum, default_value_t = LogStyle::Text)]
+    pub log_format: LogStyle,
+
     /// Protect new volumes by a finalizer, so that deleting one by hand cannot leave its data behind
     #[arg(long, env, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub volume_finalizer: bool,
@@ -105,10 +118,35 @@ impl Options {
             failed_provision_threshold: 0,
             failed_delete_threshold: 0,
             resync_period: Duration::from_secs(15 * 60),
+            retry_on_resync: false,
+            admin_address: None,
+            log_format: LogStyle::Text,
             volume_finalizer: true,
         }
     }
 }
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogStyle {
+    /// One line for people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// What the arguments of the Go library's users are worth here: its defaults, for `--preset go-compat`.
+/// Arguments that are given win.
+pub(crate) const GO_COMPAT: [(&str, &str); 7] = [
+    ("workers", "4"),
+    ("retry_interval_start", "15s"),
+    ("retry_interval_max", "1000s"),
+    ("failed_provision_threshold", "15"),
+    ("failed_delete_threshold", "15"),
+    ("retry_on_resync", "true"),
+    ("volume_finalizer", "false"),
+];
 
 /// The rule of the API server for `StorageClass.provisioner`: a qualified name, here without `kubernetes.io/`.
 pub(crate) fn provisioner_name(text: &str) -> Result<String, String> {

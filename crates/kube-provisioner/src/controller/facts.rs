@@ -20,6 +20,26 @@ pub(crate) struct Facts {
     pub(crate) progress: Progress,
 }
 
+impl Facts {
+    /// The class and the kind of data source that the work is counted under.
+    pub(crate) fn labels(&self) -> (Option<&str>, Option<&str>) {
+        let claim = match (&self.claim, &self.progress) {
+            (ClaimState::Waiting(claim), _) => Some(claim),
+            (_, Progress::Background(pending)) => Some(&pending.claim),
+            (_, Progress::Unsaved(unsaved)) => Some(&unsaved.pending.claim),
+            _ => None,
+        };
+        match (claim, &self.volume) {
+            (Some(claim), _) => {
+                let source = claim.facts.data_source.as_ref().map(|(kind, _)| kind.as_str());
+                (claim.facts.class.as_deref(), source)
+            }
+            (None, VolumeState::Ours(volume)) => (volume.facts.class.as_deref(), None),
+            (None, _) => (None, None),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) enum ClaimState {
     /// There is no such claim, or it asks somebody else.
@@ -87,6 +107,8 @@ pub(crate) struct WaitingClaim {
     /// `facts` and nothing else: an unrelated update has the same.
     pub(crate) fingerprint: u64,
     pub(crate) resource_version: Box<str>,
+    /// When it was first seen to wait.
+    pub(crate) since: tokio::time::Instant,
     /// The object's JSON, a third of the size of the decoded object.
     pub(crate) object: Box<str>,
 }

@@ -113,7 +113,15 @@ fn log(report: &Report, case: &Case<'_>, claim: Option<&ClaimFacts>) {
     let took_ms = report.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
     match &report.notice {
         Some(Notice { warning: true, text, .. }) => {
-            tracing::warn!(pvc.namespace = namespace, pvc.name = name, pv, storage_class = class, attempt, outcome, "{text}");
+            tracing::warn!(
+                pvc.namespace = namespace,
+                pvc.name = name,
+                pv,
+                storage_class = class,
+                attempt,
+                outcome,
+                "{text}"
+            );
         }
         Some(Notice { text, .. }) => {
             tracing::info!(pvc.namespace = namespace, pvc.name = name, pv, storage_class = class, took_ms, "{text}");

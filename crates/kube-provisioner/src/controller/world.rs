@@ -5,11 +5,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Event;
+use tokio::time::Instant;
 
 use super::decide::{Decision, Rules, decide};
 use super::erased::Backend;
@@ -101,6 +103,15 @@ impl World {
         let mut keys: HashSet<&Key> = waiting.map(|(key, _)| key).chain(ours.map(|(key, _)| key)).collect();
         keys.extend(self.progress.keys());
         keys.into_iter().filter(needs_work).cloned().collect()
+    }
+
+    /// How many claims wait for us, and how long the oldest of them has.
+    pub(crate) fn waiting_claims(&self) -> (usize, Duration) {
+        let waiting = self.claims.iter().filter_map(|(_, entry)| match entry {
+            ClaimEntry::Waiting(claim) => Some(claim.since.elapsed()),
+            ClaimEntry::Settled { .. } => None,
+        });
+        waiting.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
     }
 
     pub(crate) fn set_progress(&mut self, key: &Key, progress: Progress) {
@@ -285,7 +296,11 @@ impl World {
         };
         let facts = ClaimFacts::read(claim, !accepted)?;
         let resource_version = claim.metadata.resource_version.as_deref().unwrap_or_default().into();
-        Some(WaitingClaim { fingerprint: fingerprint(&facts), facts, resource_version, object })
+        let since = match self.claims.get(&Key::of_claim(&facts.uid)) {
+            Some(ClaimEntry::Waiting(known)) => known.since,
+            _ => Instant::now(),
+        };
+        Some(WaitingClaim { fingerprint: fingerprint(&facts), facts, resource_version, since, object })
     }
 
     /// By the annotation where there is one; else by the CSI driver, or by what the volume was migrated to.

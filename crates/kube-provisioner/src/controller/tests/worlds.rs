@@ -47,7 +47,7 @@ fn g4_relist_without_a_class_wakes_its_claims() {
 }
 
 #[test]
-fn g3_inputs_only_what_matters_changes_them() {
+fn g3_n3_inputs_only_what_matters_changes_them() {
     let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
     let before = scene.world.inputs(&key());
     let touched =

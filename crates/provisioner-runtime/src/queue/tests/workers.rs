@@ -218,31 +218,3 @@ async fn a_burst_leaves_no_memory_behind() {
     assert_eq!(state.remembered(), (0, 0));
     assert!(state.room() < full / 20);
 }
-
-/// `cargo test --release -- --ignored --nocapture cost`
-#[test]
-#[ignore = "a measurement"]
-#[expect(clippy::print_stdout, reason = "the measurement's result")]
-fn the_cost_per_key() {
-    for keys in [1_000_u128, 100_000, 1_000_000] {
-        let queue = Queue::new(QueueOptions::default());
-        let start = std::time::Instant::now();
-        for key in 0..keys {
-            queue.wake(key, 0, Priority::Resync);
-        }
-        for next in [Next::RetryAfter(Duration::ZERO), Next::AwaitChange] {
-            for _ in 0..keys {
-                let work = queue.next().now_or_never().flatten().unwrap();
-                work.finish(next.clone());
-            }
-        }
-        for key in 0..keys {
-            queue.wake(key, 1, Priority::Change);
-        }
-        for _ in 0..keys {
-            queue.next().now_or_never().flatten().unwrap().finish(Next::Done);
-        }
-        let cost = start.elapsed() / u32::try_from(keys).unwrap();
-        println!("{keys} keys: {cost:?} for two wakes and three runs each");
-    }
-}

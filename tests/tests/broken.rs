@@ -1,4 +1,0 @@
-#[test]
-fn broken() {
-    let x: u32 = "a";
-}

@@ -1,6 +1,7 @@
 //! A provisioner that keeps its assets in memory, says what a test wants, and remembers what it was asked.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub enum Answer<E> {
     Failed(E),
     /// It succeeds after a time.
     After(Duration),
+    /// It succeeds when the flag is set.
+    Once(Arc<AtomicBool>),
     /// It panics.
     Panics,
 }
@@ -164,6 +167,10 @@ impl Provisioner for Toy {
                 tokio::time::sleep(time).await;
                 volume
             }
+            Answer::Once(flag) => {
+                set(&flag).await;
+                volume
+            }
             Answer::Panics => panic!("the toy is broken"),
         };
         lock(&self.shared.assets).insert(request.name);
@@ -175,6 +182,7 @@ impl Provisioner for Toy {
         match (self.on_delete)(volume.name(), self.deletes(volume.name())) {
             Answer::Failed(error) => return Err(error),
             Answer::After(time) => tokio::time::sleep(time).await,
+            Answer::Once(flag) => set(&flag).await,
             Answer::Panics => panic!("the toy is broken"),
             Answer::Done | Answer::Made(_) => {}
         }
@@ -217,6 +225,12 @@ impl RunningController {
 impl Drop for RunningController {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+async fn set(flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -288,46 +288,29 @@ async fn g9_stopping_ends_what_runs() -> anyhow::Result<()> {
 }
 
 /// A volume object that is another one of the same name is not deleted on the word about the first.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn g2_the_uid_counts_and_not_the_name() -> anyhow::Result<()> {
     let space = TestSpace::new("g2").await?;
     let name = by_hand(&space, "twice", json!({})).await?.name_any();
     let volumes = space.cluster_api::<PersistentVolume>();
     space.wait_for(&volumes, &name, "released", |volume| phase(volume, "Released")).await?;
-    let (admin, victim) = (volumes.clone(), name.clone());
     let replaced = Arc::new(AtomicBool::new(false));
-    let (begun, done) = (AtomicBool::new(false), replaced.clone());
-    let provisioner = space.provisioner().to_owned();
-    let toy = Toy::new().on_delete(move |_, _| {
-        if !begun.swap(true, Ordering::Relaxed) {
-            // While the backend works, an administrator replaces the object by one that is bound to be kept.
-            let (admin, victim, provisioner) = (admin.clone(), victim.clone(), provisioner.clone());
-            let replace = async move {
-                let mut volume = admin.get(&victim).await?;
-                admin.delete(&victim, &DeleteParams::default()).await?;
-                while admin.get_opt(&victim).await?.is_some() {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                volume.metadata = serde_json::from_value(
-                    json!({"name": victim, "annotations": {"pv.kubernetes.io/provisioned-by": provisioner}}),
-                )?;
-                volume.status = None;
-                let spec = volume.spec.get_or_insert_default();
-                spec.claim_ref = None;
-                spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
-                admin.create(&PostParams::default(), &volume).await?;
-                anyhow::Ok(())
-            };
-            std::thread::scope(|scope| {
-                let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-                scope.spawn(move || runtime().block_on(replace).unwrap()).join().unwrap();
-            });
-            done.store(true, Ordering::Relaxed);
-        }
-        Answer::Done
-    });
+    let gate = replaced.clone();
+    let toy = Toy::new().on_delete(move |_, _| Answer::Once(gate.clone()));
     let _controller = toy.run(&space);
-    until("the object was replaced", || replaced.load(Ordering::Relaxed)).await?;
+    until("the deletion began", || toy.deletes(&name) == 1).await?;
+    // While the backend works, an administrator replaces the object by one that is to be kept.
+    let mut volume = volumes.get(&name).await?;
+    volumes.delete(&name, &DeleteParams::default()).await?;
+    space.wait_gone(&volumes, &name).await?;
+    let annotations = json!({"pv.kubernetes.io/provisioned-by": space.provisioner()});
+    volume.metadata = serde_json::from_value(json!({"name": name, "annotations": annotations}))?;
+    volume.status = None;
+    let spec = volume.spec.get_or_insert_default();
+    spec.claim_ref = None;
+    spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
+    volumes.create(&PostParams::default(), &volume).await?;
+    replaced.store(true, Ordering::Relaxed);
     another_round(&space, "g2").await?;
     let kept = volumes.get(&name).await?;
     assert_eq!(kept.spec.unwrap().persistent_volume_reclaim_policy.as_deref(), Some("Retain"));

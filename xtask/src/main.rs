@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use e2e::guard::{self, Guard, Lifetime};
 
+mod bench;
 mod build;
 mod control_plane;
 mod demo;
@@ -40,6 +41,13 @@ enum Command {
         /// Leave the control plane and the provisioner running until `control-plane down`
         #[arg(long)]
         keep: bool,
+    },
+
+    /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists what
+    Bench {
+        /// The measurement and its options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<String>,
     },
 
     /// Become another program that ends with its parent
@@ -77,6 +85,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     let guard = Guard::new(std::env::current_exe()?);
     let work = async {
         match command {
+            Command::Bench { arguments } => bench::run(&arguments, &guard).await,
             Command::ControlPlane(command) => control_plane::run(command, &guard).await,
             Command::Test { filter } => test::run(&filter, &guard).await,
             Command::Demo { keep } => demo::run(keep, &guard).await,

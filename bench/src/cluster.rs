@@ -1,0 +1,123 @@
+//! What a measurement needs of the cluster: a namespace, a class, claims by the thousand, and a clean end.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use e2e::cluster::apply;
+use e2e::control_plane::{State, client_from, kubeconfig_for_service_account};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use kube_provisioner::rbac::{Account, manifests};
+use serde_json::json;
+
+pub(crate) const NAMESPACE: &str = "bench";
+pub(crate) const CLASS: &str = "bench";
+pub(crate) const PROVISIONER: &str = "bench.example.com/noop";
+/// Requests under way at a time while a measurement is prepared.
+const AT_ONCE: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(600);
+
+pub(crate) struct Cluster {
+    state: State,
+    client: Client,
+}
+
+impl Cluster {
+    pub(crate) async fn connect() -> anyhow::Result<Self> {
+        let state = State::for_tests()?;
+        let client = client_from(&state.kubeconfig).await?;
+        let mut objects = vec![
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": CLASS},
+                "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
+        ];
+        objects.extend(manifests(&Account { name: "provisioner", namespace: NAMESPACE }));
+        apply(&client, &objects).await?;
+        Ok(Self { state, client })
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(crate) fn claims(&self) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    pub(crate) fn volumes(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(crate) async fn kubeconfig(&self) -> anyhow::Result<PathBuf> {
+        kubeconfig_for_service_account(&self.client, &self.state, NAMESPACE, "provisioner").await
+    }
+
+    /// Creates claims of our class.
+    pub(crate) async fn create_claims(&self, count: usize) -> anyhow::Result<()> {
+        let api = self.claims();
+        let create = |at: usize| {
+            let api = api.clone();
+            async move {
+                api.create(&PostParams::default(), &e2e::cluster::claim(&format!("claim-{at}"), CLASS)).await.map(drop)
+            }
+        };
+        Ok(stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect().await?)
+    }
+
+    /// Waits until so many claims are as they should be, and returns them.
+    pub(crate) async fn wait_claims(
+        &self,
+        count: usize,
+        what: &str,
+        holds: impl Fn(&PersistentVolumeClaim) -> bool,
+    ) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let claims = self.claims().list(&ListParams::default()).await?.items;
+            let done = claims.iter().filter(|claim| holds(claim)).count();
+            if done == count {
+                return Ok(claims);
+            }
+            if Instant::now() > deadline {
+                bail!("only {done} of {count} claims are {what}");
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Deletes all claims and volumes of the measurement, whoever would do it otherwise.
+    pub(crate) async fn clear(&self) -> anyhow::Result<()> {
+        self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let volumes = self.volumes().list_metadata(&ListParams::default()).await?.items;
+            let claims = self.claims().list_metadata(&ListParams::default()).await?.items;
+            if volumes.is_empty() && claims.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("{} volumes and {} claims do not go", volumes.len(), claims.len());
+            }
+            let api = self.volumes();
+            let delete = |volume: kube::core::PartialObjectMeta<PersistentVolume>| {
+                let api = api.clone();
+                async move {
+                    let name = volume.name_any();
+                    let none = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+                    // Somebody else may be deleting it too.
+                    let _ = api.delete(&name, &DeleteParams::default()).await;
+                    let _ = api.patch_metadata(&name, &Default::default(), &none).await;
+                }
+            };
+            stream::iter(volumes).map(delete).buffer_unordered(AT_ONCE).collect::<()>().await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `cargo xtask bench NAME`: measurements on a real control plane. Figures are printed as a table; the last ones stand in
+//! `docs/performance.md`.
+#![allow(clippy::print_stdout, reason = "it prints its results")]
+
+mod burst;
+mod cluster;
+mod foreign;
+mod process;
+mod waiting;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Claims created at once, until all are bound and told of it
+    Burst {
+        #[arg(long, default_value_t = 1000)]
+        claims: usize,
+    },
+    /// Claims that wait when the provisioner starts, beside a bare client that posts the same volumes
+    Waiting {
+        #[arg(long, default_value_t = 3000)]
+        claims: usize,
+        /// Rounds of each; the table has all of them and the medians
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Connections of the bare client and workers of the provisioner
+        #[arg(long, default_value_t = 64)]
+        connections: usize,
+    },
+    /// Memory and start with claims and volumes of another provisioner in the cluster
+    Foreign {
+        #[arg(long, default_value_t = 50_000)]
+        pairs: usize,
+    },
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        Command::Burst { claims } => burst::run(claims).await,
+        Command::Waiting { claims, rounds, connections } => waiting::run(claims, rounds, connections).await,
+        Command::Foreign { pairs } => foreign::run(pairs).await,
+    }
+}

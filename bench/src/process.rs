@@ -1,0 +1,69 @@
+//! The provisioner as a process: started, measured, stopped.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::cluster::{Cluster, PROVISIONER};
+
+pub(crate) struct Provisioner {
+    child: Child,
+    log: std::path::PathBuf,
+}
+
+impl Provisioner {
+    /// Starts the provisioner that costs nothing, with its own service account and default settings.
+    pub(crate) async fn start(cluster: &Cluster, more: &[String]) -> anyhow::Result<Self> {
+        let program = std::env::current_exe()?.with_file_name("noop-provisioner");
+        let log = cluster.state().dir.join("noop-provisioner.log");
+        let output = std::fs::File::create(&log)?;
+        let child = Command::new(&program)
+            .args(["--provisioner-name", PROVISIONER, "--kubeconfig"])
+            .arg(cluster.kubeconfig().await?)
+            .args(more)
+            .stdout(Stdio::null())
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(Self { child, log })
+    }
+
+    pub(crate) async fn wait_ready(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(300);
+        while Instant::now() < deadline {
+            if std::fs::read_to_string(&self.log)?.contains(": ready ") {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the provisioner ended with {status}: {}", std::fs::read_to_string(&self.log)?);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        bail!("the provisioner was not ready within 300 s")
+    }
+
+    /// A field of `/proc/PID/status` in kB, such as `VmRSS` or `VmHWM`.
+    pub(crate) fn memory(&self, field: &str) -> anyhow::Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        let text = line.with_context(|| format!("no {field} in the process status"))?;
+        Ok(text.trim().trim_end_matches(" kB").parse()?)
+    }
+
+    /// The processor time that it has used, user and system, in ticks of 10 ms.
+    pub(crate) fn processor_time(&self) -> anyhow::Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
+        Ok(Duration::from_millis(10 * (ticks(11) + ticks(12))))
+    }
+}
+
+impl Drop for Provisioner {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,161 @@
+//! Claims that wait when the provisioner starts. A bare client that posts the same volumes in the same situation, with
+//! as many connections, says what the control plane can do at most.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::{PostParams, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt};
+use kube_provisioner::protocol::STORAGE_PROVISIONER;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::burst::{mb, wait_told};
+use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER};
+use crate::process::Provisioner;
+
+struct Round {
+    rate: f64,
+    /// From the start of the process to the first volume.
+    first: Duration,
+    rest: Option<Rest>,
+}
+
+struct Rest {
+    told: usize,
+    told_after: Duration,
+    peak: u64,
+    processor: Duration,
+}
+
+pub(crate) async fn run(count: usize, rounds: usize, connections: usize) -> anyhow::Result<()> {
+    let cluster = Cluster::connect().await?;
+    let (mut bare, mut ours) = (Vec::new(), Vec::new());
+    println!("| | volumes/s | first after | told | all told after the last volume | peak memory | processor time |");
+    println!("|---|---|---|---|---|---|---|");
+    for _ in 0..rounds {
+        for (name, rates) in [("bare client", &mut bare), ("kube-provisioner", &mut ours)] {
+            cluster.clear().await?;
+            cluster.create_claims(count).await?;
+            let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
+            let claims = cluster.wait_claims(count, "annotated", asks).await?;
+            let round = match name {
+                "bare client" => bare_client(&cluster, &claims, connections).await?,
+                _ => provisioner(&cluster, &claims, connections).await?,
+            };
+            rates.push(round.rate);
+            print!("| {name} | {:.0} | {:.2} s |", round.rate, round.first.as_secs_f64());
+            match round.rest {
+                None => println!(" | | | |"),
+                Some(rest) => println!(
+                    " {} of {count} | {:.1} s | {:.1} MB | {:.2} s |",
+                    rest.told,
+                    rest.told_after.as_secs_f64(),
+                    mb(rest.peak),
+                    rest.processor.as_secs_f64()
+                ),
+            }
+        }
+    }
+    cluster.clear().await?;
+    let share = median(&mut ours) / median(&mut bare);
+    println!("| medians | {:.0} of {:.0} = {:.0} % | | | | | |", median(&mut ours), median(&mut bare), 100.0 * share);
+    ensure!(share >= 0.85, "the provisioner is below 85 % of the bare client");
+    Ok(())
+}
+
+async fn bare_client(cluster: &Cluster, claims: &[PersistentVolumeClaim], connections: usize) -> anyhow::Result<Round> {
+    let saved = Saved::watch(cluster, claims.len()).await?;
+    let start = Instant::now();
+    let api = cluster.volumes();
+    let bodies: Vec<PersistentVolume> = claims.iter().map(volume_for).collect::<Result<_, _>>()?;
+    let post = |volume: PersistentVolume| {
+        let api = api.clone();
+        async move { api.create(&PostParams::default(), &volume).await.map(drop) }
+    };
+    stream::iter(bodies).map(post).buffer_unordered(connections).try_collect::<()>().await?;
+    let (first, last) = saved.all().await?;
+    Ok(Round { rate: rate(claims.len(), first, last), first: first - start, rest: None })
+}
+
+async fn provisioner(cluster: &Cluster, claims: &[PersistentVolumeClaim], workers: usize) -> anyhow::Result<Round> {
+    let saved = Saved::watch(cluster, claims.len()).await?;
+    let start = Instant::now();
+    let provisioner = Provisioner::start(cluster, &["--workers".to_owned(), workers.to_string()]).await?;
+    let (first, last) = saved.all().await?;
+    let peak = provisioner.memory("VmHWM")?;
+    let processor = provisioner.processor_time()?;
+    let uids: Vec<String> = claims.iter().filter_map(ResourceExt::uid).collect();
+    let told = wait_told(cluster, &uids).await?;
+    let told_after = last.elapsed();
+    let told = uids.iter().filter(|uid| told.get(*uid) == Some(&1)).count();
+    let peak = peak.max(provisioner.memory("VmHWM")?);
+    Ok(Round {
+        rate: rate(claims.len(), first, last),
+        first: first - start,
+        rest: Some(Rest { told, told_after, peak, processor }),
+    })
+}
+
+/// What our provisioner saves for a claim.
+fn volume_for(claim: &PersistentVolumeClaim) -> serde_json::Result<PersistentVolume> {
+    let name = format!("pvc-{}", claim.uid().unwrap_or_default());
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER},
+            "finalizers": [kube_provisioner::protocol::FINALIZER]},
+        "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem",
+            "storageClassName": CLASS, "persistentVolumeReclaimPolicy": "Delete",
+            "hostPath": {"path": format!("/volumes/{name}"), "type": "Directory"},
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": NAMESPACE,
+                "name": claim.name_any(), "uid": claim.uid(), "resourceVersion": claim.resource_version()}},
+    }))
+}
+
+/// Watches volumes being saved: the same observer for both sides.
+struct Saved {
+    times: oneshot::Receiver<(Instant, Instant)>,
+}
+
+impl Saved {
+    async fn watch(cluster: &Cluster, count: usize) -> anyhow::Result<Self> {
+        let api: Api<PersistentVolume> = cluster.volumes();
+        let version = api.list_metadata(&Default::default()).await?.metadata.resource_version.unwrap_or_default();
+        let mut events = Box::pin(api.watch_metadata(&WatchParams::default().timeout(290), &version).await?);
+        let (sender, times) = oneshot::channel();
+        tokio::spawn(async move {
+            let seen = Arc::new(AtomicUsize::new(0));
+            let mut first = None;
+            while let Some(Ok(event)) = events.next().await {
+                if !matches!(event, WatchEvent::Added(_)) {
+                    continue;
+                }
+                let now = Instant::now();
+                let first = *first.get_or_insert(now);
+                if seen.fetch_add(1, Ordering::Relaxed) + 1 == count {
+                    // Nobody listens any more if the measurement failed.
+                    let _ = sender.send((first, now));
+                    return;
+                }
+            }
+        });
+        Ok(Self { times })
+    }
+
+    /// When the first and the last one was saved.
+    async fn all(self) -> anyhow::Result<(Instant, Instant)> {
+        Ok(tokio::time::timeout(Duration::from_secs(280), self.times).await??)
+    }
+}
+
+fn rate(count: usize, first: Instant, last: Instant) -> f64 {
+    (count - 1) as f64 / (last - first).as_secs_f64()
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

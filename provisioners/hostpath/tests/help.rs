@@ -1,0 +1,25 @@
+//! What `--help` says is a promise: a change of it is a change of this file's snapshot.
+
+use std::process::Command;
+
+#[test]
+fn help_says_every_option_with_its_default_and_unit() {
+    let output = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner")).arg("--help").env_clear().output().unwrap();
+    assert!(output.status.success());
+    let help = String::from_utf8(output.stdout).unwrap();
+    insta::assert_snapshot!(help);
+}
+
+#[test]
+fn wrong_arguments_are_one_clear_line_first() {
+    for (arguments, says) in [
+        (&["--root", "/"][..], "--provisioner-name"),
+        (&["--root", "/", "--provisioner-name", "Upper/case"], "lower case"),
+        (&["--root", "/", "--provisioner-name", "a/b", "--provision-timeout", "5"], "unit"),
+        (&["check-class", "/no/such/file"], "cannot read"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner")).args(arguments).env_clear().output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(says), "{says}: {text}");
+    }
+}

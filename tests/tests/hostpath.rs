@@ -1,6 +1,6 @@
 //! The hostPath provisioner as a program, with its own service account, on a real control plane.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -185,6 +185,43 @@ async fn g8_the_api_server_goes_and_comes_back() -> anyhow::Result<()> {
     let gone = eventually(4 * SOON, async || Ok(volumes.get_opt(&before.name_any()).await?.is_none().then_some(())));
     assert!(gone.await?.is_some(), "the deletion goes on");
     assert!(program.is_running(), "the same process all along");
+    space.done().await
+}
+
+/// Calls are counted by the API server itself, in its audit log.
+#[tokio::test]
+async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<()> {
+    const COUNT: usize = 20;
+    let (space, root) = (TestSpace::new("calls").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let audit = space.cluster().audit_log()?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let class = space.create_class(space.class("class")).await?;
+    create_claims(&space, &class, COUNT).await?;
+    wait_all_bound(&space, COUNT).await?;
+    let calls = async |what: &str, expected: &[(&str, usize)]| -> anyhow::Result<()> {
+        let mut seen = BTreeMap::new();
+        let as_expected = eventually(SOON, async || {
+            seen.clear();
+            for entry in audit.entries_of(&access.user)?.iter().filter(|entry| !entry.resource.is_empty()) {
+                *seen.entry(e2e::rights::used(entry)).or_insert(0) += 1;
+            }
+            seen.retain(|call: &String, _| {
+                !call.starts_with("list") && !call.starts_with("watch") && !call.contains("authorization")
+            });
+            Ok(expected.iter().all(|(call, count)| seen.get(*call) == Some(count)).then_some(()))
+        });
+        let as_expected = as_expected.await?.is_some() && seen.len() == expected.len();
+        anyhow::ensure!(as_expected, "{what}: expected {expected:?}, saw {seen:?}");
+        Ok(())
+    };
+    let provision = [("create persistentvolumes", COUNT), ("create events", COUNT)];
+    calls("provision", &provision).await?;
+    space.api::<PersistentVolumeClaim>().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    let empty = eventually(2 * SOON, async || Ok(space.volumes().await?.is_empty().then_some(()))).await?;
+    assert!(empty.is_some());
+    let delete = [("delete persistentvolumes", COUNT), ("patch persistentvolumes", COUNT)];
+    calls("provision and delete", &[provision, delete].concat()).await?;
     space.done().await
 }
 

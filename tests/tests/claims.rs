@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use e2e::cluster::{TestSpace, eventually, is_bound};
+use e2e::cluster::{TestSpace, eventually, is_bound, until};
 use e2e::faults::{Fault, faulty};
 use e2e::toy::{Answer, Call, Toy, options};
 use http::Method;
@@ -20,12 +20,6 @@ async fn class_and_claim(space: &TestSpace, claim: &str) -> anyhow::Result<Stora
     let class = space.create_class(space.class("class")).await?;
     space.create_claim(space.claim(claim, &class)).await?;
     Ok(class)
-}
-
-/// Waits for a fact about what the toy was asked.
-async fn until(what: &str, holds: impl Fn() -> bool) -> anyhow::Result<()> {
-    let found = eventually(SOON, async || Ok(holds().then_some(()))).await?;
-    found.ok_or_else(|| anyhow::anyhow!("not within {} s: {what}", SOON.as_secs()))
 }
 
 async fn uid(space: &TestSpace, claim: &str) -> anyhow::Result<String> {

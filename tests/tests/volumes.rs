@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use e2e::cluster::{TestSpace, eventually};
+use e2e::cluster::{TestSpace, until};
 use e2e::faults::{Fault, faulty};
 use e2e::toy::{Answer, Toy, options};
 use http::Method;
@@ -16,11 +16,6 @@ use kube_provisioner::protocol::FINALIZER;
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(20);
-
-async fn until(what: &str, holds: impl Fn() -> bool) -> anyhow::Result<()> {
-    let found = eventually(SOON, async || Ok(holds().then_some(()))).await?;
-    found.ok_or_else(|| anyhow::anyhow!("not within {} s: {what}", SOON.as_secs()))
-}
 
 /// A volume as somebody made it by hand; its claim has never existed, so the controller-manager releases it.
 async fn by_hand(space: &TestSpace, suffix: &str, change: Value) -> anyhow::Result<PersistentVolume> {

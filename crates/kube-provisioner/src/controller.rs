@@ -158,13 +158,15 @@ impl Controller {
                 work(&engine.queue, workers, CancellationToken::new(), move |work| handler.clone().step(work)).await;
             }
         };
-        let mut workers = tokio::spawn(workers);
+        // A set, because dropping it ends the work: nothing goes on when this future is dropped.
+        let mut running = JoinSet::new();
+        running.spawn(workers);
         shutdown.cancelled().await;
         engine.queue.shut_down();
-        if tokio::time::timeout(GRACE, &mut workers).await.is_err() {
+        if tokio::time::timeout(GRACE, running.join_next()).await.is_err() {
             tracing::warn!("work in flight did not end within {} s and is abandoned", GRACE.as_secs());
-            workers.abort();
         }
+        running.shutdown().await;
         let untold = engine.narrator.events().flush(LAST_WORDS).await;
         if untold > 0 {
             tracing::warn!(untold, "events could not be sent in time");

@@ -18,7 +18,8 @@ fn wrong_arguments_are_one_clear_line_first() {
         (&["--root", "/", "--provisioner-name", "a/b", "--provision-timeout", "5"], "unit"),
         (&["check-class", "/no/such/file"], "cannot read"),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner")).args(arguments).env_clear().output().unwrap();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner")).args(arguments).env_clear().output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(says), "{says}: {text}");
     }

@@ -34,7 +34,7 @@ pub use audit::{AuditEntry, AuditLog};
 pub use objects::{claim, class, is_bound, random_suffix, rule};
 pub use program::Program;
 pub use space::TestSpace;
-pub use wait::{DEFAULT_LIMIT, eventually};
+pub use wait::{DEFAULT_LIMIT, eventually, until};
 
 use crate::control_plane::{self, Signal, State};
 

@@ -34,6 +34,12 @@ pub async fn eventually<T>(
     }
 }
 
+/// Waits for a fact that this process knows.
+pub async fn until(what: &str, holds: impl Fn() -> bool) -> anyhow::Result<()> {
+    let found = eventually(DEFAULT_LIMIT, async || Ok(holds().then_some(()))).await?;
+    found.with_context(|| format!("not within {} s: {what}", DEFAULT_LIMIT.as_secs()))
+}
+
 impl TestSpace {
     /// Waits until an object exists and fulfils a condition. The failure names `what`, and has the object's last state,
     /// the namespace's events and the logs of the test's programs.

@@ -21,19 +21,20 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// The claim that the work is about, as it was when the work began if it is gone.
+    pub(crate) fn claim_at_work(&self) -> Option<&ClaimFacts> {
+        match (&self.claim, &self.progress) {
+            (ClaimState::Waiting(claim), _) => Some(&claim.facts),
+            (_, Progress::Background(pending)) => Some(&pending.claim.facts),
+            (_, Progress::Unsaved(unsaved)) => Some(&unsaved.pending.claim.facts),
+            _ => None,
+        }
+    }
+
     /// The class and the kind of data source that the work is counted under.
     pub(crate) fn labels(&self) -> (Option<&str>, Option<&str>) {
-        let claim = match (&self.claim, &self.progress) {
-            (ClaimState::Waiting(claim), _) => Some(claim),
-            (_, Progress::Background(pending)) => Some(&pending.claim),
-            (_, Progress::Unsaved(unsaved)) => Some(&unsaved.pending.claim),
-            _ => None,
-        };
-        match (claim, &self.volume) {
-            (Some(claim), _) => {
-                let source = claim.facts.data_source.as_ref().map(|(kind, _)| kind.as_str());
-                (claim.facts.class.as_deref(), source)
-            }
+        match (self.claim_at_work(), &self.volume) {
+            (Some(claim), _) => (claim.class.as_deref(), claim.data_source.as_ref().map(|(kind, _)| kind.as_str())),
             (None, VolumeState::Ours(volume)) => (volume.facts.class.as_deref(), None),
             (None, _) => (None, None),
         }

@@ -6,7 +6,7 @@ use provisioner_runtime::events::{Event, EventKind, EventOptions, EventSink, Obj
 use provisioner_runtime::queue::Queue;
 use tokio::time::{Instant, sleep};
 
-use super::facts::{ClaimFacts, ClaimState, Facts, Progress, VolumeState};
+use super::facts::{ClaimFacts, VolumeState};
 use super::key::Key;
 use super::report::{About, Case, Notice, Report, WorkKind, slow};
 
@@ -57,7 +57,7 @@ impl Narrator {
     }
 
     pub(crate) fn tell(&self, report: Report, case: &Case<'_>) {
-        let claim = claim(case.facts);
+        let claim = case.facts.claim_at_work();
         log(&report, case, claim);
         if let Some(notice) = report.notice {
             self.publish(notice, claim, Some(case));
@@ -93,16 +93,6 @@ impl Narrator {
             About::Volume => "Delete",
         };
         self.events.publish(Event { object, kind, reason: notice.reason, action, note: notice.text });
-    }
-}
-
-/// The claim that the work was about, as it was when the work began if it is gone.
-fn claim(facts: &Facts) -> Option<&ClaimFacts> {
-    match (&facts.claim, &facts.progress) {
-        (ClaimState::Waiting(claim), _) => Some(&claim.facts),
-        (_, Progress::Background(pending)) => Some(&pending.claim.facts),
-        (_, Progress::Unsaved(unsaved)) => Some(&unsaved.pending.claim.facts),
-        _ => None,
     }
 }
 

@@ -35,8 +35,17 @@ pub(crate) struct World {
 }
 
 enum ClaimEntry {
-    Settled { bound_here: bool, deleting: bool },
+    Settled { bound_here: bool, deleting: bool, resource_version: u64 },
     Waiting(Arc<WaitingClaim>),
+}
+
+impl ClaimEntry {
+    fn is_newer_than(&self, resource_version: &str) -> bool {
+        match self {
+            Self::Settled { resource_version: known, .. } => number(resource_version).is_some_and(|new| new < *known),
+            Self::Waiting(claim) => older(resource_version, &claim.resource_version),
+        }
+    }
 }
 
 impl World {
@@ -57,7 +66,7 @@ impl World {
         let progress = self.progress.get(key).cloned().unwrap_or_default();
         let claim = match self.claims.get(key) {
             None => ClaimState::Absent,
-            Some(ClaimEntry::Settled { bound_here, deleting }) => {
+            Some(ClaimEntry::Settled { bound_here, deleting, .. }) => {
                 ClaimState::Settled { bound_here: *bound_here, deleting: *deleting }
             }
             Some(ClaimEntry::Waiting(claim)) => ClaimState::Waiting(claim.clone()),
@@ -112,6 +121,14 @@ impl World {
             ClaimEntry::Settled { .. } => None,
         });
         waiting.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
+    }
+
+    /// Takes in the answer to our own save, unless the watch was faster: it may have told of the end already.
+    pub(crate) fn saved(&mut self, key: &Key, answer: WatchedVolume) {
+        if matches!(self.progress.get(key), Some(Progress::Unsaved(_))) {
+            self.progress.remove(key);
+            self.volume_event(Event::Applied(answer));
+        }
     }
 
     pub(crate) fn set_progress(&mut self, key: &Key, progress: Progress) {
@@ -205,7 +222,7 @@ impl World {
         if !ours {
             return self.claim_gone(&key).then_some(key);
         }
-        if self.is_older(watched, self.claims.get(&key)) {
+        if self.claims.get(&key).is_some_and(|known| known.is_newer_than(claim_version(claim))) {
             return None;
         }
         let bound_to = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty());
@@ -213,6 +230,7 @@ impl World {
             Some(volume) => ClaimEntry::Settled {
                 bound_here: Key::of_volume(volume) == key,
                 deleting: claim.metadata.deletion_timestamp.is_some(),
+                resource_version: number(claim_version(claim)).unwrap_or_default(),
             },
             None => ClaimEntry::Waiting(Arc::new(self.waiting(watched, claim)?)),
         };
@@ -295,7 +313,7 @@ impl World {
             }
         };
         let facts = ClaimFacts::read(claim, !accepted)?;
-        let resource_version = claim.metadata.resource_version.as_deref().unwrap_or_default().into();
+        let resource_version = claim_version(claim).into();
         let since = match self.claims.get(&Key::of_claim(&facts.uid)) {
             Some(ClaimEntry::Waiting(known)) => known.since,
             _ => Instant::now(),
@@ -327,15 +345,6 @@ impl World {
 
     fn waiting_for(&self, class: &str) -> Vec<Key> {
         self.by_class.get(class).into_iter().flatten().cloned().collect()
-    }
-
-    fn is_older(&self, watched: &WatchedClaim, known: Option<&ClaimEntry>) -> bool {
-        match (known, &watched.fields) {
-            (Some(ClaimEntry::Waiting(known)), Ok(claim)) => {
-                older(claim.metadata.resource_version.as_deref().unwrap_or_default(), &known.resource_version)
-            }
-            _ => false,
-        }
     }
 
     fn claim_gone(&mut self, key: &Key) -> bool {
@@ -377,11 +386,16 @@ fn watched_version(watched: &WatchedVolume) -> &str {
     watched.fields.as_ref().ok().and_then(|volume| volume.metadata.resource_version.as_deref()).unwrap_or_default()
 }
 
+fn claim_version(claim: &watched::Claim) -> &str {
+    claim.metadata.resource_version.as_deref().unwrap_or_default()
+}
+
 /// Resource versions of one kind are ordered numbers; what is no number is never older.
 /// See <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>.
 fn older(new: &str, known: &str) -> bool {
-    match (new.parse::<u64>(), known.parse::<u64>()) {
-        (Ok(new), Ok(known)) => new < known,
-        _ => false,
-    }
+    number(new).zip(number(known)).is_some_and(|(new, known)| new < known)
+}
+
+fn number(resource_version: &str) -> Option<u64> {
+    resource_version.parse().ok()
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::watch::Event;
 use tokio::time::Instant;
 
 use super::{Actor, Outcome};
@@ -37,9 +36,7 @@ impl Actor {
             Err(error) => return Outcome::NotSaved(error),
         };
         // The watch may be slower than the next look at this key.
-        let mut world = self.world();
-        world.set_progress(key, Progress::None);
-        world.volume_event(Event::Applied(saved));
+        self.world().saved(key, saved);
         Outcome::Provisioned { took: started.elapsed() }
     }
 }

@@ -85,6 +85,24 @@ fn stale_answers_do_not_undo_newer_ones() {
 }
 
 #[test]
+fn g1_an_answer_newer_than_the_watch_stands() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    scene.put_claim(claim(json!({"metadata": {"resourceVersion": "12"}, "spec": {"volumeName": "other"}})));
+    assert_eq!(scene.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}}))), []);
+    assert_eq!(scene.about_claim(), Decision::Rest(Rest::Bound));
+}
+
+/// The watch told of making and deleting before our own answer came.
+#[test]
+fn g1_a_late_answer_makes_no_ghost() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    scene.put_volume(saved());
+    delete_volume(&mut scene, saved());
+    scene.world.saved(&key(), serde_json::from_value(saved()).unwrap());
+    assert_eq!(scene.about_claim(), Decision::Confirm);
+}
+
+#[test]
 fn g1_stale_claim_gets_no_second_volume_unasked() {
     let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
     assert_eq!(scene.about_claim(), Decision::Rest(Rest::Provisioned));

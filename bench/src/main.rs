@@ -32,7 +32,7 @@ enum Command {
         #[arg(long, default_value_t = 3)]
         rounds: usize,
         /// Connections of the bare client and workers of the provisioner
-        #[arg(long, default_value_t = 64)]
+        #[arg(long, default_value_t = 32)]
         connections: usize,
     },
     /// Memory and start with claims and volumes of another provisioner in the cluster

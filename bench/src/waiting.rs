@@ -1,8 +1,6 @@
 //! Claims that wait when the provisioner starts. A bare client that posts the same volumes in the same situation, with
 //! as many connections, says what the control plane can do at most.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -71,7 +69,9 @@ pub(crate) async fn run(count: usize, rounds: usize, connections: usize) -> anyh
 async fn bare_client(cluster: &Cluster, claims: &[PersistentVolumeClaim], connections: usize) -> anyhow::Result<Round> {
     let saved = Saved::watch(cluster, claims.len()).await?;
     let start = Instant::now();
-    let api = cluster.volumes();
+    // The same account and, as for a process that starts, no connection yet.
+    let client = e2e::control_plane::client_from(&cluster.kubeconfig().await?).await?;
+    let api: Api<PersistentVolume> = Api::all(client);
     let bodies: Vec<PersistentVolume> = claims.iter().map(volume_for).collect::<Result<_, _>>()?;
     let post = |volume: PersistentVolume| {
         let api = api.clone();
@@ -123,22 +123,33 @@ struct Saved {
 impl Saved {
     async fn watch(cluster: &Cluster, count: usize) -> anyhow::Result<Self> {
         let api: Api<PersistentVolume> = cluster.volumes();
-        let version = api.list_metadata(&Default::default()).await?.metadata.resource_version.unwrap_or_default();
-        let mut events = Box::pin(api.watch_metadata(&WatchParams::default().timeout(290), &version).await?);
+        let mut version = api.list_metadata(&Default::default()).await?.metadata.resource_version.unwrap_or_default();
         let (sender, times) = oneshot::channel();
         tokio::spawn(async move {
-            let seen = Arc::new(AtomicUsize::new(0));
-            let mut first = None;
-            while let Some(Ok(event)) = events.next().await {
-                if !matches!(event, WatchEvent::Added(_)) {
+            let (mut seen, mut first) = (0, None);
+            loop {
+                // The server may end a watch at any time; the next one goes on where it ended.
+                let Ok(events) = api.watch_metadata(&WatchParams::default().timeout(290), &version).await else {
                     continue;
-                }
-                let now = Instant::now();
-                let first = *first.get_or_insert(now);
-                if seen.fetch_add(1, Ordering::Relaxed) + 1 == count {
-                    // Nobody listens any more if the measurement failed.
-                    let _ = sender.send((first, now));
-                    return;
+                };
+                let mut events = Box::pin(events);
+                while let Some(Ok(event)) = events.next().await {
+                    let (added, volume) = match event {
+                        WatchEvent::Added(volume) => (true, volume),
+                        WatchEvent::Modified(volume) | WatchEvent::Deleted(volume) => (false, volume),
+                        _ => continue,
+                    };
+                    version = volume.resource_version().unwrap_or(version);
+                    let now = Instant::now();
+                    seen += usize::from(added);
+                    if added && seen == 1 {
+                        first = Some(now);
+                    }
+                    if let (true, Some(first)) = (seen == count, first) {
+                        // Nobody listens any more if the measurement failed.
+                        let _ = sender.send((first, now));
+                        return;
+                    }
                 }
             }
         });

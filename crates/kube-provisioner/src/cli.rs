@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn the_go_preset_changes_defaults_and_arguments_win() {
         let plain = options(&[]);
-        assert_eq!((plain.workers, plain.volume_finalizer), (64, true));
+        assert_eq!((plain.workers, plain.volume_finalizer), (32, true));
         let go = options(&["--preset", "go-compat", "--workers", "9"]);
         assert_eq!((go.workers, go.volume_finalizer, go.failed_provision_threshold), (9, false, 15));
         assert_eq!(

@@ -344,6 +344,41 @@ impl Engine {
     }
 }
 
+/// Bytes as the API server might send them, through the tables to a decision.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn take_in(bytes: &[u8]) {
+    struct Nothing;
+    impl Provisioner for Nothing {
+        type Parameters = ();
+        async fn provision(
+            &self,
+            request: crate::ProvisionRequest<()>,
+        ) -> Result<crate::Volume, crate::ProvisionError> {
+            Ok(crate::Volume::nfs("server", request.name))
+        }
+        async fn delete(&self, _: crate::ProvisionedVolume) -> Result<(), crate::DeleteError> {
+            Ok(())
+        }
+    }
+    let names = Names { own: "p".to_owned(), additional: Vec::new() };
+    let rules = Arc::new(Rules { names, capabilities: crate::Capabilities::default(), finalizer: true });
+    let mut world = World::new(rules.clone(), Arc::new(Nothing));
+    let mut keys = Vec::new();
+    if let Ok(class) = serde_json::from_slice(bytes) {
+        keys.extend(world.class_event(Event::Applied(class)));
+    }
+    if let Ok(volume) = serde_json::from_slice(bytes) {
+        keys.extend(world.volume_event(Event::Applied(volume)));
+    }
+    if let Ok(claim) = serde_json::from_slice(bytes) {
+        keys.extend(world.claim_event(Event::Applied(claim)));
+    }
+    for key in keys {
+        world.inputs(&key);
+        decide(&world.facts(&key), &rules);
+    }
+}
+
 #[cfg(test)]
 pub(crate) fn fingerprint_of(text: &str) -> u64 {
     facts::fingerprint(&text)

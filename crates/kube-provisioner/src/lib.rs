@@ -25,6 +25,9 @@
 mod cli;
 mod controller;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gid;
 mod options;
 pub mod parameters;

@@ -38,7 +38,7 @@ pub struct Options {
     pub node_name: Option<String>,
 
     /// Claims and volumes worked on at a time
-    #[arg(long, env, value_name = "COUNT", default_value_t = 64, value_parser = at_least_one)]
+    #[arg(long, env, value_name = "COUNT", default_value_t = 32, value_parser = at_least_one)]
     pub workers: usize,
 
     /// Calls of `provision` and `delete` at a time, over all classes; 0 is unbounded
@@ -107,7 +107,7 @@ impl Options {
             kubeconfig: None,
             namespace: None,
             node_name: None,
-            workers: 64,
+            workers: 32,
             backend_concurrency: 0,
             class_concurrency: 0,
             provision_timeout: Duration::from_secs(120),

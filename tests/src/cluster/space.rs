@@ -121,6 +121,13 @@ impl TestSpace {
         self.create_cluster_wide(&class).await
     }
 
+    /// Creates a class and a claim of it.
+    pub async fn create_class_and_claim(&self, claim: &str) -> anyhow::Result<StorageClass> {
+        let class = self.create_class(self.class("class")).await?;
+        self.create_claim(self.claim(claim, &class)).await?;
+        Ok(class)
+    }
+
     /// Creates a claim.
     pub async fn create_claim(&self, claim: PersistentVolumeClaim) -> anyhow::Result<PersistentVolumeClaim> {
         self.create(&claim).await

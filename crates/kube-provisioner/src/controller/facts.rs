@@ -110,8 +110,9 @@ pub(crate) struct WaitingClaim {
     pub(crate) resource_version: Box<str>,
     /// When it was first seen to wait.
     pub(crate) since: tokio::time::Instant,
-    /// The object's JSON, a third of the size of the decoded object.
-    pub(crate) object: Box<str>,
+    /// The object's JSON, a third of the size of the decoded object. Nothing once the volume is saved: the claim is read
+    /// again in the rare case that it needs another.
+    pub(crate) object: Option<Box<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

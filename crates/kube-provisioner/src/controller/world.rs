@@ -271,6 +271,7 @@ impl World {
         }
         let resource_version = watched_version(watched).into();
         self.volumes.insert(key.clone(), Some(Arc::new(OurVolume { facts, resource_version })));
+        self.let_object_go(&key);
         Some(key)
     }
 
@@ -318,7 +319,32 @@ impl World {
             Some(ClaimEntry::Waiting(known)) => known.since,
             _ => Instant::now(),
         };
+        let key = Key::of_claim(&facts.uid);
+        let object = (!self.has_volume(&key, &facts)).then_some(object);
         Some(WaitingClaim { fingerprint: fingerprint(&facts), facts, resource_version, since, object })
+    }
+
+    fn has_volume(&self, key: &Key, claim: &ClaimFacts) -> bool {
+        let volume = self.volumes.get(key).and_then(Option::as_ref);
+        volume.and_then(|volume| volume.facts.claim.as_ref()).is_some_and(|other| *other.uid == *claim.uid)
+    }
+
+    /// A claim whose volume is saved only waits to be bound.
+    fn let_object_go(&mut self, key: &Key) {
+        let Some(ClaimEntry::Waiting(claim)) = self.claims.get(key) else { return };
+        if claim.object.is_none() || !self.has_volume(key, &claim.facts) {
+            return;
+        }
+        let slim = WaitingClaim {
+            facts: claim.facts.clone(),
+            fingerprint: claim.fingerprint,
+            resource_version: claim.resource_version.clone(),
+            since: claim.since,
+            object: None,
+        };
+        if let Some(entry) = self.claims.get_mut(key) {
+            *entry = ClaimEntry::Waiting(Arc::new(slim));
+        }
     }
 
     /// By the annotation where there is one; else by the CSI driver, or by what the volume was migrated to.

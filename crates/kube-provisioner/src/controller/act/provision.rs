@@ -29,7 +29,8 @@ impl Actor {
             Ok(places) => places,
             Err(lane) => return Outcome::LaneFull(lane),
         };
-        let claim: PersistentVolumeClaim = match serde_json::from_str(&pending.claim.object) {
+        let Some(object) = &pending.claim.object else { return self.confirm(facts, work.key()).await };
+        let claim: PersistentVolumeClaim = match serde_json::from_str(object) {
             Ok(claim) => claim,
             Err(error) => return Outcome::Refused(Refusal::Request(error.to_string())),
         };

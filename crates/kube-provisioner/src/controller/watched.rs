@@ -39,24 +39,52 @@ impl<K, T> Watched<K, T> {
     }
 }
 
-impl<'de, K, T: DeserializeOwned> Deserialize<'de> for Watched<K, T> {
+/// What every kind of object has.
+pub(crate) trait HasMeta {
+    fn metadata(&self) -> &Meta;
+}
+
+impl HasMeta for Claim {
+    fn metadata(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+impl HasMeta for Class {
+    fn metadata(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+impl HasMeta for Volume {
+    fn metadata(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+impl<'de, K, T: DeserializeOwned + HasMeta> Deserialize<'de> for Watched<K, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
         struct Head {
             metadata: Meta,
         }
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        let head: Head = serde_json::from_str(raw.get()).unwrap_or_default();
+        let fields: Result<T, _> = serde_json::from_str(raw.get());
+        let metadata = match &fields {
+            Ok(fields) => fields.metadata().clone(),
+            // Only an object that cannot be read is looked at twice.
+            Err(_) => serde_json::from_str::<Head>(raw.get()).unwrap_or_default().metadata,
+        };
         Ok(Self {
             meta: ObjectMeta {
-                name: head.metadata.name,
-                namespace: head.metadata.namespace,
-                uid: head.metadata.uid,
-                resource_version: head.metadata.resource_version,
+                name: metadata.name,
+                namespace: metadata.namespace,
+                uid: metadata.uid,
+                resource_version: metadata.resource_version,
                 ..ObjectMeta::default()
             },
-            annotations: head.metadata.annotations,
-            fields: serde_json::from_str(raw.get()).map_err(|error| error.to_string()),
+            annotations: metadata.annotations,
+            fields: fields.map_err(|error| error.to_string()),
             raw,
             kind: std::marker::PhantomData,
         })

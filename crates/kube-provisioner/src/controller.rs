@@ -167,7 +167,9 @@ impl Controller {
             tracing::warn!("work in flight did not end within {} s and is abandoned", GRACE.as_secs());
         }
         running.shutdown().await;
-        let untold = engine.narrator.events().flush(LAST_WORDS).await;
+        // The pacer among them: it would keep events waiting for keys that nobody takes any more.
+        helpers.shutdown().await;
+        let untold = engine.narrator.flush(LAST_WORDS).await;
         if untold > 0 {
             tracing::warn!(untold, "events could not be sent in time");
         }

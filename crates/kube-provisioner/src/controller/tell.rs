@@ -35,6 +35,12 @@ impl Narrator {
         &self.events
     }
 
+    /// Sends what waits, for at most so long; returns how much is left.
+    pub(crate) async fn flush(&self, limit: Duration) -> usize {
+        self.events.pace(AT_LEISURE);
+        self.events.flush(limit).await
+    }
+
     /// Work comes before telling of it: while keys wait, events wait too, for a time.
     pub(crate) async fn pace(&self, queue: &Queue<Key>) {
         let mut busy_since = None;

@@ -1,8 +1,12 @@
 //! The rules, from objects as the API server sends them to decisions. A test's name begins with the
 //! row of `docs/behaviour.md` that it proves.
 
+mod api;
 mod claims;
+mod faults;
+mod hostile;
 mod reports;
+mod running;
 mod volumes;
 mod worlds;
 
@@ -19,14 +23,18 @@ use crate::{Capabilities, DeleteError, ProvisionError, ProvisionRequest, Provisi
 const OURS: &str = "foo.bar/baz";
 const OTHER: &str = "abc.def/ghi";
 
+/// An object as a watch reads it: from text.
+fn sent<T: serde::de::DeserializeOwned>(object: Value) -> T {
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
 /// Accepts every claim but those named `vetoed`, and knows one parameter.
 struct Plain;
 
 #[derive(serde::Deserialize)]
 struct Parameters {
-    #[serde(default)]
-    #[expect(dead_code, reason = "parsed, never read")]
-    server: String,
+    #[serde(default, rename = "server")]
+    _server: String,
 }
 
 impl Provisioner for Plain {
@@ -75,7 +83,7 @@ impl Scene {
     }
 
     fn class(mut self, class: Value) -> Self {
-        self.world.class_event(Event::Applied(serde_json::from_value(class).unwrap()));
+        self.world.class_event(Event::Applied(sent(class)));
         self
     }
 
@@ -90,11 +98,11 @@ impl Scene {
     }
 
     fn put_claim(&mut self, claim: Value) -> Vec<Key> {
-        self.world.claim_event(Event::Applied(serde_json::from_value(claim).unwrap()))
+        self.world.claim_event(Event::Applied(sent(claim)))
     }
 
     fn put_volume(&mut self, volume: Value) -> Vec<Key> {
-        self.world.volume_event(Event::Applied(serde_json::from_value(volume).unwrap()))
+        self.world.volume_event(Event::Applied(sent(volume)))
     }
 
     fn decision(&self, volume: &str) -> Decision {

@@ -14,80 +14,101 @@ use serde_json::value::RawValue;
 /// An object of kind `K`, decoded as a `T`.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched<K, T> {
-    /// What the watch itself needs: name, namespace, uid, resource version.
+    /// What the watch itself needs: the resource version.
     meta: ObjectMeta,
-    /// The annotations, readable or not the rest may be.
-    pub(crate) annotations: Annotations,
     /// The fields of interest, or why they cannot be read.
-    pub(crate) fields: Result<T, String>,
-    /// The object as the API server sent it.
-    pub(crate) raw: Box<RawValue>,
+    pub(crate) fields: Result<T, Unreadable>,
+    /// The object as the API server sent it, if it may be needed whole.
+    pub(crate) raw: Option<Box<RawValue>>,
     kind: std::marker::PhantomData<K>,
+}
+
+/// What is known of an object that cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreadable {
+    metadata: Meta,
+    pub(crate) problem: String,
 }
 
 pub(crate) type WatchedClaim = Watched<PersistentVolumeClaim, Claim>;
 pub(crate) type WatchedClass = Watched<StorageClass, Class>;
 pub(crate) type WatchedVolume = Watched<PersistentVolume, Volume>;
 
-impl<K, T> Watched<K, T> {
+impl<K, T: Fields> Watched<K, T> {
     pub(crate) fn name(&self) -> &str {
-        self.meta.name.as_deref().unwrap_or_default()
+        self.metadata().name.as_deref().unwrap_or_default()
     }
 
     pub(crate) fn namespace(&self) -> &str {
-        self.meta.namespace.as_deref().unwrap_or_default()
+        self.metadata().namespace.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn metadata(&self) -> &Meta {
+        self.fields.as_ref().map_or_else(|unreadable| &unreadable.metadata, Fields::metadata)
     }
 }
 
-/// What every kind of object has.
-pub(crate) trait HasMeta {
+/// What is asked of every kind of object.
+pub(crate) trait Fields {
     fn metadata(&self) -> &Meta;
+
+    /// Whether more than the fields may be wanted.
+    fn wanted_whole(&self) -> bool;
 }
 
-impl HasMeta for Claim {
+impl Fields for Claim {
     fn metadata(&self) -> &Meta {
         &self.metadata
     }
-}
 
-impl HasMeta for Class {
-    fn metadata(&self) -> &Meta {
-        &self.metadata
+    /// The author gets the claim that waits; most claims are bound.
+    fn wanted_whole(&self) -> bool {
+        self.bound_to().is_none() && self.metadata.annotations.asked().is_some()
     }
 }
 
-impl HasMeta for Volume {
+impl Fields for Class {
     fn metadata(&self) -> &Meta {
         &self.metadata
     }
+
+    fn wanted_whole(&self) -> bool {
+        true
+    }
 }
 
-impl<'de, K, T: DeserializeOwned + HasMeta> Deserialize<'de> for Watched<K, T> {
+impl Fields for Volume {
+    fn metadata(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn wanted_whole(&self) -> bool {
+        false
+    }
+}
+
+impl<'de, K, T: DeserializeOwned + Fields> Deserialize<'de> for Watched<K, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
         struct Head {
             metadata: Meta,
         }
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        let fields: Result<T, _> = serde_json::from_str(raw.get());
-        let metadata = match &fields {
-            Ok(fields) => fields.metadata().clone(),
+        // Borrowed: most objects are somebody else's, and nothing of them is kept.
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        let fields = serde_json::from_str(raw.get()).map_err(|error| Unreadable {
             // Only an object that cannot be read is looked at twice.
-            Err(_) => serde_json::from_str::<Head>(raw.get()).unwrap_or_default().metadata,
-        };
-        Ok(Self {
-            meta: ObjectMeta {
-                name: metadata.name,
-                namespace: metadata.namespace,
-                uid: metadata.uid,
-                resource_version: metadata.resource_version,
-                ..ObjectMeta::default()
-            },
-            annotations: metadata.annotations,
-            fields: fields.map_err(|error| error.to_string()),
-            raw,
+            metadata: serde_json::from_str::<Head>(raw.get()).unwrap_or_default().metadata,
+            problem: error.to_string(),
+        });
+        let wanted_whole = fields.as_ref().is_ok_and(T::wanted_whole);
+        let mut watched = Self {
+            meta: ObjectMeta::default(),
+            fields,
+            raw: wanted_whole.then(|| raw.to_owned()),
             kind: std::marker::PhantomData,
-        })
+        };
+        watched.meta.resource_version = watched.metadata().resource_version.clone();
+        Ok(watched)
     }
 }
 
@@ -151,12 +172,26 @@ pub(crate) struct Annotations {
     pub(crate) migrated_to: Option<String>,
 }
 
+impl Annotations {
+    /// The provisioner that a claim asks.
+    pub(crate) fn asked(&self) -> Option<&str> {
+        self.storage_provisioner.as_deref().or(self.beta_storage_provisioner.as_deref())
+    }
+}
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Claim {
     pub(crate) metadata: Meta,
     #[serde(default)]
     pub(crate) spec: Option<ClaimSpec>,
+}
+
+impl Claim {
+    /// The volume that the claim has.
+    pub(crate) fn bound_to(&self) -> Option<&str> {
+        self.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -262,7 +297,7 @@ mod tests {
         let text = r#"{"metadata":{"name":"c","namespace":"n","uid":"u"},"spec":{"accessModes":7}}"#;
         let claim: WatchedClaim = serde_json::from_str(text).unwrap();
         assert_eq!((claim.name(), claim.namespace()), ("c", "n"));
-        assert!(claim.fields.unwrap_err().contains("invalid type"));
+        assert!(claim.fields.unwrap_err().problem.contains("invalid type"));
         let nothing: WatchedClaim = serde_json::from_str("{}").unwrap();
         assert!(nothing.fields.is_err());
     }

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Event;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::decide::{Decision, Rules, decide};
@@ -206,13 +207,12 @@ impl World {
 
     /// Takes in a claim from a watch or from an answer. The key is there when the claim is or was ours.
     pub(crate) fn put_claim(&mut self, watched: &WatchedClaim) -> Option<Key> {
-        let asked = watched.annotations.storage_provisioner.as_deref();
-        let asked = asked.or(watched.annotations.beta_storage_provisioner.as_deref());
-        let ours = asked.is_some_and(|name| self.rules.names.include(name));
+        let ours = watched.metadata().annotations.asked().is_some_and(|name| self.rules.names.include(name));
         let claim = match &watched.fields {
             Ok(claim) => claim,
-            Err(problem) => {
+            Err(unreadable) => {
                 if ours {
+                    let problem = &unreadable.problem;
                     tracing::warn!(pvc = watched.name(), namespace = watched.namespace(), problem, "unreadable claim");
                 }
                 return None;
@@ -225,8 +225,7 @@ impl World {
         if self.claims.get(&key).is_some_and(|known| known.is_newer_than(claim_version(claim))) {
             return None;
         }
-        let bound_to = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty());
-        let entry = match bound_to {
+        let entry = match claim.bound_to() {
             Some(volume) => ClaimEntry::Settled {
                 bound_here: Key::of_volume(volume) == key,
                 deleting: claim.metadata.deletion_timestamp.is_some(),
@@ -292,7 +291,8 @@ impl World {
     }
 
     fn read_class(&self, watched: &WatchedClass, class: &watched::Class) -> Result<OurClass, serde_json::Error> {
-        let object: StorageClass = serde_json::from_str(&without_managed_fields(&watched.raw)?)?;
+        let object: StorageClass =
+            serde_json::from_str(&without_managed_fields(watched.raw.as_deref().unwrap_or(RawValue::NULL))?)?;
         let empty = std::collections::BTreeMap::new();
         let parameters = self.backend.parse(object.parameters.as_ref().unwrap_or(&empty));
         Ok(OurClass {
@@ -304,7 +304,7 @@ impl World {
     }
 
     fn waiting(&self, watched: &WatchedClaim, claim: &watched::Claim) -> Option<WaitingClaim> {
-        let object = without_managed_fields(&watched.raw).ok()?;
+        let object = without_managed_fields(watched.raw.as_deref()?).ok()?;
         let typed = serde_json::from_str::<PersistentVolumeClaim>(&object);
         let accepted = match &typed {
             Ok(typed) => self.backend.accepts(typed),

@@ -321,23 +321,21 @@ fn the_authors_own_strictness_finds_as_much() {
 
 #[test]
 fn only_flat_values() {
-    #[derive(Debug, Deserialize)]
+    #[derive(Debug, Deserialize, PartialEq)]
     #[serde(rename_all = "lowercase")]
     enum Mode {
         Fast,
-        #[allow(dead_code)]
         Slow(u8),
     }
     #[derive(Debug, Deserialize)]
     struct Nested {
-        #[serde(rename = "mode")]
-        _mode: Option<Mode>,
+        mode: Option<Mode>,
         #[serde(rename = "map")]
         _map: Option<BTreeMap<String, String>>,
         #[serde(rename = "lists")]
         _lists: Option<Vec<Vec<String>>>,
     }
-    assert!(read::<Nested>(&[("mode", "fast")]).is_ok());
+    assert_eq!(read::<Nested>(&[("mode", "fast")]).unwrap().mode, Some(Mode::Fast));
     let complaints = complaints::<Nested>(&[("lists", "a,b"), ("map", "a=b"), ("mode", "slow")]);
     assert_eq!(complaints.len(), 3);
     for (complaint, key) in complaints.iter().zip(["lists", "map", "mode"]) {

@@ -1,6 +1,7 @@
 //! What waits to be sent, what was written, and what each object has left. No clock, no tasks.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,10 +74,11 @@ pub(super) struct Pending {
 
 #[derive(Clone, Debug)]
 pub(super) struct Written {
-    pub(super) name: String,
+    pub(super) name: Box<str>,
     /// How often it was seen altogether.
     pub(super) count: i32,
-    note: String,
+    /// Stands for the text.
+    note: u64,
     at: Instant,
 }
 
@@ -149,13 +151,13 @@ impl State {
         let track = self.track(&line)?;
         let pending = track.pending.take()?;
         let current = |written: &Written| {
-            written.note == pending.event.note && now.saturating_duration_since(written.at) < SERIES
+            written.note == digest(&pending.event.note) && now.saturating_duration_since(written.at) < SERIES
         };
         let series = track.written.clone().filter(current);
         track.sending = true;
         self.pending -= 1;
         self.sending += 1;
-        Some(Job { line, pending, series })
+        Some(Job { line, pending: *pending, series })
     }
 
     /// When there may be a next request, if one waits.
@@ -169,7 +171,7 @@ impl State {
         self.sending -= 1;
         let Some(track) = self.track(&line) else { return };
         track.sending = false;
-        let newer = track.pending.take();
+        let newer = track.pending.take().map(|newer| *newer);
         // What came meanwhile is put back below.
         self.pending -= usize::from(newer.is_some());
         let (written, again) = match ending {
@@ -232,8 +234,10 @@ impl State {
     /// Takes one event off what the line's object has, and says from when it may be sent.
     fn charge(&mut self, line: &Line, now: Instant) -> Instant {
         let (burst, refill) = (self.burst, self.refill);
-        let object =
-            self.objects.entry(Arc::clone(&line.object)).or_insert_with(|| Object { full_at: now, lines: Vec::new() });
+        let object = self
+            .objects
+            .entry(Arc::clone(&line.object))
+            .or_insert_with(|| Object { full_at: now, lines: Vec::with_capacity(1) });
         object.full_at = object.full_at.max(now) + refill;
         object.full_at.checked_sub(refill * burst).map_or(now, |due| due.max(now))
     }
@@ -254,7 +258,7 @@ impl State {
         });
         let track = &mut object.lines[at];
         let due = pending.due;
-        track.pending = Some(pending);
+        track.pending = Some(Box::new(pending));
         self.pending += 1;
         // One request for a line at a time; the rest waits for its end.
         if !track.sending {
@@ -319,7 +323,8 @@ impl Object {
 struct Track {
     reason: &'static str,
     kind: EventKind,
-    pending: Option<Pending>,
+    /// Boxed: most of the time nothing waits.
+    pending: Option<Box<Pending>>,
     sending: bool,
     written: Option<Written>,
 }
@@ -337,8 +342,8 @@ impl Pending {
 
     /// What there is on the server now, with the event whose count was raised.
     fn written(self, series: Option<Written>, now: Instant) -> Written {
-        let (name, before) = series.map_or((self.name, 0), |series| (series.name, series.count));
-        Written { name, count: before.saturating_add(self.count), note: self.event.note, at: now }
+        let (name, before) = series.map_or((self.name.into(), 0), |series| (series.name, series.count));
+        Written { name, count: before.saturating_add(self.count), note: digest(&self.event.note), at: now }
     }
 
     /// To be sent again at once, together with what came meanwhile.
@@ -350,6 +355,12 @@ impl Pending {
         }
         Self { due: now, ..self }
     }
+}
+
+fn digest(note: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    note.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn identity(event: &Event) -> Arc<str> {

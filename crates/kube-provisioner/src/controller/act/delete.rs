@@ -47,12 +47,12 @@ impl Actor {
             Err(CallError::NotFound) => return Outcome::Deleted { took: started.elapsed() },
             Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
         };
-        match serde_json::from_str::<PersistentVolume>(live.raw.get()) {
-            Ok(live) if live.metadata.uid.as_deref() == Some(&*volume.facts.uid) => {
-                self.remove_object(&live, volume, key, started).await
+        match live.object {
+            Some(object) if object.metadata.uid.as_deref() == Some(&*volume.facts.uid) => {
+                self.remove_object(&object, volume, key, started).await
             }
             _ => {
-                self.world().volume_event(Event::Applied(live));
+                self.world().volume_event(Event::Applied(live.seen));
                 Outcome::Changed
             }
         }
@@ -81,10 +81,9 @@ impl Actor {
             Err(CallError::NotFound) => return Err(Outcome::Rested(Rest::VolumeGoes)),
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
         };
-        let object: Option<PersistentVolume> = serde_json::from_str(live.raw.get()).ok();
-        self.world().volume_event(Event::Applied(live));
+        self.world().volume_event(Event::Applied(live.seen));
         let same = |object: &PersistentVolume| object.metadata.uid.as_deref() == Some(uid);
-        match object.filter(same) {
+        match live.object.filter(same) {
             // A protected volume that is not yet being deleted comes here after a conflict: begin again.
             Some(object)
                 if self.decision_now(key) == seen && (volume.facts.deleting || deletion == Deletion::Checked) =>
@@ -120,9 +119,8 @@ impl Actor {
             Err(CallError::NotFound) => return Outcome::Rested(Rest::VolumeGoes),
             Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
         };
-        let object: Option<PersistentVolume> = serde_json::from_str(live.raw.get()).ok();
-        self.world().volume_event(Event::Applied(live));
-        let object = match object {
+        self.world().volume_event(Event::Applied(live.seen));
+        let object = match live.object {
             Some(object) if object.metadata.uid.as_deref() == Some(&*volume.facts.uid) => object,
             _ => return Outcome::Changed,
         };

@@ -10,6 +10,13 @@ use super::Actor;
 use crate::controller::watched::{WatchedClaim, WatchedVolume};
 use crate::protocol;
 
+/// A volume as the API server has it.
+pub(super) struct LiveVolume {
+    pub(super) seen: WatchedVolume,
+    /// Nothing when a later version of Kubernetes made something of it that cannot be read.
+    pub(super) object: Option<PersistentVolume>,
+}
+
 impl Actor {
     pub(super) async fn read_claim(&self, namespace: &str, name: &str) -> Result<WatchedClaim, CallError> {
         let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(namespace)));
@@ -17,10 +24,12 @@ impl Actor {
         call(self.limits.api, self.client.request(request)).await
     }
 
-    pub(super) async fn read_volume(&self, name: &str) -> Result<WatchedVolume, CallError> {
+    pub(super) async fn read_volume(&self, name: &str) -> Result<LiveVolume, CallError> {
         let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
         let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
-        call(self.limits.api, self.client.request(request)).await
+        let text = call(self.limits.api, self.client.request_text(request)).await?;
+        let seen = serde_json::from_str(&text).map_err(|error| CallError::Other(error.to_string()))?;
+        Ok(LiveVolume { seen, object: serde_json::from_str(&text).ok() })
     }
 
     pub(super) async fn create_volume(&self, body: Vec<u8>) -> Result<WatchedVolume, CallError> {

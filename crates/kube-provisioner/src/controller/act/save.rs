@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
 use tokio::time::Instant;
 
+use super::objects::LiveVolume;
 use super::{Actor, Outcome};
 use crate::controller::facts::{Facts, Progress, UnsavedVolume};
 use crate::controller::key::Key;
-use crate::controller::watched::WatchedVolume;
 use crate::protocol;
 
 impl Actor {
@@ -29,7 +29,7 @@ impl Actor {
         let saved = match self.create_volume(unsaved.body.clone()).await {
             Ok(saved) => saved,
             Err(CallError::AlreadyExists) => match self.read_volume(&unsaved.name).await {
-                Ok(found) if is_ours(unsaved, &found) => found,
+                Ok(LiveVolume { seen, object: Some(found) }) if is_ours(unsaved, &found) => seen,
                 Ok(_) => return Outcome::NameTakenMeanwhile,
                 Err(error) => return Outcome::NotSaved(error),
             },
@@ -42,12 +42,11 @@ impl Actor {
 }
 
 /// Whether the volume that has the name is the one we wanted to save: an earlier attempt whose answer was lost.
-fn is_ours(unsaved: &UnsavedVolume, found: &WatchedVolume) -> bool {
-    let Ok(volume) = serde_json::from_str::<PersistentVolume>(found.raw.get()) else { return false };
+fn is_ours(unsaved: &UnsavedVolume, volume: &PersistentVolume) -> bool {
     let Ok(wanted) = serde_json::from_slice::<PersistentVolume>(&unsaved.body) else { return false };
     let by = |volume: &PersistentVolume| volume.metadata.annotations.as_ref()?.get(protocol::PROVISIONED_BY).cloned();
     let claim = |volume: &PersistentVolume| volume.spec.as_ref()?.claim_ref.as_ref()?.uid.clone();
-    if volume.metadata.deletion_timestamp.is_some() || by(&volume) != by(&wanted) || claim(&volume) != claim(&wanted) {
+    if volume.metadata.deletion_timestamp.is_some() || by(volume) != by(&wanted) || claim(volume) != claim(&wanted) {
         return false;
     }
     let same_source = serde_json::to_value(&wanted.spec).ok().zip(serde_json::to_value(&volume.spec).ok());

@@ -11,11 +11,11 @@ fn key() -> Key {
 }
 
 fn delete_claim(scene: &mut Scene, claim: Value) -> Vec<Key> {
-    scene.world.claim_event(Event::Deleted(serde_json::from_value(claim).unwrap()))
+    scene.world.claim_event(Event::Deleted(sent(claim)))
 }
 
 fn delete_volume(scene: &mut Scene, volume: Value) -> Vec<Key> {
-    scene.world.volume_event(Event::Deleted(serde_json::from_value(volume).unwrap()))
+    scene.world.volume_event(Event::Deleted(sent(volume)))
 }
 
 fn saved() -> Value {
@@ -26,16 +26,15 @@ fn saved() -> Value {
 fn g4_class_changes_wake_the_claims_that_name_the_class() {
     let mut scene = Scene::new().claim(claim(json!({})));
     let wakes = |scene: &mut Scene, event| scene.world.class_event(event);
-    let parsed = |value| serde_json::from_value(value).unwrap();
-    assert_eq!(wakes(&mut scene, Event::Applied(parsed(class(json!({}))))), [key()]);
+    assert_eq!(wakes(&mut scene, Event::Applied(sent(class(json!({}))))), [key()]);
     assert_eq!(scene.about_claim(), Decision::Provision);
     let before = scene.world.inputs(&key());
     let other = class(json!({"metadata": {"uid": "second", "resourceVersion": "2"}}));
-    assert_eq!(wakes(&mut scene, Event::Applied(parsed(other.clone()))), [key()]);
+    assert_eq!(wakes(&mut scene, Event::Applied(sent(other.clone()))), [key()]);
     assert_ne!(scene.world.inputs(&key()), before, "a change of class cuts a pause short");
-    assert_eq!(wakes(&mut scene, Event::Deleted(parsed(other))), [key()]);
+    assert_eq!(wakes(&mut scene, Event::Deleted(sent(other))), [key()]);
     delete_claim(&mut scene, claim(json!({})));
-    assert_eq!(wakes(&mut scene, Event::Applied(parsed(class(json!({}))))), []);
+    assert_eq!(wakes(&mut scene, Event::Applied(sent(class(json!({}))))), []);
 }
 
 #[test]
@@ -98,7 +97,7 @@ fn g1_a_late_answer_makes_no_ghost() {
     let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
     scene.put_volume(saved());
     delete_volume(&mut scene, saved());
-    scene.world.saved(&key(), serde_json::from_value(saved()).unwrap());
+    scene.world.saved(&key(), sent(saved()));
     assert_eq!(scene.about_claim(), Decision::Confirm);
 }
 
@@ -184,10 +183,10 @@ fn g16_class_parameters_are_parsed_once_per_version() {
     let rules: Arc<Rules> = Scene::new().rules;
     let counting = Arc::new(Counting::default());
     let mut world = World::new(rules, counting.clone());
-    let event = |value| Event::Applied(serde_json::from_value(value).unwrap());
+    let event = |value| Event::Applied(sent(value));
     world.class_event(event(class(json!({}))));
     for uid in ["a", "b", "c"] {
-        world.claim_event(Event::Applied(serde_json::from_value(claim(json!({"metadata": {"uid": uid}}))).unwrap()));
+        world.claim_event(Event::Applied(sent(claim(json!({"metadata": {"uid": uid}})))));
         world.facts(&Key::of_claim(uid));
     }
     assert_eq!(counting.parsed.load(std::sync::atomic::Ordering::Relaxed), 1);

@@ -28,6 +28,20 @@ fn problems_of_unusual_types() {
     assert_eq!(from_map::<Hostile<REFUSES_KEYS>>(&map).map_err(problems).err(), Some(2));
 }
 
+#[test]
+fn enums_of_maps_are_read_as_far_as_text_goes() {
+    let map = |pairs: [(&str, &str); 1]| BTreeMap::from(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    let server = from_map(&map([("server", "a")])).ok();
+    assert_eq!(server, Some(Untagged::Server { server: "a".to_owned() }));
+    assert_eq!(
+        from_map(&map([("other", "1")])).ok(),
+        None::<Untagged>,
+        "serde keeps it as text, and text is no number"
+    );
+    assert_eq!(from_map(&map([("server", "B")])).ok(), Some(Tagged::B));
+    assert_eq!(from_map(&map([("server", "A")])).ok(), None::<Tagged>);
+}
+
 const LEAVES_EARLY: u8 = 0;
 const NEVER_CONTENT: u8 = 1;
 const VALUE_FIRST: u8 = 2;
@@ -65,17 +79,15 @@ impl<'de, const HOW: u8> Visitor<'de> for Hostile<HOW> {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, PartialEq)]
 #[serde(untagged)]
-#[allow(dead_code)]
 enum Untagged {
     Server { server: String },
     Map(BTreeMap<String, u8>),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, PartialEq)]
 #[serde(tag = "server")]
-#[allow(dead_code)]
 enum Tagged {
     A { size: u8 },
     B,

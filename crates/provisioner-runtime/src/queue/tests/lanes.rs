@@ -4,9 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_full_lane_lets_nobody_in_and_parks_without_a_worker() {
-    let queue = queue();
-    let lane = lane("l", 1);
-    let permit = enter(&queue, "a", &lane).unwrap();
+    let (queue, lane, permit) = full_lane();
     assert!(enter(&queue, "b", &lane).is_none());
     let stats = queue.stats();
     assert_eq!((stats.awaiting_lane, stats.running, stats.ready), (1, 0, 0));
@@ -32,9 +30,7 @@ async fn each_free_place_readies_the_key_that_waits_longest() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_with_a_place_goes_to_the_front_and_nobody_takes_it_away() {
-    let queue = queue();
-    let lane = lane("l", 1);
-    let permit = enter(&queue, "a", &lane).unwrap();
+    let (queue, lane, permit) = full_lane();
     assert!(enter(&queue, "b", &lane).is_none());
     queue.wake("c", 1, Change);
     drop(permit);
@@ -46,9 +42,7 @@ async fn a_key_with_a_place_goes_to_the_front_and_nobody_takes_it_away() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lane_that_is_freed_between_enter_and_finish_loses_nobody() {
-    let queue = queue();
-    let lane = lane("l", 1);
-    let permit = enter(&queue, "a", &lane).unwrap();
+    let (queue, lane, permit) = full_lane();
     queue.wake("b", 1, Change);
     let work = take(&queue, "b");
     assert!(work.enter(&lane).is_none());
@@ -59,9 +53,7 @@ async fn a_lane_that_is_freed_between_enter_and_finish_loses_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_not_used_goes_to_the_next() {
-    let queue = queue();
-    let lane = lane("l", 1);
-    let permit = enter(&queue, "a", &lane).unwrap();
+    let (queue, lane, permit) = full_lane();
     for key in ["b", "c", "d", "e"] {
         assert!(enter(&queue, key, &lane).is_none());
     }
@@ -74,9 +66,7 @@ async fn a_place_that_is_not_used_goes_to_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn other_inputs_take_a_key_out_of_its_lane() {
-    let queue = queue();
-    let lane = lane("l", 1);
-    let permit = enter(&queue, "a", &lane).unwrap();
+    let (queue, lane, permit) = full_lane();
     assert!(enter(&queue, "b", &lane).is_none());
     queue.wake("b", 1, Change);
     assert_nothing_ready(&queue);
@@ -113,4 +103,11 @@ async fn lanes_do_not_hinder_each_other() {
     let queue = queue();
     let _permit = enter(&queue, "a", &lane("one", 1)).unwrap();
     assert!(enter(&queue, "b", &lane("two", 1)).is_some());
+}
+
+/// A lane whose only place `a` has.
+fn full_lane() -> (Queue<&'static str>, Lane, Permit<&'static str>) {
+    let (queue, lane) = (queue(), lane("l", 1));
+    let permit = enter(&queue, "a", &lane).unwrap();
+    (queue, lane, permit)
 }

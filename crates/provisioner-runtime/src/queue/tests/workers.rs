@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -11,10 +12,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn next_waits_for_a_wake() {
     let queue = queue();
-    let waiting = tokio::spawn({
-        let queue = queue.clone();
-        async move { queue.next().await.map(|work| *work.key()) }
-    });
+    let waiting = next_key(&queue);
     sleep(SECOND).await;
     queue.wake("a", 1, Change);
     assert_eq!(waiting.await.unwrap(), Some("a"));
@@ -27,10 +25,7 @@ async fn an_earlier_delay_wakes_those_who_wait_for_a_later_one() {
     take(&queue, "late").finish(Next::RetryAfter(100 * SECOND));
     queue.wake("early", 1, Change);
     let work = take(&queue, "early");
-    let waiting = tokio::spawn({
-        let queue = queue.clone();
-        async move { queue.next().await.map(|work| *work.key()) }
-    });
+    let waiting = next_key(&queue);
     sleep(SECOND).await;
     work.finish(Next::RetryAfter(SECOND));
     assert_eq!(timeout(2 * SECOND, waiting).await.unwrap().unwrap(), Some("early"));
@@ -69,10 +64,7 @@ async fn many_callers_of_next_get_all_keys() {
 async fn a_caller_that_goes_away_leaves_its_timer_to_the_others() {
     let queue = queue();
     // This one waits before there is any delay, so it keeps no timer.
-    let waiting = tokio::spawn({
-        let queue = queue.clone();
-        async move { queue.next().await.map(|work| *work.key()) }
-    });
+    let waiting = next_key(&queue);
     sleep(SECOND).await;
     queue.wake("a", 1, Change);
     take(&queue, "a").finish(Next::RetryAfter(10 * SECOND));
@@ -217,4 +209,10 @@ async fn a_burst_leaves_no_memory_behind() {
     let state = crate::lock(&numbers.shared.state);
     assert_eq!(state.remembered(), (0, 0));
     assert!(state.room() < full / 20);
+}
+
+/// Somebody who waits for one key.
+fn next_key(queue: &Queue<&'static str>) -> JoinHandle<Option<&'static str>> {
+    let queue = queue.clone();
+    tokio::spawn(async move { queue.next().await.map(|work| *work.key()) })
 }

@@ -1,0 +1,268 @@
+//! The whole controller against an API server that hangs, falls silent, refuses, or loses its answers.
+
+use std::time::Duration;
+
+use super::api::Fault::{Busy, Hang, Late, Lose, Refuse, Still, Swallow};
+use super::api::{CLAIMS, CLASSES, EVENTS, Fault, VOLUMES, WATCHED};
+use super::running::{Running, put_claim, put_released, put_volume, volume_of, with_class};
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Time limit of one call.
+const LIMIT: Duration = Duration::from_secs(30);
+/// More than any pause before the second attempt.
+const PAUSE: Duration = Duration::from_secs(2);
+
+#[tokio::test(start_paused = true)]
+async fn g24_a_list_that_hangs_is_cut_off_and_asked_for_again() {
+    for resource in WATCHED {
+        let api = with_class();
+        put_claim(&api, "a", json!({}));
+        api.fail("list", resource, [Hang]);
+        let running = Running::start(&api);
+        let took = running.until_bound("a").await;
+        assert!((LIMIT..LIMIT + PAUSE).contains(&took), "{resource}: {took:?}");
+    }
+}
+
+/// What happens while a watch of this resource does not tell, is acted upon within this time.
+async fn nothing_is_lost(resource: &str, fault: Fault, limit: Duration) {
+    let api = with_class();
+    put_volume(&api, "old", "Bound", json!({}));
+    api.fail("watch", WATCHED.into_iter().find(|watched| *watched == resource).unwrap(), [fault]);
+    let running = Running::start(&api);
+    tokio::time::sleep(SECOND).await;
+    assert!(api.has_failed(), "the watch of {resource} began");
+    api.put(CLASSES, class(json!({"metadata": {"name": "class-2"}})));
+    put_claim(&api, "a", json!({}));
+    put_claim(&api, "b", json!({"spec": {"storageClassName": "class-2"}}));
+    put_released(&api, "old");
+    let took = running.until_bound("a").await.max(running.until_bound("b").await);
+    let took = took.max(running.until_gone("old").await);
+    assert!((limit..limit + PAUSE).contains(&took), "{resource}: {took:?}");
+    assert_eq!((running.provisions("a"), running.provisions("b"), running.deletes("old")), (1, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn g24_a_watch_whose_start_hangs_is_cut_off_and_nothing_is_lost() {
+    for resource in WATCHED {
+        nothing_is_lost(resource, Hang, 15 * SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g25_a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
+    for resource in WATCHED {
+        nothing_is_lost(resource, Still, 65 * SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g24_a_save_that_hangs_holds_up_no_other_claim() {
+    let api = with_class();
+    api.fail("create", VOLUMES, [Hang]);
+    put_claim(&api, "slow", json!({}));
+    let running = Running::start(&api);
+    running.until("the save began", |running| running.api.has_failed()).await;
+    for claim in ["a", "b", "c"] {
+        put_claim(&api, claim, json!({}));
+        assert!(running.until_bound(claim).await < PAUSE);
+    }
+    let took = running.until_bound("slow").await;
+    assert!((LIMIT..LIMIT + PAUSE).contains(&took), "{took:?}");
+    assert_eq!(running.provisions("slow"), 1, "saving again is not provisioning again");
+    running.until("the user is told", |running| !running.api.told("slow", "ProvisioningSucceeded").is_empty()).await;
+    let warnings = api.told("slow", "ProvisioningFailed");
+    assert!(warnings[0].contains("made but not saved yet"), "{warnings:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g24_a_deletion_that_hangs_holds_up_no_other_volume() {
+    for verb in ["delete", "patch"] {
+        let api = with_class();
+        api.fail(verb, VOLUMES, [Hang]);
+        put_released(&api, "slow");
+        let running = Running::start(&api);
+        running.until("the deletion began", |running| running.api.has_failed()).await;
+        put_released(&api, "quick");
+        assert!(running.until_gone("quick").await < PAUSE, "{verb}");
+        let took = running.until_gone("slow").await;
+        assert!((LIMIT..LIMIT + PAUSE).contains(&took), "{verb}: {took:?}");
+        assert_eq!((running.deletes("quick"), running.deletes("slow")), (1, 1), "{verb}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g24_events_that_hang_hold_up_no_work_and_come_later() {
+    const CLAIMS_MADE: usize = 40;
+    let api = with_class();
+    api.fail("create", EVENTS, [Hang; 16]);
+    let claims: Vec<String> = (0..CLAIMS_MADE).map(|at| format!("claim-{at}")).collect();
+    claims.iter().for_each(|claim| put_claim(&api, claim, json!({})));
+    let running = Running::start(&api);
+    for claim in &claims {
+        assert!(running.until_bound(claim).await < PAUSE);
+    }
+    let all_told = |running: &Running| running.api.all(EVENTS).len() == CLAIMS_MADE;
+    assert!(running.until("all are told", all_told).await < LIMIT);
+    assert!(api.has_failed());
+    for claim in &claims {
+        assert_eq!(api.told(claim, "ProvisioningSucceeded").len(), 1, "{claim}");
+    }
+}
+
+/// One of each thing that the controller writes.
+fn all_kinds_of_work(api: &api::Api) {
+    put_claim(api, "a", json!({}));
+    put_claim(api, "no-room", json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n"}}}));
+    put_released(api, "old");
+}
+
+fn is_moved(running: &Running) -> bool {
+    let claim = running.api.get(CLAIMS, "no-room").unwrap();
+    claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"].is_null()
+}
+
+/// Waits until all is as it should be: the end is the same whatever failed on the way.
+async fn until_all_is_done(running: &Running) {
+    running.until_bound("a").await;
+    running.until_gone("old").await;
+    running.until("the node is taken back", is_moved).await;
+    let told = |running: &Running| running.api.told("no-room", "ProvisioningFailed").len();
+    running.until("the user is told", |running| told(running) > 0).await;
+}
+
+/// Every request that changes something.
+const WRITES: [(&str, &str); 5] =
+    [("create", VOLUMES), ("delete", VOLUMES), ("patch", VOLUMES), ("patch", CLAIMS), ("create", EVENTS)];
+
+#[tokio::test(start_paused = true)]
+async fn g26_a_server_that_asks_to_wait_is_left_alone_for_as_long() {
+    for (verb, resource) in WRITES {
+        let api = with_class();
+        api.fail(verb, resource, [Busy(60)]);
+        all_kinds_of_work(&api);
+        if (verb, resource) == ("patch", VOLUMES) {
+            // Or the watch's word that the object is being deleted, which is a change that matters, ends the pause.
+            put_volume(&api, "old", "Released", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+        }
+        let running = Running::start(&api);
+        running.until("the server was busy", |running| running.api.has_failed()).await;
+        tokio::time::sleep(59 * SECOND).await;
+        // Events of several claims are several requests, and were under way together.
+        let together = |at: &tokio::time::Instant| at.duration_since(running.started) < SECOND;
+        assert!(
+            api.asked(verb, resource).iter().all(together),
+            "{verb} {resource}: asked while it was to be left alone"
+        );
+        until_all_is_done(&running).await;
+        let again = |running: &Running| running.api.asked(verb, resource).iter().any(|at| !together(at));
+        running.until("the server is asked again", again).await;
+        let last = api.asked(verb, resource).last().unwrap().duration_since(running.started);
+        assert!((60 * SECOND..80 * SECOND).contains(&last), "{verb} {resource}: {last:?}");
+        assert_eq!((running.provisions("a"), running.deletes("old")), (1, 1), "{verb} {resource}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g26_a_server_that_stays_busy_is_not_flooded() {
+    for (verb, resource) in WRITES {
+        let api = with_class();
+        api.fail(verb, resource, [Busy(1); 2_000]);
+        all_kinds_of_work(&api);
+        let running = Running::start(&api);
+        tokio::time::sleep(60 * SECOND).await;
+        let asked = api.asked(verb, resource).len();
+        assert!((2..=70).contains(&asked), "{verb} {resource}: {asked} requests in a minute");
+        assert!(api.requests() < 400, "{verb} {resource}: {} requests in a minute", api.requests());
+        assert!(running.provisions("a") == 1 && running.deletes("old") <= 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g27_refused_writes_are_repeated_and_the_author_is_not_asked_again() {
+    let refusals: [&[Fault]; 4] = [&[Refuse(500); 3], &[Refuse(503)], &[Refuse(409)], &[Refuse(409), Refuse(500)]];
+    for (verb, resource) in WRITES {
+        for faults in refusals {
+            // A new event is never in conflict with another but by its name, which stands for itself.
+            if resource == EVENTS && faults.contains(&Refuse(409)) {
+                continue;
+            }
+            let api = with_class();
+            api.fail(verb, resource, faults.iter().copied());
+            all_kinds_of_work(&api);
+            let running = Running::start(&api);
+            until_all_is_done(&running).await;
+            let case = format!("{verb} {resource} {faults:?}");
+            assert!(api.has_failed(), "{case}");
+            assert_eq!((running.provisions("a"), running.deletes("old")), (1, 1), "{case}");
+            assert_eq!(api.all(VOLUMES).len(), 1, "{case}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g28_lost_answers_do_not_double_what_was_done() {
+    for (verb, resource) in WRITES {
+        for fault in [Lose(504), Lose(500), Swallow] {
+            let api = with_class();
+            api.fail(verb, resource, [fault]);
+            all_kinds_of_work(&api);
+            let running = Running::start(&api);
+            until_all_is_done(&running).await;
+            // Long enough for whatever might still come.
+            tokio::time::sleep(60 * SECOND).await;
+            let case = format!("{verb} {resource} {fault:?}");
+            assert!(api.has_failed(), "{case}");
+            assert_eq!((running.provisions("a"), running.deletes("old")), (1, 1), "{case}");
+            let volumes: Vec<Value> = api.all(VOLUMES);
+            assert_eq!(volumes.len(), 1, "{case}");
+            assert_eq!(volumes[0]["metadata"]["name"], volume_of("a"), "{case}");
+            assert!(api.told("a", "ProvisioningSucceeded").len() <= 1, "{case}");
+        }
+    }
+}
+
+/// While keys are ready, events wait; when the controller stops under load, keys stay ready.
+#[tokio::test(start_paused = true)]
+async fn g35_stopping_under_load_tells_of_every_volume_that_was_saved() {
+    let api = with_class();
+    let claims: Vec<String> = (0..200).map(|at| format!("claim-{at}")).collect();
+    claims.iter().for_each(|claim| put_claim(&api, claim, json!({})));
+    api.fail("create", VOLUMES, [Late(SECOND / 10); 200]);
+    // One after the other they take longer than a controller that stops has time for last words.
+    api.fail("create", EVENTS, [Late(SECOND / 5); 200]);
+    let running = Running::start(&api);
+    running.until("half is done", |running| running.api.all(VOLUMES).len() >= 100).await;
+    assert!(api.all(VOLUMES).len() < 200 && api.all(EVENTS).len() < 50, "stopped in the middle, with much to tell");
+    running.stop().await;
+    assert!(api.all(VOLUMES).len() < 200);
+    for claim in claims.iter().filter(|claim| api.is_bound(claim)) {
+        assert_eq!(api.told(claim, "ProvisioningSucceeded").len(), 1, "{claim}");
+    }
+}
+
+/// The wall clock is not asked: it nearly stands still while the controller's time goes on, and goes on while that
+/// stands still.
+#[tokio::test(start_paused = true)]
+async fn g32_pauses_do_not_depend_on_the_wall_clock() {
+    let api = with_class();
+    api.fail("create", VOLUMES, [Busy(600)]);
+    put_claim(&api, "a", json!({}));
+    let wall = std::time::SystemTime::now();
+    let running = Running::start(&api);
+    let took = running.until_bound("a").await;
+    assert!((600 * SECOND..670 * SECOND).contains(&took), "{took:?}");
+    assert!(wall.elapsed().unwrap_or_default() < 120 * SECOND, "a pause of ten minutes in a moment of wall time");
+
+    api.fail("create", VOLUMES, [Busy(1)]);
+    put_claim(&api, "b", json!({}));
+    running.until("the server was busy", |running| running.api.has_failed()).await;
+    let asked = api.asked("create", VOLUMES).len();
+    std::thread::sleep(SECOND + SECOND / 5);
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(api.asked("create", VOLUMES).len(), asked, "the wall clock has gone on by more than the pause");
+    running.until_bound("b").await;
+}

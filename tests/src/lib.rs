@@ -6,6 +6,8 @@
 //! [`cluster`] is the fixture that a test uses: a client, a namespace and a provisioner name of its own, waiting with
 //! failure messages that say what was seen last, and programs that never outlive the test.
 //!
+//! [`scenario`] runs the files under `scenarios/`: requests and what the real servers answered to them.
+//!
 //! A test never skips. Without a control plane it fails with one line that says how to get one.
 
 #![warn(missing_docs)]
@@ -17,4 +19,5 @@ pub mod guard;
 pub mod process;
 pub mod progress;
 pub mod rights;
+pub mod scenario;
 pub mod toy;

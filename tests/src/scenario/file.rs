@@ -1,0 +1,174 @@
+//! The format of a scenario file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::kinds::Kind;
+
+/// One scenario.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Scenario {
+    /// `<topic>/<name>`, from the file's place.
+    #[serde(skip)]
+    pub name: String,
+    /// Where the recorded answers are.
+    #[serde(skip)]
+    pub expected: PathBuf,
+    /// What the scenario shows, as a sentence.
+    pub title: String,
+    /// The least that must run.
+    pub needs: Needs,
+    /// Whether other scenarios would be disturbed, such as by a default class.
+    #[serde(default)]
+    pub alone: bool,
+    /// Whether answers are compared with their managed fields.
+    #[serde(default)]
+    pub managed_fields: bool,
+    /// Kinds that the scenario defines itself.
+    #[serde(default)]
+    pub(super) kinds: BTreeMap<String, Kind>,
+    pub(super) steps: Vec<Step>,
+}
+
+/// The least that must run beside the API server's storage.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Needs {
+    /// kube-apiserver alone.
+    Apiserver,
+    /// kube-controller-manager too.
+    ControllerManager,
+    /// kube-scheduler too.
+    Scheduler,
+}
+
+impl Scenario {
+    pub(super) fn load(root: &Path, path: &Path) -> anyhow::Result<Self> {
+        let mut scenario: Self = read_yaml(path)?;
+        scenario.name = path.strip_prefix(root)?.with_extension("").display().to_string();
+        scenario.expected = path.with_extension("expected.yaml");
+        for step in &scenario.steps {
+            step.action().with_context(|| path.display().to_string())?;
+        }
+        Ok(scenario)
+    }
+}
+
+pub(super) fn read_yaml<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    // Not YAML 1.1: `n` and `yes` are texts.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(&text, options).with_context(|| format!("cannot understand {}", path.display()))
+}
+
+/// One step: exactly one action, and what goes with it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Step {
+    create: Option<Value>,
+    update: Option<Value>,
+    apply: Option<Value>,
+    get: Option<String>,
+    list: Option<String>,
+    patch: Option<String>,
+    delete: Option<String>,
+    delete_all: Option<String>,
+    watch: Option<String>,
+    expect: Option<String>,
+    request: Option<String>,
+
+    json: Option<Value>,
+    merge: Option<Value>,
+    strategic: Option<Value>,
+
+    /// The request's body; a text is sent as it is.
+    pub(super) body: Option<Value>,
+    pub(super) query: BTreeMap<String, Value>,
+    pub(super) headers: BTreeMap<String, String>,
+    /// Instead of the scenario's namespace; empty for all.
+    pub(super) namespace: Option<String>,
+    pub(super) subresource: Option<String>,
+    /// The variable that the answer's body, or the watch, becomes.
+    #[serde(rename = "as")]
+    pub(super) name: Option<String>,
+    /// The parts of the answer that are compared; all without it.
+    pub(super) show: Option<Vec<String>>,
+    /// The step is repeated until its answer has this, or is `gone`; `expect` ends with such an event.
+    pub(super) until: Option<Value>,
+    /// How many events `expect` reads.
+    pub(super) events: Option<usize>,
+    /// The step is done once for each, which is `$(item)`, with its number from 1 as `$(index)`.
+    pub(super) each: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Action<'a> {
+    Create(&'a Value),
+    Update(&'a Value),
+    Apply(&'a Value),
+    Get(&'a str),
+    List(&'a str),
+    Patch(&'a str, PatchType, &'a Value),
+    Delete(&'a str),
+    DeleteAll(&'a str),
+    Watch(&'a str),
+    Expect(&'a str),
+    Request(&'a str),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PatchType {
+    Json,
+    Merge,
+    Strategic,
+}
+
+impl PatchType {
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json-patch+json",
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+        }
+    }
+}
+
+impl Step {
+    pub(super) fn action(&self) -> anyhow::Result<Action<'_>> {
+        let patch =
+            self.patch.as_deref().map(|target| Ok::<_, anyhow::Error>((target, self.patch_body()?))).transpose()?;
+        let actions = [
+            self.create.as_ref().map(Action::Create),
+            self.update.as_ref().map(Action::Update),
+            self.apply.as_ref().map(Action::Apply),
+            self.get.as_deref().map(Action::Get),
+            self.list.as_deref().map(Action::List),
+            patch.map(|(target, (patch, body))| Action::Patch(target, patch, body)),
+            self.delete.as_deref().map(Action::Delete),
+            self.delete_all.as_deref().map(Action::DeleteAll),
+            self.watch.as_deref().map(Action::Watch),
+            self.expect.as_deref().map(Action::Expect),
+            self.request.as_deref().map(Action::Request),
+        ];
+        let mut actions = actions.into_iter().flatten();
+        match (actions.next(), actions.next()) {
+            (Some(action), None) => Ok(action),
+            _ => bail!("a step has exactly one action: {self:?}"),
+        }
+    }
+
+    fn patch_body(&self) -> anyhow::Result<(PatchType, &Value)> {
+        match (&self.json, &self.merge, &self.strategic) {
+            (Some(body), None, None) => Ok((PatchType::Json, body)),
+            (None, Some(body), None) => Ok((PatchType::Merge, body)),
+            (None, None, Some(body)) => Ok((PatchType::Strategic, body)),
+            _ => bail!("a patch is one of json, merge and strategic: {self:?}"),
+        }
+    }
+}

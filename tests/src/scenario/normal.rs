@@ -1,0 +1,249 @@
+//! Replaces what differs from run to run, so that two runs can be compared.
+//!
+//! Identity and order stay visible: the same uid becomes the same token, and the tokens of resource versions are
+//! numbered in their order.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+use serde_json::{Map, Value, json};
+
+/// Longer texts are compared by their beginning and their length.
+const LONG: usize = 1000;
+
+/// Where an answer says what its request wanted a name to be made of.
+pub(super) const GENERATE_NAME: &str = "generateName";
+
+/// Normalises the answers of one run. `versions` are those of objects; the first is that of the run's namespace.
+pub(super) fn normalise(answers: &[Value], versions: &BTreeSet<u64>, run: &str, managed_fields: bool) -> Vec<Value> {
+    let generated = answers.iter().filter_map(generated_name).collect();
+    let mut normal = Normaliser { versions, generated, run, managed_fields, uids: Vec::new() };
+    answers.iter().map(|answer| normal.value(answer, "")).collect()
+}
+
+/// The resource versions of all objects in an answer. Those of lists do not count: they depend on what others write.
+pub(super) fn versions(value: &Value) -> Vec<u64> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(versions).collect(),
+        Value::Object(fields) => {
+            let metadata = fields.get("metadata").filter(|_| !of_no_object(fields));
+            let version = metadata.and_then(|metadata| metadata["resourceVersion"].as_str()?.parse().ok());
+            version.into_iter().chain(fields.values().flat_map(versions)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A name that the server made, and what it was made of.
+fn generated_name(answer: &Value) -> Option<(String, String)> {
+    answer[GENERATE_NAME].as_str()?;
+    let body = &answer["body"];
+    let name = body["metadata"]["name"].as_str().or(body["details"]["name"].as_str())?;
+    // The suffix has five letters.
+    let base = name.get(..name.len().checked_sub(5)?)?;
+    Some((name.to_owned(), base.to_owned()))
+}
+
+/// Whether these are the fields of a list or a bookmark.
+fn of_no_object(fields: &Map<String, Value>) -> bool {
+    let metadata = fields.get("metadata");
+    fields.contains_key("items") || metadata.is_some_and(|metadata| metadata.get("name").is_none())
+}
+
+/// Marks the resource version of a list or a bookmark, which is not to be compared exactly.
+pub(super) fn mark(body: &mut Value) {
+    if body.as_object().is_some_and(of_no_object)
+        && let Some(Value::String(version)) = body["metadata"].get_mut("resourceVersion")
+    {
+        version.insert_str(0, INEXACT);
+    }
+}
+
+const INEXACT: &str = "about ";
+
+struct Normaliser<'a> {
+    versions: &'a BTreeSet<u64>,
+    generated: Vec<(String, String)>,
+    run: &'a str,
+    managed_fields: bool,
+    uids: Vec<String>,
+}
+
+static UID: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
+static TIME: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\b(20[0-9]{2})-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{6})?Z"));
+static EVENT_NAME: LazyLock<Regex> = LazyLock::new(|| pattern(r"\.[0-9a-f]{16}$"));
+/// A patched object that cannot be read, which has all its managed fields.
+static WHOLE_OBJECT: LazyLock<Regex> = LazyLock::new(|| pattern(r#"Invalid value: "\{.*\}": "#));
+/// The oldest version that the server knows.
+static OLDEST: LazyLock<Regex> = LazyLock::new(|| pattern(r"(too old resource version: [0-9]+) \([0-9]+\)"));
+/// Where the texts of refusals have a resource version.
+static VERSION: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(resource version: |ResourceVersion in precondition: |ResourceVersion in object meta: |current: |\()([0-9]+)\b",
+    )
+});
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a constant pattern that the tests use")
+}
+
+impl Normaliser<'_> {
+    fn value(&mut self, value: &Value, key: &str) -> Value {
+        match value {
+            Value::String(text) => self.text(text, key).into(),
+            Value::Array(items) => items.iter().map(|item| self.value(item, key)).collect(),
+            Value::Object(fields) => self.fields(fields, key),
+            other => other.clone(),
+        }
+    }
+
+    fn fields(&mut self, fields: &Map<String, Value>, key: &str) -> Value {
+        if let Some(refusal) = refusal(fields) {
+            return self.value(&refusal, key);
+        }
+        let managed_fields = self.managed_fields;
+        let normal = fields.iter().filter(|(name, _)| {
+            // Of an answer, not of an object.
+            let own = *name == GENERATE_NAME && key.is_empty();
+            !own && (managed_fields || *name != "managedFields")
+        });
+        let normal = normal.map(|(name, value)| {
+            let value = match (name.as_str(), value) {
+                ("resourceVersion", Value::String(text)) => match text.strip_prefix(INEXACT) {
+                    Some(text) => self.version(text, true).into(),
+                    None => self.version(text, key != "metadata").into(),
+                },
+                ("continue", Value::String(text)) if !text.is_empty() => "<continue>".into(),
+                _ => self.value(value, name),
+            };
+            (self.text(name, ""), value)
+        });
+        Value::Object(normal.collect())
+    }
+
+    fn version(&self, text: &str, inexact: bool) -> String {
+        let Ok(version) = text.parse::<u64>() else { return text.to_owned() };
+        match self.versions.range(..=version).count().checked_sub(1) {
+            // A number of the scenario's own.
+            None => text.to_owned(),
+            Some(rank) if !inexact && self.versions.contains(&version) => format!("<rv {rank}>"),
+            Some(rank) => format!("<rv {rank} or later>"),
+        }
+    }
+
+    fn text(&mut self, text: &str, key: &str) -> String {
+        let mut text = text.to_owned();
+        for (index, (name, base)) in self.generated.iter().enumerate() {
+            text = text.replace(name.as_str(), &format!("{base}<suffix {}>", index + 1));
+        }
+        text = text.replace(self.run, "$(run)");
+        if key == "name" {
+            text = EVENT_NAME.replace(&text, ".<suffix>").into_owned();
+        }
+        text = UID.replace_all(&text, |found: &Captures<'_>| self.uid(&found[0])).into_owned();
+        text = TIME.replace_all(&text, time).into_owned();
+        if key == "message" || key == "reason" {
+            text = WHOLE_OBJECT.replace(&text, "Invalid value: \"<object>\": ").into_owned();
+            text = OLDEST.replace(&text, "$1 (<oldest>)").into_owned();
+            let replace = |found: &Captures<'_>| format!("{}{}", &found[1], self.version(&found[2], false));
+            text = VERSION.replace_all(&text, replace).into_owned();
+        }
+        match text.chars().count() {
+            length if length > LONG => format!("{}… ({length} characters)", text.chars().take(40).collect::<String>()),
+            _ => text,
+        }
+    }
+
+    fn uid(&mut self, uid: &str) -> String {
+        // A scenario's own.
+        if uid.starts_with("00000000-") {
+            return uid.to_owned();
+        }
+        let known = self.uids.iter().position(|known| known == uid);
+        let index = known.unwrap_or_else(|| {
+            self.uids.push(uid.to_owned());
+            self.uids.len() - 1
+        });
+        format!("<uid {}>", index + 1)
+    }
+}
+
+/// Times before 2020 are a scenario's own.
+fn time(found: &Captures<'_>) -> String {
+    let token = if found.get(2).is_some() { "<time with microseconds>" } else { "<time>" };
+    if &found[1] < "2020" { found[0].to_owned() } else { token.to_owned() }
+}
+
+/// An answer that refuses, without what is the same in all of them.
+fn refusal(fields: &Map<String, Value>) -> Option<Value> {
+    let status = fields.get("status")?.as_u64()?;
+    let mut body = fields.get("body")?.as_object()?.clone();
+    let constant = [
+        ("kind", json!("Status")),
+        ("apiVersion", json!("v1")),
+        ("metadata", json!({})),
+        ("status", json!("Failure")),
+        ("code", json!(status)),
+    ];
+    for (name, value) in constant {
+        if body.remove(name)? != value {
+            return None;
+        }
+    }
+    let mut short = fields.clone();
+    short.remove("body");
+    short.insert("refusal".to_owned(), body.into());
+    Some(short.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID_A: &str = "0b4e6d2a-6a4c-4b3e-9f70-1f2e3d4c5b6a";
+
+    #[test]
+    fn what_differs_from_run_to_run_becomes_a_token() {
+        let mut list = json!({"kind": "List", "items": [], "metadata": {"resourceVersion": "31", "continue": "abc"}});
+        mark(&mut list);
+        let answers = [
+            json!({"step": "create", "generateName": "a-", "status": 201, "body": {"metadata": {
+                "name": "a-x7b2c", "generateName": "a-", "uid": UID_A, "resourceVersion": "31",
+                "creationTimestamp": "2026-11-20T12:00:00Z", "managedFields": [1], "labels": {"r-1": "r-1"}}}}),
+            json!({"body": {"metadata": {"name": "b", "resourceVersion": "7"}, "volume": format!("pvc-{UID_A}")}}),
+            json!({"body": list}),
+            json!({"status": 409, "body": {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "code": 409, "reason": "Conflict", "message": "current: 31, a-x7b2c, of 31"}}),
+            json!({"renewTime": "2001-01-01T00:00:00.000000Z", "microTime": "2026-01-01T00:00:00.000001Z"}),
+        ];
+        let versions: BTreeSet<_> = answers.iter().flat_map(versions).chain([3]).collect();
+        assert_eq!(versions, BTreeSet::from([3, 7, 31]));
+        let expected = [
+            json!({"step": "create", "status": 201, "body": {"metadata": {
+                "name": "a-<suffix 1>", "generateName": "a-", "uid": "<uid 1>", "resourceVersion": "<rv 2>",
+                "creationTimestamp": "<time>", "labels": {"$(run)": "$(run)"}}}}),
+            json!({"body": {"metadata": {"name": "b", "resourceVersion": "<rv 1>"}, "volume": "pvc-<uid 1>"}}),
+            json!({"body": {"kind": "List", "items": [],
+                "metadata": {"resourceVersion": "<rv 2 or later>", "continue": "<continue>"}}}),
+            json!({"status": 409, "refusal": {"reason": "Conflict", "message": "current: <rv 2>, a-<suffix 1>, of 31"}}),
+            json!({"renewTime": "2001-01-01T00:00:00.000000Z", "microTime": "<time with microseconds>"}),
+        ];
+        assert_eq!(normalise(&answers, &BTreeSet::from([3, 7, 31]), "r-1", false), expected);
+    }
+
+    #[test]
+    fn a_refusal_with_another_code_is_shown_whole() {
+        let odd = json!({"status": 200, "body": {"kind": "Status", "apiVersion": "v1", "metadata": {}, "code": 410,
+            "status": "Failure"}});
+        assert_eq!(normalise(std::slice::from_ref(&odd), &BTreeSet::new(), "r-1", false), [odd]);
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        let answers = [json!({"data": "a".repeat(5000)})];
+        let data = format!("{}… (5000 characters)", "a".repeat(40));
+        assert_eq!(normalise(&answers, &BTreeSet::from([3, 7, 31]), "r-1", false), [json!({"data": data})]);
+    }
+}

@@ -1,0 +1,67 @@
+//! Time as the simulated server tells it: a fixed date plus what tokio's clock, paused or not, has counted since.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+/// The simulated server's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct SimClock {
+    epoch: Timestamp,
+    start: Instant,
+}
+
+impl SimClock {
+    /// 2030-01-01T00:00:00Z, where clusters start unless told otherwise.
+    pub const EPOCH: Timestamp = Timestamp::constant(1_893_456_000, 0);
+
+    /// A clock that shows `epoch` now.
+    pub fn new(epoch: Timestamp) -> Self {
+        Self { epoch, start: Instant::now() }
+    }
+
+    /// What the clock shows.
+    pub fn now(&self) -> Timestamp {
+        // Years of simulated time fit; past the calendar's end the clock stands still.
+        SignedDuration::try_from(self.start.elapsed())
+            .ok()
+            .and_then(|elapsed| self.epoch.checked_add(elapsed).ok())
+            .unwrap_or(Timestamp::MAX)
+    }
+
+    /// Time since the epoch.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Now as `metav1.Time`: whole seconds, `2030-01-01T00:00:00Z`.
+    pub fn seconds(&self) -> String {
+        seconds(self.now())
+    }
+
+    /// Now as `metav1.MicroTime`: `2030-01-01T00:00:00.000000Z`.
+    pub fn micros(&self) -> String {
+        format!("{:.6}", self.now())
+    }
+}
+
+/// A time as `metav1.Time`; what is below a second is cut off, as the server does.
+pub(crate) fn seconds(time: Timestamp) -> String {
+    let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
+    format!("{whole:.0}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_follows_tokio() {
+        let clock = SimClock::new(SimClock::EPOCH);
+        assert_eq!(clock.seconds(), "2030-01-01T00:00:00Z");
+        tokio::time::advance(Duration::from_millis(61_999)).await;
+        assert_eq!(clock.seconds(), "2030-01-01T00:01:01Z");
+        assert_eq!(clock.micros(), "2030-01-01T00:01:01.999000Z");
+    }
+}

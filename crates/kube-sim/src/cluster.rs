@@ -1,0 +1,322 @@
+//! The simulated cluster, and calls of it without HTTP.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::authorize::Authorizer;
+use crate::clock::SimClock;
+use crate::intercept::Interceptor;
+use crate::patch::PatchKind;
+use crate::request::{Content, DeleteOptions, Request, Subresource, Verb};
+use crate::resource::Resource;
+use crate::service::{ApiService, Pages};
+use crate::state::State;
+use crate::status::Status;
+use crate::store::Stored;
+use crate::subscription::{Queue, Subscription};
+use crate::verbs::{self, Answer};
+
+/// A simulated cluster. Clones are the same cluster.
+#[derive(Clone)]
+pub struct Cluster(pub(crate) Arc<Shared>);
+
+/// What all clones of a cluster share.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    pub(crate) clock: SimClock,
+    pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
+    pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
+    pub(crate) pages: Option<Arc<dyn Pages>>,
+}
+
+/// How a cluster is to be. Made by [`Cluster::builder`].
+#[derive(Clone)]
+pub struct Builder {
+    seed: u64,
+    epoch: Timestamp,
+    history: usize,
+    interceptor: Option<Arc<dyn Interceptor>>,
+    authorizer: Option<Arc<dyn Authorizer>>,
+    pages: Option<Arc<dyn Pages>>,
+}
+
+impl Cluster {
+    /// A cluster as [`Cluster::builder`] makes it when nothing is said.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Seed 0, the clock at [`SimClock::EPOCH`], 1000 changes remembered per resource, no faults.
+    pub fn builder() -> Builder {
+        Builder { seed: 0, epoch: SimClock::EPOCH, history: 1000, interceptor: None, authorizer: None, pages: None }
+    }
+
+    /// A client of this cluster; `name` is the user it is.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime: a [`kube::Client`] starts a task.
+    pub fn client(&self, name: &str) -> kube::Client {
+        kube::Client::new(self.service(name), "default")
+    }
+
+    /// The HTTP side of this cluster for one caller.
+    pub fn service(&self, name: &str) -> ApiService {
+        ApiService::new(Arc::clone(&self.0), name)
+    }
+
+    /// The cluster's clock.
+    pub fn clock(&self) -> SimClock {
+        self.0.clock
+    }
+
+    /// All resources there are, sorted by group, version and plural name.
+    pub fn resources(&self) -> Vec<Arc<Resource>> {
+        self.0.lock().registry.all().to_vec()
+    }
+
+    /// The resource of that group and plural name, in its first version.
+    pub fn resource(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
+        self.0.lock().registry.named(group, plural).cloned()
+    }
+
+    /// The resourceVersion of the last change.
+    pub fn resource_version(&self) -> u64 {
+        self.0.lock().version()
+    }
+
+    /// Changes from now on of these resources (group and plural name; none for all), in order.
+    pub fn subscribe(&self, resources: &[(&str, &str)]) -> Subscription {
+        self.open_subscription(resources, false)
+    }
+
+    /// As [`Cluster::subscribe`], with what there is already told first, the longest unchanged first.
+    pub fn subscribe_with_existing(&self, resources: &[(&str, &str)]) -> Subscription {
+        self.open_subscription(resources, true)
+    }
+
+    /// Forgets all changes so far, as etcd's compaction does: watches and pages that need them are refused with 410.
+    pub fn forget_history(&self) {
+        let mut state = self.0.lock();
+        state.forget_history();
+    }
+
+    /// Creates an object of anything that has `apiVersion` and `kind`, such as the types of `k8s-openapi`.
+    pub fn create<T: Serialize + ?Sized>(&self, object: &T) -> Result<Value, Status> {
+        let object = serde_json::to_value(object).map_err(|error| Status::bad_request(error.to_string()))?;
+        let resource = self.resource_of(&object)?;
+        self.write(Verb::Create, &resource, None, object)
+    }
+
+    /// Replaces an object.
+    pub fn update<T: Serialize + ?Sized>(&self, object: &T) -> Result<Value, Status> {
+        let object = serde_json::to_value(object).map_err(|error| Status::bad_request(error.to_string()))?;
+        let resource = self.resource_of(&object)?;
+        self.write(Verb::Update, &resource, None, object)
+    }
+
+    /// Replaces an object's status.
+    pub fn update_status<T: Serialize + ?Sized>(&self, object: &T) -> Result<Value, Status> {
+        let object = serde_json::to_value(object).map_err(|error| Status::bad_request(error.to_string()))?;
+        let resource = self.resource_of(&object)?;
+        self.write(Verb::Update, &resource, Some(Subresource::Status), object)
+    }
+
+    /// One object.
+    pub fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
+        let state = self.0.lock();
+        let resource = named(&state, group, plural)?;
+        let found = state.find(&resource, namespace, name);
+        found.map(|object| object.value()).ok_or_else(|| Status::not_found(&resource, name))
+    }
+
+    /// One object as it is kept, without reading it.
+    pub fn get_stored(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Stored>> {
+        let state = self.0.lock();
+        let resource = named(&state, group, plural).ok()?;
+        state.find(&resource, namespace, name).cloned()
+    }
+
+    /// All objects, or those of one namespace, in the order of their keys.
+    pub fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Result<Vec<Value>, Status> {
+        Ok(self.list_stored(group, plural, namespace)?.iter().map(|object| object.value()).collect())
+    }
+
+    /// As [`Cluster::list`], as they are kept.
+    pub fn list_stored(&self, group: &str, plural: &str, namespace: Option<&str>) -> Result<Vec<Arc<Stored>>, Status> {
+        let state = self.0.lock();
+        let resource = named(&state, group, plural)?;
+        let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        Ok(state.storage(resource.storage).range(&prefix, "").cloned().collect())
+    }
+
+    /// Patches an object, or its status.
+    pub fn patch(
+        &self,
+        target: &Target<'_>,
+        subresource: Option<Subresource>,
+        kind: PatchKind,
+        patch: &Value,
+    ) -> Result<Value, Status> {
+        let mut request = self.request(Verb::Patch, target)?;
+        request.subresource = subresource;
+        request.content = Content::Patch(kind, patch.to_string().into());
+        self.value_of(request)
+    }
+
+    /// Deletes an object: the object as long as something holds it, or what else the server answers.
+    pub fn delete(&self, target: &Target<'_>, options: DeleteOptions) -> Result<Value, Status> {
+        let mut request = self.request(Verb::Delete, target)?;
+        request.options.delete = options;
+        self.value_of(request)
+    }
+
+    /// Handles any request but a watch, without faults: what the server answers.
+    pub fn call(&self, mut request: Request) -> Result<Value, Status> {
+        request.options.complete(request.verb, None)?;
+        self.value_of(request)
+    }
+
+    /// A request by the cluster itself, for [`Cluster::call`].
+    pub fn request(&self, verb: Verb, target: &Target<'_>) -> Result<Request, Status> {
+        let resource = named(&self.0.lock(), target.group, target.plural)?;
+        Ok(Request::new(self_name(), verb, resource, target.namespace, target.name))
+    }
+
+    fn open_subscription(&self, resources: &[(&str, &str)], existing: bool) -> Subscription {
+        let queue = Arc::new(Queue::new(resources));
+        self.0.lock().subscribe(&queue, existing);
+        Subscription::new(queue)
+    }
+
+    fn resource_of(&self, object: &Value) -> Result<Arc<Resource>, Status> {
+        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let found = self.0.lock().registry.of_kind(api_version, kind).cloned();
+        found.ok_or_else(|| Status::bad_request(format!("no matches for kind {kind:?} in version {api_version:?}")))
+    }
+
+    fn write(
+        &self,
+        verb: Verb,
+        resource: &Arc<Resource>,
+        subresource: Option<Subresource>,
+        object: Value,
+    ) -> Result<Value, Status> {
+        let namespace = if resource.namespaced { crate::object::namespace(&object) } else { "" };
+        let namespace = if resource.namespaced && namespace.is_empty() { "default" } else { namespace };
+        let name = if verb == Verb::Create { "" } else { crate::object::name(&object) };
+        let mut request = Request::new(self_name(), verb, Arc::clone(resource), namespace, name);
+        request.subresource = subresource;
+        request.content = Content::Value(object);
+        self.value_of(request)
+    }
+
+    fn value_of(&self, mut request: Request) -> Result<Value, Status> {
+        match self.0.handle(&mut request)? {
+            Answer::Document { json, .. } => {
+                serde_json::from_slice(&json).map_err(|error| Status::internal(error.to_string()))
+            }
+            Answer::Watch(_) => Err(Status::bad_request("a watch has no single answer: subscribe, or use a client")),
+        }
+    }
+}
+
+/// Names one object, or with an empty name a collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// API group; empty for core.
+    pub group: &'a str,
+    /// Plural name.
+    pub plural: &'a str,
+    /// Namespace; empty for cluster-wide resources.
+    pub namespace: &'a str,
+    /// Name.
+    pub name: &'a str,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("resource_version", &self.resource_version()).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// What UIDs, generated names and watch timeouts are drawn from.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// What the clock shows at the start.
+    #[must_use]
+    pub fn epoch(self, epoch: Timestamp) -> Self {
+        Self { epoch, ..self }
+    }
+
+    /// How many changes are remembered per resource.
+    #[must_use]
+    pub fn history(self, history: usize) -> Self {
+        Self { history, ..self }
+    }
+
+    /// Who may disturb requests and answers.
+    #[must_use]
+    pub fn interceptor(self, interceptor: Arc<dyn Interceptor>) -> Self {
+        Self { interceptor: Some(interceptor), ..self }
+    }
+
+    /// Who decides what callers may do; without one they may do everything.
+    #[must_use]
+    pub fn authorizer(self, authorizer: Arc<dyn Authorizer>) -> Self {
+        Self { authorizer: Some(authorizer), ..self }
+    }
+
+    /// Who answers the paths that lead to no resource, such as discovery.
+    #[must_use]
+    pub fn pages(self, pages: Arc<dyn Pages>) -> Self {
+        Self { pages: Some(pages), ..self }
+    }
+
+    /// The cluster, with its first namespaces. Its clock starts now.
+    pub fn build(self) -> Cluster {
+        let clock = SimClock::new(self.epoch);
+        Cluster(Arc::new(Shared {
+            state: Mutex::new(State::new(clock, self.seed, self.history)),
+            clock,
+            interceptor: self.interceptor,
+            authorizer: self.authorizer,
+            pages: self.pages,
+        }))
+    }
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Handles a request that nobody disturbs.
+    pub(crate) fn handle(&self, request: &mut Request) -> Result<Answer, Status> {
+        verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request)
+    }
+}
+
+fn named(state: &State, group: &str, plural: &str) -> Result<Arc<Resource>, Status> {
+    let found = state.registry.named(group, plural).cloned();
+    found.ok_or_else(|| Status::bad_request(format!("no resource {plural:?} in group {group:?}")))
+}
+
+/// The user of direct calls.
+fn self_name() -> Arc<str> {
+    static NAME: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| Arc::from("system:kube-sim"));
+    Arc::clone(&NAME)
+}

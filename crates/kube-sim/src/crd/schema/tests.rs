@@ -1,0 +1,86 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{collect_patterns, prune_object, set_defaults, validate};
+
+fn schema() -> Value {
+    json!({"type": "object", "properties": {
+        "spec": {
+            "type": "object", "required": ["bucket"],
+            "properties": {
+                "bucket": {"type": "string", "minLength": 1, "pattern": "^[a-z]+$"},
+                "count": {"type": "integer", "minimum": 1, "default": 2},
+                "mode": {"type": "string", "enum": ["a", "b"]},
+                "extra": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "port": {"x-kubernetes-int-or-string": true},
+                "list": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "integer"}}}},
+            },
+        },
+    }})
+}
+
+fn texts(object: &Value) -> Vec<String> {
+    let mut patterns = BTreeMap::new();
+    collect_patterns(&schema(), &mut patterns);
+    validate(&schema(), &patterns, object).iter().map(|cause| cause.text()).collect()
+}
+
+#[test]
+fn unknown_fields_are_pruned() {
+    let mut object = json!({
+        "kind": "K", "metadata": {"name": "n"}, "other": 1,
+        "spec": {"bucket": "b", "what": 1, "extra": {"any": 1}, "labels": {"l": "v"}, "list": [{"x": 1, "y": 2}]},
+    });
+    let mut removed = Vec::new();
+    prune_object(&schema(), &mut object, &mut removed);
+    removed.sort();
+    assert_eq!(removed, ["other", "spec.list[0].y", "spec.what"]);
+    assert_eq!(
+        object,
+        json!({"kind": "K", "metadata": {"name": "n"},
+               "spec": {"bucket": "b", "extra": {"any": 1}, "labels": {"l": "v"}, "list": [{"x": 1}]}})
+    );
+}
+
+#[test]
+fn defaults_fill_what_is_missing_in_objects_that_are_there() {
+    let mut object = json!({"spec": {"bucket": "b", "count": null}});
+    set_defaults(&schema(), &mut object);
+    assert_eq!(object["spec"]["count"], 2);
+    let mut object = json!({});
+    set_defaults(&schema(), &mut object);
+    assert_eq!(object, json!({}));
+}
+
+#[test]
+fn wrong_values_are_named_as_the_server_names_them() {
+    let cases = [
+        (json!({"spec": {}}), "spec.bucket: Required value"),
+        (
+            json!({"spec": {"bucket": 1}}),
+            "spec.bucket: Invalid value: \"integer\": spec.bucket in body must be of type string: \"integer\"",
+        ),
+        (
+            json!({"spec": {"bucket": "B"}}),
+            "spec.bucket: Invalid value: \"B\": spec.bucket in body should match '^[a-z]+$'",
+        ),
+        (
+            json!({"spec": {"bucket": "b", "count": 0}}),
+            "spec.count: Invalid value: 0: spec.count in body should be greater than or equal to 1",
+        ),
+        (
+            json!({"spec": {"bucket": "b", "mode": "c"}}),
+            "spec.mode: Unsupported value: \"c\": supported values: \"a\", \"b\"",
+        ),
+        (
+            json!({"spec": {"bucket": "b", "list": [{"x": "1"}]}}),
+            "spec.list[0].x: Invalid value: \"string\": spec.list[0].x in body must be of type integer: \"string\"",
+        ),
+    ];
+    for (object, expected) in cases {
+        assert_eq!(texts(&object), [expected], "{object}");
+    }
+    assert_eq!(texts(&json!({"spec": {"bucket": "b", "port": "http", "count": 3.0}})), [""; 0]);
+}

@@ -1,0 +1,5 @@
+//! (being written)
+mod decode;
+pub(crate) mod schema;
+mod time;
+pub use decode::{FieldValidation, decode};

@@ -1,0 +1,323 @@
+//! Decoding as the server does it: into Go structs and back. Wrong types are refused, unknown fields dropped, quantities
+//! and times rewritten, empty values left out, required ones put in.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{DecodeError, alphabet};
+use serde_json::{Map, Value};
+
+use super::schema::{Field, Kind, Struct, Type};
+use super::time::{self, Precision};
+use crate::resource::Resource;
+use crate::status::Status;
+use crate::validate::quantity::Quantity;
+
+/// The query parameter `fieldValidation`: what becomes of unknown fields. They are dropped in any case but `Strict`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Nothing is said.
+    Ignore,
+    /// Each is named in a header `Warning`.
+    #[default]
+    Warn,
+    /// The request is refused.
+    Strict,
+}
+
+/// Decodes the body of a create or update, or the result of a patch, in the form of the requested version. The object
+/// then has its `kind` and `apiVersion`. Gives the warnings, e.g. `unknown field "spec.foo"`.
+///
+/// Of custom resources and CustomResourceDefinitions only the metadata is looked at: their schema is another matter.
+pub fn decode(resource: &Resource, object: &mut Value, validation: FieldValidation) -> Result<Vec<String>, Status> {
+    check_kind(resource, object)?;
+    let warnings = fields(resource, object).map_err(|error| cannot_be_handled(resource, resource.version.as_str(), &resource.kind, &error))?;
+    match validation {
+        FieldValidation::Strict if !warnings.is_empty() => {
+            let error = format!("strict decoding error: {}", warnings.join(", "));
+            Err(cannot_be_handled(resource, &resource.version, &resource.kind, &error))
+        }
+        FieldValidation::Ignore => Ok(Vec::new()),
+        _ => Ok(warnings),
+    }
+}
+
+/// The part of [`decode`] after the kind is known to be right; an error is Go's.
+pub(crate) fn fields(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String> {
+    let mut decoder = Decoder { unknown: Vec::new() };
+    match Struct::of(resource) {
+        Some(root) => decoder.structure(object, root, &Path::Root)?,
+        None => {
+            let path = Path::Name { parent: &Path::Root, embedded: "", name: "metadata" };
+            decoder.structure(&mut object["metadata"], Struct::object_meta(), &path)?;
+        }
+    }
+    object["apiVersion"] = resource.api_version().into();
+    object["kind"] = resource.kind.as_str().into();
+    Ok(decoder.unknown)
+}
+
+fn check_kind(resource: &Resource, object: &Value) -> Result<(), Status> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (kind, api_version, wanted) = (text("kind"), text("apiVersion"), resource.api_version());
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    if !api_version.is_empty() && api_version != wanted {
+        if resource.custom {
+            return Err(Status::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({wanted})"
+            )));
+        }
+        let kind = if kind.is_empty() { &resource.kind } else { kind };
+        let error = format!("no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\"");
+        return Err(cannot_be_handled(resource, version, kind, &error));
+    }
+    if !kind.is_empty() && kind != resource.kind {
+        let version = &resource.version;
+        let known = crate::resource::builtins().iter().any(|other| other.kind == kind && other.api_version() == wanted);
+        let error = match known {
+            _ if resource.custom => {
+                let wanted = &resource.kind;
+                return Err(Status::bad_request(format!(
+                    "{kind} in version {version:?} cannot be handled as a {wanted}: \
+                     the kind in the data ({kind}) does not match the expected kind ({wanted})"
+                )));
+            }
+            true => {
+                let group = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+                format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", resource.kind)
+            }
+            false => format!("no kind {kind:?} is registered for version {wanted:?} in scheme \"pkg/runtime/scheme.go:111\""),
+        };
+        return Err(cannot_be_handled(resource, version, kind, &error));
+    }
+    Ok(())
+}
+
+fn cannot_be_handled(resource: &Resource, version: &str, kind: &str, error: &str) -> Status {
+    let wanted = &resource.kind;
+    Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {wanted}: {error}"))
+}
+
+struct Decoder {
+    unknown: Vec<String>,
+}
+
+/// Where in the object the decoder is.
+enum Path<'a> {
+    Root,
+    Name { parent: &'a Path<'a>, embedded: &'static str, name: &'a str },
+    Index { parent: &'a Path<'a>, index: usize },
+    Key { parent: &'a Path<'a>, key: &'a str },
+}
+
+impl Decoder {
+    fn structure(&mut self, value: &mut Value, structure: &'static Struct, path: &Path<'_>) -> Result<(), String> {
+        if value.is_null() {
+            *value = Value::Object(Map::new());
+        }
+        let Value::Object(map) = value else {
+            // Only the root has no field that names the type.
+            return Err(format!("json: cannot unmarshal {} into Go value of type v1.{}", found(value), structure.name));
+        };
+        let mut error = None;
+        map.retain(|name, value| {
+            if error.is_some() {
+                return true;
+            }
+            let Some(field) = structure.field(name) else {
+                self.unknown.push(format!("unknown field {:?}", Path::Name { parent: path, embedded: "", name }.to_string()));
+                return false;
+            };
+            let at = Path::Name { parent: path, embedded: field.embedded, name: field.name };
+            if value.is_null() {
+                // Nothing was said: as if the field were missing.
+                return false;
+            }
+            match self.value(value, &field.ty, structure, &at) {
+                Ok(()) => !is_omitted(field, value),
+                Err(refused) => {
+                    error = Some(refused);
+                    true
+                }
+            }
+        });
+        for field in structure.always_written() {
+            if !map.contains_key(field.name) {
+                let at = Path::Name { parent: path, embedded: field.embedded, name: field.name };
+                map.insert(field.name.to_owned(), self.zero(&field.ty, &at)?);
+            }
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    fn value(&mut self, value: &mut Value, ty: &Type, inside: &Struct, path: &Path<'_>) -> Result<(), String> {
+        let mismatch = |what: &dyn fmt::Display| {
+            let (name, path) = (inside.name, GoPath(path));
+            format!("json: cannot unmarshal {what} into Go struct field {name}.{path} of type {ty}")
+        };
+        if value.is_null() {
+            *value = self.zero(ty, path)?;
+            return Ok(());
+        }
+        match (&ty.kind, &mut *value) {
+            (Kind::Any, _) | (Kind::Text | Kind::Duration | Kind::IntOrString, Value::String(_)) | (Kind::Bool, Value::Bool(_)) => {}
+            (Kind::Int32 | Kind::Int64 | Kind::IntOrString, Value::Number(number)) => {
+                let fits = match ty.kind {
+                    Kind::Int64 => number.as_i64().is_some(),
+                    _ => number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
+                };
+                if !fits {
+                    return Err(mismatch(&format_args!("number {number}")));
+                }
+            }
+            (Kind::Quantity, _) => rewrite_quantity(value, false)?,
+            (Kind::Time, Value::String(text)) => rewrite_time(text, Precision::Seconds)?,
+            (Kind::MicroTime, Value::String(text)) => rewrite_time(text, Precision::Microseconds)?,
+            (Kind::Bytes, Value::String(text)) => rewrite_bytes(text)?,
+            (Kind::List(element), Value::Array(items)) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.value(item, element, inside, &Path::Index { parent: path, index })?;
+                }
+            }
+            (Kind::Map(element), Value::Object(map)) => {
+                // `SetDefaults_ResourceList`
+                let milli = ty.is_resource_list();
+                for (key, item) in map {
+                    match milli {
+                        true => rewrite_quantity(item, true)?,
+                        false => self.value(item, element, inside, &Path::Key { parent: path, key })?,
+                    }
+                }
+            }
+            (Kind::Struct(id), Value::Object(_)) => self.structure(value, Struct::named(id), path)?,
+            (_, other) => return Err(mismatch(&found(other))),
+        }
+        Ok(())
+    }
+
+    /// The zero value of a type, as Go writes it.
+    fn zero(&mut self, ty: &Type, path: &Path<'_>) -> Result<Value, String> {
+        Ok(match ty.kind {
+            _ if ty.pointer => Value::Null,
+            Kind::Text => "".into(),
+            Kind::Bool => false.into(),
+            Kind::Int32 | Kind::Int64 | Kind::IntOrString => 0.into(),
+            Kind::Quantity => "0".into(),
+            Kind::Duration => "0s".into(),
+            Kind::Time | Kind::MicroTime | Kind::Bytes | Kind::Any | Kind::List(_) | Kind::Map(_) => Value::Null,
+            Kind::Struct(id) => {
+                let mut empty = Value::Null;
+                self.structure(&mut empty, Struct::named(id), path)?;
+                empty
+            }
+        })
+    }
+}
+
+/// Whether Go leaves the (decoded) value out: `omitempty` and `omitzero`.
+fn is_omitted(field: &Field, value: &Value) -> bool {
+    if field.ty.pointer {
+        return false;
+    }
+    match value {
+        Value::String(text) => field.omit_empty && text.is_empty(),
+        Value::Bool(truth) => field.omit_empty && !truth,
+        Value::Number(number) => field.omit_empty && number.as_i64() == Some(0) && !matches!(field.ty.kind, Kind::IntOrString),
+        Value::Array(items) => field.omit_empty && items.is_empty(),
+        Value::Object(map) => match field.ty.kind {
+            Kind::Struct(_) => field.omit_zero && map.is_empty(),
+            _ => field.omit_empty && map.is_empty(),
+        },
+        Value::Null => field.omit_empty || field.omit_zero,
+    }
+}
+
+fn rewrite_quantity(value: &mut Value, milli: bool) -> Result<(), String> {
+    let number;
+    let text = match &*value {
+        Value::String(text) => text.trim(),
+        Value::Number(plain) => {
+            number = plain.to_string();
+            &number
+        }
+        Value::Null => "0",
+        // Go hands the JSON itself to the parser, which it never satisfies.
+        _ => "",
+    };
+    let written = Quantity::rewrite(text, milli).map_err(|error| error.to_string())?;
+    match written {
+        Some(written) => *value = written.into(),
+        None if value.as_str() != Some(text) => *value = text.to_owned().into(),
+        None => {}
+    }
+    Ok(())
+}
+
+fn rewrite_time(text: &mut String, precision: Precision) -> Result<(), String> {
+    if let Some(written) = time::rewrite(text, precision)? {
+        *text = written;
+    }
+    Ok(())
+}
+
+/// Go's base64 decoder skips line ends and does not look at the last bits.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
+);
+
+fn rewrite_bytes(text: &mut String) -> Result<(), String> {
+    text.retain(|character| !matches!(character, '\r' | '\n'));
+    let bytes = BASE64.decode(&*text).map_err(|error| {
+        let offset = match error {
+            DecodeError::InvalidByte(offset, _) => offset,
+            _ => text.len() / 4 * 4,
+        };
+        format!("illegal base64 data at input byte {offset}")
+    })?;
+    *text = BASE64.encode(bytes);
+    Ok(())
+}
+
+fn found(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    /// As warnings name fields: `spec.containers[0].image`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Index { parent, index } => write!(formatter, "{parent}[{index}]"),
+            Self::Name { parent: Self::Root, name, .. } => formatter.write_str(name),
+            Self::Name { parent, name, .. } | Self::Key { parent, key: name } => write!(formatter, "{parent}.{name}"),
+        }
+    }
+}
+
+/// A path as Go's `json` names it in errors: with embedded structs, without indices and keys.
+struct GoPath<'a>(&'a Path<'a>);
+
+impl fmt::Display for GoPath<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Path::Root => Ok(()),
+            Path::Index { parent, .. } | Path::Key { parent, .. } => GoPath(parent).fmt(formatter),
+            Path::Name { parent: Path::Root, embedded, name } => write!(formatter, "{embedded}{name}"),
+            Path::Name { parent, embedded, name } => write!(formatter, "{}.{embedded}{name}", GoPath(parent)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

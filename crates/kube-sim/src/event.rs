@@ -1,0 +1,61 @@
+//! The two forms of one Event: core/v1, in which events are kept, and events.k8s.io/v1.
+//! The table of names is that of Kubernetes' `pkg/apis/events/v1/conversion.go`.
+
+use serde_json::{Map, Value};
+
+/// Core name and events.k8s.io name of the fields that differ.
+const NAMES: &[(&str, &str)] = &[
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// An event as events.k8s.io/v1 shows it.
+pub(crate) fn to_events_group(event: Value) -> Value {
+    renamed(event, "events.k8s.io/v1", |(core, events)| (core, events))
+}
+
+/// An event as core/v1 shows it.
+pub(crate) fn to_core(event: Value) -> Value {
+    renamed(event, "v1", |(core, events)| (events, core))
+}
+
+fn renamed<'a>(event: Value, api_version: &str, from_to: fn((&'a str, &'a str)) -> (&'a str, &'a str)) -> Value {
+    let Value::Object(fields) = event else { return event };
+    let rename = |(key, value): (String, Value)| {
+        let known = NAMES.iter().map(|pair| from_to(*pair)).find(|(from, _)| *from == key);
+        (known.map_or(key, |(_, to)| to.to_owned()), value)
+    };
+    let mut fields: Map<String, Value> = fields.into_iter().map(rename).collect();
+    fields.insert("apiVersion".to_owned(), api_version.into());
+    Value::Object(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn there_and_back() {
+        let core = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "reason": "R", "message": "m", "count": 2,
+            "involvedObject": {"name": "a"}, "source": {"component": "c"}, "reportingComponent": "r", "series": {"count": 3},
+        });
+        let events = to_events_group(core.clone());
+        assert_eq!(
+            events,
+            json!({
+                "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}, "reason": "R", "note": "m",
+                "deprecatedCount": 2, "regarding": {"name": "a"}, "deprecatedSource": {"component": "c"},
+                "reportingController": "r", "series": {"count": 3},
+            })
+        );
+        assert_eq!(to_core(events), core);
+    }
+}

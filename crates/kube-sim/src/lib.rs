@@ -1,0 +1,39 @@
+//! A Kubernetes API server that lives in the process: a [`tower::Service`] a [`kube::Client`] takes, with everything in
+//! memory, time from tokio's clock (paused or not) and randomness from one seed, so the same seed gives the same bytes.
+#![deny(missing_docs)]
+
+mod authorize;
+mod clock;
+mod cluster;
+mod crd;
+pub mod defaults;
+mod event;
+mod intercept;
+pub mod object;
+pub mod patch;
+mod random;
+mod request;
+pub mod resource;
+mod selection;
+pub mod selector;
+mod service;
+mod state;
+pub mod status;
+mod store;
+mod subscription;
+pub mod validate;
+mod verbs;
+mod view;
+mod watch;
+
+pub use authorize::{Attributes, Authorizer};
+pub use clock::SimClock;
+pub use cluster::{Builder, Cluster, Target};
+pub use intercept::{After, Before, Interceptor, WatchInterceptor, WatchStep};
+pub use patch::PatchKind;
+pub use request::{Content, DeleteOptions, Options, Preconditions, Request, Subresource, Verb};
+pub use resource::{Resource, StorageId};
+pub use service::{ApiService, Body, Pages};
+pub use status::{Cause, CauseReason, Details, Status};
+pub use store::{ChangeKind, Stored};
+pub use subscription::{Change, Subscription};

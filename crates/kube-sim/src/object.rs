@@ -1,0 +1,142 @@
+//! Reading and changing the fields every object has, on plain JSON. Missing texts read as `""`, as in Go.
+
+use serde_json::{Map, Value};
+
+/// A field of `metadata`.
+pub fn meta<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
+    object.get("metadata")?.get(field)
+}
+
+/// `metadata.name`.
+pub fn name(object: &Value) -> &str {
+    meta_text(object, "name")
+}
+
+/// `metadata.namespace`.
+pub fn namespace(object: &Value) -> &str {
+    meta_text(object, "namespace")
+}
+
+/// `metadata.uid`.
+pub fn uid(object: &Value) -> &str {
+    meta_text(object, "uid")
+}
+
+/// `metadata.resourceVersion`.
+pub fn resource_version(object: &Value) -> &str {
+    meta_text(object, "resourceVersion")
+}
+
+/// `metadata.generation`, 0 when missing.
+pub fn generation(object: &Value) -> i64 {
+    meta(object, "generation").and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// `metadata.deletionTimestamp`.
+pub fn deletion_timestamp(object: &Value) -> Option<&str> {
+    meta(object, "deletionTimestamp").and_then(Value::as_str)
+}
+
+/// One label's value.
+pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    meta(object, "labels")?.get(key)?.as_str()
+}
+
+/// One annotation's value.
+pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    meta(object, "annotations")?.get(key)?.as_str()
+}
+
+/// `metadata.finalizers`, in order.
+pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+    meta(object, "finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// The value at a path of keys.
+pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, key| value.get(key))
+}
+
+/// The text at a path of keys, `""` when there is none.
+pub fn text_at<'a>(object: &'a Value, path: &[&str]) -> &'a str {
+    at(object, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `metadata` to write to; made when missing or no object.
+pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+    object_mut(object, "metadata")
+}
+
+/// The object under `key` to write to; made when missing or no object.
+pub fn object_mut<'a>(parent: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
+    if !parent.is_object() {
+        *parent = Value::Object(Map::new());
+    }
+    let child = &mut parent[key];
+    if !child.is_object() {
+        *child = Value::Object(Map::new());
+    }
+    match child {
+        Value::Object(map) => map,
+        _ => unreachable!("made an object above"),
+    }
+}
+
+/// Sets a field of `metadata`.
+pub fn set_meta(object: &mut Value, field: &str, value: impl Into<Value>) {
+    metadata_mut(object).insert(field.to_owned(), value.into());
+}
+
+/// Removes a field of `metadata`.
+pub fn remove_meta(object: &mut Value, field: &str) {
+    metadata_mut(object).remove(field);
+}
+
+/// Sets one annotation.
+pub fn set_annotation(object: &mut Value, key: &str, value: &str) {
+    object_mut(&mut object["metadata"], "annotations").insert(key.to_owned(), value.into());
+}
+
+/// Sets one label.
+pub fn set_label(object: &mut Value, key: &str, value: &str) {
+    object_mut(&mut object["metadata"], "labels").insert(key.to_owned(), value.into());
+}
+
+/// Replaces `metadata.finalizers`; none removes the field.
+pub fn set_finalizers<I: IntoIterator<Item = S>, S: Into<String>>(object: &mut Value, finalizers: I) {
+    let list: Vec<Value> = finalizers.into_iter().map(|name| Value::String(name.into())).collect();
+    match list.is_empty() {
+        true => remove_meta(object, "finalizers"),
+        false => set_meta(object, "finalizers", list),
+    }
+}
+
+fn meta_text<'a>(object: &'a Value, field: &str) -> &'a str {
+    meta(object, field).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn missing_fields_read_as_empty_and_are_made_on_writing() {
+        let mut object = json!({"kind": "X"});
+        assert_eq!((name(&object), uid(&object), finalizers(&object).count()), ("", "", 0));
+        set_annotation(&mut object, "a", "1");
+        set_finalizers(&mut object, ["f/g"]);
+        assert_eq!(object, json!({"kind": "X", "metadata": {"annotations": {"a": "1"}, "finalizers": ["f/g"]}}));
+        set_finalizers(&mut object, Vec::<String>::new());
+        assert_eq!(object["metadata"], json!({"annotations": {"a": "1"}}));
+    }
+
+    #[test]
+    fn paths() {
+        let object = json!({"spec": {"claimRef": {"uid": "u"}}});
+        assert_eq!(text_at(&object, &["spec", "claimRef", "uid"]), "u");
+        assert_eq!(text_at(&object, &["spec", "claimRef", "name"]), "");
+        assert_eq!(at(&object, &["spec", "claimRef", "uid", "x"]), None);
+    }
+}

@@ -1,0 +1,263 @@
+//! Queries, and the options a delete has in its body.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Verb;
+use crate::status::{Cause, Status};
+
+/// The query of a request, as far as the simulator knows it; unknown parameters are ignored, as the server does.
+/// `fieldValidation` is checked to be a known word and otherwise ignored, but for custom resources.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `labelSelector`.
+    pub label_selector: String,
+    /// `fieldSelector`.
+    pub field_selector: String,
+    /// `limit`; 0 is none.
+    pub limit: usize,
+    /// `continue`.
+    pub continue_token: String,
+    /// `resourceVersion`; empty for the newest.
+    pub resource_version: String,
+    /// `resourceVersionMatch`.
+    pub resource_version_match: String,
+    /// `watch`.
+    pub watch: bool,
+    /// `allowWatchBookmarks`.
+    pub allow_watch_bookmarks: bool,
+    /// `sendInitialEvents`.
+    pub send_initial_events: Option<bool>,
+    /// `timeoutSeconds`; 0 is none.
+    pub timeout_seconds: u64,
+    /// `dryRun=All`: everything but the writing is done.
+    pub dry_run: bool,
+    /// `fieldManager`.
+    pub field_manager: String,
+    /// `force` of an apply.
+    pub force: bool,
+    /// `fieldValidation=Strict`.
+    pub strict: bool,
+    /// What a delete says besides.
+    pub delete: DeleteOptions,
+}
+
+/// `metav1.DeleteOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeleteOptions {
+    /// Seconds until pods are killed; other resources ignore it.
+    pub grace_period_seconds: Option<i64>,
+    /// Who must be deleted.
+    pub preconditions: Option<Preconditions>,
+    /// Old form of `propagation_policy`.
+    pub orphan_dependents: Option<bool>,
+    /// `Orphan`, `Background` or `Foreground`.
+    pub propagation_policy: Option<String>,
+    /// `["All"]`: everything but the writing is done.
+    pub dry_run: Vec<String>,
+}
+
+/// What must be true of an object for it to be deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Preconditions {
+    /// The UID.
+    pub uid: Option<String>,
+    /// The resourceVersion.
+    pub resource_version: Option<String>,
+}
+
+impl Options {
+    /// Reads a query.
+    pub(crate) fn parse(query: &str) -> Result<Self, Status> {
+        let mut options = Self::default();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decode(value);
+            match &*decode(key) {
+                "labelSelector" => options.label_selector = value.into_owned(),
+                "fieldSelector" => options.field_selector = value.into_owned(),
+                "limit" => options.limit = usize::try_from(integer(&value)?).unwrap_or(0),
+                "continue" => options.continue_token = value.into_owned(),
+                "resourceVersion" => options.resource_version = value.into_owned(),
+                "resourceVersionMatch" => options.resource_version_match = value.into_owned(),
+                "watch" => options.watch = boolean(&value),
+                "allowWatchBookmarks" => options.allow_watch_bookmarks = boolean(&value),
+                "sendInitialEvents" => options.send_initial_events = Some(boolean(&value)),
+                "timeoutSeconds" => options.timeout_seconds = u64::try_from(integer(&value)?).unwrap_or(0),
+                "dryRun" => options.delete.dry_run.push(value.into_owned()),
+                "fieldManager" => options.field_manager = value.into_owned(),
+                "force" => options.force = boolean(&value),
+                "fieldValidation" => options.strict = strictness(&value)?,
+                "gracePeriodSeconds" => options.delete.grace_period_seconds = Some(integer(&value)?),
+                "orphanDependents" => options.delete.orphan_dependents = Some(boolean(&value)),
+                "propagationPolicy" => options.delete.propagation_policy = Some(value.into_owned()),
+                _ => {}
+            }
+        }
+        Ok(options)
+    }
+
+    /// Checks what the server checks for this verb, and sets `dry_run`. A body replaces what a delete's query says.
+    pub(crate) fn complete(&mut self, verb: Verb, delete_body: Option<&[u8]>) -> Result<(), Status> {
+        if let Some(body) = delete_body.filter(|body| !body.is_empty()) {
+            self.delete = serde_json::from_slice::<DeleteOptions>(body)
+                .map_err(|error| Status::bad_request(format!("couldn't decode DeleteOptions: {error}")))?;
+        }
+        let (kind, mut causes) = match verb {
+            Verb::Get => return Ok(()),
+            Verb::List => ("ListOptions", self.list_causes()),
+            Verb::Watch => ("ListOptions", self.watch_causes()),
+            Verb::Create => ("CreateOptions", Vec::new()),
+            Verb::Update => ("UpdateOptions", Vec::new()),
+            Verb::Patch => ("PatchOptions", Vec::new()),
+            Verb::Delete | Verb::DeleteCollection => ("DeleteOptions", self.delete.causes()),
+        };
+        if !verb.is_read() {
+            for word in self.delete.dry_run.iter().filter(|word| *word != "All") {
+                causes.push(Cause::not_supported("dryRun", &Value::String(word.clone()), &["All"]));
+            }
+            self.dry_run = !self.delete.dry_run.is_empty();
+        }
+        match causes.is_empty() {
+            true => Ok(()),
+            false => Err(Status::invalid_kind("meta.k8s.io", kind, "", causes)),
+        }
+    }
+
+    /// `ValidateListOptions` of apimachinery's `meta/internalversion/validation`.
+    fn list_causes(&self) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        let field = "resourceVersionMatch";
+        let wanted = self.resource_version_match.as_str();
+        if !wanted.is_empty() {
+            if self.resource_version.is_empty() {
+                causes.push(Cause::forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+            }
+            if !self.continue_token.is_empty() {
+                causes.push(Cause::forbidden(field, "resourceVersionMatch is forbidden when continue is provided"));
+            }
+            if !matches!(wanted, "Exact" | "NotOlderThan") {
+                causes.push(Cause::not_supported(field, &wanted.into(), &["Exact", "NotOlderThan", ""]));
+            }
+            if wanted == "Exact" && self.resource_version == "0" {
+                let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                causes.push(Cause::forbidden(field, detail));
+            }
+        }
+        if self.send_initial_events.is_some() {
+            causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        }
+        causes
+    }
+
+    /// `validateWatchOptions` of the same.
+    fn watch_causes(&self) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        let field = "resourceVersionMatch";
+        let wanted = self.resource_version_match.as_str();
+        if self.send_initial_events.is_some() && wanted != "NotOlderThan" {
+            let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            causes.push(Cause::forbidden(field, detail));
+        }
+        if !wanted.is_empty() {
+            if self.send_initial_events.is_none() {
+                let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                causes.push(Cause::forbidden(field, detail));
+            }
+            if wanted != "NotOlderThan" {
+                causes.push(Cause::not_supported(field, &wanted.into(), &["NotOlderThan"]));
+            }
+            if !self.continue_token.is_empty() {
+                causes.push(Cause::forbidden(field, "resourceVersionMatch is forbidden when continue is provided"));
+            }
+        }
+        causes
+    }
+}
+
+impl DeleteOptions {
+    /// `ValidateDeleteOptions` of apimachinery's `meta/v1/validation`.
+    fn causes(&self) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        if let (Some(policy), Some(_)) = (&self.propagation_policy, self.orphan_dependents) {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            causes.push(Cause::invalid("propagationPolicy", &policy.as_str().into(), detail));
+        }
+        if let Some(policy) = &self.propagation_policy
+            && !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan")
+        {
+            let known = ["Background", "Foreground", "Orphan"];
+            causes.push(Cause::not_supported("propagationPolicy", &policy.as_str().into(), &known));
+        }
+        causes
+    }
+}
+
+fn decode(text: &str) -> Cow<'_, str> {
+    if !text.contains(['%', '+']) {
+        return Cow::Borrowed(text);
+    }
+    let spaced = text.replace('+', " ");
+    Cow::Owned(percent_decode(spaced.as_bytes()).decode_utf8_lossy().into_owned())
+}
+
+/// As the server reads them: all but these words is true.
+fn boolean(text: &str) -> bool {
+    !matches!(text.to_ascii_lowercase().as_str(), "false" | "0")
+}
+
+fn integer(text: &str) -> Result<i64, Status> {
+    let refuse = |_| Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
+    text.parse().map_err(refuse)
+}
+
+fn strictness(text: &str) -> Result<bool, Status> {
+    match text {
+        "Strict" => Ok(true),
+        "" | "Ignore" | "Warn" => Ok(false),
+        _ => {
+            let cause = Cause::not_supported("fieldValidation", &text.into(), &["", "Ignore", "Strict", "Warn"]);
+            Err(Status::invalid_kind("meta.k8s.io", "CreateOptions", "", vec![cause]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries() {
+        let options = Options::parse("limit=5&labelSelector=a%3Db%2Cc+in+%28d%29&watch=1&allowWatchBookmarks=false&x=y").unwrap();
+        assert_eq!((options.limit, options.label_selector.as_str()), (5, "a=b,c in (d)"));
+        assert_eq!((options.watch, options.allow_watch_bookmarks), (true, false));
+        assert_eq!(Options::parse("limit=x").unwrap_err().code, 400);
+    }
+
+    #[test]
+    fn streaming_lists_need_a_match() {
+        let mut options = Options::parse("sendInitialEvents=true").unwrap();
+        let refused = options.complete(Verb::Watch, None).unwrap_err();
+        assert_eq!(
+            refused.message,
+            "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: \
+             sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        );
+        let mut options = Options::parse("sendInitialEvents=true&resourceVersionMatch=NotOlderThan").unwrap();
+        assert_eq!(options.complete(Verb::Watch, None), Ok(()));
+    }
+
+    #[test]
+    fn a_body_replaces_the_query_of_a_delete() {
+        let mut options = Options::parse("propagationPolicy=Orphan").unwrap();
+        let body = br#"{"preconditions":{"uid":"u"},"dryRun":["All"]}"#;
+        options.complete(Verb::Delete, Some(body)).unwrap();
+        assert_eq!((options.delete.propagation_policy, options.dry_run), (None, true));
+        assert_eq!(options.delete.preconditions.unwrap().uid.as_deref(), Some("u"));
+    }
+}

@@ -1,0 +1,371 @@
+//! The HTTP side: a [`tower::Service`] that clients, or a server on a port, hand requests to.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::request::Parts;
+use http::{Method, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tower::BoxError;
+
+use crate::authorize::Attributes;
+use crate::cluster::{Cluster, Shared};
+use crate::intercept::{After, Before};
+use crate::patch::PatchKind;
+use crate::request::{Content, Options, Path, Request, Subresource, Verb};
+use crate::status::Status;
+use crate::verbs::Answer;
+use crate::watch::Watch;
+
+/// One caller's access to a cluster over HTTP. Made by [`Cluster::service`].
+#[derive(Clone)]
+pub struct ApiService {
+    shared: Arc<Shared>,
+    user: Arc<str>,
+}
+
+/// The body of an answer: a document, or the lines of a watch.
+pub struct Body(Source);
+
+enum Source {
+    Document(Option<Bytes>),
+    Watch(Box<Watch>),
+}
+
+/// Answers paths that lead to no resource: `/api`, `/apis`, `/openapi` and the like.
+pub trait Pages: Send + Sync {
+    /// None for what it does not know.
+    fn page(&self, cluster: &Cluster, request: &Parts) -> Option<http::Response<Bytes>>;
+}
+
+/// `--max-request-bytes` and the limit of apiserver's `limitedReadBody`.
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+/// How long the watch cache waits for a resourceVersion it has not seen yet.
+const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
+
+impl ApiService {
+    pub(crate) fn new(shared: Arc<Shared>, user: &str) -> Self {
+        Self { shared, user: Arc::from(user) }
+    }
+}
+
+impl<B> tower::Service<http::Request<B>> for ApiService
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Response = http::Response<Body>;
+    /// The connection broke.
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move { service.answer(request).await })
+    }
+}
+
+impl ApiService {
+    async fn answer<B>(self, request: http::Request<B>) -> io::Result<http::Response<Body>>
+    where
+        B: http_body::Body,
+        B::Error: Into<BoxError>,
+    {
+        let (parts, body) = request.into_parts();
+        let mut request = match self.understand(&parts) {
+            Ok(Understood::Request(request)) => *request,
+            Ok(Understood::Page(page)) => return Ok(page),
+            Err(refused) => return Ok(refusal(&refused)),
+        };
+        let body = match Limited::new(body, BODY_LIMIT).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => {
+                return Ok(refusal(&Status::too_large(format_args!("limit is {BODY_LIMIT}"))));
+            }
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        if let Err(refused) = take_body(&mut request, &parts.headers, body) {
+            return Ok(refusal(&refused));
+        }
+        match self.before(&request).await {
+            Before::Handle => {}
+            Before::Refuse(status) => return Ok(refusal(&status)),
+            Before::Break => return Err(io::ErrorKind::ConnectionReset.into()),
+            Before::Hang => return std::future::pending().await,
+        }
+        let answer = self.handle(&mut request).await;
+        if let Some(interceptor) = &self.shared.interceptor {
+            let code = match &answer {
+                Ok(Answer::Document { code, .. }) => *code,
+                Ok(Answer::Watch(_)) => 200,
+                Err(refused) => refused.code,
+            };
+            match interceptor.after(&request, code).await {
+                After::Deliver => {}
+                After::Replace(status) => return Ok(refusal(&status)),
+                After::Break => return Err(io::ErrorKind::ConnectionReset.into()),
+                After::Hang => return std::future::pending().await,
+            }
+        }
+        Ok(match answer {
+            Ok(Answer::Document { code, json }) => document(code, json),
+            Ok(Answer::Watch(start)) => {
+                let interceptor = self.shared.interceptor.as_ref().and_then(|interceptor| interceptor.watch(&request));
+                let watch = Watch::new(Arc::clone(&self.shared), *start, interceptor);
+                respond(200, Body(Source::Watch(Box::new(watch))))
+            }
+            Err(refused) => refusal(&refused),
+        })
+    }
+
+    async fn before(&self, request: &Request) -> Before {
+        match &self.shared.interceptor {
+            Some(interceptor) => interceptor.before(request).await,
+            None => Before::Handle,
+        }
+    }
+
+    /// Handles a request; one for a resourceVersion that is still to come waits for it.
+    async fn handle(&self, request: &mut Request) -> Result<Answer, Status> {
+        if let Some(authorizer) = &self.shared.authorizer {
+            let attributes = Attributes::of(request);
+            if !authorizer.allows(&attributes) {
+                return Err(attributes.forbidden());
+            }
+        }
+        match self.shared.handle(request) {
+            Err(refused) if refused.is_too_large_resource_version() => {
+                tokio::time::sleep(FRESHNESS_WAIT).await;
+                self.shared.handle(request)
+            }
+            other => other,
+        }
+    }
+
+    /// What a request's line and headers ask for.
+    fn understand(&self, parts: &Parts) -> Result<Understood, Status> {
+        let cluster = Cluster(Arc::clone(&self.shared));
+        let Some(path) = Path::parse(parts.uri.path()) else {
+            return Ok(Understood::Page(self.page(&cluster, parts)));
+        };
+        let state = self.shared.lock();
+        let Some(resource) = state.registry.at_path(&path.group, &path.version, &path.plural).cloned() else {
+            let known = state.registry.has_version(&path.group, &path.version);
+            drop(state);
+            return match known {
+                true => Err(Status::no_such_path()),
+                false => Ok(Understood::Page(self.page(&cluster, parts))),
+            };
+        };
+        drop(state);
+        if !resource.namespaced && !path.namespace.is_empty() {
+            return Err(Status::no_such_path());
+        }
+        let mut options = Options::parse(parts.uri.query().unwrap_or_default())?;
+        let verb = match (&parts.method, path.name.is_empty()) {
+            (&Method::GET, _) if options.watch => Verb::Watch,
+            (&Method::GET, true) => Verb::List,
+            (&Method::GET, false) => Verb::Get,
+            (&Method::POST, _) => Verb::Create,
+            (&Method::PUT, _) => Verb::Update,
+            (&Method::PATCH, _) => Verb::Patch,
+            (&Method::DELETE, true) => Verb::DeleteCollection,
+            (&Method::DELETE, false) => Verb::Delete,
+            _ => return Err(Status::method_not_allowed()),
+        };
+        let subresource = match &*path.subresource {
+            "" => None,
+            "status" if resource.status => Some(Subresource::Status),
+            "finalize" if resource.is("", "namespaces") => Some(Subresource::Finalize),
+            other => return Err(missing_subresource(&resource.plural, resource.custom, other)),
+        };
+        // A delete's options are completed when its body is known.
+        if !matches!(verb, Verb::Delete | Verb::DeleteCollection) {
+            options.complete(verb, None)?;
+        }
+        Ok(Understood::Request(Box::new(Request {
+            user: Arc::clone(&self.user),
+            verb,
+            resource,
+            namespace: path.namespace.into_owned(),
+            name: path.name.into_owned(),
+            subresource,
+            options,
+            content: Content::None,
+            metadata_only: wants_metadata_only(&parts.headers)?,
+        })))
+    }
+
+    /// Paths that lead to no resource.
+    fn page(&self, cluster: &Cluster, parts: &Parts) -> http::Response<Body> {
+        if let Some(page) = self.shared.pages.as_ref().and_then(|pages| pages.page(cluster, parts)) {
+            return page.map(|bytes| Body(Source::Document(Some(bytes))));
+        }
+        match parts.uri.path() {
+            "/healthz" | "/livez" | "/readyz" => plain(200, "ok"),
+            "/version" | "/version/" => document(200, Bytes::from_static(VERSION.as_bytes())),
+            path if path.starts_with("/openapi") || is_discovery(path) => {
+                refusal(&Status::not_implemented(format_args!("the path {path}")))
+            }
+            _ => plain(404, "404 page not found\n"),
+        }
+    }
+}
+
+enum Understood {
+    Request(Box<Request>),
+    Page(http::Response<Body>),
+}
+
+const VERSION: &str = r#"{"major":"1","minor":"37","emulationMajor":"1","emulationMinor":"37","minCompatibilityMajor":"1","minCompatibilityMinor":"36","gitVersion":"v1.37.1+kube-sim","gitCommit":"","gitTreeState":"clean","buildDate":"2030-01-01T00:00:00Z","goVersion":"","compiler":"","platform":"linux/amd64"}"#;
+
+fn is_discovery(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    match parts.as_slice() {
+        ["api", rest @ ..] => rest.is_empty() || rest == ["v1"],
+        ["apis", rest @ ..] => rest.len() < 3,
+        _ => false,
+    }
+}
+
+/// Parts of objects the real server has and this one has not are told apart from those nobody has.
+fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
+    const REAL: &[(&str, &[&str])] = &[
+        ("pods", &["attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize"]),
+        ("nodes", &["proxy"]),
+        ("services", &["proxy"]),
+        ("serviceaccounts", &["token"]),
+        ("deployments", &["scale"]),
+        ("replicasets", &["scale"]),
+        ("replicationcontrollers", &["scale"]),
+        ("statefulsets", &["scale"]),
+    ];
+    let first = name.split('/').next().unwrap_or_default();
+    let known = REAL.iter().any(|(owner, parts)| *owner == plural && parts.contains(&first)) || (custom && first == "scale");
+    match known {
+        true => Status::not_implemented(format_args!("the subresource {plural}/{first}")),
+        false => Status::no_such_path(),
+    }
+}
+
+/// The body, by verb and content type.
+fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<(), Status> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content_type = content_type.split(';').next().unwrap_or_default().trim();
+    let is_json = matches!(content_type, "" | "application/json" | "*/*");
+    match request.verb {
+        Verb::Get | Verb::List | Verb::Watch => {}
+        Verb::Create | Verb::Update if is_json => request.content = Content::Json(body),
+        Verb::Delete | Verb::DeleteCollection if is_json || body.is_empty() => {
+            request.options.complete(request.verb, Some(&body))?;
+        }
+        Verb::Patch => {
+            let kind = match content_type {
+                "application/json-patch+json" => PatchKind::Json,
+                "application/merge-patch+json" => PatchKind::Merge,
+                "application/strategic-merge-patch+json" if !request.resource.custom => PatchKind::StrategicMerge,
+                "application/apply-patch+yaml" => PatchKind::Apply,
+                _ => return Err(unknown_patch(request.resource.custom)),
+            };
+            request.content = Content::Patch(kind, body);
+        }
+        _ if matches!(content_type, "application/yaml" | "application/vnd.kubernetes.protobuf" | "application/cbor") => {
+            return Err(Status::not_implemented(format_args!("bodies of type {content_type}")));
+        }
+        _ => {
+            let accepted = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+            return Err(Status::unsupported_media_type(&accepted));
+        }
+    }
+    Ok(())
+}
+
+fn unknown_patch(custom: bool) -> Status {
+    let mut accepted = vec!["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+    if !custom {
+        accepted.insert(2, "application/strategic-merge-patch+json");
+    }
+    Status::unsupported_media_type(&accepted)
+}
+
+/// Whether only metadata is asked for. The first form that can be served counts.
+fn wants_metadata_only(headers: &HeaderMap) -> Result<bool, Status> {
+    let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else { return Ok(false) };
+    for choice in accept.split(',') {
+        let mut parts = choice.split(';').map(str::trim);
+        let is_json = matches!(parts.next(), Some("application/json" | "application/*" | "*/*"));
+        let form = parts.find_map(|part| part.strip_prefix("as="));
+        match form {
+            _ if !is_json => {}
+            None => return Ok(false),
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(true),
+            Some(_) => {}
+        }
+    }
+    Err(Status::not_acceptable(&["application/json"]))
+}
+
+fn refusal(status: &Status) -> http::Response<Body> {
+    let mut response = document(status.code, Bytes::from(status.to_value().to_string()));
+    if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+fn document(code: u16, json: Bytes) -> http::Response<Body> {
+    respond(code, Body(Source::Document(Some(json))))
+}
+
+fn plain(code: u16, text: &'static str) -> http::Response<Body> {
+    let mut response = document(code, Bytes::from_static(text.as_bytes()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+fn respond(code: u16, body: Body) -> http::Response<Body> {
+    let mut response = http::Response::new(body);
+    // A fault may carry any number as its code.
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<http_body::Frame<Bytes>>>> {
+        match &mut self.get_mut().0 {
+            Source::Document(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(http_body::Frame::data(bytes)))),
+            Source::Watch(watch) => watch.poll_frame(context).map(|piece| piece.map(|bytes| bytes.map(http_body::Frame::data))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.0, Source::Document(None))
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        match &self.0 {
+            Source::Document(bytes) => {
+                http_body::SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Source::Watch(_) => http_body::SizeHint::default(),
+        }
+    }
+}

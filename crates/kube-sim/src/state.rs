@@ -1,0 +1,183 @@
+//! Everything a cluster remembers, and the only ways to change it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use serde_json::{Value, json};
+
+use crate::clock::SimClock;
+use crate::crd::Definition;
+use crate::defaults::Lookup;
+use crate::random::Random;
+use crate::resource::{Resource, StorageId, builtins};
+use crate::store::{ChangeKind, Entry, Registry, Storage, Stored, key};
+use crate::subscription::{Change, Queue};
+
+/// Everything a cluster remembers. One lock guards it, so requests are handled one after the other.
+pub(crate) struct State {
+    pub(crate) clock: SimClock,
+    pub(crate) random: Random,
+    pub(crate) registry: Registry,
+    /// What CustomResourceDefinitions say of their objects, by storage and version.
+    pub(crate) definitions: BTreeMap<(StorageId, String), Arc<Definition>>,
+    /// Indexed by [`StorageId`].
+    storages: Vec<Storage>,
+    /// The resourceVersion of the last change.
+    version: u64,
+    history_limit: usize,
+    subscribers: Vec<Weak<Queue>>,
+    watches: u64,
+}
+
+impl State {
+    pub(crate) fn new(clock: SimClock, seed: u64, history_limit: usize) -> Self {
+        let storages = builtins().iter().map(|resource| Storage::new(Arc::clone(resource), history_limit, 0)).collect();
+        let mut state = Self {
+            clock,
+            random: Random::new(seed),
+            registry: Registry::new(),
+            definitions: BTreeMap::new(),
+            storages,
+            version: 0,
+            history_limit,
+            subscribers: Vec::new(),
+            watches: 0,
+        };
+        state.create_first_namespaces();
+        state
+    }
+
+    /// The resourceVersion of the last change.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn storage(&self, id: StorageId) -> &Storage {
+        &self.storages[id.0 as usize]
+    }
+
+    pub(crate) fn storage_mut(&mut self, id: StorageId) -> &mut Storage {
+        &mut self.storages[id.0 as usize]
+    }
+
+    /// A new place for objects of a resource that is being made; `resource` gets its number.
+    pub(crate) fn next_storage(&self) -> StorageId {
+        StorageId(u32::try_from(self.storages.len()).expect("fewer resources than that"))
+    }
+
+    /// Opens the place [`State::next_storage`] promised.
+    pub(crate) fn add_storage(&mut self, resource: Arc<Resource>) {
+        self.storages.push(Storage::new(resource, self.history_limit, self.version));
+    }
+
+    /// A number for a watch.
+    pub(crate) fn next_watch(&mut self) -> u64 {
+        self.watches += 1;
+        self.watches
+    }
+
+    /// What a CustomResourceDefinition says of this resource.
+    pub(crate) fn definition(&self, resource: &Resource) -> Option<&Definition> {
+        // Built-in resources are by far the most asked for.
+        let known = || self.definitions.get(&(resource.storage, resource.version.clone()));
+        if resource.custom { known().map(|definition| &**definition) } else { None }
+    }
+
+    /// Forgets all changes so far.
+    pub(crate) fn forget_history(&mut self) {
+        for storage in &mut self.storages {
+            storage.compact(self.version);
+        }
+    }
+
+    pub(crate) fn find(&self, resource: &Resource, namespace: &str, name: &str) -> Option<&Arc<Stored>> {
+        self.storage(resource.storage).get(&key(namespace, name))
+    }
+
+    /// Keeps a new object.
+    pub(crate) fn create(&mut self, storage: StorageId, object: &Value) -> Arc<Stored> {
+        self.version += 1;
+        let stored = Arc::new(Stored::new(&self.storage(storage).resource, object, self.version));
+        self.record(storage, Entry { kind: ChangeKind::Created, object: Arc::clone(&stored), before: None });
+        stored
+    }
+
+    /// Keeps a new state of an object; one that says the same leaves everything as it is.
+    pub(crate) fn update(&mut self, storage: StorageId, before: &Arc<Stored>, object: &Value) -> Arc<Stored> {
+        let stored = Stored::new(&self.storage(storage).resource, object, self.version + 1);
+        if stored.same_but_version(before) {
+            return Arc::clone(before);
+        }
+        self.version += 1;
+        let stored = Arc::new(stored);
+        let before = Some(Arc::clone(before));
+        self.record(storage, Entry { kind: ChangeKind::Updated, object: Arc::clone(&stored), before });
+        stored
+    }
+
+    /// Removes an object; its last state under the resourceVersion of the deletion.
+    pub(crate) fn remove(&mut self, storage: StorageId, before: &Arc<Stored>) -> Arc<Stored> {
+        self.version += 1;
+        let last = Arc::new(before.at_version(self.version));
+        let before = Some(Arc::clone(before));
+        self.record(storage, Entry { kind: ChangeKind::Deleted, object: Arc::clone(&last), before });
+        last
+    }
+
+    pub(crate) fn subscribe(&mut self, queue: &Arc<Queue>, existing: bool) {
+        if existing {
+            let mut objects: Vec<_> = self
+                .storages
+                .iter()
+                .flat_map(|storage| storage.range("", "").map(|object| (&storage.resource, object)))
+                .collect();
+            objects.sort_by_key(|(_, object)| object.resource_version());
+            for (resource, object) in objects {
+                queue.push(Change::existing(resource, object));
+            }
+        }
+        self.subscribers.push(Arc::downgrade(queue));
+    }
+
+    fn record(&mut self, storage: StorageId, entry: Entry) {
+        if !self.subscribers.is_empty() {
+            let change = Change::new(&self.storage(storage).resource, &entry);
+            self.subscribers.retain(|queue| match queue.upgrade() {
+                Some(queue) => {
+                    queue.push(change.clone());
+                    true
+                }
+                None => false,
+            });
+        }
+        self.storage_mut(storage).record(entry);
+    }
+
+    /// The namespaces an API server makes for itself.
+    fn create_first_namespaces(&mut self) {
+        let namespaces = Resource::builtin("", "namespaces");
+        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            let object = json!({
+                "metadata": {
+                    "name": name, "uid": self.random.uid(), "creationTimestamp": self.clock.seconds(),
+                    "labels": {"kubernetes.io/metadata.name": name},
+                },
+                "spec": {"finalizers": ["kubernetes"]},
+                "status": {"phase": "Active"},
+            });
+            self.create(namespaces.storage, &object);
+        }
+    }
+}
+
+impl Lookup for State {
+    fn list(&self, group: &str, plural: &str) -> Vec<Value> {
+        let Some(resource) = self.registry.named(group, plural) else { return Vec::new() };
+        self.storage(resource.storage).range("", "").map(|object| object.value()).collect()
+    }
+
+    fn get(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
+        let resource = self.registry.named(group, plural)?;
+        self.find(resource, namespace.unwrap_or_default(), name).map(|object| object.value())
+    }
+}

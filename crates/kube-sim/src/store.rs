@@ -1,0 +1,140 @@
+//! The objects of one resource, and what has lately happened to them.
+
+mod registry;
+mod snapshot;
+mod stored;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::task::Waker;
+
+pub(crate) use registry::Registry;
+pub(crate) use snapshot::Snapshot;
+pub use stored::Stored;
+use stored::ByKey;
+pub(crate) use stored::{head, key};
+
+use crate::resource::Resource;
+
+/// The objects of one resource with a ring of their latest changes.
+pub(crate) struct Storage {
+    /// The resource in whose version the objects are kept.
+    pub(crate) resource: Arc<Resource>,
+    /// Gone, as its CustomResourceDefinition is: watches end.
+    pub(crate) closed: bool,
+    objects: BTreeSet<ByKey>,
+    history: VecDeque<Entry>,
+    history_limit: usize,
+    /// Changes up to this resourceVersion are forgotten.
+    compacted: u64,
+    waiting: Vec<(u64, Waker)>,
+}
+
+/// One change.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) kind: ChangeKind,
+    /// The state after the change; of a deleted object the last one, under the resourceVersion of the deletion.
+    pub(crate) object: Arc<Stored>,
+    pub(crate) before: Option<Arc<Stored>>,
+}
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It was created.
+    Created,
+    /// It was changed.
+    Updated,
+    /// It is gone.
+    Deleted,
+}
+
+impl Storage {
+    pub(crate) fn new(resource: Arc<Resource>, history_limit: usize, compacted: u64) -> Self {
+        Self {
+            resource,
+            closed: false,
+            objects: BTreeSet::new(),
+            history: VecDeque::new(),
+            history_limit,
+            compacted,
+            waiting: Vec::new(),
+        }
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Stored>> {
+        self.objects.get(key).map(|found| &found.0)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// All objects whose key starts with `prefix`, in the order of keys, from the key `from` on.
+    pub(crate) fn range<'a>(&'a self, prefix: &'a str, from: &'a str) -> impl Iterator<Item = &'a Arc<Stored>> {
+        let start = if from > prefix { from } else { prefix };
+        let objects = self.objects.range::<str, _>((Bound::Included(start), Bound::Unbounded));
+        objects.map(|found| &found.0).take_while(move |object| object.key().starts_with(prefix))
+    }
+
+    /// The resourceVersion up to which changes are forgotten.
+    pub(crate) fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    /// The known changes after a resourceVersion, in order.
+    pub(crate) fn changes_after(&self, version: u64) -> impl DoubleEndedIterator<Item = &Entry> {
+        let start = self.history.partition_point(|entry| entry.object.resource_version() <= version);
+        self.history.range(start..)
+    }
+
+    /// Records a change and wakes who waits for one.
+    pub(crate) fn record(&mut self, entry: Entry) {
+        match entry.kind {
+            ChangeKind::Created | ChangeKind::Updated => drop(self.objects.replace(ByKey(Arc::clone(&entry.object)))),
+            ChangeKind::Deleted => drop(self.objects.remove(entry.object.key())),
+        }
+        self.history.push_back(entry);
+        while self.history.len() > self.history_limit {
+            self.forget_oldest();
+        }
+        self.wake();
+    }
+
+    /// Forgets changes up to a resourceVersion, as compaction does.
+    pub(crate) fn compact(&mut self, version: u64) {
+        while self.history.front().is_some_and(|entry| entry.object.resource_version() <= version) {
+            self.forget_oldest();
+        }
+        self.compacted = self.compacted.max(version);
+    }
+
+    /// Wakes `waker` at the next change; one waker per `id`.
+    pub(crate) fn wait(&mut self, id: u64, waker: &Waker) {
+        match self.waiting.iter_mut().find(|(other, _)| *other == id) {
+            Some((_, known)) => known.clone_from(waker),
+            None => self.waiting.push((id, waker.clone())),
+        }
+    }
+
+    /// Undoes [`Storage::wait`].
+    pub(crate) fn stop_waiting(&mut self, id: u64) {
+        self.waiting.retain(|(other, _)| *other != id);
+    }
+
+    pub(crate) fn wake(&mut self) {
+        for (_, waker) in self.waiting.drain(..) {
+            waker.wake();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(entry) = self.history.pop_front() {
+            // As the watch cache: what lies before its oldest event is unknown, even where nothing happened.
+            let oldest = self.history.front().map(|next| next.object.resource_version() - 1);
+            self.compacted = oldest.unwrap_or(entry.object.resource_version());
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The resources that exist now: the built-in ones and those of CustomResourceDefinitions.
+
+use std::sync::Arc;
+
+use crate::resource::{Resource, StorageId, builtins};
+
+/// All resources, found by path or by kind.
+pub(crate) struct Registry {
+    /// Sorted by group, version and plural.
+    resources: Vec<Arc<Resource>>,
+}
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        let mut resources = builtins().to_vec();
+        resources.sort_by(|one, other| path(one).cmp(&path(other)));
+        Self { resources }
+    }
+
+    /// The resource a path names.
+    pub(crate) fn at_path(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
+        let index = self.resources.binary_search_by(|resource| path(resource).cmp(&(group, version, plural))).ok()?;
+        Some(&self.resources[index])
+    }
+
+    /// Whether there is anything in this version.
+    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
+        self.resources.iter().any(|resource| resource.group == group && resource.version == version)
+    }
+
+    /// The resource of that name, in its first version.
+    pub(crate) fn named(&self, group: &str, plural: &str) -> Option<&Arc<Resource>> {
+        self.resources.iter().find(|resource| resource.is(group, plural))
+    }
+
+    /// The resource of objects with this `apiVersion` and `kind`.
+    pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let fits = |resource: &&Arc<Resource>| {
+            resource.kind == kind && resource.group == group && resource.version == version
+        };
+        self.resources.iter().find(fits)
+    }
+
+    /// Adds resources; those already there under the same path are replaced.
+    pub(crate) fn add(&mut self, added: Vec<Arc<Resource>>) {
+        for resource in added {
+            match self.resources.binary_search_by(|other| path(other).cmp(&path(&resource))) {
+                Ok(index) => self.resources[index] = resource,
+                Err(index) => self.resources.insert(index, resource),
+            }
+        }
+    }
+
+    /// Removes all versions of a storage.
+    pub(crate) fn remove(&mut self, storage: StorageId) {
+        self.resources.retain(|resource| resource.storage != storage);
+    }
+
+    /// All, sorted by group, version and plural.
+    pub(crate) fn all(&self) -> &[Arc<Resource>] {
+        &self.resources
+    }
+}
+
+fn path(resource: &Resource) -> (&str, &str, &str) {
+    (&resource.group, &resource.version, &resource.plural)
+}

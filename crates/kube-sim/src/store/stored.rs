@@ -1,0 +1,252 @@
+//! One state of one object: its JSON and the little that is needed without reading it.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::object;
+use crate::resource::Resource;
+
+/// One state of one object, shared by the store, its history, answers and watches.
+///
+/// The JSON is always written in the same way: `kind`, `apiVersion`, then `metadata` with `resourceVersion` and `uid`
+/// first, then all else in the order of the keys. So states are equal if their bytes are, and the resourceVersion can be
+/// replaced without reading the rest.
+pub struct Stored {
+    bytes: Bytes,
+    key: Box<str>,
+    labels: Option<Box<Labels>>,
+    resource_version: u64,
+    version_at: u32,
+    namespace_len: u16,
+    deleting: bool,
+}
+
+type Labels = Vec<(Box<str>, Box<str>)>;
+
+impl Stored {
+    /// Writes `object` down as that resource's, with this resourceVersion.
+    pub(crate) fn new(resource: &Resource, object: &Value, resource_version: u64) -> Self {
+        let namespace = if resource.namespaced { object::namespace(object) } else { "" };
+        let (bytes, version_at) = write(resource, object, resource_version);
+        Self {
+            bytes: Bytes::from(bytes),
+            key: key(namespace, object::name(object)).into_boxed_str(),
+            labels: labels(object),
+            resource_version,
+            version_at: u32::try_from(version_at).expect("objects are limited to a few MiB"),
+            namespace_len: u16::try_from(namespace.len()).expect("namespaces are validated to be short"),
+            deleting: object::deletion_timestamp(object).is_some(),
+        }
+    }
+
+    /// The same state under another resourceVersion.
+    pub(crate) fn at_version(&self, resource_version: u64) -> Self {
+        let start = self.version_at as usize;
+        let end = start + digits(self.resource_version);
+        let text = resource_version.to_string();
+        let mut bytes = Vec::with_capacity(self.bytes.len() + text.len() - (end - start));
+        bytes.extend_from_slice(&self.bytes[..start]);
+        bytes.extend_from_slice(text.as_bytes());
+        bytes.extend_from_slice(&self.bytes[end..]);
+        Self { bytes: Bytes::from(bytes), key: self.key.clone(), labels: self.labels.clone(), resource_version, ..*self }
+    }
+
+    /// The JSON.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The JSON, read.
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.bytes).expect("written by this module")
+    }
+
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        match self.namespace_len {
+            0 => &self.key,
+            len => &self.key[usize::from(len) + 1..],
+        }
+    }
+
+    /// `metadata.namespace`, `""` for cluster-wide objects.
+    pub fn namespace(&self) -> &str {
+        &self.key[..usize::from(self.namespace_len)]
+    }
+
+    /// `metadata.uid`.
+    pub fn uid(&self) -> &str {
+        let start = self.version_at as usize + digits(self.resource_version) + r#"","uid":""#.len();
+        let rest = self.bytes.get(start..).unwrap_or_default();
+        let len = rest.iter().position(|byte| *byte == b'"').unwrap_or(0);
+        str::from_utf8(&rest[..len]).unwrap_or_default()
+    }
+
+    /// `metadata.resourceVersion`.
+    pub fn resource_version(&self) -> u64 {
+        self.resource_version
+    }
+
+    /// A label's value.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let labels = self.labels.as_deref()?;
+        labels.iter().find(|(name, _)| **name == *key).map(|(_, value)| &**value)
+    }
+
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub fn is_deleting(&self) -> bool {
+        self.deleting
+    }
+
+    /// `namespace/name` or `name`: what the store sorts by.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The JSON from `metadata` on, as it stands behind `kind` and `apiVersion`.
+    pub(crate) fn tail(&self) -> &[u8] {
+        &self.bytes[self.version_at as usize - METADATA.len()..]
+    }
+
+    /// Whether both say the same, but for the resourceVersion.
+    pub(crate) fn same_but_version(&self, other: &Self) -> bool {
+        let (start, end) = (self.version_at as usize, self.version_at as usize + digits(self.resource_version));
+        let (other_start, other_end) =
+            (other.version_at as usize, other.version_at as usize + digits(other.resource_version));
+        self.bytes[..start] == other.bytes[..other_start] && self.bytes[end..] == other.bytes[other_end..]
+    }
+}
+
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.bytes))
+    }
+}
+
+/// A [`Stored`] in the set of its resource, found by its key.
+#[derive(Clone)]
+pub(crate) struct ByKey(pub(crate) Arc<Stored>);
+
+impl std::borrow::Borrow<str> for ByKey {
+    fn borrow(&self) -> &str {
+        &self.0.key
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for ByKey {}
+
+impl PartialOrd for ByKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.key.cmp(&other.0.key)
+    }
+}
+
+/// `namespace/name` or `name`.
+pub(crate) fn key(namespace: &str, name: &str) -> String {
+    match namespace {
+        "" => name.to_owned(),
+        _ => [namespace, "/", name].concat(),
+    }
+}
+
+/// What stands before the tail of every object of a resource.
+pub(crate) fn head(resource: &Resource) -> String {
+    format!(r#"{{"kind":"{}","apiVersion":"{}""#, resource.kind, resource.api_version())
+}
+
+const METADATA: &str = r#","metadata":{"resourceVersion":""#;
+
+/// The JSON and where the resourceVersion stands in it.
+fn write(resource: &Resource, object: &Value, resource_version: u64) -> (Vec<u8>, usize) {
+    let empty = Map::new();
+    let fields = object.as_object().unwrap_or(&empty);
+    let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let mut json = Vec::with_capacity(1024);
+    json.extend_from_slice(head(resource).as_bytes());
+    json.extend_from_slice(METADATA.as_bytes());
+    let version_at = json.len();
+    json.extend_from_slice(resource_version.to_string().as_bytes());
+    json.extend_from_slice(br#"","uid":"#);
+    write_value(&mut json, metadata.get("uid").and_then(Value::as_str).unwrap_or_default());
+    write_fields(&mut json, metadata, &["resourceVersion", "uid"]);
+    json.push(b'}');
+    write_fields(&mut json, fields, &["kind", "apiVersion", "metadata"]);
+    json.push(b'}');
+    json.shrink_to_fit();
+    (json, version_at)
+}
+
+fn write_fields(json: &mut Vec<u8>, fields: &Map<String, Value>, written: &[&str]) {
+    for (key, value) in fields {
+        if !written.contains(&key.as_str()) {
+            json.push(b',');
+            write_value(json, key.as_str());
+            json.push(b':');
+            write_value(json, value);
+        }
+    }
+}
+
+fn write_value<T: serde::Serialize + ?Sized>(json: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(json, value).expect("JSON values with text keys can be written to memory");
+}
+
+fn labels(object: &Value) -> Option<Box<Labels>> {
+    let labels = object::meta(object, "labels")?.as_object()?;
+    let pairs = labels.iter().filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into())));
+    let pairs: Labels = pairs.collect();
+    (!pairs.is_empty()).then(|| Box::new(pairs))
+}
+
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_are_written_in_one_way() {
+        let resource = Resource::builtin("", "configmaps");
+        let object = json!({"data": {"a": "1"}, "metadata": {"uid": "u-1", "name": "n", "namespace": "s", "labels": {"l": "v"}}});
+        let stored = Stored::new(&resource, &object, 9);
+        assert_eq!(
+            stored.bytes(),
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"9","uid":"u-1","labels":{"l":"v"},"name":"n","namespace":"s"},"data":{"a":"1"}}"#
+        );
+        let read = (stored.namespace(), stored.name(), stored.uid(), stored.label("l"), stored.label("m"));
+        assert_eq!(read, ("s", "n", "u-1", Some("v"), None));
+        assert!(stored.tail().starts_with(br#","metadata":{"resourceVersion":"9""#));
+    }
+
+    #[test]
+    fn the_version_is_replaced_without_reading() {
+        let resource = Resource::builtin("", "persistentvolumes");
+        let old = Stored::new(&resource, &json!({"metadata": {"name": "v", "uid": "u"}, "spec": {"a": 1}}), 99);
+        let new = old.at_version(100);
+        assert_eq!(new.value()["metadata"]["resourceVersion"], "100");
+        assert_eq!((new.uid(), new.name(), new.value()["spec"]["a"].as_i64()), ("u", "v", Some(1)));
+        assert!(old.same_but_version(&new));
+        let other = Stored::new(&resource, &json!({"metadata": {"name": "v", "uid": "u"}, "spec": {"a": 2}}), 99);
+        assert!(!old.same_but_version(&other));
+    }
+}

@@ -1,0 +1,121 @@
+//! Changes as they happen, for actors inside the cluster.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::resource::Resource;
+use crate::store::{ChangeKind, Entry, Stored};
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The resource in the version its objects are kept in.
+    pub resource: Arc<Resource>,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// The state before; none of a created object.
+    pub before: Option<Arc<Stored>>,
+    /// The state after; none of a deleted object.
+    pub after: Option<Arc<Stored>>,
+    /// The resourceVersion of the change.
+    pub resource_version: u64,
+}
+
+/// Changes in the order in which they happen. Made by `Cluster::subscribe`; none is lost however slowly they are taken.
+#[derive(Debug)]
+pub struct Subscription {
+    queue: Arc<Queue>,
+}
+
+impl Subscription {
+    pub(crate) fn new(queue: Arc<Queue>) -> Self {
+        Self { queue }
+    }
+
+    /// The next change, waiting for it. It never ends: a cluster lives as long as anybody holds it.
+    pub async fn next(&mut self) -> Change {
+        std::future::poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// The next change if it has happened.
+    pub fn try_next(&mut self) -> Option<Change> {
+        self.queue.lock().changes.pop_front()
+    }
+
+    /// As [`Subscription::next`], for own futures.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Change> {
+        let mut waiting = self.queue.lock();
+        match waiting.changes.pop_front() {
+            Some(change) => Poll::Ready(change),
+            None => {
+                waiting.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Change {
+    pub(crate) fn new(resource: &Arc<Resource>, entry: &Entry) -> Self {
+        Self {
+            resource: Arc::clone(resource),
+            kind: entry.kind,
+            before: entry.before.clone(),
+            after: (entry.kind != ChangeKind::Deleted).then(|| Arc::clone(&entry.object)),
+            resource_version: entry.object.resource_version(),
+        }
+    }
+
+    /// An object that is there already, told as if it were created now.
+    pub(crate) fn existing(resource: &Arc<Resource>, object: &Arc<Stored>) -> Self {
+        Self {
+            resource: Arc::clone(resource),
+            kind: ChangeKind::Created,
+            before: None,
+            after: Some(Arc::clone(object)),
+            resource_version: object.resource_version(),
+        }
+    }
+
+    /// The latest state there is: the one after the change, or the last one of a deleted object.
+    pub fn object(&self) -> &Arc<Stored> {
+        self.after.as_ref().or(self.before.as_ref()).expect("a change has a state before or after it")
+    }
+}
+
+/// What a subscriber has not taken yet.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// Group and plural of the resources of interest; empty for all.
+    resources: Vec<(String, String)>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    changes: VecDeque<Change>,
+    waker: Option<Waker>,
+}
+
+impl Queue {
+    pub(crate) fn new(resources: &[(&str, &str)]) -> Self {
+        let resources = resources.iter().map(|(group, plural)| ((*group).to_owned(), (*plural).to_owned())).collect();
+        Self { resources, waiting: Mutex::default() }
+    }
+
+    pub(crate) fn push(&self, change: Change) {
+        if !self.resources.is_empty() && !self.resources.iter().any(|(group, plural)| change.resource.is(group, plural)) {
+            return;
+        }
+        let mut waiting = self.lock();
+        waiting.changes.push_back(change);
+        if let Some(waker) = waiting.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

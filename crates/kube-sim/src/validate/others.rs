@@ -1,0 +1,111 @@
+//! Resources of which only a little is checked here: Leases, Namespaces, Nodes, Pods.
+
+use serde_json::{Value, json};
+
+use super::go::{self, GoValue};
+use super::{metadata, text, texts};
+use crate::defaults::schema::Struct;
+use crate::object::{self, at};
+use crate::status::Cause;
+
+/// `ValidateLeaseSpec`
+pub(super) fn lease(lease: &Value, causes: &mut Vec<Cause>) {
+    let number = |field: &str| at(lease, &["spec", field]).and_then(Value::as_i64);
+    if let Some(seconds) = number("leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
+        causes.push(Cause::invalid("spec.leaseDurationSeconds", &json!(seconds), "must be greater than 0"));
+    }
+    if let Some(transitions) = number("leaseTransitions").filter(|transitions| *transitions < 0) {
+        let detail = "must be greater than or equal to 0";
+        causes.push(Cause::invalid("spec.leaseTransitions", &json!(transitions), detail));
+    }
+}
+
+/// A namespace's own finalizers. `indexed` where the server names their place.
+pub(super) fn namespace_finalizers(namespace: &Value, indexed: bool, causes: &mut Vec<Cause>) {
+    let Some(spec) = namespace.get("spec") else { return };
+    for (index, name) in texts(spec, "finalizers").enumerate() {
+        let path = || if indexed { format!("spec.finalizers[{index}]") } else { "spec.finalizers".to_owned() };
+        metadata::invalid(&path(), name, super::names::qualified(name), causes);
+        metadata::standard_or_qualified(name, path, causes);
+    }
+}
+
+/// A namespace's phase goes with its deletion.
+pub(super) fn namespace_phase(namespace: &Value, causes: &mut Vec<Cause>) {
+    let phase = object::text_at(namespace, &["status", "phase"]);
+    let (wanted, detail) = match object::deletion_timestamp(namespace) {
+        None => ("Active", "may only be 'Active' if `deletionTimestamp` is empty"),
+        Some(_) => ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty"),
+    };
+    if phase != wanted {
+        causes.push(Cause::invalid("status.Phase", &json!(phase), detail));
+    }
+}
+
+/// What of a node may not change: its provider id once set.
+pub(super) fn node_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
+    let id = |node| object::text_at(node, &["spec", "providerID"]);
+    if !id(old).is_empty() && id(new) != id(old) {
+        let what = if id(new).is_empty() { "cleared" } else { "modified" };
+        causes.push(Cause::invalid("spec.providerID", &Value::Null, &format!("field cannot be {what} once set")));
+    }
+}
+
+/// What of a pod may not be missing.
+pub(super) fn pod(pod: &Value, causes: &mut Vec<Cause>) {
+    let spec = pod.get("spec").unwrap_or(&Value::Null);
+    let mut count = 0;
+    for (index, container) in super::items(spec, "containers").enumerate() {
+        count += 1;
+        for field in ["name", "image"] {
+            if text(container, field).is_empty() {
+                causes.push(Cause::required(format!("spec.containers[{index}].{field}"), ""));
+            }
+        }
+    }
+    if count == 0 {
+        causes.push(Cause::required("spec.containers", ""));
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for (index, volume) in super::items(spec, "volumes").enumerate() {
+        let name = text(volume, "name");
+        if names.contains(&name) {
+            causes.push(Cause::duplicate(format!("spec.volumes[{index}].name"), &json!(name)));
+        }
+        names.push(name);
+    }
+}
+
+/// Of a pod's spec only images, the deadline, gates and additional tolerations may change. (The server's diff shows its
+/// internal form of the spec, this one the form of `v1`.)
+pub(super) fn pod_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
+    let Some((new, old)) = new.get("spec").zip(old.get("spec")) else { return };
+    if new == old {
+        return;
+    }
+    let mut compared = new.clone();
+    for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
+        match old.get(field) {
+            Some(value) => compared[field] = value.clone(),
+            None => drop(compared.as_object_mut().and_then(|spec| spec.remove(field))),
+        }
+    }
+    for field in ["containers", "initContainers"] {
+        let containers = compared.get_mut(field).and_then(Value::as_array_mut);
+        for (container, old) in containers.into_iter().flatten().zip(super::items(old, field)) {
+            if let Some(image) = old.get("image") {
+                container["image"] = image.clone();
+            }
+        }
+    }
+    if compared != *old {
+        let shown = |spec: &Value| GoValue::structure(spec, Struct::named("core/v1.PodSpec"));
+        let diff = go::diff(&shown(old), &shown(&compared));
+        let detail = format!(
+            "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
+             `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
+             `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n{diff}"
+        );
+        causes.push(Cause::forbidden("spec", &detail));
+    }
+}

@@ -1,0 +1,128 @@
+//! The source of a PersistentVolume: exactly one. Those that provisioners make today (hostPath, local, nfs, csi) are
+//! checked in full, of the others only that something is there.
+
+use serde_json::{Value, json};
+
+use super::metadata::invalid;
+use super::{names, text};
+use crate::status::Cause;
+
+/// All sources in the order the server looks at them, with the field its complaints name.
+const SOURCES: [(&str, &str); 22] = [
+    ("hostPath", "hostPath"),
+    ("gcePersistentDisk", "gcePersistentDisk"),
+    ("awsElasticBlockStore", "awsElasticBlockStore"),
+    ("glusterfs", "glusterfs"),
+    ("flocker", "flocker"),
+    ("nfs", "nfs"),
+    ("rbd", "rbd"),
+    ("quobyte", "quobyte"),
+    ("cephfs", "cephFS"),
+    ("iscsi", "iscsi"),
+    ("cinder", "cinder"),
+    ("fc", "fc"),
+    ("flexVolume", "flexVolume"),
+    ("azureFile", "azureFile"),
+    ("vsphereVolume", "vsphereVolume"),
+    ("photonPersistentDisk", "photonPersistentDisk"),
+    ("portworxVolume", "portworxVolume"),
+    ("azureDisk", "azureDisk"),
+    ("scaleIO", "scaleIO"),
+    ("local", "local"),
+    ("storageos", "storageos"),
+    ("csi", "csi"),
+];
+const HOST_PATH_TYPES: [&str; 8] =
+    ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+
+/// Checks the source in a volume's spec.
+pub(super) fn check(spec: &Value, has_affinity: bool, causes: &mut Vec<Cause>) {
+    let mut sources = 0;
+    for (field, shown) in SOURCES {
+        let Some(source) = spec.get(field) else { continue };
+        // The server forgets to look for others before a FlexVolume.
+        if sources > 0 && field != "flexVolume" {
+            causes.push(Cause::forbidden(format!("spec.{shown}"), "may not specify more than 1 volume type"));
+            continue;
+        }
+        sources += 1;
+        match field {
+            "hostPath" => host_path(source, causes),
+            "nfs" => nfs(source, causes),
+            "csi" => csi(source, causes),
+            "local" => {
+                no_backsteps(text(source, "path"), "spec.local.path", causes);
+                if !has_affinity {
+                    let detail = "Local volume requires node affinity";
+                    causes.push(Cause::required("spec.nodeAffinity", detail));
+                }
+            }
+            _ => {}
+        }
+    }
+    if sources == 0 {
+        causes.push(Cause::required("spec", "must specify a volume type"));
+    }
+}
+
+fn host_path(source: &Value, causes: &mut Vec<Cause>) {
+    if !no_backsteps(text(source, "path"), "spec.hostPath.path", causes) {
+        return;
+    }
+    if let Some(kind) = source.get("type").filter(|kind| !HOST_PATH_TYPES.iter().any(|known| *kind == known)) {
+        causes.push(Cause::not_supported("spec.hostPath.type", kind, &HOST_PATH_TYPES));
+    }
+}
+
+/// Whether there is a path at all.
+fn no_backsteps(path: &str, field: &str, causes: &mut Vec<Cause>) -> bool {
+    if path.is_empty() {
+        causes.push(Cause::required(field, ""));
+        return false;
+    }
+    if path.split('/').any(|part| part == "..") {
+        causes.push(Cause::invalid(field, &json!(path), "must not contain '..'"));
+    }
+    true
+}
+
+fn nfs(source: &Value, causes: &mut Vec<Cause>) {
+    if text(source, "server").is_empty() {
+        causes.push(Cause::required("spec.nfs.server", ""));
+    }
+    let path = text(source, "path");
+    if path.is_empty() {
+        causes.push(Cause::required("spec.nfs.path", ""));
+    }
+    if !path.starts_with('/') {
+        causes.push(Cause::invalid("spec.nfs.path", &json!(path), "must be an absolute path"));
+    }
+}
+
+fn csi(source: &Value, causes: &mut Vec<Cause>) {
+    let driver = text(source, "driver");
+    if driver.is_empty() {
+        causes.push(Cause::required("spec.csi.driver", ""));
+    } else {
+        if driver.len() > 63 {
+            causes.push(Cause::too_long("spec.csi.driver", 63));
+        }
+        invalid("spec.csi.driver", driver, names::dns_subdomain(&driver.to_lowercase()), causes);
+    }
+    if text(source, "volumeHandle").is_empty() {
+        causes.push(Cause::required("spec.csi.volumeHandle", ""));
+    }
+    for field in
+        ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"]
+    {
+        let Some(secret) = source.get(field) else { continue };
+        let path = format!("spec.csi.{field}");
+        for (part, rule) in [("name", names::dns_subdomain as fn(&str) -> Vec<String>), ("namespace", names::dns_label)] {
+            let path = format!("{path}.{part}");
+            match text(secret, part) {
+                "" => causes.push(Cause::required(path, "")),
+                text => invalid(&path, text, rule(text), causes),
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The one place all requests go through, over HTTP or called directly: what kube-apiserver's handlers and its generic
+//! registry (`pkg/registry/generic/registry/store.go`) do with them.
+
+mod create;
+mod delete;
+mod read;
+mod review;
+mod update;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+pub(crate) use delete::delete_object;
+use serde_json::Value;
+
+use crate::authorize::Authorizer;
+use crate::crd;
+use crate::request::{Request, Subresource, Verb};
+use crate::resource::Resource;
+use crate::state::State;
+use crate::status::{Cause, Status};
+use crate::store::Stored;
+use crate::validate;
+use crate::view::View;
+use crate::watch::WatchStart;
+
+/// What a request that was not refused gets.
+pub(crate) enum Answer {
+    /// One JSON document.
+    Document { code: u16, json: Bytes },
+    /// A stream of changes.
+    Watch(Box<WatchStart>),
+}
+
+/// Handles a request.
+pub(crate) fn handle(
+    state: &mut State,
+    authorizer: Option<&dyn Authorizer>,
+    request: &mut Request,
+) -> Result<Answer, Status> {
+    if request.resource.ephemeral {
+        return review::create(authorizer, request);
+    }
+    check_shape(request)?;
+    match request.verb {
+        Verb::Get => read::get(state, request),
+        Verb::List => read::list(state, request),
+        Verb::Watch => read::watch(state, request),
+        Verb::Create => create::create(state, request),
+        Verb::Update => update::update(state, request),
+        Verb::Patch => update::patch(state, request),
+        Verb::Delete => delete::delete(state, request),
+        Verb::DeleteCollection => delete::delete_collection(state, request),
+    }
+}
+
+impl Answer {
+    fn object(view: &View, code: u16, object: &Stored) -> Self {
+        Self::Document { code, json: view.bytes(object) }
+    }
+
+    fn value(code: u16, value: &Value) -> Self {
+        let json = serde_json::to_vec(value).expect("JSON values can be written to memory");
+        Self::Document { code, json: Bytes::from(json) }
+    }
+}
+
+/// Whether the resource has this verb at this path.
+fn check_shape(request: &Request) -> Result<(), Status> {
+    let resource = &request.resource;
+    let on_object = !request.name.is_empty();
+    let in_place = match request.verb {
+        Verb::List | Verb::Watch => true,
+        Verb::Create | Verb::DeleteCollection => !on_object,
+        Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => on_object,
+    };
+    let in_part = match request.subresource {
+        None => true,
+        Some(Subresource::Status) => matches!(request.verb, Verb::Get | Verb::Update | Verb::Patch),
+        Some(Subresource::Finalize) => request.verb == Verb::Update,
+    };
+    // Only collections can be read over all namespaces.
+    let over_all = resource.namespaced && request.namespace.is_empty();
+    let can_span = matches!(request.verb, Verb::List | Verb::Watch) && !on_object;
+    // Namespaces cannot be deleted as a collection.
+    let refused = request.verb == Verb::DeleteCollection && resource.is("", "namespaces");
+    match in_place && in_part && !refused && (!over_all || can_span) {
+        true => Ok(()),
+        false => Err(Status::method_not_allowed()),
+    }
+}
+
+/// The view of the request's resource.
+fn view(state: &State, request: &Request) -> View {
+    let stored = &state.storage(request.resource.storage).resource;
+    View::new(&request.resource, stored, request.metadata_only)
+}
+
+/// The object a request names.
+fn existing(state: &State, request: &Request) -> Result<Arc<Stored>, Status> {
+    let found = state.find(&request.resource, &request.namespace, &request.name);
+    found.cloned().ok_or_else(|| Status::not_found(&request.resource, &request.name))
+}
+
+/// Refuses what validation finds.
+fn refuse(resource: &Resource, name: &str, causes: Vec<Cause>) -> Result<(), Status> {
+    match causes.is_empty() {
+        true => Ok(()),
+        false => Err(Status::invalid(resource, name, causes)),
+    }
+}
+
+/// Everything that must hold of a new object.
+fn validate_new(state: &State, resource: &Resource, object: &Value) -> Vec<Cause> {
+    let mut causes = validate::on_create(resource, object);
+    causes.extend(crd::validate(state, resource, object));
+    causes
+}

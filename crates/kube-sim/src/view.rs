@@ -1,0 +1,127 @@
+//! The forms in which objects leave the server: as they are kept, in another version, or only their metadata.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::event;
+use crate::resource::Resource;
+use crate::store::{Stored, head};
+
+/// How the objects of one resource are shown to one request.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    form: Form,
+    /// What stands before `metadata`.
+    head: String,
+    list_head: String,
+    /// Items of lists of built-in resources have neither `kind` nor `apiVersion`, as Go leaves them out.
+    bare_items: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// As it is kept.
+    Stored,
+    /// With another `apiVersion`.
+    Renamed,
+    /// An event in the form of `events.k8s.io`.
+    Event,
+    /// `PartialObjectMetadata`.
+    Metadata,
+}
+
+impl View {
+    /// `stored` is the resource in the version its objects are kept in.
+    pub(crate) fn new(resource: &Resource, stored: &Resource, metadata_only: bool) -> Self {
+        if metadata_only {
+            return Self {
+                form: Form::Metadata,
+                head: r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1""#.to_owned(),
+                list_head: r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","#.to_owned(),
+                bare_items: false,
+            };
+        }
+        let form = match (resource.version == stored.version, resource.group == stored.group) {
+            (true, true) => Form::Stored,
+            (false, true) => Form::Renamed,
+            // Only events are kept in another group.
+            (_, false) => Form::Event,
+        };
+        let list_head = format!(r#"{{"kind":"{}","apiVersion":"{}","#, resource.list_kind, resource.api_version());
+        Self { form, head: head(resource), list_head, bare_items: !resource.custom }
+    }
+
+    /// The object's JSON.
+    pub(crate) fn bytes(&self, object: &Stored) -> Bytes {
+        match self.form {
+            Form::Stored => object.bytes().clone(),
+            Form::Renamed | Form::Event | Form::Metadata => {
+                let mut json = Vec::with_capacity(object.bytes().len() + 64);
+                self.write(object, &mut json);
+                Bytes::from(json)
+            }
+        }
+    }
+
+    /// Appends the object's JSON.
+    pub(crate) fn write(&self, object: &Stored, json: &mut Vec<u8>) {
+        match self.form {
+            Form::Stored => json.extend_from_slice(object.bytes()),
+            Form::Renamed => {
+                json.extend_from_slice(self.head.as_bytes());
+                json.extend_from_slice(object.tail());
+            }
+            Form::Event | Form::Metadata => {
+                serde_json::to_writer(json, &self.value(object)).expect("JSON values can be written to memory");
+            }
+        }
+    }
+
+    /// The object as this view shows it.
+    pub(crate) fn value(&self, object: &Stored) -> Value {
+        let value = object.value();
+        match self.form {
+            Form::Stored => value,
+            Form::Renamed => {
+                let mut json = Vec::with_capacity(object.bytes().len() + 64);
+                self.write(object, &mut json);
+                serde_json::from_slice(&json).expect("written by `write`")
+            }
+            Form::Event => event::to_events_group(value),
+            Form::Metadata => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
+            }
+        }
+    }
+
+    /// An object that came in this form, in the form it is kept in.
+    pub(crate) fn to_stored(&self, object: Value) -> Value {
+        match self.form {
+            Form::Event => event::to_core(object),
+            Form::Stored | Form::Renamed | Form::Metadata => object,
+        }
+    }
+
+    /// Starts a list: all up to its metadata.
+    pub(crate) fn list_head(&self) -> &str {
+        &self.list_head
+    }
+
+    /// Appends the object as an item of a list.
+    pub(crate) fn write_item(&self, object: &Stored, json: &mut Vec<u8>) {
+        if self.bare_items && matches!(self.form, Form::Stored | Form::Renamed) {
+            json.push(b'{');
+            json.extend_from_slice(&object.tail()[1..]);
+        } else {
+            self.write(object, json);
+        }
+    }
+
+    /// A bookmark's object.
+    pub(crate) fn bookmark(&self, version: u64, ends_initial_events: bool) -> String {
+        let annotations =
+            if ends_initial_events { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
+        let head = &self.head;
+        format!(r#"{head},"metadata":{{"resourceVersion":"{version}","creationTimestamp":null{annotations}}}}}"#)
+    }
+}

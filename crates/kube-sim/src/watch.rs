@@ -1,0 +1,265 @@
+//! A watch: changes of one resource as lines of JSON, pulled from the resource's history.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, Sleep};
+
+use crate::cluster::Shared;
+use crate::intercept::{WatchInterceptor, WatchStep};
+use crate::resource::StorageId;
+use crate::selection::Selection;
+use crate::state::State;
+use crate::status::Status;
+use crate::store::{ChangeKind, Entry, Stored};
+use crate::view::View;
+
+/// What a watch begins with.
+pub(crate) struct WatchStart {
+    pub(crate) id: u64,
+    pub(crate) storage: StorageId,
+    pub(crate) view: View,
+    pub(crate) selection: Selection,
+    /// Changes after this resourceVersion are told.
+    pub(crate) after: u64,
+    /// Objects told first as if they were created now.
+    pub(crate) initial: Vec<Arc<Stored>>,
+    /// The least resourceVersion of the bookmark that ends the first objects, where one is wanted.
+    pub(crate) initial_end: Option<u64>,
+    pub(crate) bookmarks: bool,
+    pub(crate) timeout: Duration,
+    /// Told instead of anything else.
+    pub(crate) refused: Option<Status>,
+}
+
+/// Bookmarks come once a minute and shortly before the end: `cacheWatcher.nextBookmarkTime`.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// As much is handed over at once.
+const CHUNK: usize = 64 * 1024;
+
+/// The body of a watch's answer.
+pub(crate) struct Watch {
+    shared: Arc<Shared>,
+    start: WatchStart,
+    /// How many of the first objects are told.
+    told: usize,
+    end: Instant,
+    timer: Pin<Box<Sleep>>,
+    interceptor: Option<Box<dyn WatchInterceptor>>,
+    /// A pause the interceptor ordered, and the line that waits for its end.
+    held: Option<(Pin<Box<Sleep>>, Vec<u8>)>,
+    state: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// Nothing comes any more, not even the end.
+    Silent,
+    /// The connection breaks.
+    Broken,
+    Ended,
+}
+
+impl Watch {
+    pub(crate) fn new(shared: Arc<Shared>, start: WatchStart, interceptor: Option<Box<dyn WatchInterceptor>>) -> Self {
+        let now = Instant::now();
+        let end = now + start.timeout;
+        let mut watch = Self {
+            shared,
+            start,
+            told: 0,
+            end,
+            timer: Box::pin(tokio::time::sleep_until(end)),
+            interceptor,
+            held: None,
+            state: Stage::Open,
+        };
+        watch.plan_bookmark(now);
+        watch
+    }
+
+    /// The next piece of the stream.
+    pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        loop {
+            if let Some((pause, _)) = &mut self.held {
+                if pause.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                let line = self.held.take().map(|(_, line)| line).unwrap_or_default();
+                return Poll::Ready(Some(Ok(line.into())));
+            }
+            match self.state {
+                Stage::Open => {}
+                Stage::Silent => return Poll::Pending,
+                Stage::Ended => return Poll::Ready(None),
+                Stage::Broken => {
+                    self.state = Stage::Ended;
+                    return Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())));
+                }
+            }
+            let mut lines = Vec::new();
+            self.gather(&mut lines, context);
+            if !lines.is_empty() {
+                return Poll::Ready(Some(Ok(lines.into())));
+            }
+            if self.held.is_some() || self.state != Stage::Open {
+                continue;
+            }
+            if self.timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            let now = Instant::now();
+            if now >= self.end {
+                self.state = Stage::Ended;
+            } else {
+                self.plan_bookmark(now);
+                let bookmark = self.start.view.bookmark(self.start.after, false);
+                return Poll::Ready(Some(Ok(line("BOOKMARK", bookmark.as_bytes()).into())));
+            }
+        }
+    }
+
+    /// Appends what there is to tell; where there is nothing, the next change wakes the task.
+    fn gather(&mut self, lines: &mut Vec<u8>, context: &Context<'_>) {
+        if let Some(status) = self.start.refused.take() {
+            self.state = Stage::Ended;
+            *lines = line("ERROR", status.to_value().to_string().as_bytes());
+            return;
+        }
+        while let Some(object) = self.start.initial.get(self.told).cloned() {
+            self.told += 1;
+            if self.tell("ADDED", &object, lines) == Told::Stop {
+                return;
+            }
+        }
+        if self.told > 0 {
+            self.start.initial = Vec::new();
+            self.told = 0;
+        }
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        if let Some(version) = self.start.initial_end {
+            if state.version() >= version {
+                self.start.initial_end = None;
+                let version = self.start.after.max(version);
+                lines.extend(line("BOOKMARK", self.start.view.bookmark(version, true).as_bytes()));
+            }
+        }
+        self.gather_changes(&mut state, lines);
+        if lines.is_empty() && self.held.is_none() && self.state == Stage::Open {
+            // All up to now is told; bookmarks may say so.
+            self.start.after = self.start.after.max(state.version());
+            state.storage_mut(self.start.storage).wait(self.start.id, context.waker());
+        }
+    }
+
+    fn gather_changes(&mut self, state: &mut State, lines: &mut Vec<u8>) {
+        let storage = state.storage(self.start.storage);
+        if self.start.after < storage.compacted() {
+            // A watcher this slow is cut off; it learns what it missed when it comes back.
+            self.state = Stage::Ended;
+            return;
+        }
+        for change in storage.changes_after(self.start.after) {
+            self.start.after = change.object.resource_version();
+            if let Some((kind, object)) = seen(change, &self.start.selection)
+                && self.tell(kind, &object, lines) == Told::Stop
+            {
+                return;
+            }
+        }
+        if storage.closed && lines.is_empty() {
+            self.state = Stage::Ended;
+        }
+    }
+
+    /// Appends one event, or does with it what the interceptor says.
+    fn tell(&mut self, kind: &'static str, object: &Stored, lines: &mut Vec<u8>) -> Told {
+        let step = match &mut self.interceptor {
+            None => WatchStep::Deliver,
+            Some(interceptor) => interceptor.event(kind, object),
+        };
+        match step {
+            WatchStep::Deliver => {
+                write_line(kind, &self.start.view, object, lines);
+                return if lines.len() < CHUNK { Told::More } else { Told::Stop };
+            }
+            WatchStep::Delay(pause) => {
+                let mut held = Vec::new();
+                write_line(kind, &self.start.view, object, &mut held);
+                self.held = Some((Box::pin(tokio::time::sleep(pause)), held));
+            }
+            WatchStep::End => self.state = Stage::Ended,
+            WatchStep::Break => self.state = Stage::Broken,
+            WatchStep::Silence => self.state = Stage::Silent,
+            WatchStep::Refuse(status) => {
+                self.state = Stage::Ended;
+                lines.extend(line("ERROR", status.to_value().to_string().as_bytes()));
+            }
+        }
+        Told::Stop
+    }
+
+    fn plan_bookmark(&mut self, now: Instant) {
+        let before_end = self.end.checked_sub(BOOKMARK_BEFORE_END).filter(|early| *early > now);
+        let bookmark = match self.start.bookmarks {
+            true => (now + BOOKMARK_PERIOD).min(before_end.unwrap_or(self.end)),
+            false => self.end,
+        };
+        self.timer.as_mut().reset(bookmark.min(self.end));
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.lock().storage_mut(self.start.storage).stop_waiting(self.start.id);
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Told {
+    More,
+    Stop,
+}
+
+/// What a change looks like through a selection: objects that begin or cease to match come and go.
+fn seen(change: &Entry, selection: &Selection) -> Option<(&'static str, Arc<Stored>)> {
+    let object = Arc::clone(&change.object);
+    let matches = selection.matches(&change.object);
+    match change.kind {
+        ChangeKind::Created => matches.then_some(("ADDED", object)),
+        ChangeKind::Deleted => matches.then_some(("DELETED", object)),
+        ChangeKind::Updated if selection.is_everything() => matches.then_some(("MODIFIED", object)),
+        ChangeKind::Updated => {
+            let before = change.before.as_ref().filter(|before| selection.matches(before));
+            match (before, matches) {
+                (Some(_), true) => Some(("MODIFIED", object)),
+                (None, true) => Some(("ADDED", object)),
+                // Told as it was, under the resourceVersion of the change.
+                (Some(before), false) => {
+                    Some(("DELETED", Arc::new(before.at_version(change.object.resource_version()))))
+                }
+                (None, false) => None,
+            }
+        }
+    }
+}
+
+fn write_line(kind: &str, view: &View, object: &Stored, lines: &mut Vec<u8>) {
+    lines.reserve(object.bytes().len() + 48);
+    lines.extend_from_slice(br#"{"type":""#);
+    lines.extend_from_slice(kind.as_bytes());
+    lines.extend_from_slice(br#"","object":"#);
+    view.write(object, lines);
+    lines.extend_from_slice(b"}\n");
+}
+
+fn line(kind: &str, json: &[u8]) -> Vec<u8> {
+    [br#"{"type":""#, kind.as_bytes(), br#"","object":"#, json, b"}\n"].concat()
+}

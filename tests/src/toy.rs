@@ -9,6 +9,7 @@ use kube_provisioner::{
     CancellationToken, Capabilities, Controller, DeleteError, Options, ProvisionError, ProvisionRequest,
     ProvisionedVolume, Provisioner, RunError, Volume,
 };
+use serde::Deserialize;
 use tokio::task::JoinHandle;
 
 use crate::cluster::TestSpace;
@@ -144,10 +145,18 @@ impl Default for Toy {
     }
 }
 
-impl Provisioner for Toy {
-    type Parameters = ();
+/// The parameters of the toy's classes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Parameters {
+    /// What the volumes' paths begin with.
+    pub export: String,
+}
 
-    async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+impl Provisioner for Toy {
+    type Parameters = Parameters;
+
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let claim = request.claim.metadata.name.clone().unwrap_or_default();
         let terms = request.class.allowed_topologies.iter().flatten();
         let expressions = terms.flat_map(|term| term.match_label_expressions.iter().flatten());
@@ -158,7 +167,7 @@ impl Provisioner for Toy {
             zones: expressions.flat_map(|expression| expression.values.clone()).collect(),
         };
         lock(&self.shared.calls).push(call);
-        let volume = Volume::nfs("nfs.example.com", format!("/{}", request.name));
+        let volume = Volume::nfs("nfs.example.com", format!("{}/{}", request.parameters.export, request.name));
         let made = match (self.on_provision)(&claim, self.provisions(&claim)) {
             Answer::Done => volume,
             Answer::Made(volume) => *volume,

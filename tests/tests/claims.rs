@@ -1,9 +1,12 @@
 //! What becomes of claims, on a real control plane. The letters in front are the rows of `docs/behaviour.md`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use e2e::cluster::{TestSpace, eventually, until};
+use anyhow::Context;
+use e2e::cluster::{TestSpace, eventually, is_bound, until};
 use e2e::toy::{Answer, Toy, options};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -16,6 +19,15 @@ const SOON: Duration = Duration::from_secs(20);
 
 async fn uid(space: &TestSpace, claim: &str) -> anyhow::Result<String> {
     Ok(space.api::<PersistentVolumeClaim>().get(claim).await?.uid().unwrap_or_default())
+}
+
+/// Waits until the claim's user is told why there is no volume, with these words.
+async fn told(space: &TestSpace, claim: &str, words: &str) -> anyhow::Result<()> {
+    let found = eventually(SOON, async || {
+        let events = space.events_about("PersistentVolumeClaim", claim).await?;
+        Ok(events.into_iter().find(|event| event.message.as_deref().is_some_and(|text| text.contains(words))))
+    });
+    found.await?.map(drop).with_context(|| format!("{claim} is not told of {words}"))
 }
 
 #[tokio::test]
@@ -134,16 +146,100 @@ async fn c7_g4_a_class_that_comes_later_continues_at_once() -> anyhow::Result<()
     let mut class = space.class("class");
     class.parameters = Some(BTreeMap::from([("onDelte".to_owned(), "keep".to_owned())]));
     space.create_class(class.clone()).await?;
-    let found = eventually(SOON, async || {
-        let events = space.events_about("PersistentVolumeClaim", "claim").await?;
-        Ok(events.into_iter().find(|event| event.message.as_deref().is_some_and(|text| text.contains("onDelte"))))
-    });
-    assert!(found.await?.is_some(), "the wrong parameter is named");
+    told(&space, "claim", "onDelte").await?;
     // Parameters cannot be changed, so a person deletes the class and creates it again.
     space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
     class.parameters = None;
     space.create_class(class).await?;
     space.wait_bound("claim").await?;
+    space.done().await
+}
+
+/// Parameters cannot be changed, so a class is deleted and created again; claims that wait get the new ones.
+#[tokio::test]
+async fn g34_claims_that_wait_get_what_the_class_says_when_it_is_back() -> anyhow::Result<()> {
+    let space = TestSpace::new("g34").await?;
+    let ready = Arc::new(AtomicBool::new(false));
+    let gate = ready.clone();
+    let toy = Toy::new().on_provision(move |_, _| match gate.load(Ordering::Relaxed) {
+        false => Answer::Failed(ProvisionError::retry("the backend is locked").after(Duration::from_millis(100))),
+        true => Answer::Done,
+    });
+    let _controller = toy.run(&space);
+    let of = |export: &str, policy: &str| {
+        let mut class = space.class("class");
+        class.parameters = Some(BTreeMap::from([("export".to_owned(), export.to_owned())]));
+        class.reclaim_policy = Some(policy.to_owned());
+        class
+    };
+    let class = space.create_class(of("/old", "Delete")).await?;
+    let claims = ["a", "b", "c"];
+    for claim in claims {
+        space.create_claim(space.claim(claim, &class)).await?;
+    }
+    until("all were tried", || claims.iter().all(|claim| toy.provisions(claim) > 0)).await?;
+    let classes = space.cluster_api::<StorageClass>();
+    classes.delete(&class.name_any(), &DeleteParams::default()).await?;
+    for claim in claims {
+        told(&space, claim, "not found").await?;
+    }
+    ready.store(true, Ordering::Relaxed);
+    // The first new class is a mistake, which everybody is told, and nobody gets a volume of.
+    let mut wrong = of("/wrong", "Delete");
+    wrong.parameters.get_or_insert_default().insert("exprot".to_owned(), "/typo".to_owned());
+    space.create_class(wrong).await?;
+    for claim in claims {
+        told(&space, claim, "exprot").await?;
+    }
+    classes.delete(&class.name_any(), &DeleteParams::default()).await?;
+    space.create_class(of("/new", "Retain")).await?;
+    for claim in claims {
+        let spec = space.wait_bound(claim).await?.1.spec.unwrap_or_default();
+        assert!(spec.nfs.is_some_and(|nfs| nfs.path.starts_with("/new/")), "{claim}");
+        assert_eq!(spec.persistent_volume_reclaim_policy.as_deref(), Some("Retain"), "{claim}");
+    }
+    assert_eq!(space.volumes().await?.len(), claims.len());
+    space.done().await
+}
+
+/// The default class counts for the whole cluster, so nobody else may make claims meanwhile.
+#[tokio::test]
+async fn g33_a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::Result<()> {
+    let space = TestSpace::new_alone("g33").await?;
+    let toy = Toy::new();
+    let _controller = toy.run(&space);
+    let claims = space.api::<PersistentVolumeClaim>();
+    let classless = async |name: &str| {
+        let mut claim = space.claim(name, &space.class("none"));
+        claim.spec.get_or_insert_default().storage_class_name = None;
+        space.create_claim(claim).await
+    };
+    let default = async |suffix: &str| {
+        let mut class = space.class(suffix);
+        class.annotations_mut().insert("storageclass.kubernetes.io/is-default-class".to_owned(), "true".to_owned());
+        space.create_class(class).await
+    };
+    let class_of = |claim: &PersistentVolumeClaim| claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone());
+    assert_eq!(class_of(&classless("early").await?), None, "there is no default class yet");
+    let normal = space.create_class(space.class("normal")).await?;
+    space.create_claim(space.claim("named", &normal)).await?;
+    space.wait_bound("named").await?;
+    assert_eq!(toy.provisions("early"), 0);
+    // The names are so that the newer wins also within the same second.
+    let older = default("z-older").await?.name_any();
+    let bound = space.wait_for_within(3 * SOON, &claims, "early", "bound", is_bound).await?;
+    assert_eq!(class_of(&bound), Some(older), "the controller-manager gives the default to claims that wait");
+    let newer = default("a-newer").await?.name_any();
+    let given = eventually(SOON, async || {
+        // The API server's own view of the classes may be behind.
+        let name = format!("later-{}", e2e::cluster::random_suffix());
+        let claim = classless(&name).await?;
+        Ok((class_of(&claim) == Some(newer.clone())).then_some(name))
+    });
+    let later = given.await?.context("the newer of two defaults is never given")?;
+    space.wait_bound(&later).await?;
+    let (early, _) = space.wait_bound("early").await?;
+    assert_ne!(class_of(&early), Some(newer), "a claim keeps its class");
     space.done().await
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 pub(crate) use definition::Definition;
 
+use crate::defaults::FieldValidation;
 use crate::object::{self, at, text_at};
 use crate::request::{DeleteOptions, Request, Subresource};
 use crate::resource::{Resource, StorageId};
@@ -37,7 +38,7 @@ pub(crate) fn prepare(
     }
     let Some(definition) = state.definition(resource) else { return Ok(()) };
     let unknown = definition.prune(object);
-    if request.options.strict && !unknown.is_empty() {
+    if request.options.field_validation == FieldValidation::Strict && !unknown.is_empty() {
         let fields: Vec<String> = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
         return Err(Status::bad_request(format!(
             "{} in version {:?} cannot be handled as a {}: strict decoding error: {}",

@@ -11,6 +11,7 @@ use serde_json::Value;
 pub use options::{DeleteOptions, Options, Preconditions};
 pub(crate) use path::Path;
 
+use crate::defaults;
 use crate::patch::PatchKind;
 use crate::resource::Resource;
 use crate::status::Status;
@@ -36,6 +37,8 @@ pub struct Request {
     pub content: Content,
     /// Whether answers hold `PartialObjectMetadata` instead of whole objects.
     pub metadata_only: bool,
+    /// What the answer warns of, gathered while the request is handled.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What can be done with objects.
@@ -95,46 +98,38 @@ impl Request {
             options: Options::default(),
             content: Content::None,
             metadata_only: false,
+            warnings: Vec::new(),
         }
     }
 
-    /// Takes the object out of the body; it must be of the resource's kind. Missing `kind` and `apiVersion` are taken for
-    /// right, as the server does.
+    /// Takes the object out of the body, decoded as the resource's kind.
     pub(crate) fn take_object(&mut self) -> Result<Value, Status> {
         let kind = &self.resource.kind;
-        let object = match std::mem::take(&mut self.content) {
+        let mut object = match std::mem::take(&mut self.content) {
             Content::Value(object) => object,
             Content::Json(json) => serde_json::from_slice(&json).map_err(|error| unreadable(kind, &error, &json))?,
-            Content::None | Content::Patch(..) => Value::Null,
+            Content::None | Content::Patch(..) => return Err(unreadable(kind, &"unexpected end of JSON input", &[])),
         };
-        if !object.is_object() {
-            let json = object.to_string();
-            let found = match &object {
-                Value::Array(_) => "array",
-                Value::String(_) => "string",
-                Value::Number(_) => "number",
-                Value::Bool(_) => "bool",
-                Value::Null | Value::Object(_) => return Err(Status::bad_request("unexpected end of JSON input")),
-            };
+        let found = match &object {
+            Value::Null | Value::Object(_) => "",
+            Value::Array(_) => "array",
+            Value::String(_) => "string",
+            Value::Number(_) => "number",
+            Value::Bool(_) => "bool",
+        };
+        if !found.is_empty() {
             let why = format!("json: cannot unmarshal {found} into Go value of type struct");
-            return Err(unreadable(kind, &why, json.as_bytes()));
+            return Err(unreadable(kind, &why, object.to_string().as_bytes()));
         }
-        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-        let (found_kind, found_version) = (text("kind"), text("apiVersion"));
-        let wanted_version = self.resource.api_version();
-        if !found_version.is_empty() && found_version != wanted_version {
-            return Err(Status::bad_request(format!(
-                "the API version in the data ({found_version}) does not match the expected API version ({wanted_version})"
-            )));
-        }
-        if !found_kind.is_empty() && found_kind != kind {
-            let version = &self.resource.version;
-            return Err(Status::bad_request(format!(
-                "{found_kind} in version {version:?} cannot be handled as a {kind}: \
-                 converting ({found_kind}) to ({kind}): unknown conversion"
-            )));
-        }
+        self.decode(&mut object)?;
         Ok(object)
+    }
+
+    /// Brings an object into the form the resource's Go type would give it.
+    pub(crate) fn decode(&mut self, object: &mut Value) -> Result<(), Status> {
+        let warnings = defaults::decode(&self.resource, object, self.options.field_validation)?;
+        self.warnings.extend(warnings);
+        Ok(())
     }
 }
 
@@ -169,13 +164,18 @@ impl Subresource {
     }
 }
 
+/// `transformDecodeError` of apiserver's `endpoints/handlers/rest.go`.
 fn unreadable(kind: &str, why: &dyn std::fmt::Display, json: &[u8]) -> Status {
-    // As the server's `summarizeData` does.
     const SHOWN: usize = 30;
-    let text = String::from_utf8_lossy(json);
-    let summary = match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{:?} ...", &text[..end]),
-        None => format!("{text:?}"),
+    let shown = &json[..json.len().min(SHOWN)];
+    let more = if json.len() > SHOWN { " ..." } else { "" };
+    let summary = match json.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(shown).into_owned(),
+        Some(_) => shown.iter().map(|byte| format!("{byte:02x}")).collect(),
     };
-    Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({summary})"))
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} \
+         ({summary}{more})"
+    ))
 }

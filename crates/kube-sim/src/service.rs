@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WARNING};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -119,7 +119,16 @@ impl ApiService {
             }
         }
         Ok(match answer {
-            Ok(Answer::Document { code, json }) => document(code, json),
+            Ok(Answer::Document { code, json }) => {
+                let mut response = document(code, json);
+                for warning in &request.warnings {
+                    // A warning that fits into no header is not worth a failure.
+                    if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
+                        response.headers_mut().append(WARNING, value);
+                    }
+                }
+                response
+            }
             Ok(Answer::Watch(start)) => {
                 let interceptor = self.shared.interceptor.as_ref().and_then(|interceptor| interceptor.watch(&request));
                 let watch = Watch::new(Arc::clone(&self.shared), *start, interceptor);
@@ -204,6 +213,7 @@ impl ApiService {
             options,
             content: Content::None,
             metadata_only: wants_metadata_only(&parts.headers)?,
+            warnings: Vec::new(),
         })))
     }
 

@@ -54,12 +54,16 @@ pub struct Cause {
 pub enum CauseReason {
     /// The field's value repeats another's.
     Duplicate,
+    /// Another manager owns the field.
+    FieldManagerConflict,
     /// The field may not be set, or not be changed.
     Forbidden,
     /// An internal error.
     Internal,
     /// The field's value is malformed or out of range.
     Invalid,
+    /// The namespace is being deleted.
+    NamespaceTerminating,
     /// The value refers to something that does not exist.
     NotFound,
     /// The value is not one of the known ones.
@@ -410,9 +414,11 @@ impl CauseReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Duplicate => "FieldValueDuplicate",
+            Self::FieldManagerConflict => "FieldManagerConflict",
             Self::Forbidden => "FieldValueForbidden",
             Self::Internal => "InternalError",
             Self::Invalid => "FieldValueInvalid",
+            Self::NamespaceTerminating => "NamespaceTerminating",
             Self::NotFound => "FieldValueNotFound",
             Self::NotSupported => "FieldValueNotSupported",
             Self::Required => "FieldValueRequired",
@@ -436,7 +442,7 @@ impl CauseReason {
             Self::ResourceVersionTooLarge => "Too large resource version",
             Self::TooLong => "Too long",
             Self::TooMany => "Too many",
-            Self::Untyped => "",
+            Self::FieldManagerConflict | Self::NamespaceTerminating | Self::Untyped => "",
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::schema::{Field, Kind, Struct, Type};
 use super::time::{self, Precision};
-use crate::resource::Resource;
+use crate::resource::{Resource, builtins};
 use crate::status::Status;
 use crate::validate::quantity::Quantity;
 
@@ -26,25 +26,37 @@ pub enum FieldValidation {
     Strict,
 }
 
-/// Decodes the body of a create or update, or the result of a patch, in the form of the requested version. The object
-/// then has its `kind` and `apiVersion`. Gives the warnings, e.g. `unknown field "spec.foo"`.
+/// Decodes the body of a create or update in the form of the requested version. The object then has its `kind` and
+/// `apiVersion`. Gives the warnings, e.g. `unknown field "spec.foo"`.
 ///
 /// Of custom resources and CustomResourceDefinitions only the metadata is looked at: their schema is another matter.
 pub fn decode(resource: &Resource, object: &mut Value, validation: FieldValidation) -> Result<Vec<String>, Status> {
-    check_kind(resource, object)?;
-    let warnings = fields(resource, object).map_err(|error| cannot_be_handled(resource, resource.version.as_str(), &resource.kind, &error))?;
+    check_kind(resource, object).map_err(|wrong| wrong.refusal(resource))?;
+    let refuse = |error: &str| cannot_be_handled(resource, &resource.version, &resource.kind, error);
+    let warnings = fields(resource, object).map_err(|error| refuse(&error))?;
     match validation {
         FieldValidation::Strict if !warnings.is_empty() => {
-            let error = format!("strict decoding error: {}", warnings.join(", "));
-            Err(cannot_be_handled(resource, &resource.version, &resource.kind, &error))
+            Err(refuse(&format!("strict decoding error: {}", warnings.join(", "))))
         }
         FieldValidation::Ignore => Ok(Vec::new()),
         _ => Ok(warnings),
     }
 }
 
-/// The part of [`decode`] after the kind is known to be right; an error is Go's.
-pub(crate) fn fields(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String> {
+/// Decodes what a patch led to; an error is Go's.
+pub(crate) fn decode_result(resource: &Resource, object: &mut Value) -> Result<(), String> {
+    check_kind(resource, object).map_err(|wrong| wrong.error)?;
+    fields(resource, object).map(drop)
+}
+
+/// The zero value of a built-in resource's field, as Go writes it.
+pub(super) fn zero_field(resource: &Resource, name: &str) -> Option<Value> {
+    let field = Struct::of(resource)?.field(name)?;
+    let mut decoder = Decoder { unknown: Vec::new() };
+    decoder.zero(&field.ty, &Path::Root).ok()
+}
+
+fn fields(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String> {
     let mut decoder = Decoder { unknown: Vec::new() };
     match Struct::of(resource) {
         Some(root) => decoder.structure(object, root, &Path::Root)?,
@@ -58,40 +70,50 @@ pub(crate) fn fields(resource: &Resource, object: &mut Value) -> Result<Vec<Stri
     Ok(decoder.unknown)
 }
 
-fn check_kind(resource: &Resource, object: &Value) -> Result<(), Status> {
-    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    let (kind, api_version, wanted) = (text("kind"), text("apiVersion"), resource.api_version());
-    let version = api_version.rsplit('/').next().unwrap_or_default();
-    if !api_version.is_empty() && api_version != wanted {
-        if resource.custom {
-            return Err(Status::bad_request(format!(
-                "the API version in the data ({api_version}) does not match the expected API version ({wanted})"
-            )));
+/// An object of another kind or version than the request's.
+struct WrongKind {
+    version: String,
+    kind: String,
+    error: String,
+}
+
+impl WrongKind {
+    fn refusal(&self, resource: &Resource) -> Status {
+        match resource.custom {
+            true => Status::bad_request(self.error.as_str()),
+            false => cannot_be_handled(resource, &self.version, &self.kind, &self.error),
         }
-        let kind = if kind.is_empty() { &resource.kind } else { kind };
-        let error = format!("no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\"");
-        return Err(cannot_be_handled(resource, version, kind, &error));
     }
-    if !kind.is_empty() && kind != resource.kind {
-        let version = &resource.version;
-        let known = crate::resource::builtins().iter().any(|other| other.kind == kind && other.api_version() == wanted);
-        let error = match known {
-            _ if resource.custom => {
-                let wanted = &resource.kind;
-                return Err(Status::bad_request(format!(
-                    "{kind} in version {version:?} cannot be handled as a {wanted}: \
-                     the kind in the data ({kind}) does not match the expected kind ({wanted})"
-                )));
-            }
-            true => {
-                let group = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-                format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", resource.kind)
-            }
-            false => format!("no kind {kind:?} is registered for version {wanted:?} in scheme \"pkg/runtime/scheme.go:111\""),
-        };
-        return Err(cannot_be_handled(resource, version, kind, &error));
+}
+
+/// Missing kinds and versions are taken for right.
+fn check_kind(resource: &Resource, object: &Value) -> Result<(), WrongKind> {
+    const SCHEME: &str = "in scheme \"pkg/runtime/scheme.go:111\"";
+    let text = |field: &str, default: &str| match object.get(field).and_then(Value::as_str) {
+        None | Some("") => default.to_owned(),
+        Some(text) => text.to_owned(),
+    };
+    let wanted = resource.api_version();
+    let (kind, api_version) = (text("kind", &resource.kind), text("apiVersion", &wanted));
+    if (kind.as_str(), &api_version) == (&resource.kind, &wanted) {
+        return Ok(());
     }
-    Ok(())
+    let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
+    let error = if resource.custom && api_version != wanted {
+        format!("the API version in the data ({api_version}) does not match the expected API version ({wanted})")
+    } else if resource.custom {
+        let wanted = &resource.kind;
+        format!(
+            "{kind} in version {version:?} cannot be handled as a {wanted}: the kind in the data ({kind}) does not match \
+             the expected kind ({wanted})"
+        )
+    } else if builtins().iter().any(|other| other.kind == kind && other.api_version() == api_version) {
+        let group = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+        format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", resource.kind)
+    } else {
+        format!("no kind {kind:?} is registered for version {api_version:?} {SCHEME}")
+    };
+    Err(WrongKind { version, kind, error })
 }
 
 fn cannot_be_handled(resource: &Resource, version: &str, kind: &str, error: &str) -> Status {

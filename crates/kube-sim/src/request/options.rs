@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Verb;
+use crate::defaults::FieldValidation;
 use crate::status::{Cause, Status};
 
 /// The query of a request, as far as the simulator knows it; unknown parameters are ignored, as the server does.
-/// `fieldValidation` is checked to be a known word and otherwise ignored, but for custom resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// `labelSelector`.
@@ -39,8 +39,8 @@ pub struct Options {
     pub field_manager: String,
     /// `force` of an apply.
     pub force: bool,
-    /// `fieldValidation=Strict`.
-    pub strict: bool,
+    /// `fieldValidation`.
+    pub field_validation: FieldValidation,
     /// What a delete says besides.
     pub delete: DeleteOptions,
 }
@@ -92,7 +92,7 @@ impl Options {
                 "dryRun" => options.delete.dry_run.push(value.into_owned()),
                 "fieldManager" => options.field_manager = value.into_owned(),
                 "force" => options.force = boolean(&value),
-                "fieldValidation" => options.strict = strictness(&value)?,
+                "fieldValidation" => options.field_validation = field_validation(&value)?,
                 "gracePeriodSeconds" => options.delete.grace_period_seconds = Some(integer(&value)?),
                 "orphanDependents" => options.delete.orphan_dependents = Some(boolean(&value)),
                 "propagationPolicy" => options.delete.propagation_policy = Some(value.into_owned()),
@@ -216,10 +216,11 @@ fn integer(text: &str) -> Result<i64, Status> {
     text.parse().map_err(refuse)
 }
 
-fn strictness(text: &str) -> Result<bool, Status> {
+fn field_validation(text: &str) -> Result<FieldValidation, Status> {
     match text {
-        "Strict" => Ok(true),
-        "" | "Ignore" | "Warn" => Ok(false),
+        "Ignore" => Ok(FieldValidation::Ignore),
+        "Strict" => Ok(FieldValidation::Strict),
+        "" | "Warn" => Ok(FieldValidation::Warn),
         _ => {
             let cause = Cause::not_supported("fieldValidation", &text.into(), &["", "Ignore", "Strict", "Warn"]);
             Err(Status::invalid_kind("meta.k8s.io", "CreateOptions", "", vec![cause]))

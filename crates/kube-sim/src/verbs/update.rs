@@ -48,14 +48,16 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
     let before = match existing(state, request) {
         Ok(before) => before,
         Err(_) if kind == PatchKind::Apply && request.subresource.is_none() => {
-            let object = patch::apply_patch(kind, &resource, None, &patch, &options)?;
+            let mut object = patch::apply_patch(kind, &resource, None, &patch, &options)?;
+            request.decode(&mut object)?;
             check_name(request, &object)?;
             return create::create_object(state, request, object);
         }
         Err(refused) => return Err(refused),
     };
     let current = view.value(&before);
-    let object = patch::apply_patch(kind, &resource, Some(&current), &patch, &options)?;
+    let mut object = patch::apply_patch(kind, &resource, Some(&current), &patch, &options)?;
+    request.decode(&mut object)?;
     check_name(request, &object)?;
     let object = view.to_stored(object);
     write(state, request, &self::view(state, request), &before, object)

@@ -96,15 +96,27 @@ fn wrong_types_are_refused_with_gos_words() {
 
 #[test]
 fn kinds_must_be_right_or_missing() {
-    let scheme = r#"in scheme "pkg/runtime/scheme.go:111""#;
-    for (object, error) in [
-        (json!({"kind": "Pod"}), "Pod in version \"v1\" cannot be handled as a PersistentVolume: no kind \"Pod\" is registered for version \"storage.k8s.io/v1\" ".to_owned() + scheme),
-        (json!({"apiVersion": "foo/v2"}), "StorageClass in version \"v2\" cannot be handled as a StorageClass: no kind \"StorageClass\" is registered for version \"foo/v2\" ".to_owned() + scheme),
-        (json!({"kind": "CSINode"}), "CSINode in version \"v1\" cannot be handled as a StorageClass: converting (v1.CSINode) to (storage.StorageClass): unknown conversion".to_owned()),
+    let classes = Resource::builtin("storage.k8s.io", "storageclasses");
+    // Each as kube-apiserver 1.37.1 answered it.
+    for (object, message) in [
+        (
+            json!({"kind": "Foo"}),
+            "Foo in version \"v1\" cannot be handled as a StorageClass: no kind \"Foo\" is registered for version \
+             \"storage.k8s.io/v1\" in scheme \"pkg/runtime/scheme.go:111\"",
+        ),
+        (
+            json!({"apiVersion": "foo/v1", "kind": "StorageClass"}),
+            "StorageClass in version \"v1\" cannot be handled as a StorageClass: no kind \"StorageClass\" is registered for \
+             version \"foo/v1\" in scheme \"pkg/runtime/scheme.go:111\"",
+        ),
+        (
+            json!({"kind": "CSINode"}),
+            "CSINode in version \"v1\" cannot be handled as a StorageClass: converting (v1.CSINode) to \
+             (storage.StorageClass): unknown conversion",
+        ),
     ] {
-        let classes = Resource::builtin("storage.k8s.io", "storageclasses");
         let refused = decode(&classes, &mut object.clone(), FieldValidation::Warn).unwrap_err();
-        assert_eq!(refused.message, error.replace("PersistentVolume:", "StorageClass:"));
+        assert_eq!((refused.code, refused.message.as_str()), (400, message));
     }
 }
 

@@ -1,0 +1,227 @@
+//! Server-side apply: `apimachinery/pkg/util/managedfields` over structured-merge-diff. What it does not have, beside
+//! YAML that is no JSON, is the list types of custom resources' schemas: their lists are owned as a whole.
+
+use serde_json::{Value, json};
+
+use super::fields::{Comparison, Fields, Manager};
+use super::shape::{Parts, Shape};
+use super::{PatchOptions, manager_conflict, unexpected, unusable};
+use crate::resource::Resource;
+use crate::status::{Cause, Details, Status};
+use crate::{defaults, object};
+
+/// Who is said to own what objects had before they were applied for the first time.
+const BEFORE: &str = "before-first-apply";
+
+/// Applies a configuration; without a current object that is the new one.
+pub(super) fn patch(
+    resource: &Resource,
+    current: Option<&Value>,
+    patch: &[u8],
+    options: &PatchOptions<'_>,
+) -> Result<Value, Status> {
+    let Some(manager) = options.field_manager else { return Err(no_manager()) };
+    let config = read(resource, current, patch)?;
+    let shape = Shape::root(resource);
+    let mut live = current.cloned().unwrap_or_else(|| json!({}));
+    let mut managers = Manager::read_all(&live);
+    object::remove_meta(&mut live, "managedFields");
+    if managers.is_empty() && current.is_some() {
+        managers.push(before_first_apply(resource, &live, options));
+    }
+
+    let mut applier = Manager::new(manager, true, resource, options);
+    applier.fields = Fields::of(&config, shape).ownable(resource, options.subresource);
+    let last = managers.iter().position(|manager| manager.is_same(&applier)).map(|index| managers.remove(index));
+
+    let mut merged = live.clone();
+    merge(&mut merged, &config, shape);
+    if let Some(last) = &last {
+        let mut owned = applier.fields.clone();
+        managers.iter().for_each(|manager| owned.union(&manager.fields));
+        prune(&mut merged, &last.fields, &owned, shape);
+    }
+    defaults::decode_result(resource, &mut merged).map_err(|error| unusable(&config.to_string(), &error))?;
+
+    let change = Comparison::of(&live, &merged, shape).ownable(resource, options.subresource);
+    if !options.force {
+        refuse_conflicts(&managers, &change)?;
+    }
+    managers.iter_mut().for_each(|manager| manager.give_up(&change));
+    if let Some(last) = last.filter(|last| last.fields == applier.fields && merged == live) {
+        applier.time = last.time;
+    }
+    managers.push(applier);
+    Manager::write_all(managers, &mut merged);
+    Ok(merged)
+}
+
+/// The configuration, if it is one for this object.
+fn read(resource: &Resource, current: Option<&Value>, patch: &[u8]) -> Result<Value, Status> {
+    let config: Value = serde_json::from_slice(patch)
+        .map_err(|_| Status::not_implemented("server-side apply of YAML that is no JSON"))?;
+    if !config.is_object() {
+        return Err(Status::bad_request("error decoding patch: error unmarshaling JSON: the configuration is no object"));
+    }
+    let text = |field: &str| object::text_at(&config, &[field]);
+    if (text("apiVersion"), text("kind")) != (resource.api_version().as_str(), resource.kind.as_str()) {
+        let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
+        let kind = text("kind");
+        return Err(Status::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")));
+    }
+    if object::meta(&config, "managedFields").and_then(Value::as_array).is_some_and(|entries| !entries.is_empty()) {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    if current.is_none() && !object::uid(&config).is_empty() {
+        let why = format!(
+            "uid mismatch: the provided object specified uid {}, and no existing object was found",
+            object::uid(&config)
+        );
+        return Err(Status::conflict(resource, object::name(&config), &why));
+    }
+    let name = |error: String| {
+        let (namespace, name, api_version) = (object::namespace(&config), object::name(&config), resource.api_version());
+        let version = if resource.group.is_empty() { format!("/{api_version}") } else { api_version };
+        let kind = &resource.kind;
+        unexpected(format!("failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {error}"))
+    };
+    let unknown = defaults::unknown_fields(resource, &config).map_err(name)?;
+    let undeclared: Vec<String> =
+        unknown.iter().map(|field| format!(".{field}: field not declared in schema")).collect();
+    match undeclared.as_slice() {
+        [] => Ok(config),
+        [one] => Err(name(one.clone())),
+        several => Err(name(format!("errors:\n  {}", several.join("\n  ")))),
+    }
+}
+
+fn no_manager() -> Status {
+    let cause = Cause::required("fieldManager", "is required for apply patch");
+    let message = format!("PatchOptions.meta.k8s.io \"\" is invalid: {}", cause.text());
+    let details = Details {
+        group: "meta.k8s.io".to_owned(),
+        kind: "PatchOptions".to_owned(),
+        causes: vec![cause],
+        ..Details::default()
+    };
+    Status { details: Some(Box::new(details)), ..Status::new(422, "Invalid", message) }
+}
+
+fn before_first_apply(resource: &Resource, live: &Value, options: &PatchOptions<'_>) -> Manager {
+    let mut empty = json!({});
+    // The zero object always decodes.
+    let _ = defaults::decode_result(resource, &mut empty);
+    let mut before = Manager::new(BEFORE, false, resource, &PatchOptions { subresource: None, ..*options });
+    before.fields = Comparison::of(&empty, live, Shape::root(resource)).ownable(resource, None).set;
+    before
+}
+
+fn refuse_conflicts(managers: &[Manager], change: &Comparison) -> Result<(), Status> {
+    let mut conflicts: Vec<(String, String)> = Vec::new();
+    for manager in managers {
+        let paths = manager.conflict(change).paths();
+        conflicts.extend(paths.into_iter().map(|path| (manager.shown(), path)));
+    }
+    conflicts.sort();
+    let message = match conflicts.as_slice() {
+        [] => return Ok(()),
+        [(manager, path)] => format!("Apply failed with 1 conflict: conflict with {manager}: {path}"),
+        several => {
+            let mut lines: Vec<String> = Vec::new();
+            let mut last = "";
+            for (manager, path) in several {
+                if manager != last {
+                    lines.push(format!("conflicts with {manager}:"));
+                    last = manager;
+                }
+                lines.push(format!("- {path}"));
+            }
+            format!("Apply failed with {} conflicts: {}", several.len(), lines.join("\n"))
+        }
+    };
+    conflicts.sort_by(|(_, left), (_, right)| left.cmp(right));
+    let cause = |(manager, path)| manager_conflict(path, format!("conflict with {manager}"));
+    let causes = conflicts.into_iter().map(cause).collect();
+    Err(Status {
+        details: Some(Box::new(Details { causes, ..Details::default() })),
+        ..Status::new(409, "Conflict", message)
+    })
+}
+
+fn merge(target: &mut Value, config: &Value, shape: Shape) {
+    match (shape.parts(config), target, config) {
+        (Parts::Members, Value::Object(target), Value::Object(members)) => {
+            for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
+                merge(target.entry(name.as_str()).or_insert(Value::Null), value, shape.member(name));
+            }
+        }
+        (Parts::Keyed(_) | Parts::Set, Value::Array(target), Value::Array(_)) => {
+            let live = Value::Array(std::mem::take(target));
+            *target = merge_items(&live, config, shape);
+        }
+        (_, target, config) => *target = config.clone(),
+    }
+}
+
+/// The items of both lists: shared ones merged, in the order of the configuration, others where they stood.
+fn merge_items(live: &Value, config: &Value, shape: Shape) -> Vec<Value> {
+    let (live, config) = (shape.children(live), shape.children(config));
+    let has = |list: &[(String, &Value, Shape)], edge: &str| list.iter().any(|(other, ..)| other == edge);
+    let mut merged = Vec::new();
+    let mut live_items = live.iter().peekable();
+    for (edge, item, shape) in &config {
+        while let Some((_, live_item, _)) = live_items.next_if(|(edge, ..)| !has(&config, edge)) {
+            merged.push((*live_item).clone());
+        }
+        live_items.next_if(|(live_edge, ..)| live_edge == edge);
+        let mut result = live.iter().find(|(other, ..)| other == edge).map_or(Value::Null, |(_, old, _)| (*old).clone());
+        merge(&mut result, item, *shape);
+        merged.push(result);
+    }
+    merged.extend(live_items.filter(|(edge, ..)| !has(&config, edge)).map(|(_, item, _)| (*item).clone()));
+    merged
+}
+
+/// Removes what was applied before and nobody owns any more.
+fn prune(target: &mut Value, last: &Fields, owned: &Fields, shape: Shape) {
+    let edges: Vec<String> = shape.children(target).into_iter().map(|(edge, ..)| edge).collect();
+    let nothing = Fields::default();
+    let mut gone: Vec<usize> = Vec::new();
+    for (index, edge) in edges.iter().enumerate() {
+        let Some(last) = last.part(edge) else { continue };
+        let owned = owned.part(edge).unwrap_or(&nothing);
+        let (part, part_shape) = match target {
+            Value::Object(members) => {
+                let name = &edge[2..];
+                let Some(part) = members.get_mut(name) else { continue };
+                (part, shape.member(name))
+            }
+            Value::Array(items) => (&mut items[index], shape.item()),
+            _ => continue,
+        };
+        let was_empty = is_empty(part);
+        if last.owns() && owned.is_empty() {
+            gone.push(index);
+            continue;
+        }
+        prune(part, last, owned, part_shape);
+        if !was_empty && is_empty(part) && owned.is_empty() {
+            gone.push(index);
+        }
+    }
+    for index in gone.into_iter().rev() {
+        match target {
+            Value::Object(members) => drop(members.remove(&edges[index][2..])),
+            Value::Array(items) => drop(items.remove(index)),
+            _ => {}
+        }
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => members.values().all(Value::is_null),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,127 @@
+//! Of which parts a value is made for server-side apply: members, items by key, items by value, or none.
+
+use serde_json::{Map, Value};
+
+use crate::defaults::schema::{Kind, Struct, Topology, Type};
+use crate::resource::Resource;
+
+/// What is known of a value's type.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    form: Form,
+    topology: &'static Topology,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Struct(&'static Struct),
+    Type(&'static Type),
+    /// The root of a custom resource: only its metadata has a known type.
+    Custom,
+    /// Objects are taken apart, lists are not.
+    Unknown,
+}
+
+/// How a value falls into parts that can have owners of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parts {
+    /// Not at all.
+    Leaf,
+    /// By the names of its members.
+    Members,
+    /// By these keys of its items.
+    Keyed(&'static [&'static str]),
+    /// By its items' values.
+    Set,
+}
+
+impl Shape {
+    /// A resource's objects. Lists of custom resources are owned as a whole: their schema is not looked at.
+    pub(super) fn root(resource: &Resource) -> Self {
+        let form = match Struct::of(resource) {
+            Some(structure) => Form::Struct(structure),
+            None => Form::Custom,
+        };
+        Self { form, topology: &Topology::Granular }
+    }
+
+    pub(super) fn parts(self, value: &Value) -> Parts {
+        let atomic = *self.topology == Topology::Atomic || self.is_atomic_type();
+        match (value, self.topology) {
+            (Value::Object(members), _) if !members.is_empty() && !atomic => Parts::Members,
+            (Value::Array(items), Topology::Keyed(keys)) if !items.is_empty() => Parts::Keyed(keys),
+            (Value::Array(items), Topology::Set) if !items.is_empty() => Parts::Set,
+            _ => Parts::Leaf,
+        }
+    }
+
+    /// The parts with the names `FieldsV1` gives them. Null is as good as nothing.
+    pub(super) fn children(self, value: &Value) -> Vec<(String, &Value, Self)> {
+        match (self.parts(value), value) {
+            (Parts::Members, Value::Object(members)) => members
+                .iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(name, value)| (format!("f:{name}"), value, self.member(name)))
+                .collect(),
+            (Parts::Keyed(keys), Value::Array(items)) => {
+                items.iter().map(|item| (key_edge(item, keys), item, self.item())).collect()
+            }
+            (Parts::Set, Value::Array(items)) => {
+                items.iter().map(|item| (format!("v:{item}"), item, self.item())).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A member's shape.
+    pub(super) fn member(self, name: &str) -> Self {
+        let structure = match self.form {
+            Form::Struct(structure) => Some(structure),
+            Form::Type(ty) => ty.structure(),
+            Form::Custom if name == "metadata" => return Self::of_struct(Struct::object_meta()),
+            Form::Custom | Form::Unknown => None,
+        };
+        if let Some(structure) = structure {
+            return match structure.field(name) {
+                Some(field) => Self { form: Form::Type(&field.ty), topology: &field.topology },
+                None => Self::UNKNOWN,
+            };
+        }
+        self.item()
+    }
+
+    /// The shape of a list's items or a map's values.
+    pub(super) fn item(self) -> Self {
+        match self.form {
+            Form::Type(ty) => match ty.element() {
+                Some(element) => Self { form: Form::Type(element), topology: &Topology::Granular },
+                None => Self::UNKNOWN,
+            },
+            _ => Self::UNKNOWN,
+        }
+    }
+
+    const UNKNOWN: Self = Self { form: Form::Unknown, topology: &Topology::Granular };
+
+    fn of_struct(structure: &'static Struct) -> Self {
+        Self { form: Form::Struct(structure), topology: &Topology::Granular }
+    }
+
+    fn is_atomic_type(self) -> bool {
+        match self.form {
+            Form::Struct(structure) => structure.atomic,
+            Form::Type(ty) => matches!(ty.kind, Kind::Any) || ty.structure().is_some_and(|structure| structure.atomic),
+            Form::Custom | Form::Unknown => false,
+        }
+    }
+}
+
+/// `k:{"containerPort":80,"protocol":"TCP"}`; ports without a protocol are TCP.
+fn key_edge(item: &Value, keys: &[&str]) -> String {
+    let value = |key: &str| match item.get(key) {
+        None if key == "protocol" => "TCP".into(),
+        value => value.cloned().unwrap_or(Value::Null),
+    };
+    let keys: Map<String, Value> = keys.iter().map(|key| ((*key).to_owned(), value(key))).collect();
+    format!("k:{}", Value::Object(keys))
+}

@@ -1,5 +1,79 @@
-//! (being written)
+//! What kube-apiserver does to an object between a request's body and validation: decoding, defaulting, mutating
+//! admission, and the rules about what an update may touch.
+//!
+//! The order of things, for callers:
+//! * create: [`decode`] the body in the form of its version, convert it to the form it is stored in, set the system
+//!   fields (uid, creationTimestamp, a generated name), [`on_create`], then [`crate::validate::on_create`].
+//! * update: [`decode`], convert, [`on_update`], [`crate::patch::track`], [`crate::validate::on_update`],
+//!   [`admit_update`].
+//! * patch: [`crate::patch::apply_patch`] decodes its result itself; then as an update (without `track` after an apply,
+//!   which leaves `metadata.managedFields` as they must be stored).
+//!
+//! Defaults are those of the resources provisioners meet: PersistentVolumes, claims, StorageClasses,
+//! VolumeAttributesClasses, CSIDrivers, Secrets, Namespaces, Nodes, Pods. Others keep what they came with.
+
+use serde_json::Value;
+
+use crate::resource::Resource;
+use crate::status::Status;
+
+mod admission;
 mod decode;
 pub(crate) mod schema;
+mod strategy;
 mod time;
+mod types;
+
+pub(crate) use decode::{decode_result, unknown_fields};
 pub use decode::{FieldValidation, decode};
+
+/// What admission looks up in the cluster.
+pub trait Lookup {
+    /// All objects of a resource, of all namespaces.
+    fn list(&self, group: &str, plural: &str) -> Vec<Value>;
+    /// One object.
+    fn get(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value>;
+}
+
+/// Makes a decoded object with its system fields ready for validation: defaults, mutating admission, and the strategy's
+/// `PrepareForCreate`. Refused are creations in missing and terminating namespaces. `now` is a `metav1.Time`.
+pub fn on_create(resource: &Resource, object: &mut Value, cluster: &dyn Lookup, now: &str) -> Result<(), Status> {
+    admission::namespace_lives(resource, object, cluster)?;
+    types::set_defaults(resource, object);
+    admission::mutate_on_create(resource, object, cluster);
+    strategy::prepare_for_create(resource, object, now);
+    Ok(())
+}
+
+/// Makes a decoded object ready to take the place of `old`: defaults, and the strategy's `PrepareForUpdate` for the
+/// resource or its `subresource` (`status`, `finalize`): what the request may not touch is as it was. `now` is a
+/// `metav1.Time`.
+pub fn on_update(
+    resource: &Resource,
+    old: &Value,
+    new: &mut Value,
+    subresource: Option<&str>,
+    _cluster: &dyn Lookup,
+    now: &str,
+) -> Result<(), Status> {
+    types::set_defaults(resource, new);
+    strategy::prepare_for_update(resource, old, new, subresource, now);
+    Ok(())
+}
+
+/// What validating admission refuses of an update that is valid: a claim that grows although it may not.
+pub fn admit_update(
+    resource: &Resource,
+    old: &Value,
+    new: &Value,
+    subresource: Option<&str>,
+    cluster: &dyn Lookup,
+) -> Result<(), Status> {
+    match (resource.is("", "persistentvolumeclaims"), subresource) {
+        (true, None) => admission::claim_may_grow(resource, old, new, cluster),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -49,6 +49,13 @@ pub(crate) fn decode_result(resource: &Resource, object: &mut Value) -> Result<(
     fields(resource, object).map(drop)
 }
 
+/// The paths of unknown fields, e.g. `spec.foo`; an error is Go's.
+pub(crate) fn unknown_fields(resource: &Resource, object: &Value) -> Result<Vec<String>, String> {
+    let mut decoder = Decoder { unknown: Vec::new() };
+    decoder.root(resource, &mut object.clone())?;
+    Ok(decoder.unknown)
+}
+
 /// The zero value of a built-in resource's field, as Go writes it.
 pub(super) fn zero_field(resource: &Resource, name: &str) -> Option<Value> {
     let field = Struct::of(resource)?.field(name)?;
@@ -56,18 +63,13 @@ pub(super) fn zero_field(resource: &Resource, name: &str) -> Option<Value> {
     decoder.zero(&field.ty, &Path::Root).ok()
 }
 
+/// Decodes and names the type; gives the warnings.
 fn fields(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String> {
     let mut decoder = Decoder { unknown: Vec::new() };
-    match Struct::of(resource) {
-        Some(root) => decoder.structure(object, root, &Path::Root)?,
-        None => {
-            let path = Path::Name { parent: &Path::Root, embedded: "", name: "metadata" };
-            decoder.structure(&mut object["metadata"], Struct::object_meta(), &path)?;
-        }
-    }
+    decoder.root(resource, object)?;
     object["apiVersion"] = resource.api_version().into();
     object["kind"] = resource.kind.as_str().into();
-    Ok(decoder.unknown)
+    Ok(decoder.unknown.iter().map(|field| format!("unknown field {field:?}")).collect())
 }
 
 /// An object of another kind or version than the request's.
@@ -122,6 +124,7 @@ fn cannot_be_handled(resource: &Resource, version: &str, kind: &str, error: &str
 }
 
 struct Decoder {
+    /// Paths of unknown fields.
     unknown: Vec<String>,
 }
 
@@ -134,6 +137,14 @@ enum Path<'a> {
 }
 
 impl Decoder {
+    fn root(&mut self, resource: &Resource, object: &mut Value) -> Result<(), String> {
+        if let Some(root) = Struct::of(resource) {
+            return self.structure(object, root, &Path::Root);
+        }
+        let path = Path::Name { parent: &Path::Root, embedded: "", name: "metadata" };
+        self.structure(&mut object["metadata"], Struct::object_meta(), &path)
+    }
+
     fn structure(&mut self, value: &mut Value, structure: &'static Struct, path: &Path<'_>) -> Result<(), String> {
         if value.is_null() {
             *value = Value::Object(Map::new());
@@ -148,7 +159,7 @@ impl Decoder {
                 return true;
             }
             let Some(field) = structure.field(name) else {
-                self.unknown.push(format!("unknown field {:?}", Path::Name { parent: path, embedded: "", name }.to_string()));
+                self.unknown.push(Path::Name { parent: path, embedded: "", name }.to_string());
                 return false;
             };
             let at = Path::Name { parent: path, embedded: field.embedded, name: field.name };

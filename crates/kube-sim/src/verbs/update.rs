@@ -43,7 +43,9 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
     let resource = Arc::clone(&request.resource);
     let now = state.clock.seconds();
     let manager = Some(request.options.field_manager.as_str()).filter(|manager| !manager.is_empty());
-    let options = PatchOptions { field_manager: manager, force: request.options.force, now: &now };
+    let part = request.subresource.map(Subresource::as_str);
+    let options =
+        PatchOptions { field_manager: manager, force: request.options.force, subresource: part, now: &now };
     let view = View::new(&resource, &state.storage(resource.storage).resource, false);
     let before = match existing(state, request) {
         Ok(before) => before,

@@ -1,0 +1,126 @@
+//! The admission plugins that matter: NamespaceLifecycle, DefaultStorageClass, StorageObjectInUseProtection,
+//! TaintNodesByCondition, PersistentVolumeClaimResize.
+
+use serde_json::{Value, json};
+
+use super::Lookup;
+use crate::object;
+use crate::resource::Resource;
+use crate::status::{Cause, CauseReason, Status};
+use crate::validate::quantity::Quantity;
+
+/// The annotations that make a StorageClass the default one.
+const IS_DEFAULT: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+/// The annotation that named a claim's class before the field did.
+const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// NamespaceLifecycle: nothing is made in a namespace that is missing or going.
+pub(super) fn namespace_lives(resource: &Resource, object: &Value, cluster: &dyn Lookup) -> Result<(), Status> {
+    if !resource.namespaced {
+        return Ok(());
+    }
+    let name = object::namespace(object);
+    let namespaces = Resource::builtin("", "namespaces");
+    let Some(namespace) = cluster.get("", "namespaces", None, name) else {
+        return Err(Status::not_found(&namespaces, name));
+    };
+    if object::text_at(&namespace, &["status", "phase"]) != "Terminating" {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {name} because it is being terminated");
+    let mut refused = Status::forbidden(resource, object::name(object), &why);
+    refused.details.get_or_insert_default().causes.push(Cause {
+        reason: CauseReason::NamespaceTerminating,
+        field: "metadata.namespace".to_owned(),
+        message: format!("namespace {name} is being terminated"),
+    });
+    Err(refused)
+}
+
+/// The plugins that change what is created.
+pub(super) fn mutate_on_create(resource: &Resource, object: &mut Value, cluster: &dyn Lookup) {
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "persistentvolumes") => add_finalizer(object, "kubernetes.io/pv-protection"),
+        ("", "persistentvolumeclaims") => {
+            add_finalizer(object, "kubernetes.io/pvc-protection");
+            default_class(object, cluster);
+        }
+        ("storage.k8s.io", "volumeattributesclasses") => add_finalizer(object, "kubernetes.io/vac-protection"),
+        ("", "nodes") => taint(object),
+        _ => {}
+    }
+}
+
+/// PersistentVolumeClaimResize: only bound claims grow, and only where their class lets them.
+pub(super) fn claim_may_grow(
+    resource: &Resource,
+    old: &Value,
+    new: &Value,
+    cluster: &dyn Lookup,
+) -> Result<(), Status> {
+    let size = |claim| {
+        let text = object::text_at(claim, &["spec", "resources", "requests", "storage"]);
+        Quantity::parse(text).ok()
+    };
+    match (size(old), size(new)) {
+        (Some(old), Some(new)) if new.compare(&old).is_gt() => {}
+        _ => return Ok(()),
+    }
+    let refuse = |why| Err(Status::forbidden(resource, object::name(new), why));
+    if object::text_at(old, &["status", "phase"]) != "Bound" {
+        return refuse("Only bound persistent volume claims can be expanded");
+    }
+    let class = class_name(new).filter(|class| !class.is_empty() && class_name(old) == Some(class));
+    let class = class.and_then(|class| cluster.get("storage.k8s.io", "storageclasses", None, class));
+    match class.and_then(|class| class.get("allowVolumeExpansion")?.as_bool()) {
+        Some(true) => Ok(()),
+        _ => refuse(
+            "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support \
+             resize",
+        ),
+    }
+}
+
+fn add_finalizer(object: &mut Value, name: &str) {
+    if object::finalizers(object).any(|known| known == name) {
+        return;
+    }
+    match object::metadata_mut(object).get_mut("finalizers").and_then(Value::as_array_mut) {
+        Some(finalizers) => finalizers.push(name.into()),
+        None => object::set_meta(object, "finalizers", json!([name])),
+    }
+}
+
+/// Of several default classes the newest, of equally new ones the first by name.
+fn default_class(claim: &mut Value, cluster: &dyn Lookup) {
+    if class_name(claim).is_some() {
+        return;
+    }
+    let classes = cluster.list("storage.k8s.io", "storageclasses");
+    let is_default = |class: &&Value| IS_DEFAULT.iter().any(|key| object::annotation(class, key) == Some("true"));
+    let created = |class: &Value| object::meta(class, "creationTimestamp").and_then(Value::as_str).map(str::to_owned);
+    let newest = classes.iter().filter(is_default).max_by(|left, right| {
+        created(left).cmp(&created(right)).then_with(|| object::name(right).cmp(object::name(left)))
+    });
+    if let Some(class) = newest {
+        object::object_mut(claim, "spec").insert("storageClassName".to_owned(), object::name(class).into());
+    }
+}
+
+/// The class a claim names, by the annotation or the field.
+fn class_name(claim: &Value) -> Option<&str> {
+    let field = || object::at(claim, &["spec", "storageClassName"]).and_then(Value::as_str);
+    object::annotation(claim, BETA_CLASS).or_else(field)
+}
+
+/// New nodes take no pods until they are known to be ready.
+fn taint(node: &mut Value) {
+    const NOT_READY: &str = "node.kubernetes.io/not-ready";
+    let taints = &mut object::object_mut(node, "spec").entry("taints").or_insert_with(|| json!([]));
+    if let Value::Array(taints) = taints
+        && !taints.iter().any(|taint| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule")
+    {
+        taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+    }
+}

@@ -1,0 +1,245 @@
+//! The strategies of `pkg/registry`: what a creation sets, what an update may not touch, and generations.
+
+use serde_json::{Map, Value, json};
+
+use super::decode;
+use crate::object;
+use crate::resource::Resource;
+
+/// `PrepareForCreate`.
+pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, now: &str) {
+    if has_generation(resource) {
+        object::set_meta(object, "generation", 1);
+    }
+    if resource.custom {
+        return;
+    }
+    // Nodes come with the status their kubelet knows.
+    if resource.status && !resource.is("", "nodes") {
+        set(object, "status", decode::zero_field(resource, "status"));
+    }
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "persistentvolumes") => {
+            object["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now});
+        }
+        ("", "persistentvolumeclaims") => {
+            object["status"] = json!({"phase": "Pending"});
+            if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+                data_sources(spec, None);
+            }
+        }
+        ("", "namespaces") => {
+            object["status"] = json!({"phase": "Active"});
+            let finalizers =
+                object::object_mut(object, "spec").entry("finalizers").or_insert_with(|| json!([]));
+            if let Value::Array(finalizers) = finalizers
+                && !finalizers.iter().any(|name| name == "kubernetes")
+            {
+                finalizers.push("kubernetes".into());
+            }
+        }
+        ("", "pods") => {
+            object["status"] = json!({"phase": "Pending", "qosClass": quality_of_service(object)});
+        }
+        ("coordination.k8s.io", "leases") => election_fields(object, None),
+        _ => {}
+    }
+}
+
+/// `PrepareForUpdate` of the resource or a subresource, and what `BeforeUpdate` keeps of the metadata.
+pub(super) fn prepare_for_update(
+    resource: &Resource,
+    old: &Value,
+    new: &mut Value,
+    subresource: Option<&str>,
+    now: &str,
+) {
+    keep_system_fields(old, new);
+    if resource.custom {
+        custom(resource, old, new, subresource);
+        return;
+    }
+    match subresource {
+        None if resource.status => keep(old, new, "status"),
+        None => {}
+        // Only a namespace's finalizers change through `finalize`.
+        Some("finalize") => keep(old, new, "status"),
+        Some(_) => keep(old, new, "spec"),
+    }
+    match (resource.group.as_str(), resource.plural.as_str(), subresource) {
+        ("", "persistentvolumes", Some(_)) => phase_transition(old, new, now),
+        ("", "persistentvolumeclaims", None) => {
+            if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
+                data_sources(spec, old.get("spec"));
+            }
+        }
+        ("", "namespaces", None) => {
+            let finalizers = object::at(old, &["spec", "finalizers"]).cloned();
+            set(&mut new["spec"], "finalizers", finalizers);
+        }
+        ("", "pods", Some(_)) => {
+            let owners = object::meta(old, "ownerReferences").cloned();
+            set(&mut new["metadata"], "ownerReferences", owners);
+        }
+        ("coordination.k8s.io", "leases", _) => election_fields(new, Some(old)),
+        _ => {}
+    }
+    if has_generation(resource) && subresource.is_none() && new.get("spec") != old.get("spec") {
+        object::set_meta(new, "generation", object::generation(old) + 1);
+    }
+}
+
+/// What an update never decides.
+fn keep_system_fields(old: &Value, new: &mut Value) {
+    let metadata = object::metadata_mut(new);
+    let kept = |field: &str| object::meta(old, field).filter(|value| !value.is_null());
+    match kept("generation") {
+        Some(generation) => drop(metadata.insert("generation".to_owned(), generation.clone())),
+        None => drop(metadata.remove("generation")),
+    }
+    for field in ["creationTimestamp", "deletionTimestamp"] {
+        if let Some(value) = kept(field) {
+            metadata.insert(field.to_owned(), value.clone());
+        }
+    }
+    for field in ["uid", "deletionGracePeriodSeconds"] {
+        if let (Some(value), None) = (kept(field), metadata.get(field)) {
+            metadata.insert(field.to_owned(), value.clone());
+        }
+    }
+}
+
+/// Custom resources: with a status subresource, status and the rest are written apart; the generation counts changes of
+/// all but metadata and status.
+fn custom(resource: &Resource, old: &Value, new: &mut Value, subresource: Option<&str>) {
+    match subresource {
+        Some("status") => {
+            let status = new.get("status").cloned();
+            let mut result = old.clone();
+            set(&mut result, "status", status);
+            for field in ["managedFields", "resourceVersion"] {
+                let value = object::meta(new, field).cloned();
+                set(&mut result["metadata"], field, value);
+            }
+            *new = result;
+            return;
+        }
+        _ if resource.status => keep(old, new, "status"),
+        _ => {}
+    }
+    let counted = |object: &Value| -> Map<String, Value> {
+        let members = object.as_object().into_iter().flatten();
+        members
+            .filter(|(name, _)| name.as_str() != "metadata" && !(resource.status && name.as_str() == "status"))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    };
+    if counted(old) != counted(new) {
+        object::set_meta(new, "generation", object::generation(old) + 1);
+    }
+}
+
+/// The resources whose generation the server counts.
+fn has_generation(resource: &Resource) -> bool {
+    resource.custom
+        || matches!(
+            (resource.group.as_str(), resource.plural.as_str()),
+            ("", "pods" | "replicationcontrollers")
+                | ("apiextensions.k8s.io", "customresourcedefinitions")
+                | ("apps", "daemonsets" | "deployments" | "replicasets" | "statefulsets")
+                | ("batch", "cronjobs" | "jobs")
+                | ("discovery.k8s.io", "endpointslices")
+                | ("networking.k8s.io", "ingressclasses" | "ingresses" | "networkpolicies")
+                | ("policy", "poddisruptionbudgets")
+                | ("scheduling.k8s.io", "priorityclasses")
+        )
+}
+
+/// Stamps the time at which a volume's phase changed, unless the client did.
+fn phase_transition(old: &Value, new: &mut Value, now: &str) {
+    const TIME: &str = "lastPhaseTransitionTime";
+    let status = |volume: &Value, field: &str| object::at(volume, &["status", field]).cloned();
+    let (old_time, new_time) = (status(old, TIME), status(new, TIME));
+    let changed = status(old, "phase") != status(new, "phase");
+    if !changed && new_time.is_none() {
+        set(&mut new["status"], TIME, old_time);
+    } else if changed && (new_time.is_none() || new_time == old_time) {
+        set(&mut new["status"], TIME, Some(now.into()));
+    }
+}
+
+/// A claim's data source, in the old field and the new one (KEP-1495).
+fn data_sources(spec: &mut Map<String, Value>, old: Option<&Value>) {
+    let old_has = |field: &str| old.is_some_and(|old| old.get(field).is_some());
+    let namespace = |source: &Value| object::text_at(source, &["namespace"]).to_owned();
+    // References across namespaces are an alpha feature, which is off.
+    if spec.get("dataSourceRef").is_some_and(|source| !namespace(source).is_empty()) && !old_has("dataSourceRef") {
+        spec.remove("dataSourceRef");
+    }
+    if !old_has("dataSource") && !old_has("dataSourceRef") && !spec.contains_key("dataSourceRef") {
+        let known = spec.get("dataSource").is_some_and(|source| {
+            let text = |field: &str| object::text_at(source, &[field]);
+            matches!(
+                (text("apiGroup"), text("kind")),
+                ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+            )
+        });
+        if !known {
+            spec.remove("dataSource");
+        }
+    }
+    match (spec.get("dataSource"), spec.get("dataSourceRef")) {
+        (Some(source), None) => {
+            let source = source.clone();
+            spec.insert("dataSourceRef".to_owned(), source);
+        }
+        (None, Some(source)) if namespace(source).is_empty() => {
+            let mut source = source.clone();
+            set(&mut source, "namespace", None);
+            spec.insert("dataSource".to_owned(), source);
+        }
+        _ => {}
+    }
+}
+
+/// Coordinated leader election is off: its fields of a Lease are dropped, unless they are there already.
+fn election_fields(lease: &mut Value, old: Option<&Value>) {
+    for field in ["strategy", "preferredHolder"] {
+        let known = old.is_some_and(|old| object::at(old, &["spec", field]).is_some());
+        if !known && let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.remove(field);
+        }
+    }
+}
+
+/// `qos.GetPodQOS`, for CPU and memory.
+fn quality_of_service(pod: &Value) -> &'static str {
+    let containers = ["containers", "initContainers"];
+    let all = containers.iter().filter_map(|field| object::at(pod, &["spec", field])?.as_array()).flatten();
+    let (mut any, mut guaranteed) = (false, true);
+    for container in all {
+        for resource in ["cpu", "memory"] {
+            let amount = |kind: &str| object::at(container, &["resources", kind, resource]);
+            let (request, limit) = (amount("requests"), amount("limits"));
+            any |= request.is_some() || limit.is_some();
+            guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+fn keep(old: &Value, new: &mut Value, field: &str) {
+    set(new, field, old.get(field).cloned());
+}
+
+fn set(object: &mut Value, field: &str, value: Option<Value>) {
+    let Value::Object(members) = object else { return };
+    match value {
+        Some(value) => drop(members.insert(field.to_owned(), value)),
+        None => drop(members.remove(field)),
+    }
+}

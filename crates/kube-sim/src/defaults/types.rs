@@ -1,0 +1,125 @@
+//! Defaulting: `pkg/apis/*/v1/defaults.go` and what conversion does (`stringData`).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use crate::object;
+use crate::resource::Resource;
+
+/// Sets what the object does not say.
+pub(super) fn set_defaults(resource: &Resource, object: &mut Value) {
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "persistentvolumes") => volume(object),
+        ("", "persistentvolumeclaims") => {
+            default(object, &["spec"], "volumeMode", "Filesystem");
+            default(object, &["status"], "phase", "Pending");
+        }
+        ("storage.k8s.io", "storageclasses") => {
+            // An empty policy is one that was said.
+            default(object, &[], "reclaimPolicy", "Delete");
+            default(object, &[], "volumeBindingMode", "Immediate");
+        }
+        ("storage.k8s.io", "csidrivers") => csi_driver(object),
+        ("", "secrets") => secret(object),
+        ("", "namespaces") => {
+            let name = object::name(object).to_owned();
+            if !name.is_empty() {
+                object::set_label(object, "kubernetes.io/metadata.name", &name);
+            }
+            default(object, &["status"], "phase", "Active");
+        }
+        ("", "nodes") => {
+            if let Some(capacity) = object::at(object, &["status", "capacity"]).cloned() {
+                default(object, &["status"], "allocatable", capacity);
+            }
+        }
+        ("", "pods") => pod(object),
+        _ => {}
+    }
+    without_repeated_owners(object);
+}
+
+fn volume(volume: &mut Value) {
+    default(volume, &["spec"], "persistentVolumeReclaimPolicy", "Retain");
+    default(volume, &["spec"], "volumeMode", "Filesystem");
+    default(volume, &["status"], "phase", "Pending");
+    if object::at(volume, &["spec", "hostPath"]).is_some() {
+        default(volume, &["spec", "hostPath"], "type", "");
+    }
+}
+
+fn csi_driver(driver: &mut Value) {
+    default(driver, &["spec"], "attachRequired", true);
+    default(driver, &["spec"], "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    default(driver, &["spec"], "volumeLifecycleModes", json!(["Persistent"]));
+    for field in
+        ["podInfoOnMount", "preventPodSchedulingIfMissing", "requiresRepublish", "seLinuxMount", "storageCapacity"]
+    {
+        default(driver, &["spec"], field, false);
+    }
+}
+
+fn secret(secret: &mut Value) {
+    default(secret, &[], "type", "Opaque");
+    let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|secret| secret.remove("stringData")) else { return };
+    let data = object::object_mut(secret, "data");
+    for (key, text) in texts {
+        data.insert(key, STANDARD.encode(text.as_str().unwrap_or_default()).into());
+    }
+}
+
+fn pod(pod: &mut Value) {
+    default(pod, &["spec"], "restartPolicy", "Always");
+    default(pod, &["spec"], "dnsPolicy", "ClusterFirst");
+    default(pod, &["spec"], "terminationGracePeriodSeconds", 30);
+    default(pod, &["spec"], "securityContext", json!({}));
+    default(pod, &["spec"], "schedulerName", "default-scheduler");
+    default(pod, &["spec"], "enableServiceLinks", true);
+    for field in ["containers", "initContainers"] {
+        let containers = pod.get_mut("spec").and_then(|spec| spec.get_mut(field)).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let image = object::text_at(container, &["image"]);
+            // The tag follows the last colon after the last slash.
+            let file = image.rsplit('/').next().unwrap_or_default();
+            let latest = !file.contains('@') && file.split_once(':').is_none_or(|(_, tag)| tag == "latest");
+            default(container, &[], "imagePullPolicy", if latest { "Always" } else { "IfNotPresent" });
+            default(container, &[], "terminationMessagePath", "/dev/termination-log");
+            default(container, &[], "terminationMessagePolicy", "File");
+        }
+    }
+}
+
+/// Owner references that say the same are one.
+fn without_repeated_owners(object: &mut Value) {
+    let references = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("ownerReferences"));
+    let Some(Value::Array(references)) = references else { return };
+    let mut known: Vec<Value> = Vec::with_capacity(references.len());
+    for reference in references.drain(..) {
+        if !known.contains(&reference) {
+            known.push(reference);
+        }
+    }
+    *references = known;
+}
+
+fn default(object: &mut Value, path: &[&str], field: &str, value: impl Into<Value>) {
+    let parent = path.iter().fold(object, |parent, key| member(parent, key));
+    if let Value::Object(members) = parent
+        && !members.contains_key(field)
+    {
+        members.insert(field.to_owned(), value.into());
+    }
+}
+
+/// A member to write to; made when missing.
+fn member<'a>(parent: &'a mut Value, key: &str) -> &'a mut Value {
+    if !parent.is_object() {
+        *parent = Value::Object(Map::new());
+    }
+    let child = &mut parent[key];
+    if child.is_null() {
+        *child = Value::Object(Map::new());
+    }
+    child
+}

@@ -12,6 +12,7 @@ use e2e::scenario::{Disagreement, Library, Scenario, Verdict, judge, run};
 use futures::{StreamExt, stream};
 use http::{Request, header};
 use kube::Client;
+use kube_sim::Cluster as Simulator;
 
 /// Scenarios at a time on one control plane.
 const CONCURRENCY: usize = 12;
@@ -39,6 +40,19 @@ async fn the_real_server_agrees() -> anyhow::Result<()> {
     let _alone = Cluster::connect_alone().await?;
     for scenario in library.scenarios.iter().filter(|scenario| scenario.alone) {
         disagreements.extend(on_the_real_server(&library, scenario, &client, verdict).await.err());
+    }
+    report(&library, disagreements)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_simulator_agrees() -> anyhow::Result<()> {
+    let library = library()?;
+    let mut disagreements = Vec::new();
+    for scenario in &library.scenarios {
+        let simulator = Simulator::new();
+        let name = "run-aaaaa";
+        let outcome = run(&library, scenario, &simulator.client("admin"), name).await;
+        disagreements.extend(judge(scenario, &outcome, name, Verdict::Compare).err());
     }
     report(&library, disagreements)
 }

@@ -25,12 +25,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::Surroundings;
 use state::State;
 
 /// Something worth telling about an object.
@@ -98,6 +98,8 @@ pub struct EventOptions {
     pub burst: u32,
     /// After how long each object has one more; the default is 5 minutes.
     pub refill: Duration,
+    /// What events take their times from.
+    pub surroundings: Surroundings,
 }
 
 impl EventOptions {
@@ -110,6 +112,7 @@ impl EventOptions {
             concurrency: 4,
             burst: 25,
             refill: Duration::from_secs(300),
+            surroundings: Surroundings::default(),
         }
     }
 }
@@ -147,9 +150,11 @@ impl EventSink {
             client,
             state: Mutex::new(State::new(&options)),
             concurrency: AtomicUsize::new(options.concurrency),
+            surroundings: options.surroundings,
             component: options.component,
             instance: cut(options.instance, LONGEST_INSTANCE),
             changed: Notify::new(),
+            filled: Notify::new(),
             idle: Notify::new(),
         });
         let task = send::run(Arc::clone(&shared));
@@ -160,11 +165,23 @@ impl EventSink {
     /// Takes an event, to be sent when its turn comes. Never waits.
     pub fn publish(&self, event: Event) {
         let event = Event { note: cut(event.note, LONGEST_NOTE), ..event };
-        crate::lock(&self.shared.state).publish(event, Instant::now(), Timestamp::now());
+        crate::lock(&self.shared.state).publish(event, Instant::now(), self.shared.surroundings.now());
         self.shared.changed.notify_one();
+        self.shared.filled.notify_waiters();
     }
 
-    /// Changes how many requests may be under way at once: fewer leave more of the server to the work.
+    /// Returns when there is something to be sent.
+    pub async fn wait_queued(&self) {
+        loop {
+            let filled = self.shared.filled.notified();
+            if self.stats().queued > 0 {
+                return;
+            }
+            filled.await;
+        }
+    }
+
+    /// Changes how many requests may be under way at once: fewer leave more of the server to the work, 0 all of it.
     pub fn pace(&self, concurrency: usize) {
         self.shared.concurrency.store(concurrency, Ordering::Relaxed);
         self.shared.changed.notify_one();
@@ -211,8 +228,11 @@ struct Shared {
     concurrency: AtomicUsize,
     component: String,
     instance: String,
+    surroundings: Surroundings,
     /// There may be something to send.
     changed: Notify,
+    /// Something was published.
+    filled: Notify,
     /// Something was sent.
     idle: Notify,
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use provisioner_runtime::events::{Event, EventKind, EventOptions, EventSink, ObjectRef};
 use provisioner_runtime::queue::Queue;
+use provisioner_runtime::surroundings::Surroundings;
 use tokio::time::{Instant, sleep};
 
 use super::facts::{ClaimFacts, VolumeState};
@@ -26,8 +27,8 @@ pub(crate) struct Narrator {
 
 impl Narrator {
     /// Must be called inside a tokio runtime.
-    pub(crate) fn new(client: kube::Client, provisioner: &str, instance: String) -> Self {
-        let options = EventOptions { capacity: CAPACITY, ..EventOptions::new(provisioner, instance) };
+    pub(crate) fn new(client: kube::Client, provisioner: &str, instance: String, surroundings: Surroundings) -> Self {
+        let options = EventOptions { capacity: CAPACITY, surroundings, ..EventOptions::new(provisioner, instance) };
         Self { provisioner: provisioner.to_owned(), events: EventSink::new(client, options) }
     }
 
@@ -45,7 +46,10 @@ impl Narrator {
     pub(crate) async fn pace(&self, queue: &Queue<Key>) {
         let mut busy_since = None;
         loop {
-            sleep(Duration::from_millis(20)).await;
+            if self.events.stats().queued == 0 {
+                self.events.wait_queued().await;
+                busy_since = None;
+            }
             let busy = queue.stats().ready > 0;
             let since = busy.then(|| *busy_since.get_or_insert_with(Instant::now));
             busy_since = since;
@@ -54,6 +58,7 @@ impl Narrator {
                 Some(since) if since.elapsed() < PATIENCE => 0,
                 Some(_) => 1,
             });
+            sleep(Duration::from_millis(20)).await;
         }
     }
 

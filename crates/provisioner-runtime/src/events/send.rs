@@ -32,7 +32,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         let changed = shared.changed.notified();
         let room = loop {
-            let room = sending.len() < shared.concurrency.load(Ordering::Relaxed).max(1);
+            let room = sending.len() < shared.concurrency.load(Ordering::Relaxed);
             match room.then(|| crate::lock(&shared.state).take(Instant::now())).flatten() {
                 Some(job) => sending.push(send(&shared, job)),
                 None => break room,
@@ -40,6 +40,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         };
         let due = crate::lock(&shared.state).next_due().filter(|_| room);
         let outcome = tokio::select! {
+            biased;
             () = changed => None,
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => None,
             outcome = sending.next(), if !sending.is_empty() => outcome,

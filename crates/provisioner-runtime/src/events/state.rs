@@ -107,7 +107,7 @@ impl State {
             paused: None,
             failures: 0,
             flushing: false,
-            random: Random::new(None),
+            random: options.surroundings.random("events"),
             capacity: options.capacity,
             burst: options.burst.clamp(1, 10_000),
             // No sum of an instant and this exceeds what an instant can hold.

@@ -174,11 +174,15 @@ async fn a_burst_of_three_thousand_loses_none_and_keeps_to_its_concurrency() {
 #[tokio::test(start_paused = true)]
 async fn the_pace_can_be_changed() {
     let test = Test::start([]);
-    test.sink.pace(1);
+    test.sink.pace(0);
     for number in 0..20 {
         test.sink.publish(event(&number.to_string(), "note"));
     }
     test.wait(1).await;
+    assert_eq!(test.sink.stats(), EventStats { queued: 20, ..EventStats::default() });
+    test.sink.pace(1);
+    test.wait(1).await;
+    assert_eq!(test.sink.stats().sent, 20);
     assert_eq!(test.server.most.load(Ordering::Relaxed), 1);
 }
 

@@ -11,6 +11,7 @@ mod binder;
 mod garbage;
 mod namespaces;
 mod node_selector;
+mod nodes;
 mod pods;
 mod protection;
 mod recorder;
@@ -42,12 +43,14 @@ pub enum Actor {
     GarbageCollector,
     /// `namespace-controller`: empties namespaces that are going, and lets them go.
     Namespaces,
+    /// `node-lifecycle-controller`: takes the taint from nodes that are ready, taints those that are not or are cordoned.
+    Nodes,
 }
 
 impl Actor {
     /// All there are.
-    pub const ALL: [Self; 5] =
-        [Self::Binder, Self::Protection, Self::Scheduler, Self::GarbageCollector, Self::Namespaces];
+    pub const ALL: [Self; 6] =
+        [Self::Binder, Self::Protection, Self::Scheduler, Self::GarbageCollector, Self::Namespaces, Self::Nodes];
 
     /// The user it is.
     pub fn user(self) -> &'static str {
@@ -57,6 +60,7 @@ impl Actor {
             Self::Scheduler => "system:kube-scheduler",
             Self::GarbageCollector => "system:serviceaccount:kube-system:generic-garbage-collector",
             Self::Namespaces => "system:serviceaccount:kube-system:namespace-controller",
+            Self::Nodes => "system:serviceaccount:kube-system:node-controller",
         }
     }
 }
@@ -180,6 +184,7 @@ impl Running {
             Actor::Scheduler => spawn(scheduler::Scheduler::default(), api),
             Actor::GarbageCollector => spawn(garbage::GarbageCollector::default(), api),
             Actor::Namespaces => spawn(namespaces::Namespaces::default(), api),
+            Actor::Nodes => spawn(nodes::Nodes, api),
         };
         self.tasks.insert(actor, task);
     }

@@ -120,6 +120,18 @@ impl Actors {
         Self(BTreeMap::new())
     }
 
+    /// All of them, each as fast as a seed says: prompt, as usual or slow, and some late.
+    pub fn drawn(seed: u64) -> Self {
+        const PACES: [Pace; 3] = [Pace::PROMPT, Pace::USUAL, Pace::SLOW];
+        const LATEST: u64 = 60;
+        let mut random = fastrand::Rng::with_seed(seed);
+        Actor::ALL.into_iter().fold(Self::none(), |actors, actor| {
+            let pace = PACES[random.usize(..PACES.len())].clone();
+            let start = Duration::from_secs(if random.u8(..4) == 0 { random.u64(1..=LATEST) } else { 0 });
+            actors.with(actor, pace.starting_after(start))
+        })
+    }
+
     /// This one too, at that pace.
     #[must_use]
     pub fn with(mut self, actor: Actor, pace: Pace) -> Self {

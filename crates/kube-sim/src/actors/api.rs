@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use super::recorder::Recorder;
 use super::{Actor, Pace, storage};
 use crate::cluster::Cluster;
+use crate::faults::time_in;
 use crate::object;
 use crate::request::{Content, DeleteOptions, Request, Subresource, Verb};
 use crate::resource::Resource;
@@ -59,7 +60,7 @@ impl Api {
 
     /// Draws a time from a range of the pace.
     pub(super) fn draw(&mut self, part: impl FnOnce(&Pace) -> &RangeInclusive<Duration>) -> Duration {
-        draw(&mut self.random, part(&self.pace))
+        time_in(&mut self.random, part(&self.pace))
     }
 
     /// The object as it is now.
@@ -189,13 +190,4 @@ impl Api {
 pub(super) enum EventKind {
     Normal,
     Warning,
-}
-
-fn draw(random: &mut fastrand::Rng, range: &RangeInclusive<Duration>) -> Duration {
-    let micros = |time: &Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let (from, to) = (micros(range.start()), micros(range.end()));
-    match from < to {
-        true => Duration::from_micros(random.u64(from..=to)),
-        false => *range.start(),
-    }
 }

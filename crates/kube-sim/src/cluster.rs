@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::authorize::Authorizer;
 use crate::clock::SimClock;
+use crate::faults::Faults;
 use crate::intercept::Interceptor;
 use crate::patch::PatchKind;
 use crate::request::{Content, DeleteOptions, Request, Subresource, Verb};
@@ -16,6 +17,7 @@ use crate::service::{ApiService, Pages};
 use crate::state::State;
 use crate::status::Status;
 use crate::store::Stored;
+use crate::story::{Act, Story};
 use crate::subscription::{Queue, Subscription};
 use crate::verbs::{self, Answer};
 
@@ -27,6 +29,8 @@ pub struct Cluster(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) clock: SimClock,
+    seed: u64,
+    pub(crate) story: Option<Story>,
     pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) pages: Option<Arc<dyn Pages>>,
@@ -38,6 +42,7 @@ pub struct Builder {
     seed: u64,
     epoch: Timestamp,
     history: usize,
+    story: bool,
     interceptor: Option<Arc<dyn Interceptor>>,
     authorizer: Option<Arc<dyn Authorizer>>,
     pages: Option<Arc<dyn Pages>>,
@@ -51,7 +56,15 @@ impl Cluster {
 
     /// Seed 0, the clock at [`SimClock::EPOCH`], 1000 changes remembered per resource, no faults.
     pub fn builder() -> Builder {
-        Builder { seed: 0, epoch: SimClock::EPOCH, history: 1000, interceptor: None, authorizer: None, pages: None }
+        Builder {
+            seed: 0,
+            epoch: SimClock::EPOCH,
+            history: 1000,
+            story: false,
+            interceptor: None,
+            authorizer: None,
+            pages: None,
+        }
     }
 
     /// A client of this cluster; `name` is the user it is.
@@ -179,10 +192,42 @@ impl Cluster {
         self.value_of(request)
     }
 
+    /// What has happened: a line for each request, with the time since the cluster was made, who asked for what, and what
+    /// came of it. Empty unless the cluster was built with [`Builder::story`].
+    pub fn story(&self) -> String {
+        self.0.story.as_ref().map(Story::tell).unwrap_or_default()
+    }
+
+    /// Puts a line of one's own into the story, such as "replica 2 crashes".
+    pub fn note(&self, text: impl Into<String>) {
+        if let Some(story) = &self.0.story {
+            story.note(self.0.clock.elapsed(), text.into());
+        }
+    }
+
+    /// All objects there are, a line each, in the order of resources and keys: what two runs can be compared by.
+    pub fn dump(&self) -> String {
+        let state = self.0.lock();
+        let storages = state.storages().iter().flat_map(|storage| storage.range("", ""));
+        let mut dump = String::new();
+        for object in storages {
+            dump.push_str(&String::from_utf8_lossy(object.bytes()));
+            dump.push('\n');
+        }
+        dump
+    }
+
     /// A request by the cluster itself, for [`Cluster::call`].
     pub fn request(&self, verb: Verb, target: &Target<'_>) -> Result<Request, Status> {
         let resource = named(&self.0.lock(), target.group, target.plural)?;
         Ok(Request::new(self_name(), verb, resource, target.namespace, target.name))
+    }
+
+    /// A generator of its own for a part of the cluster, drawn from the cluster's seed and the part's name.
+    pub(crate) fn random_for(&self, part: &str) -> fastrand::Rng {
+        // FNV-1a: the same everywhere, unlike the standard library's hash.
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        fastrand::Rng::with_seed(part.bytes().fold(0xcbf2_9ce4_8422_2325 ^ self.0.seed, mix))
     }
 
     fn open_subscription(&self, resources: &[(&str, &str)], existing: bool) -> Subscription {
@@ -268,6 +313,18 @@ impl Builder {
         Self { history, ..self }
     }
 
+    /// Remembers all requests, for [`Cluster::story`].
+    #[must_use]
+    pub fn story(self) -> Self {
+        Self { story: true, ..self }
+    }
+
+    /// What goes wrong between callers and the server.
+    #[must_use]
+    pub fn faults(self, faults: &Faults) -> Self {
+        self.interceptor(Arc::new(faults.clone()))
+    }
+
     /// Who may disturb requests and answers.
     #[must_use]
     pub fn interceptor(self, interceptor: Arc<dyn Interceptor>) -> Self {
@@ -292,6 +349,8 @@ impl Builder {
         Cluster(Arc::new(Shared {
             state: Mutex::new(State::new(clock, self.seed, self.history)),
             clock,
+            seed: self.seed,
+            story: self.story.then(Story::default),
             interceptor: self.interceptor,
             authorizer: self.authorizer,
             pages: self.pages,
@@ -306,7 +365,13 @@ impl Shared {
 
     /// Handles a request that nobody disturbs.
     pub(crate) fn handle(&self, request: &mut Request) -> Result<Answer, Status> {
-        verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request)
+        let Some(story) = &self.story else {
+            return verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request);
+        };
+        let act = Act::from(&*request);
+        let answer = verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request);
+        story.answered(self.clock.elapsed(), act, &answer);
+        answer
     }
 }
 

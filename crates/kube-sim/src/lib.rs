@@ -2,12 +2,14 @@
 //! memory, time from tokio's clock (paused or not) and randomness from one seed, so the same seed gives the same bytes.
 #![deny(missing_docs)]
 
+mod actors;
 mod authorize;
 mod clock;
 mod cluster;
 mod crd;
 pub mod defaults;
 mod event;
+mod faults;
 mod intercept;
 pub mod object;
 pub mod patch;
@@ -20,15 +22,18 @@ mod service;
 mod state;
 pub mod status;
 mod store;
+mod story;
 mod subscription;
 pub mod validate;
 mod verbs;
 mod view;
 mod watch;
 
+pub use actors::{Actor, Actors, Pace, Running};
 pub use authorize::{Attributes, Authorizer};
 pub use clock::SimClock;
 pub use cluster::{Builder, Cluster, Target};
+pub use faults::{Fault, Faults};
 pub use intercept::{After, Before, Interceptor, WatchInterceptor, WatchStep};
 pub use patch::PatchKind;
 pub use request::{Content, DeleteOptions, Options, Preconditions, Request, Subresource, Verb};

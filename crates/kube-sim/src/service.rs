@@ -20,6 +20,7 @@ use crate::intercept::{After, Before};
 use crate::patch::PatchKind;
 use crate::request::{Content, Options, Path, Request, Subresource, Verb};
 use crate::status::Status;
+use crate::story::Act;
 use crate::verbs::Answer;
 use crate::watch::Watch;
 
@@ -100,9 +101,19 @@ impl ApiService {
         }
         match self.before(&request).await {
             Before::Handle => {}
-            Before::Refuse(status) => return Ok(refusal(&status)),
-            Before::Break => return Err(io::ErrorKind::ConnectionReset.into()),
-            Before::Hang => return std::future::pending().await,
+            Before::HandleStale(changes) => self.read_from_the_past(&mut request, changes),
+            Before::Refuse(status) => {
+                self.tell(&request, format_args!("{} {} instead of handling it", status.code, status.reason));
+                return Ok(refusal(&status));
+            }
+            Before::Break => {
+                self.tell(&request, format_args!("the connection breaks before it is handled"));
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+            Before::Hang => {
+                self.tell(&request, format_args!("no answer ever, and it is not handled"));
+                return std::future::pending().await;
+            }
         }
         let answer = self.handle(&mut request).await;
         if let Some(interceptor) = &self.shared.interceptor {
@@ -113,9 +124,18 @@ impl ApiService {
             };
             match interceptor.after(&request, code).await {
                 After::Deliver => {}
-                After::Replace(status) => return Ok(refusal(&status)),
-                After::Break => return Err(io::ErrorKind::ConnectionReset.into()),
-                After::Hang => return std::future::pending().await,
+                After::Replace(status) => {
+                    self.tell(&request, format_args!("{} {} instead of the answer", status.code, status.reason));
+                    return Ok(refusal(&status));
+                }
+                After::Break => {
+                    self.tell(&request, format_args!("the connection breaks before the answer"));
+                    return Err(io::ErrorKind::ConnectionReset.into());
+                }
+                After::Hang => {
+                    self.tell(&request, format_args!("no answer ever"));
+                    return std::future::pending().await;
+                }
             }
         }
         Ok(match answer {
@@ -131,7 +151,7 @@ impl ApiService {
             }
             Ok(Answer::Watch(start)) => {
                 let interceptor = self.shared.interceptor.as_ref().and_then(|interceptor| interceptor.watch(&request));
-                let watch = Watch::new(Arc::clone(&self.shared), *start, interceptor);
+                let watch = Watch::new(Arc::clone(&self.shared), *start, Act::from(&request), interceptor);
                 respond(200, Body(Source::Watch(Box::new(watch))))
             }
             Err(refused) => refusal(&refused),
@@ -142,6 +162,26 @@ impl ApiService {
         match &self.shared.interceptor {
             Some(interceptor) => interceptor.before(request).await,
             None => Before::Handle,
+        }
+    }
+
+    /// Has a list that any state will do for answered with the one that many changes ago.
+    fn read_from_the_past(&self, request: &mut Request, changes: u64) {
+        if request.verb != Verb::List || request.options.resource_version != "0" {
+            return;
+        }
+        let state = self.shared.lock();
+        let storage = state.storage(request.resource.storage);
+        let version = state.version().saturating_sub(changes).max(storage.compacted()).max(1);
+        request.options.resource_version = version.to_string();
+        request.options.resource_version_match = "Exact".to_owned();
+        // The watch cache knows no pages.
+        request.options.limit = 0;
+    }
+
+    fn tell(&self, request: &Request, fault: std::fmt::Arguments<'_>) {
+        if let Some(story) = &self.shared.story {
+            story.fault(self.shared.clock.elapsed(), Act::from(request), fault);
         }
     }
 

@@ -56,6 +56,10 @@ impl State {
         &self.storages[id.0 as usize]
     }
 
+    pub(crate) fn storages(&self) -> &[Storage] {
+        &self.storages
+    }
+
     pub(crate) fn storage_mut(&mut self, id: StorageId) -> &mut Storage {
         &mut self.storages[id.0 as usize]
     }

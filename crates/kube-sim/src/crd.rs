@@ -14,6 +14,7 @@ pub(crate) use definition::Definition;
 
 use crate::defaults::FieldValidation;
 use crate::object::{self, at, text_at};
+use crate::ownership::Credit;
 use crate::request::{DeleteOptions, Request, Subresource};
 use crate::resource::{Resource, StorageId};
 use crate::state::State;
@@ -103,7 +104,7 @@ pub(crate) fn after_write(state: &mut State, resource: &Resource, written: &Arc<
         register(state, storage, &object, resources, definitions);
     }
     definition::set_status(&mut object, taken.as_deref(), &state.clock.seconds());
-    state.update(resource.storage, written, &object);
+    state.update(resource.storage, written, &object, Credit::Server);
 }
 
 /// Ends what a definition that is gone defined, or finishes a definition whose last object is gone.
@@ -167,7 +168,7 @@ fn finish(state: &mut State, definitions: &Resource, definition: &Arc<Stored>) {
         after_remove(state, definitions, &last);
     } else {
         object::set_finalizers(&mut object, others);
-        state.update(definitions.storage, definition, &object);
+        state.update(definitions.storage, definition, &object, Credit::Server);
     }
 }
 

@@ -13,11 +13,12 @@ use crate::status::{Cause, CauseReason, Details, Status};
 mod apply;
 mod fields;
 mod json;
+mod managers;
 mod merge;
 mod shape;
 mod strategic;
 
-pub use fields::track;
+pub(crate) use managers::Managers;
 
 /// The kind of a patch, from the request's content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub enum PatchKind {
 /// What a patch request says beside the patch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PatchOptions<'a> {
-    /// Who patches; apply needs it.
+    /// Who patches.
     pub field_manager: Option<&'a str>,
     /// Whether apply takes fields from other managers.
     pub force: bool,

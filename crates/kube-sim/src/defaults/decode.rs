@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::schema::{Field, Kind, Struct, Type};
 use super::time::{self, Precision};
+use crate::go_json::kind_of;
 use crate::resource::{Resource, builtins};
 use crate::status::Status;
 use crate::validate::quantity::Quantity;
@@ -30,10 +31,17 @@ pub enum FieldValidation {
 /// `apiVersion`. Gives the warnings, e.g. `unknown field "spec.foo"`.
 ///
 /// Of custom resources and CustomResourceDefinitions only the metadata is looked at: their schema is another matter.
-pub fn decode(resource: &Resource, object: &mut Value, validation: FieldValidation) -> Result<Vec<String>, Status> {
+/// `duplicates` are the paths of members that stand in the body more than once.
+pub fn decode(
+    resource: &Resource,
+    object: &mut Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+) -> Result<Vec<String>, Status> {
     check_kind(resource, object).map_err(|wrong| wrong.refusal(resource))?;
     let refuse = |error: &str| cannot_be_handled(resource, &resource.version, &resource.kind, error);
-    let warnings = fields(resource, object).map_err(|error| refuse(&error))?;
+    let mut warnings: Vec<String> = duplicates.iter().map(|field| format!("duplicate field {field:?}")).collect();
+    warnings.extend(fields(resource, object).map_err(|error| refuse(&error))?);
     match validation {
         FieldValidation::Strict if !warnings.is_empty() => {
             Err(refuse(&format!("strict decoding error: {}", warnings.join(", "))))
@@ -54,6 +62,14 @@ pub(crate) fn unknown_fields(resource: &Resource, object: &Value) -> Result<Vec<
     let mut decoder = Decoder { unknown: Vec::new() };
     decoder.root(resource, &mut object.clone())?;
     Ok(decoder.unknown)
+}
+
+/// The zero value of a resource's type, as Go writes it.
+pub(crate) fn zero(resource: &Resource) -> Value {
+    let mut object = Value::Object(Map::new());
+    let decoded = fields(resource, &mut object);
+    debug_assert!(decoded.is_ok(), "there is nothing in it that could be wrong");
+    object
 }
 
 /// The zero value of a built-in resource's field, as Go writes it.
@@ -109,9 +125,12 @@ fn check_kind(resource: &Resource, object: &Value) -> Result<(), WrongKind> {
             "{kind} in version {version:?} cannot be handled as a {wanted}: the kind in the data ({kind}) does not match \
              the expected kind ({wanted})"
         )
-    } else if builtins().iter().any(|other| other.kind == kind && other.api_version() == api_version) {
-        let group = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-        format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", resource.kind)
+    } else if let Some(other) = builtins().iter().find(|other| other.kind == kind && other.api_version() == api_version) {
+        // It is read as what it says it is before anybody looks at what it should be.
+        fields(other, &mut object.clone()).err().unwrap_or_else(|| {
+            let group = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+            format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", resource.kind)
+        })
     } else {
         format!("no kind {kind:?} is registered for version {api_version:?} {SCHEME}")
     };
@@ -151,7 +170,7 @@ impl Decoder {
         }
         let Value::Object(map) = value else {
             // Only the root has no field that names the type.
-            return Err(format!("json: cannot unmarshal {} into Go value of type v1.{}", found(value), structure.name));
+            return Err(format!("json: cannot unmarshal {} into Go value of type v1.{}", kind_of(value), structure.name));
         };
         let mut error = None;
         map.retain(|name, value| {
@@ -224,7 +243,7 @@ impl Decoder {
                 }
             }
             (Kind::Struct(id), Value::Object(_)) => self.structure(value, Struct::named(id), path)?,
-            (_, other) => return Err(mismatch(&found(other))),
+            (_, other) => return Err(mismatch(&kind_of(other))),
         }
         Ok(())
     }
@@ -313,17 +332,6 @@ fn rewrite_bytes(text: &mut String) -> Result<(), String> {
     })?;
     *text = BASE64.encode(bytes);
     Ok(())
-}
-
-fn found(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 impl fmt::Display for Path<'_> {

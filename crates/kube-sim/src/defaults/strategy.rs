@@ -92,6 +92,7 @@ pub(super) fn prepare_for_update(
 /// What an update never decides.
 fn keep_system_fields(old: &Value, new: &mut Value) {
     let metadata = object::metadata_mut(new);
+    metadata.remove("selfLink");
     let kept = |field: &str| object::meta(old, field).filter(|value| !value.is_null());
     match kept("generation") {
         Some(generation) => drop(metadata.insert("generation".to_owned(), generation.clone())),

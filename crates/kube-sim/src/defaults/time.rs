@@ -33,7 +33,7 @@ pub(crate) fn rewrite(text: &str, precision: Precision) -> Result<Option<String>
     let after_seconds = rest;
     rest = match precision {
         Precision::Microseconds => {
-            let digits = rest.strip_prefix('.').filter(|rest| digits_at(rest) == 6);
+            let digits = rest.strip_prefix('.').filter(|rest| digits_at(rest) >= 6);
             &digits.ok_or_else(|| mismatch(rest, ".000000"))?[6..]
         }
         // Go accepts a fraction after the seconds although the layout has none.

@@ -1,15 +1,17 @@
-//! Server-side apply: `apimachinery/pkg/util/managedfields` over structured-merge-diff. What it does not have, beside
-//! YAML that is no JSON, is the list types of custom resources' schemas: their lists are owned as a whole.
+//! Server-side apply: `apimachinery/pkg/util/managedfields` over structured-merge-diff. What it does not have is the list types of custom resources' schemas: their lists are owned as a whole.
 
 use serde_json::{Value, json};
 
-use super::fields::{Comparison, Fields, Manager};
+use super::fields::{Comparison, Fields};
+use super::managers::{Manager, Managers, all_fields};
 use super::shape::{Parts, Shape};
 use super::{PatchOptions, manager_conflict, unexpected, unusable};
+use crate::request::read_yaml;
 use crate::resource::Resource;
-use crate::status::{Cause, Details, Status};
+use crate::status::{Details, Status};
 use crate::{defaults, object};
 
+const MANAGED_FIELDS: &str = "managedFields";
 /// Who is said to own what objects had before they were applied for the first time.
 const BEFORE: &str = "before-first-apply";
 
@@ -20,12 +22,13 @@ pub(super) fn patch(
     patch: &[u8],
     options: &PatchOptions<'_>,
 ) -> Result<Value, Status> {
-    let Some(manager) = options.field_manager else { return Err(no_manager()) };
+    // Without a manager the request was refused before.
+    let manager = options.field_manager.unwrap_or_default();
     let config = read(resource, current, patch)?;
     let shape = Shape::root(resource);
     let mut live = current.cloned().unwrap_or_else(|| json!({}));
-    let mut managers = Manager::read_all(&live);
-    object::remove_meta(&mut live, "managedFields");
+    let Managers(mut managers) = object::meta(&live, MANAGED_FIELDS).map(Managers::read).unwrap_or_default();
+    object::remove_meta(&mut live, MANAGED_FIELDS);
     if managers.is_empty() && current.is_some() {
         managers.push(before_first_apply(resource, &live, options));
     }
@@ -52,14 +55,19 @@ pub(super) fn patch(
         applier.time = last.time;
     }
     managers.push(applier);
-    Manager::write_all(managers, &mut merged);
+    match Managers(managers).write() {
+        Some(entries) => object::set_meta(&mut merged, MANAGED_FIELDS, entries),
+        None => object::remove_meta(&mut merged, MANAGED_FIELDS),
+    }
     Ok(merged)
 }
 
 /// The configuration, if it is one for this object.
 fn read(resource: &Resource, current: Option<&Value>, patch: &[u8]) -> Result<Value, Status> {
-    let config: Value = serde_json::from_slice(patch)
-        .map_err(|_| Status::not_implemented("server-side apply of YAML that is no JSON"))?;
+    let config: Value = match serde_json::from_slice(patch) {
+        Ok(config) => config,
+        Err(_) => read_yaml(patch).map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?,
+    };
     if !config.is_object() {
         return Err(Status::bad_request("error decoding patch: error unmarshaling JSON: the configuration is no object"));
     }
@@ -69,7 +77,7 @@ fn read(resource: &Resource, current: Option<&Value>, patch: &[u8]) -> Result<Va
         let kind = text("kind");
         return Err(Status::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")));
     }
-    if object::meta(&config, "managedFields").and_then(Value::as_array).is_some_and(|entries| !entries.is_empty()) {
+    if object::meta(&config, MANAGED_FIELDS).is_some_and(Value::is_array) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     if current.is_none() && !object::uid(&config).is_empty() {
@@ -95,24 +103,10 @@ fn read(resource: &Resource, current: Option<&Value>, patch: &[u8]) -> Result<Va
     }
 }
 
-fn no_manager() -> Status {
-    let cause = Cause::required("fieldManager", "is required for apply patch");
-    let message = format!("PatchOptions.meta.k8s.io \"\" is invalid: {}", cause.text());
-    let details = Details {
-        group: "meta.k8s.io".to_owned(),
-        kind: "PatchOptions".to_owned(),
-        causes: vec![cause],
-        ..Details::default()
-    };
-    Status { details: Some(Box::new(details)), ..Status::new(422, "Invalid", message) }
-}
-
 fn before_first_apply(resource: &Resource, live: &Value, options: &PatchOptions<'_>) -> Manager {
-    let mut empty = json!({});
-    // The zero object always decodes.
-    let _ = defaults::decode_result(resource, &mut empty);
-    let mut before = Manager::new(BEFORE, false, resource, &PatchOptions { subresource: None, ..*options });
-    before.fields = Comparison::of(&empty, live, Shape::root(resource)).ownable(resource, None).set;
+    let options = PatchOptions { subresource: None, ..*options };
+    let mut before = Manager::new(BEFORE, false, resource, &options);
+    before.fields = all_fields(resource, live, &options);
     before
 }
 

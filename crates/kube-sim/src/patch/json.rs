@@ -35,7 +35,8 @@ pub(super) fn patch(current: &Value, patch: &[u8]) -> Result<Value, Status> {
     for operation in &operations {
         // The server does not say which one failed, or why.
         apply(&mut document, operation).ok_or_else(|| {
-            Status::new(422, "Invalid", "the server rejected our request due to an error in our request")
+            let message = "the server rejected our request due to an error in our request";
+            Status::new(422, "Invalid", message).with_empty_details()
         })?;
     }
     Ok(document)

@@ -23,9 +23,9 @@ impl Registry {
         Some(&self.resources[index])
     }
 
-    /// Whether there is anything in this version.
-    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
-        self.resources.iter().any(|resource| resource.group == group && resource.version == version)
+    /// Whether there is anything built-in in this group.
+    pub(crate) fn has_builtin_group(&self, group: &str) -> bool {
+        self.resources.iter().any(|resource| resource.group == group && !resource.custom)
     }
 
     /// The resource of that name, in its first version.

@@ -140,7 +140,7 @@ fn capacity(spec: &Value, causes: &mut Vec<Cause>) {
     }
     for (name, amount) in capacity.into_iter().flatten() {
         let Some(amount) = amount.as_str().and_then(|text| Quantity::parse(text).ok()) else { continue };
-        if amount.sign() < 0 {
+        if amount.value() < 0 {
             let detail = "must be a valid resource quantity";
             causes.push(Cause::invalid(format!("spec.capacity[{name}]"), &json!(amount.value()), detail));
         }

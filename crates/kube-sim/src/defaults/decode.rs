@@ -269,7 +269,8 @@ impl Decoder {
 
 /// Whether Go leaves the (decoded) value out: `omitempty` and `omitzero`.
 fn is_omitted(field: &Field, value: &Value) -> bool {
-    if field.ty.pointer {
+    // Who sends no managers says more than who does not send them.
+    if field.ty.pointer || field.name == "managedFields" {
         return false;
     }
     match value {

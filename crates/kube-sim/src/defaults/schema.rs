@@ -55,6 +55,8 @@ pub(crate) enum Topology {
     /// Each part has its owners.
     #[default]
     Granular,
+    /// As [`Topology::Granular`], although its type is elsewhere owned as a whole.
+    AlwaysGranular,
     /// Owned as a whole.
     Atomic,
     /// A list whose items are owned by their value.
@@ -266,6 +268,7 @@ impl Field {
         let (strategy, key) = split_key(columns.next()?);
         let topology = match split_key(columns.next()?) {
             ("atomic", _) => Topology::Atomic,
+            ("granular", _) => Topology::AlwaysGranular,
             ("set", _) => Topology::Set,
             ("map", keys) => Topology::Keyed(keys.split('+').collect()),
             _ => Topology::Granular,

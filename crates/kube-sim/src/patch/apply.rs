@@ -40,7 +40,8 @@ pub(super) fn patch(
     let mut merged = live.clone();
     merge(&mut merged, &config, shape);
     if let Some(last) = &last {
-        let mut owned = applier.fields.clone();
+        // What is never owned, such as the name, is wanted all the same.
+        let mut owned = Fields::of(&config, shape);
         managers.iter().for_each(|manager| owned.union(&manager.fields));
         prune(&mut merged, &last.fields, &owned, shape);
     }
@@ -51,8 +52,8 @@ pub(super) fn patch(
         refuse_conflicts(&managers, &change)?;
     }
     managers.iter_mut().for_each(|manager| manager.give_up(&change));
-    if let Some(last) = last.filter(|last| last.fields == applier.fields && merged == live) {
-        applier.time = last.time;
+    if merged == live {
+        applier.time = last.map(|last| last.time).unwrap_or_default();
     }
     managers.push(applier);
     match Managers(managers).write() {
@@ -143,7 +144,7 @@ fn refuse_conflicts(managers: &[Manager], change: &Comparison) -> Result<(), Sta
 }
 
 fn merge(target: &mut Value, config: &Value, shape: Shape) {
-    match (shape.parts(config), target, config) {
+    match (shape.possible_parts(config), target, config) {
         (Parts::Members, Value::Object(target), Value::Object(members)) => {
             for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
                 merge(target.entry(name.as_str()).or_insert(Value::Null), value, shape.member(name));
@@ -176,7 +177,8 @@ fn merge_items(live: &Value, config: &Value, shape: Shape) -> Vec<Value> {
     merged
 }
 
-/// Removes what was applied before and nobody owns any more.
+/// Removes what was applied before and nobody owns any more. A field of which everything that was applied is gone goes
+/// with all that is in it, whoever put it there.
 fn prune(target: &mut Value, last: &Fields, owned: &Fields, shape: Shape) {
     let edges: Vec<String> = shape.children(target).into_iter().map(|(edge, ..)| edge).collect();
     let nothing = Fields::default();
@@ -184,23 +186,18 @@ fn prune(target: &mut Value, last: &Fields, owned: &Fields, shape: Shape) {
     for (index, edge) in edges.iter().enumerate() {
         let Some(last) = last.part(edge) else { continue };
         let owned = owned.part(edge).unwrap_or(&nothing);
-        let (part, part_shape) = match target {
-            Value::Object(members) => {
-                let name = &edge[2..];
-                let Some(part) = members.get_mut(name) else { continue };
-                (part, shape.member(name))
-            }
-            Value::Array(items) => (&mut items[index], shape.item()),
-            _ => continue,
-        };
-        let was_empty = is_empty(part);
-        if last.owns() && owned.is_empty() {
+        if owned.is_empty() && (last.owns() || edge.starts_with("f:")) {
             gone.push(index);
             continue;
         }
-        prune(part, last, owned, part_shape);
-        if !was_empty && is_empty(part) && owned.is_empty() {
-            gone.push(index);
+        match target {
+            Value::Object(members) => {
+                if let Some(part) = members.get_mut(&edge[2..]) {
+                    prune(part, last, owned, shape.member(&edge[2..]));
+                }
+            }
+            Value::Array(items) => prune(&mut items[index], last, owned, shape.item()),
+            _ => {}
         }
     }
     for index in gone.into_iter().rev() {
@@ -209,13 +206,5 @@ fn prune(target: &mut Value, last: &Fields, owned: &Fields, shape: Shape) {
             Value::Array(items) => drop(items.remove(index)),
             _ => {}
         }
-    }
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Object(members) => members.values().all(Value::is_null),
-        Value::Array(items) => items.is_empty(),
-        _ => false,
     }
 }

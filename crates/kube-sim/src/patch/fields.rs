@@ -180,8 +180,8 @@ impl Comparison {
         if old == new {
             return comparison;
         }
-        if matches!(shape.parts(old), Parts::Leaf) || matches!(shape.parts(new), Parts::Leaf) {
-            comparison.set.own = old != new;
+        if [old, new].into_iter().any(|value| matches!(shape.possible_parts(value), Parts::Leaf)) {
+            comparison.set.own = true;
             return comparison;
         }
         let old_parts: BTreeMap<String, (&Value, Shape)> =

@@ -141,10 +141,12 @@ impl Manager {
             "manager": self.name,
             "operation": if self.applies { "Apply" } else { "Update" },
             "apiVersion": self.api_version,
-            "time": self.time,
             "fieldsType": "FieldsV1",
             "fieldsV1": self.fields.write(),
         });
+        if !self.time.is_empty() {
+            entry["time"] = self.time.as_str().into();
+        }
         if !self.subresource.is_empty() {
             entry["subresource"] = self.subresource.as_str().into();
         }

@@ -24,6 +24,8 @@ pub struct Stored {
     version_at: u32,
     namespace_len: u16,
     deleting: bool,
+    /// As it was created.
+    first: bool,
     ownership: Ownership,
 }
 
@@ -42,8 +44,14 @@ impl Stored {
             version_at: u32::try_from(version_at).expect("objects are limited to a few MiB"),
             namespace_len: u16::try_from(namespace.len()).expect("namespaces are validated to be short"),
             deleting: object::deletion_timestamp(object).is_some(),
+            first: false,
             ownership,
         }
+    }
+
+    /// The state of an object that is new.
+    pub(crate) fn first(self) -> Self {
+        Self { first: true, ..self }
     }
 
     /// The same state under another resourceVersion.
@@ -63,6 +71,7 @@ impl Stored {
             version_at: self.version_at,
             namespace_len: self.namespace_len,
             deleting: self.deleting,
+            first: self.first,
             ownership: Ownership::same(self),
         }
     }
@@ -117,6 +126,11 @@ impl Stored {
     /// `namespace/name` or `name`: what the store sorts by.
     pub(crate) fn key(&self) -> &str {
         &self.key
+    }
+
+    /// Whether nothing has been written since the object was created.
+    pub(crate) fn is_first(&self) -> bool {
+        self.first
     }
 
     /// Who owns the fields.

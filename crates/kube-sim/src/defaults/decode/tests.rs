@@ -4,7 +4,7 @@ use super::*;
 
 fn decoded(group: &str, plural: &str, mut object: Value) -> (Value, Vec<String>) {
     let resource = Resource::builtin(group, plural);
-    let warnings = decode(&resource, &mut object, FieldValidation::Warn).unwrap_or_else(|error| panic!("{}", error.message));
+    let warnings = decode(&resource, &mut object, &[], FieldValidation::Warn).unwrap_or_else(|error| panic!("{}", error.message));
     (object, warnings)
 }
 
@@ -54,9 +54,9 @@ fn required_fields_are_put_in_and_empty_ones_left_out() {
 fn decoding_twice_changes_nothing() {
     for resource in crate::resource::builtins() {
         let mut object = json!({"metadata": {"name": "x"}});
-        decode(resource, &mut object, FieldValidation::Strict).unwrap();
+        decode(resource, &mut object, &[], FieldValidation::Strict).unwrap();
         let once = object.clone();
-        decode(resource, &mut object, FieldValidation::Strict).unwrap();
+        decode(resource, &mut object, &[], FieldValidation::Strict).unwrap();
         assert_eq!(object, once, "{}", resource.kind);
     }
 }
@@ -87,7 +87,7 @@ fn wrong_types_are_refused_with_gos_words() {
         ("coordination.k8s.io", "leases", lease(json!({"renewTime": "x"})), r#"parsing time "x" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "x" as "2006""#),
     ] {
         let resource = Resource::builtin(group, plural);
-        let refused = decode(&resource, &mut object.clone(), FieldValidation::Warn).expect_err(error);
+        let refused = decode(&resource, &mut object.clone(), &[], FieldValidation::Warn).expect_err(error);
         let kind = &resource.kind;
         let message = format!("{kind} in version \"v1\" cannot be handled as a {kind}: {error}");
         assert_eq!((refused.code, refused.message), (400, message));
@@ -115,7 +115,7 @@ fn kinds_must_be_right_or_missing() {
              (storage.StorageClass): unknown conversion",
         ),
     ] {
-        let refused = decode(&classes, &mut object.clone(), FieldValidation::Warn).unwrap_err();
+        let refused = decode(&classes, &mut object.clone(), &[], FieldValidation::Warn).unwrap_err();
         assert_eq!((refused.code, refused.message.as_str()), (400, message));
     }
 }
@@ -124,13 +124,13 @@ fn kinds_must_be_right_or_missing() {
 fn strict_validation_refuses_unknown_fields_and_none_says_nothing() {
     let volumes = Resource::builtin("", "persistentvolumes");
     let mut object = volume(json!({"foo": 1, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"x": 1}]}}}));
-    let refused = decode(&volumes, &mut object.clone(), FieldValidation::Strict).unwrap_err();
+    let refused = decode(&volumes, &mut object.clone(), &[], FieldValidation::Strict).unwrap_err();
     assert_eq!(
         refused.message,
         "PersistentVolume in version \"v1\" cannot be handled as a PersistentVolume: strict decoding error: unknown field \
          \"spec.foo\", unknown field \"spec.nodeAffinity.required.nodeSelectorTerms[0].x\""
     );
-    assert_eq!(decode(&volumes, &mut object, FieldValidation::Ignore), Ok(Vec::new()));
+    assert_eq!(decode(&volumes, &mut object, &[], FieldValidation::Ignore), Ok(Vec::new()));
     assert_eq!(object["spec"].get("foo"), None);
 }
 
@@ -138,6 +138,6 @@ fn strict_validation_refuses_unknown_fields_and_none_says_nothing() {
 fn custom_resources_keep_all_but_unknown_metadata() {
     let custom = Resource { custom: true, ..(*Resource::builtin("", "configmaps")).clone() };
     let mut object = json!({"metadata": {"name": "x", "nonsense": 1}, "spec": {"any": null}});
-    decode(&custom, &mut object, FieldValidation::Warn).unwrap();
+    decode(&custom, &mut object, &[], FieldValidation::Warn).unwrap();
     assert_eq!(object, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "spec": {"any": null}}));
 }

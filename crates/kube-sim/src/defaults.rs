@@ -31,6 +31,8 @@ pub trait Lookup {
     fn list(&self, group: &str, plural: &str) -> Vec<Value>;
     /// One object.
     fn get(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value>;
+    /// Whether a namespace is being deleted; none where there is no such namespace.
+    fn is_terminating(&self, namespace: &str) -> Option<bool>;
 }
 
 /// Makes a decoded object with its system fields ready for validation: defaults, mutating admission, and the strategy's

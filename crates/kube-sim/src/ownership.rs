@@ -155,7 +155,7 @@ impl Writer {
 
     fn options<'a>(&'a self, now: &'a str) -> PatchOptions<'a> {
         let subresource = self.subresource.map(Subresource::as_str);
-        PatchOptions { field_manager: Some(&self.manager), force: false, subresource, now }
+        PatchOptions { field_manager: Some(&self.manager), subresource, now, ..PatchOptions::default() }
     }
 }
 

@@ -141,13 +141,6 @@ impl Request {
         self.warnings.extend(warnings);
         Ok(object)
     }
-
-    /// Brings what an apply led to into the form the resource's Go type would give it.
-    pub(crate) fn decode(&mut self, object: &mut Value) -> Result<(), Status> {
-        let warnings = defaults::decode(&self.resource, object, &[], self.options.field_validation)?;
-        self.warnings.extend(warnings);
-        Ok(())
-    }
 }
 
 impl Verb {

@@ -214,4 +214,9 @@ impl Lookup for State {
         let resource = self.registry.named(group, plural)?;
         self.find(resource, namespace.unwrap_or_default(), name).map(|object| object.value())
     }
+
+    fn is_terminating(&self, namespace: &str) -> Option<bool> {
+        let resource = self.registry.named("", "namespaces")?;
+        self.find(resource, "", namespace).map(|found| found.is_deleting())
+    }
 }

@@ -120,6 +120,17 @@ impl View {
         }
     }
 
+    /// What [`View::value`] gave of an object, as it is kept.
+    pub(crate) fn into_stored(self, mut shown: Value, object: &Stored) -> Value {
+        match self.form {
+            Form::Stored => {
+                object::remove_meta(&mut shown, "managedFields");
+                shown
+            }
+            Form::Renamed | Form::Event | Form::Metadata => object.value(),
+        }
+    }
+
     /// Starts a list: all up to its metadata.
     pub(crate) fn list_head(&self) -> &str {
         &self.list_head

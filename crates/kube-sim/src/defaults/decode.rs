@@ -39,22 +39,36 @@ pub fn decode(
     validation: FieldValidation,
 ) -> Result<Vec<String>, Status> {
     check_kind(resource, object).map_err(|wrong| wrong.refusal(resource))?;
-    let refuse = |error: &str| cannot_be_handled(resource, &resource.version, &resource.kind, error);
+    validated(resource, object, duplicates, validation)
+        .map_err(|error| cannot_be_handled(resource, &resource.version, &resource.kind, &error))
+}
+
+/// As [`decode`], for what a patch led to; an error is Go's.
+pub(crate) fn decode_result(
+    resource: &Resource,
+    object: &mut Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+) -> Result<Vec<String>, String> {
+    check_kind(resource, object).map_err(|wrong| wrong.error)?;
+    validated(resource, object, duplicates, validation)
+}
+
+fn validated(
+    resource: &Resource,
+    object: &mut Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+) -> Result<Vec<String>, String> {
     let mut warnings: Vec<String> = duplicates.iter().map(|field| format!("duplicate field {field:?}")).collect();
-    warnings.extend(fields(resource, object).map_err(|error| refuse(&error))?);
+    warnings.extend(fields(resource, object)?);
     match validation {
         FieldValidation::Strict if !warnings.is_empty() => {
-            Err(refuse(&format!("strict decoding error: {}", warnings.join(", "))))
+            Err(format!("strict decoding error: {}", warnings.join(", ")))
         }
         FieldValidation::Ignore => Ok(Vec::new()),
         _ => Ok(warnings),
     }
-}
-
-/// Decodes what a patch led to; an error is Go's.
-pub(crate) fn decode_result(resource: &Resource, object: &mut Value) -> Result<(), String> {
-    check_kind(resource, object).map_err(|wrong| wrong.error)?;
-    fields(resource, object).map(drop)
 }
 
 /// The paths of unknown fields, e.g. `spec.foo`; an error is Go's.

@@ -17,6 +17,11 @@ impl Lookup for Objects {
     fn get(&self, group: &str, plural: &str, _: Option<&str>, name: &str) -> Option<Value> {
         self.list(group, plural).into_iter().find(|object| object["metadata"]["name"] == name)
     }
+
+    fn is_terminating(&self, namespace: &str) -> Option<bool> {
+        let found = self.get("", "namespaces", None, namespace)?;
+        Some(found["status"]["phase"] == "Terminating")
+    }
 }
 
 fn namespace(phase: &str) -> Value {

@@ -45,7 +45,8 @@ pub(super) fn patch(
         managers.iter().for_each(|manager| owned.union(&manager.fields));
         prune(&mut merged, &last.fields, &owned, shape);
     }
-    defaults::decode_result(resource, &mut merged).map_err(|error| unusable(&config.to_string(), &error))?;
+    defaults::decode_result(resource, &mut merged, &[], options.field_validation)
+        .map_err(|error| unusable(&config.to_string(), &error))?;
 
     let change = Comparison::of(&live, &merged, shape).ownable(resource, options.subresource);
     if !options.force {

@@ -4,9 +4,15 @@ use serde_json::{Value, json};
 use super::*;
 
 const OPTIONS: PatchOptions<'static> =
-    PatchOptions { field_manager: Some("p"), force: false, subresource: None, now: "2030-01-01T00:00:00Z" };
+    PatchOptions {
+        field_manager: Some("p"),
+        force: false,
+        field_validation: FieldValidation::Warn,
+        subresource: None,
+        now: "2030-01-01T00:00:00Z",
+    };
 
-fn patched(kind: PatchKind, plural: &str, current: &Value, patch: &Value) -> Result<Value, Status> {
+fn patched(kind: PatchKind, plural: &str, current: &Value, patch: &Value) -> Result<Patched, Status> {
     let resource = Resource::builtin("", plural);
     apply_patch(kind, &resource, Some(current), patch.to_string().as_bytes(), &OPTIONS)
 }
@@ -23,10 +29,10 @@ fn merge_patches_of_rfc_7386() {
         (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
         (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
     ] {
-        assert_eq!(merge::patch(&target, patch.to_string().as_bytes()).unwrap(), result, "{target} {patch}");
+        assert_eq!(merge::patch(&target, patch.clone()).unwrap(), result, "{target} {patch}");
     }
-    for patch in ["[1]", "7", "null", "{"] {
-        assert_eq!(merge::patch(&json!({}), patch.as_bytes()).unwrap_err().code, 400, "{patch}");
+    for patch in [json!([1]), json!(7), json!(null)] {
+        assert_eq!(merge::patch(&json!({}), patch.clone()).unwrap_err().code, 400, "{patch}");
     }
 }
 
@@ -76,7 +82,7 @@ fn strategic_merge_patches_merge_lists_by_their_keys() {
     });
     let patch = |metadata: Value| {
         let patched = patched(PatchKind::StrategicMerge, "configmaps", &object, &json!({"metadata": metadata})).unwrap();
-        patched["metadata"].clone()
+        patched.object["metadata"].clone()
     };
     for (sent, field, result) in [
         (json!({"finalizers": ["x/c"]}), "finalizers", json!(["x/a", "x/b", "x/c"])),
@@ -93,6 +99,28 @@ fn strategic_merge_patches_merge_lists_by_their_keys() {
             list.as_array_mut().into_iter().for_each(|list| list.sort_by_key(Value::to_string));
         }
         assert_eq!(found, result, "{sent}");
+    }
+}
+
+#[test]
+fn unknown_fields_are_warned_of_or_refused() {
+    let resource = Resource::builtin("", "configmaps");
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
+    for (kind, patch, warning) in [
+        (PatchKind::Merge, r#"{"foo": 1}"#, "unknown field \"foo\""),
+        (PatchKind::Merge, r#"{"data": {"a": "1", "a": "2"}}"#, "duplicate field \"data.a\""),
+        (PatchKind::Json, r#"[{"op": "add", "path": "/foo", "value": 1}]"#, "unknown field \"foo\""),
+        (PatchKind::StrategicMerge, r#"{"foo": 1}"#, "unknown field \"foo\""),
+    ] {
+        let patched = |field_validation| {
+            let options = PatchOptions { field_validation, ..OPTIONS };
+            apply_patch(kind, &resource, Some(&object), patch.as_bytes(), &options)
+        };
+        assert_eq!(patched(FieldValidation::Warn).unwrap().warnings, [warning]);
+        assert_eq!(patched(FieldValidation::Ignore).unwrap().warnings, [""; 0]);
+        let refused = patched(FieldValidation::Strict).unwrap_err();
+        assert!(refused.message.ends_with(&format!("strict decoding error: {warning}")), "{refused}");
+        assert_eq!(patched(FieldValidation::Warn).unwrap().object.get("foo"), None);
     }
 }
 
@@ -219,10 +247,10 @@ fn difference(from: &Value, to: &Value) -> Value {
 proptest! {
     #[test]
     fn the_merge_patch_of_a_difference_leads_to_the_target(from in document(), to in document()) {
-        let patch = difference(&from, &to).to_string();
-        let patched = merge::patch(&from, patch.as_bytes()).unwrap();
+        let patch = difference(&from, &to);
+        let patched = merge::patch(&from, patch.clone()).unwrap();
         prop_assert_eq!(&patched, &to);
-        prop_assert_eq!(&merge::patch(&patched, patch.as_bytes()).unwrap(), &to);
+        prop_assert_eq!(&merge::patch(&patched, patch).unwrap(), &to);
     }
 
     #[test]

@@ -34,7 +34,8 @@ pub(super) fn update(state: &mut State, request: &mut Request) -> Result<Answer,
     }
     let view = view(state, request);
     let object = view.to_stored(object);
-    write(state, request, &view, &before, object, false)
+    let value = before.value();
+    write(state, request, &view, Before { state: &before, value }, object, false)
 }
 
 const OWNERS: &[u8] = b"managedFields";
@@ -47,14 +48,18 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
     let now = state.clock.seconds();
     let manager = Some(request.options.field_manager.as_str()).filter(|manager| !manager.is_empty());
     let part = request.subresource.map(Subresource::as_str);
-    let options =
-        PatchOptions { field_manager: manager, force: request.options.force == Some(true), subresource: part, now: &now };
+    let options = PatchOptions {
+        field_manager: manager,
+        force: request.options.force == Some(true),
+        field_validation: request.options.field_validation,
+        subresource: part,
+        now: &now,
+    };
     let view = View::new(&resource, &state.storage(resource.storage).resource, false, false);
     let before = match existing(state, request) {
         Ok(before) => before,
         Err(_) if kind == PatchKind::Apply && request.subresource.is_none() => {
-            let mut object = patch::apply_patch(kind, &resource, None, &patch, &options)?;
-            request.decode(&mut object)?;
+            let mut object = patch::apply_patch(kind, &resource, None, &patch, &options)?.object;
             check_name(request, &object)?;
             object::remove_meta(&mut object, "resourceVersion");
             return create::create_object(state, request, object);
@@ -69,11 +74,18 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
             object::set_meta(&mut current, "managedFields", owners);
         }
     }
-    let mut object = patch::apply_patch(kind, &resource, Some(&current), &patch, &options)?;
-    request.decode(&mut object)?;
-    check_name(request, &object)?;
-    let object = view.to_stored(object);
-    write(state, request, &self::view(state, request), &before, object, kind == PatchKind::Apply)
+    let patched = patch::apply_patch(kind, &resource, Some(&current), &patch, &options)?;
+    request.warnings.extend(patched.warnings);
+    check_name(request, &patched.object)?;
+    let object = view.to_stored(patched.object);
+    let old = view.into_stored(current, &before);
+    write(state, request, &self::view(state, request), Before { state: &before, value: old }, object, kind == PatchKind::Apply)
+}
+
+/// The state that is to be replaced, and the same read.
+struct Before<'a> {
+    state: &'a Arc<Stored>,
+    value: Value,
 }
 
 /// Replaces `before` by `object` if that may be.
@@ -81,13 +93,12 @@ fn write(
     state: &mut State,
     request: &Request,
     view: &View,
-    before: &Arc<Stored>,
+    Before { state: before, value: old }: Before<'_>,
     mut object: Value,
     is_apply: bool,
 ) -> Result<Answer, Status> {
     let resource = &request.resource;
     check_version(request, before, &mut object)?;
-    let old = before.value();
     set_namespace(request, &mut object)?;
     let now = state.clock.seconds();
     let part = request.subresource.map(Subresource::as_str);
@@ -172,7 +183,7 @@ fn sent_owners(
     if sent == Managers::from_json(&before.managed_fields()) {
         return None;
     }
-    let options = PatchOptions { field_manager: Some(request.manager()), force: false, subresource: None, now };
+    let options = PatchOptions { field_manager: Some(request.manager()), now, ..PatchOptions::default() };
     Some(sent.after_change(&request.resource, old, new, &options).to_json().into())
 }
 

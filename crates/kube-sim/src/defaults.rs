@@ -22,8 +22,8 @@ mod strategy;
 mod time;
 mod types;
 
-pub(crate) use decode::{decode_result, unknown_fields, zero};
 pub use decode::{FieldValidation, decode};
+pub(crate) use decode::{decode_result, unknown_fields, zero};
 
 /// What admission looks up in the cluster.
 pub trait Lookup {

@@ -71,7 +71,9 @@ impl Ownership {
         Self::new(match &*before.ownership().lock() {
             // What nobody owned before nobody owns after.
             Origin::Known(owners) if owners.is_empty() => Origin::Known(Arc::default()),
-            Origin::Created(creator, _, still_unowned) if Arc::ptr_eq(creator, &writer) && unowned == ServerSet::NOTHING => {
+            Origin::Created(creator, _, still_unowned)
+                if Arc::ptr_eq(creator, &writer) && unowned == ServerSet::NOTHING =>
+            {
                 Origin::Created(writer, at, *still_unowned)
             }
             _ => Origin::Changed(writer, at, unowned, Arc::clone(before)),

@@ -12,10 +12,10 @@ pub(crate) use options::MAX_MANAGER;
 pub use options::{DeleteOptions, Options, Preconditions};
 pub(crate) use path::Path;
 
-use crate::{defaults, go_json};
 use crate::patch::PatchKind;
 use crate::resource::Resource;
 use crate::status::Status;
+use crate::{defaults, go_json};
 
 /// A request, whether it came over HTTP or as a direct call.
 #[derive(Clone, Debug)]

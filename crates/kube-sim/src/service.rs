@@ -261,7 +261,10 @@ fn is_discovery(path: &str) -> bool {
 /// Parts of objects the real server has and this one has not are told apart from those nobody has.
 fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
     const REAL: &[(&str, &[&str])] = &[
-        ("pods", &["attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize"]),
+        (
+            "pods",
+            &["attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize"],
+        ),
         ("nodes", &["proxy"]),
         ("services", &["proxy"]),
         ("serviceaccounts", &["token"]),
@@ -271,7 +274,8 @@ fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
         ("statefulsets", &["scale"]),
     ];
     let first = name.split('/').next().unwrap_or_default();
-    let known = REAL.iter().any(|(owner, parts)| *owner == plural && parts.contains(&first)) || (custom && first == "scale");
+    let known =
+        REAL.iter().any(|(owner, parts)| *owner == plural && parts.contains(&first)) || (custom && first == "scale");
     match known {
         true => Status::not_implemented(format_args!("the subresource {plural}/{first}")),
         false => Status::no_such_path(),
@@ -302,7 +306,11 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
             request.options.complete(request.verb, Some(kind))?;
             request.content = Content::Patch(kind, body);
         }
-        _ if matches!(content_type, "application/yaml" | "application/vnd.kubernetes.protobuf" | "application/cbor") => {
+        _ if matches!(
+            content_type,
+            "application/yaml" | "application/vnd.kubernetes.protobuf" | "application/cbor"
+        ) =>
+        {
             return Err(Status::not_implemented(format_args!("bodies of type {content_type}")));
         }
         _ => {
@@ -369,7 +377,9 @@ fn wants_metadata_only(headers: &HeaderMap, custom: bool) -> Result<bool, Status
 
 fn refusal(status: &Status) -> http::Response<Body> {
     let mut response = document(status.code, Bytes::from(status.to_value().to_string()));
-    if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0) {
+    if let Some(seconds) =
+        status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0)
+    {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
@@ -403,7 +413,9 @@ impl http_body::Body for Body {
     ) -> Poll<Option<io::Result<http_body::Frame<Bytes>>>> {
         match &mut self.get_mut().0 {
             Source::Document(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(http_body::Frame::data(bytes)))),
-            Source::Watch(watch) => watch.poll_frame(context).map(|piece| piece.map(|bytes| bytes.map(http_body::Frame::data))),
+            Source::Watch(watch) => {
+                watch.poll_frame(context).map(|piece| piece.map(|bytes| bytes.map(http_body::Frame::data)))
+            }
         }
     }
 

@@ -104,7 +104,12 @@ impl State {
     }
 
     /// The one [`Writer`] of this kind.
-    pub(crate) fn writer(&mut self, manager: &str, resource: &Arc<Resource>, subresource: Option<Subresource>) -> Arc<Writer> {
+    pub(crate) fn writer(
+        &mut self,
+        manager: &str,
+        resource: &Arc<Resource>,
+        subresource: Option<Subresource>,
+    ) -> Arc<Writer> {
         let is_same = |writer: &&Arc<Writer>| {
             Arc::ptr_eq(&writer.resource, resource) && *writer.manager == *manager && writer.subresource == subresource
         };

@@ -11,8 +11,8 @@ use std::task::Waker;
 
 pub(crate) use registry::Registry;
 pub(crate) use snapshot::Snapshot;
-pub use stored::Stored;
 use stored::ByKey;
+pub use stored::Stored;
 pub(crate) use stored::{head, key};
 
 use crate::resource::Resource;

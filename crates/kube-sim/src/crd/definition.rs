@@ -102,10 +102,8 @@ pub(super) fn validate(object: &Value) -> Vec<Cause> {
     let kept = items(object, &["spec", "versions"]).filter(|version| version["storage"] == true).count();
     if kept != 1 {
         let versions: Vec<String> = items(object, &["spec", "versions"]).map(shown).collect();
-        let message = format!(
-            "Invalid value: [{}]: must have exactly one version marked as storage version",
-            versions.join(",")
-        );
+        let message =
+            format!("Invalid value: [{}]: must have exactly one version marked as storage version", versions.join(","));
         causes.push(Cause { message, ..Cause::invalid("spec.versions", &Value::Null, "") });
     }
     let several = items(object, &["spec", "versions"]).count() > 1;

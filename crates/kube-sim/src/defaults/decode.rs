@@ -139,7 +139,8 @@ fn check_kind(resource: &Resource, object: &Value) -> Result<(), WrongKind> {
             "{kind} in version {version:?} cannot be handled as a {wanted}: the kind in the data ({kind}) does not match \
              the expected kind ({wanted})"
         )
-    } else if let Some(other) = builtins().iter().find(|other| other.kind == kind && other.api_version() == api_version) {
+    } else if let Some(other) = builtins().iter().find(|other| other.kind == kind && other.api_version() == api_version)
+    {
         // It is read as what it says it is before anybody looks at what it should be.
         fields(other, &mut object.clone()).err().unwrap_or_else(|| {
             let group = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
@@ -184,7 +185,11 @@ impl Decoder {
         }
         let Value::Object(map) = value else {
             // Only the root has no field that names the type.
-            return Err(format!("json: cannot unmarshal {} into Go value of type v1.{}", kind_of(value), structure.name));
+            return Err(format!(
+                "json: cannot unmarshal {} into Go value of type v1.{}",
+                kind_of(value),
+                structure.name
+            ));
         };
         let mut error = None;
         map.retain(|name, value| {
@@ -227,7 +232,9 @@ impl Decoder {
             return Ok(());
         }
         match (&ty.kind, &mut *value) {
-            (Kind::Any, _) | (Kind::Text | Kind::Duration | Kind::IntOrString, Value::String(_)) | (Kind::Bool, Value::Bool(_)) => {}
+            (Kind::Any, _)
+            | (Kind::Text | Kind::Duration | Kind::IntOrString, Value::String(_))
+            | (Kind::Bool, Value::Bool(_)) => {}
             (Kind::Int32 | Kind::Int64 | Kind::IntOrString, Value::Number(number)) => {
                 let fits = match ty.kind {
                     Kind::Int64 => number.as_i64().is_some(),
@@ -290,7 +297,9 @@ fn is_omitted(field: &Field, value: &Value) -> bool {
     match value {
         Value::String(text) => field.omit_empty && text.is_empty(),
         Value::Bool(truth) => field.omit_empty && !truth,
-        Value::Number(number) => field.omit_empty && number.as_i64() == Some(0) && !matches!(field.ty.kind, Kind::IntOrString),
+        Value::Number(number) => {
+            field.omit_empty && number.as_i64() == Some(0) && !matches!(field.ty.kind, Kind::IntOrString)
+        }
         Value::Array(items) => field.omit_empty && items.is_empty(),
         Value::Object(map) => match field.ty.kind {
             Kind::Struct(_) => field.omit_zero && map.is_empty(),

@@ -30,8 +30,7 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, now: &
         }
         ("", "namespaces") => {
             object["status"] = json!({"phase": "Active"});
-            let finalizers =
-                object::object_mut(object, "spec").entry("finalizers").or_insert_with(|| json!([]));
+            let finalizers = object::object_mut(object, "spec").entry("finalizers").or_insert_with(|| json!([]));
             if let Value::Array(finalizers) = finalizers
                 && !finalizers.iter().any(|name| name == "kubernetes")
             {

@@ -58,7 +58,13 @@ fn what_a_new_object_gets() {
             json!({"phase": "Pending", "lastPhaseTransitionTime": NOW}),
         ),
         ("", "persistentvolumeclaims", claim(json!({})), "/spec", json!({"volumeMode": "Filesystem"})),
-        ("", "persistentvolumeclaims", claim(json!({})), "/metadata/finalizers", json!(["kubernetes.io/pvc-protection"])),
+        (
+            "",
+            "persistentvolumeclaims",
+            claim(json!({})),
+            "/metadata/finalizers",
+            json!(["kubernetes.io/pvc-protection"]),
+        ),
         (
             "",
             "persistentvolumeclaims",
@@ -66,12 +72,30 @@ fn what_a_new_object_gets() {
             "/spec/dataSourceRef",
             json!({"kind": "PersistentVolumeClaim", "name": "a"}),
         ),
-        ("", "persistentvolumeclaims", claim(json!({"dataSource": {"kind": "Odd", "name": "a"}})), "/spec/dataSource", Value::Null),
+        (
+            "",
+            "persistentvolumeclaims",
+            claim(json!({"dataSource": {"kind": "Odd", "name": "a"}})),
+            "/spec/dataSource",
+            Value::Null,
+        ),
         ("storage.k8s.io", "storageclasses", json!({}), "/reclaimPolicy", json!("Delete")),
         ("storage.k8s.io", "storageclasses", json!({}), "/volumeBindingMode", json!("Immediate")),
         ("storage.k8s.io", "csidrivers", json!({}), "/spec/attachRequired", json!(true)),
-        ("", "secrets", json!({"metadata": {"namespace": "default"}, "stringData": {"a": "b"}}), "/data/a", json!("Yg==")),
-        ("", "namespaces", json!({"metadata": {"name": "n"}}), "/metadata/labels", json!({"kubernetes.io/metadata.name": "n"})),
+        (
+            "",
+            "secrets",
+            json!({"metadata": {"namespace": "default"}, "stringData": {"a": "b"}}),
+            "/data/a",
+            json!("Yg=="),
+        ),
+        (
+            "",
+            "namespaces",
+            json!({"metadata": {"name": "n"}}),
+            "/metadata/labels",
+            json!({"kubernetes.io/metadata.name": "n"}),
+        ),
         ("", "namespaces", json!({"metadata": {"name": "n"}}), "/spec/finalizers", json!(["kubernetes"])),
     ] {
         let mut object = sent.clone();

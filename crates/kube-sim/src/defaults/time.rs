@@ -16,7 +16,8 @@ pub(crate) fn rewrite(text: &str, precision: Precision) -> Result<Option<String>
         Precision::Seconds => "2006-01-02T15:04:05Z07:00",
         Precision::Microseconds => "2006-01-02T15:04:05.000000Z07:00",
     };
-    let mismatch = |rest: &str, part: &str| format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}");
+    let mismatch =
+        |rest: &str, part: &str| format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}");
     let beyond = |what: &str| format!("parsing time {text:?}: {what} out of range");
 
     let mut rest = text;

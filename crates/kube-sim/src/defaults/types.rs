@@ -76,7 +76,9 @@ fn csi_driver(driver: &mut Value) {
 
 fn secret(secret: &mut Value) {
     default(secret, &[], "type", "Opaque");
-    let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|secret| secret.remove("stringData")) else { return };
+    let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|secret| secret.remove("stringData")) else {
+        return;
+    };
     let data = object::object_mut(secret, "data");
     for (key, text) in texts {
         data.insert(key, STANDARD.encode(text.as_str().unwrap_or_default()).into());

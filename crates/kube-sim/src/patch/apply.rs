@@ -71,7 +71,9 @@ fn read(resource: &Resource, current: Option<&Value>, patch: &[u8]) -> Result<Va
         Err(_) => read_yaml(patch).map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?,
     };
     if !config.is_object() {
-        return Err(Status::bad_request("error decoding patch: error unmarshaling JSON: the configuration is no object"));
+        return Err(Status::bad_request(
+            "error decoding patch: error unmarshaling JSON: the configuration is no object",
+        ));
     }
     let text = |field: &str| object::text_at(&config, &[field]);
     if (text("apiVersion"), text("kind")) != (resource.api_version().as_str(), resource.kind.as_str()) {
@@ -90,7 +92,8 @@ fn read(resource: &Resource, current: Option<&Value>, patch: &[u8]) -> Result<Va
         return Err(Status::conflict(resource, object::name(&config), &why));
     }
     let name = |error: String| {
-        let (namespace, name, api_version) = (object::namespace(&config), object::name(&config), resource.api_version());
+        let (namespace, name, api_version) =
+            (object::namespace(&config), object::name(&config), resource.api_version());
         let version = if resource.group.is_empty() { format!("/{api_version}") } else { api_version };
         let kind = &resource.kind;
         unexpected(format!("failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {error}"))
@@ -170,7 +173,8 @@ fn merge_items(live: &Value, config: &Value, shape: Shape) -> Vec<Value> {
             merged.push((*live_item).clone());
         }
         live_items.next_if(|(live_edge, ..)| live_edge == edge);
-        let mut result = live.iter().find(|(other, ..)| other == edge).map_or(Value::Null, |(_, old, _)| (*old).clone());
+        let mut result =
+            live.iter().find(|(other, ..)| other == edge).map_or(Value::Null, |(_, old, _)| (*old).clone());
         merge(&mut result, item, *shape);
         merged.push(result);
     }

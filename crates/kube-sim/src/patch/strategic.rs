@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Patched, PatchOptions, no_json, unexpected, unusable};
+use super::{PatchOptions, Patched, no_json, unexpected, unusable};
 use crate::defaults;
 use crate::defaults::schema::{Field, Struct, Type};
 use crate::go_json::{self, Parsed, kind_of};
@@ -90,9 +90,7 @@ impl Schema {
     /// Whether the list of that name is merged, by which key, and what its items are.
     fn list(self, name: &str) -> (bool, &'static str, Self) {
         match self.field(name) {
-            Some(field) => {
-                (field.patch.merge, field.patch.key, field.ty.element().map_or(Self::Unknown, Self::of))
-            }
+            Some(field) => (field.patch.merge, field.patch.key, field.ty.element().map_or(Self::Unknown, Self::of)),
             None => (false, "", Self::Unknown),
         }
     }

@@ -3,14 +3,13 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const OPTIONS: PatchOptions<'static> =
-    PatchOptions {
-        field_manager: Some("p"),
-        force: false,
-        field_validation: FieldValidation::Warn,
-        subresource: None,
-        now: "2030-01-01T00:00:00Z",
-    };
+const OPTIONS: PatchOptions<'static> = PatchOptions {
+    field_manager: Some("p"),
+    force: false,
+    field_validation: FieldValidation::Warn,
+    subresource: None,
+    now: "2030-01-01T00:00:00Z",
+};
 
 fn patched(kind: PatchKind, plural: &str, current: &Value, patch: &Value) -> Result<Patched, Status> {
     let resource = Resource::builtin("", plural);
@@ -81,7 +80,8 @@ fn strategic_merge_patches_merge_lists_by_their_keys() {
         "metadata": {"name": "m", "finalizers": ["x/a", "x/b"], "ownerReferences": references(&["a", "b"])},
     });
     let patch = |metadata: Value| {
-        let patched = patched(PatchKind::StrategicMerge, "configmaps", &object, &json!({"metadata": metadata})).unwrap();
+        let patched =
+            patched(PatchKind::StrategicMerge, "configmaps", &object, &json!({"metadata": metadata})).unwrap();
         patched.object["metadata"].clone()
     };
     for (sent, field, result) in [
@@ -219,13 +219,21 @@ fn a_writer_owns_what_it_changed_and_others_lose_it() {
     // The status belongs to who writes it through its own path.
     let owners = Managers::default().after_change(&resource, &old, &new, &by("binder", Some("status")));
     let shown: Value = serde_json::from_str(&owners.to_json()).unwrap();
-    assert_eq!((shown[0]["subresource"].as_str(), &shown[0]["fieldsV1"]["f:status"]), (Some("status"), &json!({"f:phase": {}})));
+    assert_eq!(
+        (shown[0]["subresource"].as_str(), &shown[0]["fieldsV1"]["f:status"]),
+        (Some("status"), &json!({"f:phase": {}}))
+    );
 }
 
 /// JSON without nulls, which mean something else in merge patches.
 fn document() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![any::<bool>().prop_map(Value::from), any::<i32>().prop_map(Value::from), "[a-c]?".prop_map(Value::from)];
-    let object = |inner: BoxedStrategy<Value>| prop::collection::btree_map("[a-d]", inner, 0..4).prop_map(|map| json!(map));
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        "[a-c]?".prop_map(Value::from)
+    ];
+    let object =
+        |inner: BoxedStrategy<Value>| prop::collection::btree_map("[a-d]", inner, 0..4).prop_map(|map| json!(map));
     let value = leaf.prop_recursive(3, 16, 4, move |inner| {
         prop_oneof![prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from), object(inner.boxed())]
     });

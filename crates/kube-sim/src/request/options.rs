@@ -135,7 +135,11 @@ impl Options {
             )));
         }
         self.delete = serde_json::from_value::<Option<DeleteOptions>>(body)
-            .map_err(|error| Status::bad_request(format!("DeleteOptions in version \"v1\" cannot be handled as a DeleteOptions: {error}")))?
+            .map_err(|error| {
+                Status::bad_request(format!(
+                    "DeleteOptions in version \"v1\" cannot be handled as a DeleteOptions: {error}"
+                ))
+            })?
             .unwrap_or_default();
         Ok(())
     }
@@ -202,7 +206,10 @@ impl Options {
         let wanted = self.resource_version_match.as_str();
         if !wanted.is_empty() {
             if self.resource_version.is_empty() {
-                causes.push(Cause::forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+                causes.push(Cause::forbidden(
+                    field,
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ));
             }
             if !self.continue_token.is_empty() {
                 causes.push(Cause::forbidden(field, "resourceVersionMatch is forbidden when continue is provided"));
@@ -288,7 +295,8 @@ mod tests {
 
     #[test]
     fn queries() {
-        let options = Options::parse("limit=5&labelSelector=a%3Db%2Cc+in+%28d%29&watch=1&allowWatchBookmarks=false&x=y").unwrap();
+        let options =
+            Options::parse("limit=5&labelSelector=a%3Db%2Cc+in+%28d%29&watch=1&allowWatchBookmarks=false&x=y").unwrap();
         assert_eq!((options.limit, options.label_selector.as_str()), (5, "a=b,c in (d)"));
         assert_eq!((options.watch, options.allow_watch_bookmarks), (true, false));
         assert_eq!(Options::parse("limit=x").unwrap_err().code, 400);

@@ -36,9 +36,8 @@ impl Registry {
     /// The resource of objects with this `apiVersion` and `kind`.
     pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let fits = |resource: &&Arc<Resource>| {
-            resource.kind == kind && resource.group == group && resource.version == version
-        };
+        let fits =
+            |resource: &&Arc<Resource>| resource.kind == kind && resource.group == group && resource.version == version;
         self.resources.iter().find(fits)
     }
 

@@ -287,12 +287,22 @@ mod tests {
     #[test]
     fn the_version_is_replaced_without_reading() {
         let resource = Resource::builtin("", "persistentvolumes");
-        let old = Arc::new(Stored::new(&resource, &json!({"metadata": {"name": "v", "uid": "u"}, "spec": {"a": 1}}), 99, Ownership::of_new(Credit::Server)));
+        let old = Arc::new(Stored::new(
+            &resource,
+            &json!({"metadata": {"name": "v", "uid": "u"}, "spec": {"a": 1}}),
+            99,
+            Ownership::of_new(Credit::Server),
+        ));
         let new = old.at_version(100);
         assert_eq!(new.value()["metadata"]["resourceVersion"], "100");
         assert_eq!((new.uid(), new.name(), new.value()["spec"]["a"].as_i64()), ("u", "v", Some(1)));
         assert!(old.same_but_version(&new));
-        let other = Arc::new(Stored::new(&resource, &json!({"metadata": {"name": "v", "uid": "u"}, "spec": {"a": 2}}), 99, Ownership::of_new(Credit::Server)));
+        let other = Arc::new(Stored::new(
+            &resource,
+            &json!({"metadata": {"name": "v", "uid": "u"}, "spec": {"a": 2}}),
+            99,
+            Ownership::of_new(Credit::Server),
+        ));
         assert!(!old.same_but_version(&other));
     }
 }

@@ -184,7 +184,11 @@ fn access_reviews_are_about_one_thing() {
         ("selfsubjectaccessreviews", json!({}), vec!["spec"]),
         ("subjectaccessreviews", resources, vec!["spec.user"]),
         ("subjectaccessreviews", json!({"groups": ["g"], "nonResourceAttributes": {"path": "/"}}), vec![]),
-        ("localsubjectaccessreviews", json!({"user": "u", "resourceAttributes": {}}), vec!["spec.resourceAttributes.namespace"]),
+        (
+            "localsubjectaccessreviews",
+            json!({"user": "u", "resourceAttributes": {}}),
+            vec!["spec.resourceAttributes.namespace"],
+        ),
         ("selfsubjectrulesreviews", json!({}), vec![]),
     ] {
         let resource = Resource::builtin("authorization.k8s.io", plural);

@@ -176,7 +176,8 @@ fn csi(source: &Value, causes: &mut Vec<Cause>) {
     {
         let Some(secret) = source.get(field) else { continue };
         let path = format!("spec.csi.{field}");
-        for (part, rule) in [("name", names::dns_subdomain as fn(&str) -> Vec<String>), ("namespace", names::dns_label)] {
+        for (part, rule) in [("name", names::dns_subdomain as fn(&str) -> Vec<String>), ("namespace", names::dns_label)]
+        {
             let path = format!("{path}.{part}");
             match text(secret, part) {
                 "" => causes.push(Cause::required(path, "")),

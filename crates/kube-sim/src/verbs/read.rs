@@ -132,7 +132,9 @@ pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<Pag
     };
     let snapshot = match at == now {
         true => None,
-        false => Some(Snapshot::at(storage, at).ok_or_else(|| too_old(options.continue_token.is_empty(), &from, &selection))?),
+        false => Some(
+            Snapshot::at(storage, at).ok_or_else(|| too_old(options.continue_token.is_empty(), &from, &selection))?,
+        ),
     };
     let mut page = Page { items: Vec::new(), version: at, continue_token: None, remaining: None };
     match &snapshot {
@@ -155,7 +157,9 @@ impl Page {
             // Enough to know whether there is more; the server counts only without selectors.
             false => objects.take(1).count(),
         };
-        if rest > 0 && let Some(last) = self.items.last() {
+        if rest > 0
+            && let Some(last) = self.items.last()
+        {
             let key = last.key().strip_prefix(selection.prefix.as_str()).unwrap_or(last.key());
             self.continue_token = Some(encode_continue(&format!("{key}\0"), Some(self.version)));
             self.remaining = selection.is_everything().then_some(rest);

@@ -79,7 +79,14 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
     check_name(request, &patched.object)?;
     let object = view.to_stored(patched.object);
     let old = view.into_stored(current, &before);
-    write(state, request, &self::view(state, request), Before { state: &before, value: old }, object, kind == PatchKind::Apply)
+    write(
+        state,
+        request,
+        &self::view(state, request),
+        Before { state: &before, value: old },
+        object,
+        kind == PatchKind::Apply,
+    )
 }
 
 /// The state that is to be replaced, and the same read.

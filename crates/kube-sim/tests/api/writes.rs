@@ -84,7 +84,10 @@ async fn updates_are_checked_against_the_newest_state() {
     blind.metadata.uid = Some("x".into());
     let (code, message) = refusal(maps.replace("a", &PostParams::default(), &blind).await);
     assert_eq!(code, 409);
-    assert!(message.ends_with(&format!("UID in precondition: x, UID in object meta: {}", first.uid().unwrap())), "{message}");
+    assert!(
+        message.ends_with(&format!("UID in precondition: x, UID in object meta: {}", first.uid().unwrap())),
+        "{message}"
+    );
     let lease = json!({"metadata": {"name": "l"}});
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     assert_eq!(raw(&client, "POST", path, lease.clone()).await.0, 201);
@@ -175,7 +178,12 @@ async fn paths_that_lead_nowhere() {
         ("GET", "/api/v1/persistentvolumes/a/nonsense", 404, "the server could not find the requested resource"),
         ("POST", "/api/v1/configmaps", 405, "the server does not allow this method on the requested resource"),
         ("DELETE", "/api/v1/namespaces", 405, "the server does not allow this method on the requested resource"),
-        ("GET", "/apis/apps/v1/namespaces/d/deployments/a/scale", 501, "not implemented by kube-sim: the subresource deployments/scale"),
+        (
+            "GET",
+            "/apis/apps/v1/namespaces/d/deployments/a/scale",
+            501,
+            "not implemented by kube-sim: the subresource deployments/scale",
+        ),
         ("GET", "/apis", 501, "not implemented by kube-sim: the path /apis"),
     ];
     for (method, path, code, message) in cases {
@@ -222,7 +230,9 @@ async fn who_owns_which_fields_is_shown_unless_it_is_hidden() {
     for (cluster, shown) in [(Cluster::new(), true), (Cluster::builder().hide_managed_fields().build(), false)] {
         let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
         let by = |manager: &str| PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
-        maps.create(&PostParams { field_manager: Some("maker".into()), ..PostParams::default() }, &settings("a", &[])).await.unwrap();
+        maps.create(&PostParams { field_manager: Some("maker".into()), ..PostParams::default() }, &settings("a", &[]))
+            .await
+            .unwrap();
         maps.patch("a", &by("other"), &Patch::Merge(json!({"data": {"b": "2"}}))).await.unwrap();
         let managers = |map: &ConfigMap| -> Vec<String> {
             map.managed_fields().iter().filter_map(|entry| entry.manager.clone()).collect()
@@ -236,7 +246,8 @@ async fn who_owns_which_fields_is_shown_unless_it_is_hidden() {
         let same = maps.replace("a", &PostParams::default(), &got).await.unwrap();
         assert_eq!(same.resource_version(), got.resource_version());
         // Hidden or not, applies meet them.
-        let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "9", "b": "9"}});
+        let config =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "9", "b": "9"}});
         let (code, message) = refusal(maps.patch("a", &PatchParams::apply("applier"), &Patch::Apply(&config)).await);
         assert_eq!(
             (code, message.as_str()),
@@ -252,9 +263,16 @@ async fn who_owns_which_fields_is_shown_unless_it_is_hidden() {
         let emptied = json!({"metadata": {"managedFields": []}});
         let emptied = maps.patch("a", &PatchParams::default(), &Patch::Merge(emptied)).await.unwrap();
         assert_eq!(managers(&emptied), [""; 0]);
-        let (_, message) = refusal(maps.patch("a", &PatchParams::apply("late"), &Patch::Apply(&json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "1"},
-        }))).await);
+        let (_, message) = refusal(
+            maps.patch(
+                "a",
+                &PatchParams::apply("late"),
+                &Patch::Apply(&json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "1"},
+                })),
+            )
+            .await,
+        );
         assert!(message.contains("before-first-apply"), "{message}");
     }
 }
@@ -264,7 +282,9 @@ async fn owners_outlive_the_states_they_follow_from() {
     let cluster = Cluster::builder().history(2).build();
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
     let by = |manager: &str| PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
-    maps.create(&PostParams { field_manager: Some("maker".into()), ..PostParams::default() }, &settings("a", &[])).await.unwrap();
+    maps.create(&PostParams { field_manager: Some("maker".into()), ..PostParams::default() }, &settings("a", &[]))
+        .await
+        .unwrap();
     for number in 0..9 {
         let patch = json!({"data": {format!("k{number}"): "v"}});
         maps.patch("a", &by(&format!("m{number}")), &Patch::Merge(patch)).await.unwrap();

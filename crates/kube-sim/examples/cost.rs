@@ -119,7 +119,10 @@ fn memory(out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
         .map(|object| object.bytes().len())
         .sum();
     let size = sizes / (2 * MANY);
-    writeln!(out, "{MANY} claims and {MANY} volumes: {bytes} bytes per object, of which JSON {size}, made in {created:?}")?;
+    writeln!(
+        out,
+        "{MANY} claims and {MANY} volumes: {bytes} bytes per object, of which JSON {size}, made in {created:?}"
+    )?;
     let start = cpu_time()?;
     let all = cluster.list_stored("", "persistentvolumes", None)?.len();
     writeln!(out, "listing {all}: {:?}", cpu_time()? - start)?;
@@ -200,4 +203,3 @@ fn volume(index: usize) -> Value {
 fn patch(index: usize) -> Value {
     json!({"metadata": {"annotations": {"example.com/step": index.to_string()}}})
 }
-

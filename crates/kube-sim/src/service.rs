@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WARNING};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT, WARNING};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -18,7 +18,7 @@ use crate::authorize::Attributes;
 use crate::cluster::{Cluster, Shared};
 use crate::intercept::{After, Before};
 use crate::patch::PatchKind;
-use crate::request::{Content, Options, Path, Request, Subresource, Verb};
+use crate::request::{Content, MAX_MANAGER, Options, Path, Request, Subresource, Verb};
 use crate::status::Status;
 use crate::story::Act;
 use crate::verbs::Answer;
@@ -210,7 +210,7 @@ impl ApiService {
         };
         let state = self.shared.lock();
         let Some(resource) = state.registry.at_path(&path.group, &path.version, &path.plural).cloned() else {
-            let known = state.registry.has_version(&path.group, &path.version);
+            let known = state.registry.has_builtin_group(&path.group);
             drop(state);
             return match known {
                 true => Err(Status::no_such_path()),
@@ -219,7 +219,10 @@ impl ApiService {
         };
         drop(state);
         if !resource.namespaced && !path.namespace.is_empty() {
-            return Err(Status::no_such_path());
+            return match resource.custom {
+                true => Ok(Understood::Page(self.page(&cluster, parts))),
+                false => Err(Status::no_such_path()),
+            };
         }
         let mut options = Options::parse(parts.uri.query().unwrap_or_default())?;
         let verb = match (&parts.method, path.name.is_empty()) {
@@ -239,10 +242,14 @@ impl ApiService {
             "finalize" if resource.is("", "namespaces") => Some(Subresource::Finalize),
             other => return Err(missing_subresource(&resource.plural, resource.custom, other)),
         };
-        // A delete's options are completed when its body is known.
-        if !matches!(verb, Verb::Delete | Verb::DeleteCollection) {
+        if verb == Verb::Patch && path.name.is_empty() {
+            return Err(Status::method_not_allowed());
+        }
+        // The options of deletes and patches are completed when the body is known.
+        if !matches!(verb, Verb::Delete | Verb::DeleteCollection | Verb::Patch) {
             options.complete(verb, None)?;
         }
+        let metadata_only = wants_metadata_only(&parts.headers, resource.custom)?;
         Ok(Understood::Request(Box::new(Request {
             user: Arc::clone(&self.user),
             verb,
@@ -252,7 +259,9 @@ impl ApiService {
             subresource,
             options,
             content: Content::None,
-            metadata_only: wants_metadata_only(&parts.headers)?,
+            metadata_only,
+            managed_fields: self.shared.managed_fields,
+            agent: agent(&parts.headers),
             warnings: Vec::new(),
         })))
     }
@@ -292,7 +301,10 @@ fn is_discovery(path: &str) -> bool {
 /// Parts of objects the real server has and this one has not are told apart from those nobody has.
 fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
     const REAL: &[(&str, &[&str])] = &[
-        ("pods", &["attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize"]),
+        (
+            "pods",
+            &["attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize"],
+        ),
         ("nodes", &["proxy"]),
         ("services", &["proxy"]),
         ("serviceaccounts", &["token"]),
@@ -302,7 +314,8 @@ fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
         ("statefulsets", &["scale"]),
     ];
     let first = name.split('/').next().unwrap_or_default();
-    let known = REAL.iter().any(|(owner, parts)| *owner == plural && parts.contains(&first)) || (custom && first == "scale");
+    let known =
+        REAL.iter().any(|(owner, parts)| *owner == plural && parts.contains(&first)) || (custom && first == "scale");
     match known {
         true => Status::not_implemented(format_args!("the subresource {plural}/{first}")),
         false => Status::no_such_path(),
@@ -317,8 +330,10 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
     match request.verb {
         Verb::Get | Verb::List | Verb::Watch => {}
         Verb::Create | Verb::Update if is_json => request.content = Content::Json(body),
+        Verb::Create | Verb::Update if content_type == "application/yaml" => request.content = Content::Yaml(body),
         Verb::Delete | Verb::DeleteCollection if is_json || body.is_empty() => {
-            request.options.complete(request.verb, Some(&body))?;
+            request.options.read_delete_body(&body)?;
+            request.options.complete(request.verb, None)?;
         }
         Verb::Patch => {
             let kind = match content_type {
@@ -328,9 +343,14 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
                 "application/apply-patch+yaml" => PatchKind::Apply,
                 _ => return Err(unknown_patch(request.resource.custom)),
             };
+            request.options.complete(request.verb, Some(kind))?;
             request.content = Content::Patch(kind, body);
         }
-        _ if matches!(content_type, "application/yaml" | "application/vnd.kubernetes.protobuf" | "application/cbor") => {
+        _ if matches!(
+            content_type,
+            "application/yaml" | "application/vnd.kubernetes.protobuf" | "application/cbor"
+        ) =>
+        {
             return Err(Status::not_implemented(format_args!("bodies of type {content_type}")));
         }
         _ => {
@@ -341,34 +361,65 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
     Ok(())
 }
 
-fn unknown_patch(custom: bool) -> Status {
-    let mut accepted = vec!["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
-    if !custom {
-        accepted.insert(2, "application/strategic-merge-patch+json");
+/// `prefixFromUserAgent` of apiserver's `endpoints/handlers/create.go`.
+fn agent(headers: &HeaderMap) -> Arc<str> {
+    let text = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let name = text.split('/').next().unwrap_or_default();
+    match &name[..name.floor_char_boundary(MAX_MANAGER)] {
+        "" => Arc::from("unknown"),
+        name => Arc::from(name),
     }
-    Status::unsupported_media_type(&accepted)
+}
+
+/// Custom resources are served by a handler that has words of its own.
+fn unknown_patch(custom: bool) -> Status {
+    match custom {
+        true => Status::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        ]),
+        false => Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_empty_details(),
+    }
 }
 
 /// Whether only metadata is asked for. The first form that can be served counts.
-fn wants_metadata_only(headers: &HeaderMap) -> Result<bool, Status> {
+fn wants_metadata_only(headers: &HeaderMap, custom: bool) -> Result<bool, Status> {
+    const SERVED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
     let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else { return Ok(false) };
+    let (mut known, mut odd_form) = (None, false);
     for choice in accept.split(',') {
         let mut parts = choice.split(';').map(str::trim);
-        let is_json = matches!(parts.next(), Some("application/json" | "application/*" | "*/*"));
-        let form = parts.find_map(|part| part.strip_prefix("as="));
-        match form {
-            _ if !is_json => {}
+        match parts.next() {
+            Some("application/json" | "*/*") => {}
+            Some(other) if SERVED.contains(&other) => {
+                known = Some(other);
+                continue;
+            }
+            _ => continue,
+        }
+        match parts.find_map(|part| part.strip_prefix("as=")) {
             None => return Ok(false),
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(true),
-            Some(_) => {}
+            Some("Table") => known = Some("table"),
+            Some(_) => odd_form = true,
         }
     }
-    Err(Status::not_acceptable(&["application/json"]))
+    Err(match known {
+        Some(form) => Status::not_implemented(format_args!("answers in the form {form}")),
+        None if odd_form || custom => Status::not_acceptable(&SERVED),
+        None => {
+            let message = format!("406: Not Acceptable\n\nAvailable representations: {}", SERVED.join(", "));
+            Status::new(406, "NotAcceptable", message).with_empty_details()
+        }
+    })
 }
 
 fn refusal(status: &Status) -> http::Response<Body> {
     let mut response = document(status.code, Bytes::from(status.to_value().to_string()));
-    if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0) {
+    if let Some(seconds) =
+        status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0)
+    {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
@@ -402,7 +453,9 @@ impl http_body::Body for Body {
     ) -> Poll<Option<io::Result<http_body::Frame<Bytes>>>> {
         match &mut self.get_mut().0 {
             Source::Document(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(http_body::Frame::data(bytes)))),
-            Source::Watch(watch) => watch.poll_frame(context).map(|piece| piece.map(|bytes| bytes.map(http_body::Frame::data))),
+            Source::Watch(watch) => {
+                watch.poll_frame(context).map(|piece| piece.map(|bytes| bytes.map(http_body::Frame::data)))
+            }
         }
     }
 

@@ -156,12 +156,9 @@ impl Watch {
         }
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        if let Some(version) = self.start.initial_end {
-            if state.version() >= version {
-                self.start.initial_end = None;
-                let version = self.start.after.max(version);
-                lines.extend(line("BOOKMARK", self.start.view.bookmark(version, true).as_bytes()));
-            }
+        if let Some(version) = self.start.initial_end.take_if(|version| state.version() >= *version) {
+            let version = self.start.after.max(version);
+            lines.extend(line("BOOKMARK", self.start.view.bookmark(version, true).as_bytes()));
         }
         self.gather_changes(&mut state, lines);
         if lines.is_empty() && self.held.is_none() && self.state == Stage::Open {

@@ -12,6 +12,7 @@ use super::{Actor, Pace, storage};
 use crate::cluster::Cluster;
 use crate::faults::time_in;
 use crate::object;
+use crate::ownership::Credit;
 use crate::request::{Content, DeleteOptions, Request, Subresource, Verb};
 use crate::resource::Resource;
 use crate::status::Status;
@@ -110,7 +111,7 @@ impl Api {
         }
         let mut value = now.value();
         change(&mut value);
-        state.update(resource.storage, &now, &value);
+        state.update(resource.storage, &now, &value, Credit::Server);
         Ok(())
     }
 

@@ -73,6 +73,7 @@ impl Stored {
             version_at: self.version_at,
             namespace_len: self.namespace_len,
             deleting: self.deleting,
+            owned: self.owned,
             first: self.first,
             ownership: Ownership::same(self),
         }

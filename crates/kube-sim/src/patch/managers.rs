@@ -8,6 +8,11 @@ use super::shape::Shape;
 use crate::resource::Resource;
 use crate::{defaults, object};
 
+/// `DefaultMaxUpdateManagers`
+const MAX_UPDATE_MANAGERS: usize = 10;
+/// Who owns what the oldest of too many managers owned.
+const ANCIENT: &str = "ancient-changes";
+
 /// The entries of `metadata.managedFields`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Managers(pub(super) Vec<Manager>);
@@ -38,7 +43,37 @@ impl Managers {
             writer.fields.union(&change.set);
             self.0.push(writer);
         }
+        self.0.retain(|manager| !manager.fields.is_empty());
+        self.merge_oldest();
         self
+    }
+
+    /// `capUpdateManagers`: of too many managers that update, the oldest of a version become one.
+    fn merge_oldest(&mut self) {
+        let mut updates = self.0.iter().filter(|manager| !manager.applies).count();
+        if updates <= MAX_UPDATE_MANAGERS {
+            return;
+        }
+        self.0.sort_by(|one, other| {
+            let key = |manager: &Manager| (!manager.applies, manager.time.clone(), manager.name.clone());
+            key(one).cmp(&key(other))
+        });
+        let mut merged: Vec<Manager> = Vec::with_capacity(self.0.len());
+        for manager in std::mem::take(&mut self.0) {
+            let may_merge = !manager.applies && updates > MAX_UPDATE_MANAGERS;
+            let first = merged.iter_mut().find(|first| !first.applies && first.api_version == manager.api_version);
+            match first.filter(|_| may_merge) {
+                Some(first) => {
+                    ANCIENT.clone_into(&mut first.name);
+                    first.subresource.clear();
+                    first.fields.union(&manager.fields);
+                    first.time = manager.time;
+                    updates -= 1;
+                }
+                None => merged.push(manager),
+            }
+        }
+        self.0 = merged;
     }
 
     /// From JSON that [`Managers::to_json`] wrote.

@@ -222,7 +222,7 @@ impl Schema {
         for line in table.lines().filter(|line| !line.starts_with('#')) {
             match (line.strip_prefix(' '), &mut current) {
                 (Some(field), Some((_, structure))) => {
-                    structure.fields.extend(Field::read(field, structure.fields.len()))
+                    structure.fields.extend(Field::read(field, structure.fields.len()));
                 }
                 _ => {
                     schema.add(current.take());

@@ -57,9 +57,10 @@ pub(super) fn patch(
         applier.time = last.map(|last| last.time).unwrap_or_default();
     }
     managers.push(applier);
-    match Managers(managers).write() {
-        Some(entries) => object::set_meta(&mut merged, MANAGED_FIELDS, entries),
-        None => object::remove_meta(&mut merged, MANAGED_FIELDS),
+    match serde_json::from_str::<Value>(&Managers(managers).to_json()) {
+        Ok(entries) => object::set_meta(&mut merged, MANAGED_FIELDS, entries),
+        // Nobody owns anything.
+        Err(_) => object::remove_meta(&mut merged, MANAGED_FIELDS),
     }
     Ok(merged)
 }

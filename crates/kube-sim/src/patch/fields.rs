@@ -1,9 +1,9 @@
 //! Sets of fields as `metadata.managedFields` writes them (`FieldsV1`), and how they follow from objects. The model is
 //! structured-merge-diff's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::shape::{Parts, Shape};
 use crate::resource::Resource;
@@ -52,14 +52,22 @@ impl Fields {
         read
     }
 
-    /// As `fieldsV1`.
-    pub(super) fn write(&self) -> Value {
-        let mut written = Map::new();
+    /// Appends `fieldsV1` as JSON.
+    pub(super) fn write(&self, json: &mut String) {
+        json.push('{');
         if self.own && !self.parts.is_empty() {
-            written.insert(".".to_owned(), json!({}));
+            json.push_str(r#"".":{},"#);
         }
-        written.extend(self.parts.iter().map(|(edge, part)| (edge.clone(), part.write())));
-        Value::Object(written)
+        for (edge, part) in &self.parts {
+            json.push_str(&Value::from(edge.as_str()).to_string());
+            json.push(':');
+            part.write(json);
+            json.push(',');
+        }
+        if json.ends_with(',') {
+            json.pop();
+        }
+        json.push('}');
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -184,27 +192,51 @@ impl Comparison {
             comparison.set.own = true;
             return comparison;
         }
-        let old_parts: BTreeMap<String, (&Value, Shape)> =
-            shape.children(old).into_iter().map(|(edge, part, shape)| (edge, (part, shape))).collect();
-        let mut seen = BTreeSet::new();
-        for (edge, part, shape) in shape.children(new) {
-            match old_parts.get(&edge) {
-                Some((old, _)) => {
-                    let inner = Self::of(old, part, shape);
-                    comparison.set.parts.insert(edge.clone(), inner.set);
-                    comparison.removed.parts.insert(edge.clone(), inner.removed);
+        match (shape.possible_parts(new), old, new) {
+            // The common case, in which names are only written down where something differs.
+            (Parts::Members, Value::Object(old), Value::Object(new)) => {
+                for (name, value) in new.iter().filter(|(_, value)| !value.is_null()) {
+                    let before = old.get(name).filter(|before| !before.is_null());
+                    if before != Some(value) {
+                        comparison.add(format!("f:{name}"), before, Some(value), shape.member(name));
+                    }
                 }
-                None => drop(comparison.set.parts.insert(edge.clone(), Fields::all(part, shape))),
+                let kept = |name: &str| new.get(name).is_some_and(|value| !value.is_null());
+                for (name, before) in old.iter().filter(|(name, before)| !before.is_null() && !kept(name)) {
+                    comparison.add(format!("f:{name}"), Some(before), None, shape.member(name));
+                }
             }
-            seen.insert(edge);
-        }
-        for (edge, (part, shape)) in old_parts.into_iter().filter(|(edge, _)| !seen.contains(edge)) {
-            comparison.removed.parts.insert(edge, Fields::all(part, shape));
-        }
-        for fields in [&mut comparison.set, &mut comparison.removed] {
-            fields.parts.retain(|_, part| !part.is_empty());
+            _ => {
+                let mut old: BTreeMap<String, (&Value, Shape)> =
+                    shape.children(old).into_iter().map(|(edge, part, shape)| (edge, (part, shape))).collect();
+                for (edge, part, shape) in shape.children(new) {
+                    let before = old.remove(&edge).map(|(before, _)| before);
+                    comparison.add(edge, before, Some(part), shape);
+                }
+                for (edge, (before, shape)) in old {
+                    comparison.add(edge, Some(before), None, shape);
+                }
+            }
         }
         comparison
+    }
+
+    /// Adds what differs at one part.
+    fn add(&mut self, edge: String, old: Option<&Value>, new: Option<&Value>, shape: Shape) {
+        match (old, new) {
+            (Some(old), Some(new)) => {
+                let Self { set, removed } = Self::of(old, new, shape);
+                if !set.is_empty() {
+                    self.set.parts.insert(edge.clone(), set);
+                }
+                if !removed.is_empty() {
+                    self.removed.parts.insert(edge, removed);
+                }
+            }
+            (None, Some(new)) => drop(self.set.parts.insert(edge, Fields::all(new, shape))),
+            (Some(old), None) => drop(self.removed.parts.insert(edge, Fields::all(old, shape))),
+            (None, None) => {}
+        }
     }
 
     pub(super) fn ownable(self, resource: &Resource, subresource: Option<&str>) -> Self {

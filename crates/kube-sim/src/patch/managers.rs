@@ -1,12 +1,17 @@
 //! Who owns which fields, as `metadata.managedFields` says it: apimachinery's `util/managedfields`.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::PatchOptions;
 use super::fields::{Comparison, Fields};
 use super::shape::Shape;
 use crate::resource::Resource;
 use crate::{defaults, object};
+
+/// `DefaultMaxUpdateManagers`
+const MAX_UPDATE_MANAGERS: usize = 10;
+/// Who owns what the oldest of too many managers owned.
+const ANCIENT: &str = "ancient-changes";
 
 /// The entries of `metadata.managedFields`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +43,37 @@ impl Managers {
             writer.fields.union(&change.set);
             self.0.push(writer);
         }
+        self.0.retain(|manager| !manager.fields.is_empty());
+        self.merge_oldest();
         self
+    }
+
+    /// `capUpdateManagers`: of too many managers that update, the oldest of a version become one.
+    fn merge_oldest(&mut self) {
+        let mut updates = self.0.iter().filter(|manager| !manager.applies).count();
+        if updates <= MAX_UPDATE_MANAGERS {
+            return;
+        }
+        self.0.sort_by(|one, other| {
+            let key = |manager: &Manager| (!manager.applies, manager.time.clone(), manager.name.clone());
+            key(one).cmp(&key(other))
+        });
+        let mut merged: Vec<Manager> = Vec::with_capacity(self.0.len());
+        for manager in std::mem::take(&mut self.0) {
+            let may_merge = !manager.applies && updates > MAX_UPDATE_MANAGERS;
+            let first = merged.iter_mut().find(|first| !first.applies && first.api_version == manager.api_version);
+            match first.filter(|_| may_merge) {
+                Some(first) => {
+                    ANCIENT.clone_into(&mut first.name);
+                    first.subresource.clear();
+                    first.fields.union(&manager.fields);
+                    first.time = manager.time;
+                    updates -= 1;
+                }
+                None => merged.push(manager),
+            }
+        }
+        self.0 = merged;
     }
 
     /// From JSON that [`Managers::to_json`] wrote.
@@ -46,23 +81,27 @@ impl Managers {
         serde_json::from_str(json).map(|entries| Self::read(&entries)).unwrap_or_default()
     }
 
-    /// As a list of entries in the server's order; empty for none.
+    /// As a list of entries, of all that own something, in the server's order; empty for none.
     pub(crate) fn to_json(&self) -> String {
-        self.write().map(|entries| entries.to_string()).unwrap_or_default()
+        let mut owners: Vec<&Manager> = self.0.iter().filter(|manager| !manager.fields.is_empty()).collect();
+        if owners.is_empty() {
+            return String::new();
+        }
+        owners.sort_by_key(|manager| {
+            (!manager.applies, &manager.time, &manager.name, &manager.api_version, &manager.subresource)
+        });
+        let mut json = String::with_capacity(512);
+        for (index, manager) in owners.into_iter().enumerate() {
+            json.push(if index == 0 { '[' } else { ',' });
+            manager.write(&mut json);
+        }
+        json.push(']');
+        json
     }
 
     /// From the list of entries.
     pub(crate) fn read(entries: &Value) -> Self {
         Self(entries.as_array().into_iter().flatten().map(Manager::read).collect())
-    }
-
-    /// All entries that own something, in the server's order.
-    pub(super) fn write(&self) -> Option<Value> {
-        let mut owners: Vec<&Manager> = self.0.iter().filter(|manager| !manager.fields.is_empty()).collect();
-        owners.sort_by_key(|manager| {
-            (!manager.applies, &manager.time, &manager.name, &manager.api_version, &manager.subresource)
-        });
-        (!owners.is_empty()).then(|| owners.into_iter().map(Manager::write).collect())
     }
 }
 
@@ -136,20 +175,22 @@ impl Manager {
         }
     }
 
-    fn write(&self) -> Value {
-        let mut entry = json!({
-            "manager": self.name,
-            "operation": if self.applies { "Apply" } else { "Update" },
-            "apiVersion": self.api_version,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": self.fields.write(),
-        });
-        if !self.time.is_empty() {
-            entry["time"] = self.time.as_str().into();
+    fn write(&self, json: &mut String) {
+        let mut member = |name: &str, text: &str| {
+            json.push(if name == "manager" { '{' } else { ',' });
+            json.push_str(&format!("\"{name}\":{}", Value::from(text)));
+        };
+        member("manager", &self.name);
+        member("operation", if self.applies { "Apply" } else { "Update" });
+        member("apiVersion", &self.api_version);
+        for (name, text) in [("time", &self.time), ("subresource", &self.subresource)] {
+            if !text.is_empty() {
+                member(name, text);
+            }
         }
-        if !self.subresource.is_empty() {
-            entry["subresource"] = self.subresource.as_str().into();
-        }
-        entry
+        member("fieldsType", "FieldsV1");
+        json.push_str(r#","fieldsV1":"#);
+        self.fields.write(json);
+        json.push('}');
     }
 }

@@ -285,11 +285,12 @@ async fn owners_outlive_the_states_they_follow_from() {
     maps.create(&PostParams { field_manager: Some("maker".into()), ..PostParams::default() }, &settings("a", &[]))
         .await
         .unwrap();
-    for number in 0..9 {
+    for number in 0..10 {
         let patch = json!({"data": {format!("k{number}"): "v"}});
         maps.patch("a", &by(&format!("m{number}")), &Patch::Merge(patch)).await.unwrap();
     }
     let map = maps.get("a").await.unwrap();
     let managers: Vec<&str> = map.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();
-    assert_eq!(managers, ["m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "maker"]);
+    // There are never more than ten that update.
+    assert_eq!(managers, ["ancient-changes", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9", "maker"]);
 }

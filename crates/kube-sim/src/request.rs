@@ -21,6 +21,8 @@ use crate::status::Status;
 pub struct Request {
     /// Who asks.
     pub user: Arc<str>,
+    /// The groups the user is in.
+    pub groups: Arc<[String]>,
     /// What is asked.
     pub verb: Verb,
     /// Of which resource.
@@ -90,6 +92,7 @@ impl Request {
     pub fn new(user: Arc<str>, verb: Verb, resource: Arc<Resource>, namespace: &str, name: &str) -> Self {
         Self {
             user,
+            groups: Arc::default(),
             verb,
             resource,
             namespace: namespace.to_owned(),

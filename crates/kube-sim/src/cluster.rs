@@ -27,6 +27,7 @@ pub struct Cluster(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) clock: SimClock,
+    seed: u64,
     pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
 }
@@ -189,6 +190,13 @@ impl Cluster {
         Ok(Request::new(self_name(), verb, resource, target.namespace, target.name))
     }
 
+    /// A generator of its own for a part of the cluster, drawn from the cluster's seed and the part's name.
+    pub(crate) fn random_for(&self, part: &str) -> fastrand::Rng {
+        // FNV-1a: the same everywhere, unlike the standard library's hash.
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        fastrand::Rng::with_seed(part.bytes().fold(0xcbf2_9ce4_8422_2325 ^ self.0.seed, mix))
+    }
+
     fn open_subscription(&self, resources: &[(&str, &str)], existing: bool) -> Subscription {
         let queue = Arc::new(Queue::new(resources));
         self.0.lock().subscribe(&queue, existing);
@@ -299,6 +307,7 @@ impl Builder {
         let cluster = Cluster(Arc::new(Shared {
             state: Mutex::new(State::new(clock, self.seed, self.history)),
             clock,
+            seed: self.seed,
             interceptor: self.interceptor,
             authorizer: self.authorizer,
         }));

@@ -2,6 +2,7 @@
 //! memory, time from tokio's clock (paused or not) and randomness from one seed, so the same seed gives the same bytes.
 #![deny(missing_docs)]
 
+mod actors;
 mod authorize;
 mod clock;
 mod cluster;
@@ -27,6 +28,7 @@ mod verbs;
 mod view;
 mod watch;
 
+pub use actors::{Actor, Actors, Pace, Running};
 pub use authorize::{Attributes, Authorizer, Decision};
 pub use clock::SimClock;
 pub use cluster::{Builder, Cluster, Target};

@@ -23,6 +23,7 @@ pub struct Stored {
     version_at: u32,
     namespace_len: u16,
     deleting: bool,
+    owned: bool,
 }
 
 type Labels = Vec<(Box<str>, Box<str>)>;
@@ -40,6 +41,7 @@ impl Stored {
             version_at: u32::try_from(version_at).expect("objects are limited to a few MiB"),
             namespace_len: u16::try_from(namespace.len()).expect("namespaces are validated to be short"),
             deleting: object::deletion_timestamp(object).is_some(),
+            owned: object::meta(object, "ownerReferences").is_some(),
         }
     }
 
@@ -100,6 +102,11 @@ impl Stored {
     /// Whether `metadata.deletionTimestamp` is set.
     pub fn is_deleting(&self) -> bool {
         self.deleting
+    }
+
+    /// Whether it has `metadata.ownerReferences`.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owned
     }
 
     /// `namespace/name` or `name`: what the store sorts by.

@@ -1,0 +1,201 @@
+//! An actor's access to the cluster: requests take as long as its pace says.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::recorder::Recorder;
+use super::{Actor, Pace, storage};
+use crate::cluster::Cluster;
+use crate::object;
+use crate::request::{Content, DeleteOptions, Request, Subresource, Verb};
+use crate::resource::Resource;
+use crate::status::Status;
+use crate::store::Stored;
+
+/// One actor's access to the cluster.
+pub(super) struct Api {
+    cluster: Cluster,
+    user: Arc<str>,
+    pace: Pace,
+    pub(super) random: fastrand::Rng,
+    recorder: Recorder,
+}
+
+/// An object as an actor has seen it.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) stored: Arc<Stored>,
+    pub(super) value: Value,
+}
+
+impl From<Arc<Stored>> for Seen {
+    fn from(stored: Arc<Stored>) -> Self {
+        Self { value: stored.value(), stored }
+    }
+}
+
+impl Api {
+    pub(super) fn new(cluster: &Cluster, actor: Actor, pace: Pace) -> Self {
+        let component = match actor {
+            Actor::Scheduler => "default-scheduler",
+            _ => "persistentvolume-controller",
+        };
+        Self {
+            cluster: cluster.clone(),
+            user: Arc::from(actor.user()),
+            pace,
+            random: cluster.random_for(actor.user()),
+            recorder: Recorder::new(component),
+        }
+    }
+
+    pub(super) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Draws a time from a range of the pace.
+    pub(super) fn draw(&mut self, part: impl FnOnce(&Pace) -> &RangeInclusive<Duration>) -> Duration {
+        draw(&mut self.random, part(&self.pace))
+    }
+
+    /// The object as it is now.
+    pub(super) async fn get(&mut self, resource: &Resource, namespace: &str, name: &str) -> Option<Seen> {
+        self.travel().await;
+        self.peek(resource, namespace, name).map(Seen::from)
+    }
+
+    /// All objects of a resource as they are now.
+    pub(super) async fn list(&mut self, resource: &Resource, namespace: Option<&str>) -> Vec<Arc<Stored>> {
+        self.travel().await;
+        let state = self.cluster.0.lock();
+        let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        state.storage(resource.storage).range(&prefix, "").cloned().collect()
+    }
+
+    /// Replaces an object, or a part of it, by what `change` makes of what was seen. It is a conflict if the object is not
+    /// as it was seen any more.
+    pub(super) async fn update(
+        &mut self,
+        resource: &Arc<Resource>,
+        seen: &Seen,
+        part: Option<Subresource>,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Seen, Status> {
+        let mut value = seen.value.clone();
+        change(&mut value);
+        self.travel().await;
+        let (namespace, name) = (seen.stored.namespace(), seen.stored.name());
+        let mut request = self.request(Verb::Update, resource, namespace, name);
+        request.subresource = part;
+        request.content = Content::Value(value);
+        self.handle(request)?;
+        // It may be gone, when this was the last finalizer.
+        Ok(self.peek(resource, namespace, name).map_or_else(|| seen.clone(), Seen::from))
+    }
+
+    /// Binds a pod to a node, which no update can.
+    pub(super) async fn bind_pod(&mut self, pod: &Seen, change: impl FnOnce(&mut Value)) -> Result<(), Status> {
+        self.travel().await;
+        let resource = storage::pods();
+        let mut state = self.cluster.0.lock();
+        let now = state.find(resource, pod.stored.namespace(), pod.stored.name()).cloned();
+        let now = now.ok_or_else(|| Status::not_found(resource, pod.stored.name()))?;
+        if now.uid() != pod.stored.uid() || now.is_deleting() {
+            return Err(Status::modified(resource, now.name()));
+        }
+        let mut value = now.value();
+        change(&mut value);
+        state.update(resource.storage, &now, &value);
+        Ok(())
+    }
+
+    /// Deletes an object.
+    pub(super) async fn delete(
+        &mut self,
+        resource: &Arc<Resource>,
+        seen: &Stored,
+        options: DeleteOptions,
+    ) -> Result<(), Status> {
+        self.travel().await;
+        let mut request = self.request(Verb::Delete, resource, seen.namespace(), seen.name());
+        request.options.delete = options;
+        self.handle(request)
+    }
+
+    /// Deletes all objects of a resource in a namespace.
+    pub(super) async fn delete_all(&mut self, resource: &Arc<Resource>, namespace: &str) -> Result<(), Status> {
+        self.travel().await;
+        let mut request = self.request(Verb::DeleteCollection, resource, namespace, "");
+        request.options.delete.propagation_policy = Some("Background".to_owned());
+        self.handle(request)
+    }
+
+    /// Tells people what happened to an object. Events are sent on the side, and losing one is no failure.
+    pub(super) fn event(&mut self, regarding: &Value, kind: EventKind, reason: &str, message: &str) {
+        let now = self.cluster.clock();
+        if let Some(event) = self.recorder.record(now, regarding, kind, reason, message) {
+            let resource = Resource::builtin("", "events");
+            let namespace = object::namespace(&event).to_owned();
+            let (verb, name) = match self.peek(&resource, &namespace, object::name(&event)) {
+                Some(_) => (Verb::Update, object::name(&event).to_owned()),
+                None => (Verb::Create, String::new()),
+            };
+            let mut request = self.request(verb, &resource, &namespace, &name);
+            request.content = Content::Value(event);
+            drop(self.handle(request));
+        }
+    }
+
+    /// The object as it is now, without asking over the network.
+    pub(super) fn peek(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Stored>> {
+        self.cluster.0.lock().find(resource, namespace, name).cloned()
+    }
+
+    /// Whether a namespace has any object of a resource.
+    pub(super) fn has_any(&self, resource: &Resource, namespace: &str) -> bool {
+        let prefix = format!("{namespace}/");
+        self.cluster.0.lock().storage(resource.storage).range(&prefix, "").next().is_some()
+    }
+
+    /// The resource whose objects have this `apiVersion` and `kind`.
+    pub(super) fn resource_of_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
+        self.cluster.0.lock().registry.of_kind(api_version, kind).cloned()
+    }
+
+    /// A request's way to the server.
+    async fn travel(&mut self) {
+        let time = self.draw(|pace| &pace.request);
+        if !time.is_zero() {
+            sleep(time).await;
+        }
+    }
+
+    fn request(&self, verb: Verb, resource: &Arc<Resource>, namespace: &str, name: &str) -> Request {
+        Request::new(Arc::clone(&self.user), verb, Arc::clone(resource), namespace, name)
+    }
+
+    fn handle(&self, mut request: Request) -> Result<(), Status> {
+        request.options.complete(request.verb, None)?;
+        self.cluster.0.handle(&mut request).map(drop)
+    }
+}
+
+/// The `type` of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum EventKind {
+    Normal,
+    Warning,
+}
+
+fn draw(random: &mut fastrand::Rng, range: &RangeInclusive<Duration>) -> Duration {
+    let micros = |time: &Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let (from, to) = (micros(range.start()), micros(range.end()));
+    match from < to {
+        true => Duration::from_micros(random.u64(from..=to)),
+        false => *range.start(),
+    }
+}

@@ -1,0 +1,144 @@
+//! The binder of claims and volumes: `pkg/controller/volume/persistentvolume` of Kubernetes 1.37.
+
+mod claims;
+mod index;
+mod volumes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use self::index::Index;
+use super::api::{Api, Seen};
+use super::storage::{self, claim_ref};
+use super::worker::{Controller, Queue};
+use crate::status::Status;
+use crate::store::{ChangeKind, Stored, key};
+use crate::subscription::Change;
+
+/// Everything is looked at again this often (`--pvclaimbinder-sync-period`); some things are noticed only then.
+const RESYNC: Duration = Duration::from_secs(15);
+
+/// The binder and what it has seen.
+#[derive(Default)]
+pub(super) struct Binder {
+    claims: BTreeMap<String, Arc<Stored>>,
+    volumes: Index,
+    classes: BTreeMap<String, Arc<Stored>>,
+    /// What was not done when it was last looked at.
+    waiting: BTreeSet<Key>,
+    /// When to look at what waits again.
+    resync: Option<Instant>,
+    start: Option<Instant>,
+}
+
+/// What the binder works on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    /// A claim, by namespace and name.
+    Claim(String),
+    /// A volume.
+    Volume(String),
+    /// All that waits.
+    Resync,
+}
+
+impl Controller for Binder {
+    type Key = Key;
+
+    const RESOURCES: &'static [(&'static str, &'static str)] =
+        &[("", "persistentvolumeclaims"), ("", "persistentvolumes"), ("storage.k8s.io", "storageclasses")];
+
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<Key>) {
+        let object = change.object();
+        match change.resource.plural.as_str() {
+            "persistentvolumeclaims" => self.observe_claim(change, queue),
+            "persistentvolumes" => self.observe_volume(change, queue),
+            _ => match change.kind {
+                ChangeKind::Deleted => drop(self.classes.remove(object.name())),
+                _ => drop(self.classes.insert(object.name().to_owned(), Arc::clone(object))),
+            },
+        }
+        self.plan_resync(queue);
+    }
+
+    async fn sync(&mut self, key: Key, api: &mut Api, queue: &mut Queue<Key>) -> Result<(), Status> {
+        self.waiting.remove(&key);
+        let done = match &key {
+            Key::Claim(name) => self.sync_claim(name, api).await,
+            Key::Volume(name) => self.sync_volume(name, api, queue).await,
+            Key::Resync => {
+                self.resync = None;
+                std::mem::take(&mut self.waiting).into_iter().for_each(|key| queue.add(key));
+                Ok(Progress::Done)
+            }
+        };
+        if done? == Progress::Waits {
+            self.waiting.insert(key);
+        }
+        Ok(())
+    }
+}
+
+/// Whether more can be done for an object without its own change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Done,
+    Waits,
+}
+
+impl Binder {
+    fn observe_claim(&mut self, change: &Change, queue: &mut Queue<Key>) {
+        let claim = change.object();
+        let name = key(claim.namespace(), claim.name());
+        if change.kind != ChangeKind::Deleted {
+            self.keep_claim(claim);
+            return queue.add(Key::Claim(name));
+        }
+        self.claims.remove(&name);
+        // The volume is released.
+        let claim = claim.value();
+        if !storage::volume_name(&claim).is_empty() {
+            queue.add(Key::Volume(storage::volume_name(&claim).to_owned()));
+        }
+    }
+
+    fn observe_volume(&mut self, change: &Change, queue: &mut Queue<Key>) {
+        let volume = change.object();
+        if change.kind != ChangeKind::Deleted {
+            self.volumes.keep(&Seen::from(Arc::clone(volume)));
+            return queue.add(Key::Volume(volume.name().to_owned()));
+        }
+        self.volumes.remove(volume.name());
+        // The claim is lost.
+        if let Some(reference) = claim_ref(&volume.value()) {
+            queue.add(Key::Claim(reference.key()));
+        }
+    }
+
+    /// Remembers a state of a claim, unless a newer one is known: own writes are known before they are seen.
+    fn keep_claim(&mut self, claim: &Arc<Stored>) {
+        let known = self.claims.entry(key(claim.namespace(), claim.name())).or_insert_with(|| Arc::clone(claim));
+        if known.resource_version() < claim.resource_version() {
+            *known = Arc::clone(claim);
+        }
+    }
+
+    fn keep_volume(&mut self, volume: &Seen) {
+        self.volumes.keep(volume);
+    }
+
+    /// After a change, what waits is looked at again at the next of the regular times.
+    fn plan_resync(&mut self, queue: &mut Queue<Key>) {
+        let now = Instant::now();
+        let start = *self.start.get_or_insert(now);
+        if self.resync.is_none() {
+            let turns = (now - start).as_nanos() / RESYNC.as_nanos() + 1;
+            let due = start + RESYNC * u32::try_from(turns).unwrap_or(u32::MAX);
+            self.resync = Some(due);
+            queue.add_at(due, Key::Resync);
+        }
+    }
+}

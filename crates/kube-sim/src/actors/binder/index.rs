@@ -1,0 +1,165 @@
+//! Volumes, found by the claim they refer to or by what they offer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::actors::api::Seen;
+use crate::actors::storage::{
+    self, access_modes, attributes_class, capacity, claim_ref, is_enough, requested, volume_mode,
+};
+use crate::object;
+use crate::selector::LabelSelector;
+use crate::store::{Stored, key};
+use crate::validate::quantity::Quantity;
+
+/// All volumes that were seen.
+#[derive(Default)]
+pub(super) struct Index {
+    volumes: BTreeMap<String, Entry>,
+    /// Names by the claim they refer to.
+    by_claim: BTreeMap<String, BTreeSet<String>>,
+    /// Names of those without a claim, by class.
+    free: BTreeMap<String, BTreeSet<String>>,
+}
+
+struct Entry {
+    stored: Arc<Stored>,
+    offer: Offer,
+}
+
+/// What a volume offers to claims.
+struct Offer {
+    /// The claim it refers to, or its class.
+    place: Place,
+    size: Option<Quantity>,
+    /// Sorted.
+    modes: Vec<String>,
+    volume_mode: String,
+    attributes_class: String,
+    available: bool,
+}
+
+#[derive(PartialEq, Eq)]
+enum Place {
+    Claim(String),
+    Class(String),
+}
+
+impl Index {
+    pub(super) fn get(&self, name: &str) -> Option<&Arc<Stored>> {
+        self.volumes.get(name).map(|entry| &entry.stored)
+    }
+
+    /// Remembers a state of a volume, unless a newer one is known.
+    pub(super) fn keep(&mut self, volume: &Seen) {
+        let name = volume.stored.name();
+        let known = self.volumes.get(name).map(|entry| entry.stored.resource_version());
+        if known.is_some_and(|known| known >= volume.stored.resource_version()) {
+            return;
+        }
+        self.remove(name);
+        let offer = Offer::of(&volume.value);
+        self.names_at(&offer.place).insert(name.to_owned());
+        self.volumes.insert(name.to_owned(), Entry { stored: Arc::clone(&volume.stored), offer });
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        if let Some(entry) = self.volumes.remove(name) {
+            let names = self.names_at(&entry.offer.place);
+            names.remove(name);
+            if names.is_empty() {
+                match &entry.offer.place {
+                    Place::Claim(claim) => drop(self.by_claim.remove(claim)),
+                    Place::Class(class) => drop(self.free.remove(class)),
+                }
+            }
+        }
+    }
+
+    /// The volume for a claim: one that refers to it, or the smallest that is large enough. Volumes with fewer access modes
+    /// come first. With `reserved_only`, only those that refer to the claim count.
+    pub(super) fn find(&self, claim: &Value, reserved_only: bool) -> Option<&Arc<Stored>> {
+        let wanted = Wanted::of(claim);
+        let reserved = self.by_claim.get(&key(object::namespace(claim), object::name(claim)));
+        let free = self.free.get(storage::class(claim)).filter(|_| !reserved_only);
+        let names = reserved.into_iter().chain(free).flatten();
+        let fitting = names.filter_map(|name| self.volumes.get(name)).filter(|entry| entry.fits(&wanted));
+        let best = fitting.min_by(|one, other| one.rank(other));
+        best.map(|entry| &entry.stored)
+    }
+
+    fn names_at(&mut self, place: &Place) -> &mut BTreeSet<String> {
+        match place {
+            Place::Claim(claim) => self.by_claim.entry(claim.clone()).or_default(),
+            Place::Class(class) => self.free.entry(class.clone()).or_default(),
+        }
+    }
+}
+
+struct Wanted<'a> {
+    claim: &'a Value,
+    size: Option<Quantity>,
+    modes: Vec<&'a str>,
+    selector: Option<LabelSelector>,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(claim: &'a Value) -> Self {
+        let selector = LabelSelector::from_object(object::at(claim, &["spec", "selector"]));
+        Self { claim, size: requested(claim), modes: access_modes(claim).collect(), selector }
+    }
+}
+
+impl Entry {
+    fn fits(&self, wanted: &Wanted<'_>) -> bool {
+        let offer = &self.offer;
+        let fits = !self.stored.is_deleting()
+            && wanted.modes.iter().all(|mode| offer.modes.iter().any(|own| own == mode))
+            && is_enough(offer.size.as_ref(), wanted.size.as_ref())
+            && offer.volume_mode == volume_mode(wanted.claim)
+            && offer.attributes_class == attributes_class(wanted.claim);
+        let chosen = match &offer.place {
+            Place::Claim(_) => {
+                let volume = self.stored.value();
+                claim_ref(&volume).is_some_and(|reference| storage::refers_to(reference, wanted.claim))
+            }
+            Place::Class(_) => {
+                let matches = |selector: &LabelSelector| selector.matches(|label| self.stored.label(label));
+                offer.available && wanted.selector.as_ref().is_none_or(matches)
+            }
+        };
+        fits && chosen
+    }
+
+    /// Which of two fitting volumes is taken.
+    fn rank(&self, other: &Self) -> std::cmp::Ordering {
+        let is_free = |entry: &Self| matches!(entry.offer.place, Place::Class(_));
+        let modes = |entry: &Self| (entry.offer.modes.len(), entry.offer.modes.clone());
+        let by_modes = modes(self).cmp(&modes(other));
+        by_modes.then(is_free(self).cmp(&is_free(other))).then_with(|| match (&self.offer.size, &other.offer.size) {
+            (Some(size), Some(other)) if is_free(self) => size.compare(other),
+            _ => std::cmp::Ordering::Equal,
+        })
+    }
+}
+
+impl Offer {
+    fn of(volume: &Value) -> Self {
+        let place = match claim_ref(volume) {
+            Some(reference) => Place::Claim(reference.key()),
+            None => Place::Class(storage::class(volume).to_owned()),
+        };
+        let mut modes: Vec<String> = access_modes(volume).map(str::to_owned).collect();
+        modes.sort_unstable();
+        Self {
+            place,
+            size: capacity(volume),
+            modes,
+            volume_mode: volume_mode(volume).to_owned(),
+            attributes_class: attributes_class(volume).to_owned(),
+            available: storage::phase(volume) == "Available",
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Objects go with their owners: `pkg/controller/garbagecollector` of Kubernetes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::api::{Api, Seen};
+use super::protection::remove_finalizer;
+use super::worker::{Controller, Queue};
+use crate::object;
+use crate::request::{DeleteOptions, Preconditions};
+use crate::resource::{Resource, StorageId};
+use crate::status::Status;
+use crate::store::{ChangeKind, Stored, key};
+use crate::subscription::Change;
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// The garbage collector, and who belongs to whom.
+#[derive(Default)]
+pub(super) struct GarbageCollector {
+    resources: BTreeMap<StorageId, Arc<Resource>>,
+    /// What belongs to an owner, by the owner's UID.
+    dependents: BTreeMap<String, BTreeSet<Id>>,
+    owners: BTreeMap<Id, Vec<Owner>>,
+}
+
+/// An object: where it is kept, and under which key.
+pub(super) type Id = (StorageId, String);
+
+/// `metav1.OwnerReference`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Owner {
+    api_version: String,
+    kind: String,
+    name: String,
+    uid: String,
+    blocks: bool,
+}
+
+/// What is known of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// It is there, or nobody can tell.
+    Solid,
+    /// It waits until what belongs to it is gone.
+    Waiting,
+    /// It is gone.
+    Missing,
+}
+
+impl Controller for GarbageCollector {
+    type Key = Id;
+
+    const RESOURCES: &'static [(&'static str, &'static str)] = &[];
+
+    fn observe(&mut self, change: &Change, api: &Api, queue: &mut Queue<Id>) {
+        let object = change.object();
+        let id = (change.resource.storage, key(object.namespace(), object.name()));
+        let deleted = change.kind == ChangeKind::Deleted;
+        let owners = if deleted || !object.is_owned() { Vec::new() } else { owners(&object.value()) };
+        if owners.is_empty() && !self.owners.contains_key(&id) && !deleted && !object.is_deleting() {
+            return;
+        }
+        self.resources.entry(id.0).or_insert_with(|| Arc::clone(&change.resource));
+        let before = self.replace(&id, &owners);
+        if before != owners {
+            // Owners that wait for this one may be done.
+            for owner in &before {
+                queue.extend(self.owner_id(owner, object.namespace(), api));
+            }
+            if !owners.is_empty() {
+                queue.add(id.clone());
+            }
+        }
+        if deleted {
+            queue.extend(self.dependents.get(object.uid()).into_iter().flatten().cloned());
+        } else if object.is_deleting() {
+            queue.add(id);
+        }
+    }
+
+    async fn sync(&mut self, id: Id, api: &mut Api, queue: &mut Queue<Id>) -> Result<(), Status> {
+        let Some(resource) = self.resources.get(&id.0).cloned() else { return Ok(()) };
+        let (namespace, name) = id.1.rsplit_once('/').unwrap_or(("", &id.1));
+        let Some(object) = api.peek(&resource, namespace, name).map(Seen::from) else { return Ok(()) };
+        let held = |finalizer: &str| object::finalizers(&object.value).any(|name| name == finalizer);
+        if !object.stored.is_deleting() {
+            self.collect(&resource, &object, api).await
+        } else if held(ORPHAN) {
+            self.orphan(&resource, &object, api).await
+        } else if held(FOREGROUND) {
+            self.delete_dependents(&resource, &object, api, queue).await
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl GarbageCollector {
+    /// Remembers an object's owners; those it had before.
+    fn replace(&mut self, id: &Id, owners: &[Owner]) -> Vec<Owner> {
+        let before = self.owners.remove(id).unwrap_or_default();
+        for owner in &before {
+            if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
+                dependents.remove(id);
+                if dependents.is_empty() {
+                    self.dependents.remove(&owner.uid);
+                }
+            }
+        }
+        for owner in owners {
+            self.dependents.entry(owner.uid.clone()).or_default().insert(id.clone());
+        }
+        if !owners.is_empty() {
+            self.owners.insert(id.clone(), owners.to_vec());
+        }
+        before
+    }
+
+    /// Deletes an object none of whose owners is there, or takes from it the owners that are not: `attemptToDeleteItem`.
+    async fn collect(&self, resource: &Arc<Resource>, object: &Seen, api: &mut Api) -> Result<(), Status> {
+        let owners = owners(&object.value);
+        let found: Vec<Found> = owners.iter().map(|owner| find(owner, resource, object, api)).collect();
+        if owners.is_empty() || found.iter().all(|found| *found == Found::Solid) {
+            return Ok(());
+        }
+        if found.contains(&Found::Solid) {
+            let gone = owners.iter().zip(&found).filter(|(_, found)| **found != Found::Solid);
+            let gone: BTreeSet<&str> = gone.map(|(owner, _)| owner.uid.as_str()).collect();
+            return disown(resource, object, &gone, api).await;
+        }
+        let held = |finalizer: &str| object::finalizers(&object.value).any(|name| name == finalizer);
+        let has_dependents = self.dependents.contains_key(object.stored.uid());
+        let policy = match () {
+            () if found.contains(&Found::Waiting) && has_dependents => "Foreground",
+            () if held(ORPHAN) => "Orphan",
+            () if held(FOREGROUND) => "Foreground",
+            () => "Background",
+        };
+        let options = DeleteOptions {
+            preconditions: Some(Preconditions {
+                uid: Some(object.stored.uid().to_owned()),
+                ..Preconditions::default()
+            }),
+            propagation_policy: Some(policy.to_owned()),
+            ..DeleteOptions::default()
+        };
+        api.delete(resource, &object.stored, options).await
+    }
+
+    /// Takes an owner from all that belongs to it, and lets it go: `orphanDependents`.
+    async fn orphan(&self, resource: &Arc<Resource>, owner: &Seen, api: &mut Api) -> Result<(), Status> {
+        let uid = owner.stored.uid();
+        for (resource, dependent) in self.dependents_of(uid, api) {
+            disown(&resource, &dependent.into(), &BTreeSet::from([uid]), api).await?;
+        }
+        remove_finalizer(resource, owner, ORPHAN, api).await
+    }
+
+    /// Lets an owner go whose dependents are gone: `processDeletingDependentsItem`.
+    async fn delete_dependents(
+        &self,
+        resource: &Arc<Resource>,
+        owner: &Seen,
+        api: &mut Api,
+        queue: &mut Queue<Id>,
+    ) -> Result<(), Status> {
+        let uid = owner.stored.uid();
+        let mut blocked = false;
+        for (resource, dependent) in self.dependents_of(uid, api) {
+            let id = (resource.storage, key(dependent.namespace(), dependent.name()));
+            let known = self.owners.get(&id).into_iter().flatten();
+            blocked |= known.filter(|owner| owner.uid == uid).any(|owner| owner.blocks);
+            if !dependent.is_deleting() {
+                queue.add(id);
+            }
+        }
+        match blocked {
+            true => Ok(()),
+            false => remove_finalizer(resource, owner, FOREGROUND, api).await,
+        }
+    }
+
+    fn dependents_of(&self, uid: &str, api: &Api) -> Vec<(Arc<Resource>, Arc<Stored>)> {
+        let ids = self.dependents.get(uid).into_iter().flatten();
+        let found = ids.filter_map(|(storage, name)| {
+            let resource = self.resources.get(storage)?;
+            let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
+            Some((Arc::clone(resource), api.peek(resource, namespace, name)?))
+        });
+        found.collect()
+    }
+
+    fn owner_id(&mut self, owner: &Owner, namespace: &str, api: &Api) -> Option<Id> {
+        let resource = api.resource_of_kind(&owner.api_version, &owner.kind)?;
+        let namespace = if resource.namespaced { namespace } else { "" };
+        let id = (resource.storage, key(namespace, &owner.name));
+        self.resources.entry(id.0).or_insert(resource);
+        Some(id)
+    }
+}
+
+fn owners(object: &Value) -> Vec<Owner> {
+    let list = object::meta(object, "ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    let read = |owner: &Value| {
+        let text = |field: &str| object::text_at(owner, &[field]).to_owned();
+        Owner {
+            api_version: text("apiVersion"),
+            kind: text("kind"),
+            name: text("name"),
+            uid: text("uid"),
+            blocks: owner["blockOwnerDeletion"] == true,
+        }
+    };
+    list.map(read).collect()
+}
+
+/// Looks an owner up. Where the reference cannot be understood, or a cluster-wide object claims an owner in a namespace,
+/// nothing may be deleted.
+fn find(owner: &Owner, resource: &Resource, object: &Seen, api: &Api) -> Found {
+    let Some(owners) = api.resource_of_kind(&owner.api_version, &owner.kind) else { return Found::Solid };
+    if owners.namespaced && !resource.namespaced {
+        return Found::Solid;
+    }
+    let namespace = if owners.namespaced { object.stored.namespace() } else { "" };
+    match api.peek(&owners, namespace, &owner.name).filter(|found| found.uid() == owner.uid) {
+        None => Found::Missing,
+        Some(found) if found.is_deleting() && object::finalizers(&found.value()).any(|name| name == FOREGROUND) => {
+            Found::Waiting
+        }
+        Some(_) => Found::Solid,
+    }
+}
+
+/// Takes owners from an object.
+async fn disown(resource: &Arc<Resource>, object: &Seen, uids: &BTreeSet<&str>, api: &mut Api) -> Result<(), Status> {
+    let change = |object: &mut Value| {
+        let Some(Value::Array(owners)) = object::metadata_mut(object).get_mut("ownerReferences") else { return };
+        owners.retain(|owner| !uids.contains(object::text_at(owner, &["uid"])));
+        if owners.is_empty() {
+            object::remove_meta(object, "ownerReferences");
+        }
+    };
+    api.update(resource, object, None, change).await.map(drop)
+}

@@ -1,0 +1,73 @@
+//! Namespaces that are going: `pkg/controller/namespace` of Kubernetes.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::api::{Api, Seen};
+use super::storage;
+use super::worker::{Controller, Queue};
+use crate::object;
+use crate::request::Subresource;
+use crate::status::Status;
+use crate::store::ChangeKind;
+use crate::subscription::Change;
+
+const FINALIZER: &str = "kubernetes";
+
+/// The namespace controller.
+#[derive(Default)]
+pub(super) struct Namespaces {
+    /// Those that are going.
+    terminating: BTreeSet<String>,
+}
+
+impl Controller for Namespaces {
+    type Key = String;
+
+    const RESOURCES: &'static [(&'static str, &'static str)] = &[];
+
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<String>) {
+        let object = change.object();
+        if change.resource.is("", "namespaces") {
+            if change.kind == ChangeKind::Deleted {
+                self.terminating.remove(object.name());
+            } else if object.is_deleting() {
+                self.terminating.insert(object.name().to_owned());
+                queue.add(object.name().to_owned());
+            }
+        } else if change.kind == ChangeKind::Deleted && self.terminating.contains(object.namespace()) {
+            queue.add(object.namespace().to_owned());
+        }
+    }
+
+    async fn sync(&mut self, name: String, api: &mut Api, _: &mut Queue<String>) -> Result<(), Status> {
+        let Some(namespace) = api.peek(storage::namespaces(), "", &name).map(Seen::from) else { return Ok(()) };
+        if !finalizers(&namespace.value).any(|finalizer| finalizer == FINALIZER) {
+            return Ok(());
+        }
+        let resources = api.cluster().resources();
+        let mut left = false;
+        for resource in resources.iter().filter(|resource| resource.namespaced && !resource.ephemeral) {
+            // Most resources have nothing there, and it would be a request each.
+            if !api.has_any(resource, &name) {
+                continue;
+            }
+            api.delete_all(resource, &name).await?;
+            left |= api.has_any(resource, &name);
+        }
+        if left {
+            // Each deletion brings it here again.
+            return Ok(());
+        }
+        let others: Vec<Value> =
+            finalizers(&namespace.value).filter(|finalizer| *finalizer != FINALIZER).map(Value::from).collect();
+        let change = |namespace: &mut Value| namespace["spec"]["finalizers"] = others.into();
+        api.update(storage::namespaces(), &namespace, Some(Subresource::Finalize), change).await.map(drop)
+    }
+}
+
+fn finalizers(namespace: &Value) -> impl Iterator<Item = &str> {
+    let list = object::at(namespace, &["spec", "finalizers"]).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str)
+}

@@ -1,0 +1,97 @@
+//! Events as client-go's `tools/record` writes them: core/v1, the same event again only counts up.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::api::EventKind;
+use crate::clock::{self, SimClock};
+use crate::object;
+
+/// Writes events of one component.
+pub(super) struct Recorder {
+    component: &'static str,
+    known: BTreeMap<Identity, Known>,
+    count: i64,
+}
+
+/// What makes two events the same.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Identity {
+    uid: String,
+    reason: String,
+    message: String,
+}
+
+struct Known {
+    event: Value,
+    last: Timestamp,
+}
+
+/// client-go's cache of events holds as many.
+const KNOWN: usize = 4096;
+/// The same event again within this time is not worth a request; controllers repeat themselves at each of their turns.
+const SILENCE: SignedDuration = SignedDuration::from_secs(10);
+
+impl Recorder {
+    pub(super) fn new(component: &'static str) -> Self {
+        Self { component, known: BTreeMap::new(), count: 0 }
+    }
+
+    /// The event to write: a new one, or a known one that happened again.
+    pub(super) fn record(
+        &mut self,
+        clock: SimClock,
+        regarding: &Value,
+        kind: EventKind,
+        reason: &str,
+        message: &str,
+    ) -> Option<Value> {
+        let now = clock.now();
+        let identity =
+            Identity { uid: object::uid(regarding).to_owned(), reason: reason.to_owned(), message: message.to_owned() };
+        if let Some(known) = self.known.get_mut(&identity) {
+            if now.duration_since(known.last) < SILENCE {
+                return None;
+            }
+            known.last = now;
+            let count = known.event["count"].as_i64().unwrap_or(0) + 1;
+            known.event["count"] = count.into();
+            known.event["lastTimestamp"] = clock::seconds(now).into();
+            return Some(known.event.clone());
+        }
+        self.count += 1;
+        let event = self.event(now, regarding, kind, reason, message);
+        if self.known.len() >= KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(identity, Known { event: event.clone(), last: now });
+        Some(event)
+    }
+
+    fn event(&self, now: Timestamp, regarding: &Value, kind: EventKind, reason: &str, message: &str) -> Value {
+        let text = |field: &str| object::text_at(regarding, &[field]);
+        let namespace = match object::namespace(regarding) {
+            "" => "default",
+            namespace => namespace,
+        };
+        // The real name has the time in nanoseconds, which never is the same twice.
+        let instant = now.as_nanosecond().saturating_add(i128::from(self.count));
+        let time = clock::seconds(now);
+        let mut involved = json!({
+            "apiVersion": text("apiVersion"), "kind": text("kind"), "name": object::name(regarding),
+            "uid": object::uid(regarding), "resourceVersion": object::resource_version(regarding),
+        });
+        if !object::namespace(regarding).is_empty() {
+            involved["namespace"] = object::namespace(regarding).into();
+        }
+        json!({
+            "apiVersion": "v1", "kind": "Event",
+            "metadata": {"name": format!("{}.{instant:016x}", object::name(regarding)), "namespace": namespace},
+            "involvedObject": involved, "type": format!("{kind:?}"), "reason": reason, "message": message, "count": 1,
+            "firstTimestamp": time, "lastTimestamp": time,
+            "source": {"component": self.component}, "reportingComponent": self.component, "reportingInstance": "",
+        })
+    }
+}

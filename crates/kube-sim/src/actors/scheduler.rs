@@ -1,0 +1,241 @@
+//! kube-scheduler as far as volumes go: its plugin `volumebinding`, with labels, taints and cordons of nodes. Of several
+//! nodes that fit, one is drawn; resources other than storage never run out.
+//!
+//! A test that wants another node chosen cordons this one; one that wants a node to lack capacity makes a CSIDriver with
+//! `storageCapacity` and the CSIStorageCapacity objects of the other nodes, as a CSI driver does.
+
+mod volumes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use self::volumes::{Plan, Volumes};
+use super::api::{Api, Seen};
+use super::storage::{self, SELECTED_NODE};
+use super::worker::{Controller, Queue};
+use super::{node_selector, pods};
+use crate::object;
+use crate::status::Status;
+use crate::store::{ChangeKind, key};
+use crate::subscription::Change;
+
+/// `bindTimeoutSeconds` of the plugin.
+const BIND_TIMEOUT: Duration = Duration::from_secs(600);
+/// A pod that could not be bound is tried again after this long, then after twice as long, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// The scheduler and the pods it has to do with.
+#[derive(Default)]
+pub(super) struct Scheduler {
+    /// Pods without a node, by namespace and name.
+    pending: BTreeMap<String, Pending>,
+    /// Pods without a node by the claims they use.
+    by_claim: BTreeMap<String, BTreeSet<String>>,
+}
+
+#[derive(Default)]
+struct Pending {
+    claims: Vec<String>,
+    /// The node it is to be bound to when its claims are bound, and until when.
+    assumed: Option<(String, Instant)>,
+    failures: u32,
+    /// It is not tried before this time.
+    not_before: Option<Instant>,
+}
+
+impl Controller for Scheduler {
+    type Key = String;
+
+    const RESOURCES: &'static [(&'static str, &'static str)] = &[
+        ("", "pods"),
+        ("", "nodes"),
+        ("", "persistentvolumeclaims"),
+        ("", "persistentvolumes"),
+        ("storage.k8s.io", "csistoragecapacities"),
+        ("storage.k8s.io", "storageclasses"),
+    ];
+
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<String>) {
+        let object = change.object();
+        let name = key(object.namespace(), object.name());
+        match change.resource.plural.as_str() {
+            "pods" => {
+                let pod = (change.kind != ChangeKind::Deleted).then(|| object.value());
+                match pod.filter(is_ours) {
+                    Some(pod) => self.keep(name, &pod, queue),
+                    None => self.forget(&name),
+                }
+            }
+            "persistentvolumeclaims" => queue.extend(self.by_claim.get(&name).into_iter().flatten().cloned()),
+            _ => {
+                let unassumed = self.pending.iter().filter(|(_, pod)| pod.assumed.is_none());
+                queue.extend(unassumed.map(|(name, _)| name.clone()));
+            }
+        }
+    }
+
+    async fn sync(&mut self, name: String, api: &mut Api, queue: &mut Queue<String>) -> Result<(), Status> {
+        let Some(pending) = self.pending.get(&name) else { return Ok(()) };
+        let (namespace, pod) = name.split_once('/').unwrap_or_default();
+        let Some(pod) = api.peek(storage::pods(), namespace, pod).map(Seen::from) else { return Ok(()) };
+        if !is_ours(&pod.value) {
+            return Ok(());
+        }
+        let now = Instant::now();
+        match &pending.assumed {
+            Some((node, deadline)) => {
+                let node = node.clone();
+                match self.progress(&pod.value, &node, api) {
+                    Progress::Bound => self.bind(&name, &pod, &node, api).await,
+                    Progress::Waits if now < *deadline => Ok(()),
+                    Progress::Waits | Progress::Failed => {
+                        self.give_up(&name, queue);
+                        Ok(())
+                    }
+                }
+            }
+            None if pending.not_before.is_some_and(|time| now < time) => Ok(()),
+            None => match self.schedule(&name, &pod, api, queue).await {
+                Err(refused) => {
+                    self.give_up(&name, queue);
+                    Err(refused)
+                }
+                done => done,
+            },
+        }
+    }
+}
+
+/// How far the claims of a pod are that has a node in view.
+enum Progress {
+    Bound,
+    Waits,
+    Failed,
+}
+
+impl Scheduler {
+    fn keep(&mut self, name: String, pod: &Value, queue: &mut Queue<String>) {
+        if !self.pending.contains_key(&name) {
+            let claims: Vec<String> = pods::claims_of(pod).map(|claim| key(object::namespace(pod), &claim)).collect();
+            for claim in &claims {
+                self.by_claim.entry(claim.clone()).or_default().insert(name.clone());
+            }
+            self.pending.insert(name.clone(), Pending { claims, ..Pending::default() });
+        }
+        queue.add(name);
+    }
+
+    fn forget(&mut self, name: &str) {
+        for claim in self.pending.remove(name).into_iter().flat_map(|pod| pod.claims) {
+            if let Some(pods) = self.by_claim.get_mut(&claim) {
+                pods.remove(name);
+                if pods.is_empty() {
+                    self.by_claim.remove(&claim);
+                }
+            }
+        }
+    }
+
+    /// Back to the start, after a pause.
+    fn give_up(&mut self, name: &str, queue: &mut Queue<String>) {
+        if let Some(pod) = self.pending.get_mut(name) {
+            let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(pod.failures)).min(LONGEST_PAUSE);
+            let due = Instant::now() + pause;
+            pod.failures += 1;
+            pod.assumed = None;
+            pod.not_before = Some(due);
+            queue.add_at(due, name.to_owned());
+        }
+    }
+
+    /// Chooses a node and starts the binding of the claims for it. Where no node fits, a change brings the pod here again.
+    async fn schedule(
+        &mut self,
+        name: &str,
+        pod: &Seen,
+        api: &mut Api,
+        queue: &mut Queue<String>,
+    ) -> Result<(), Status> {
+        let Some(volumes) = Volumes::of(&pod.value, api) else { return Ok(()) };
+        let nodes: Vec<Value> = api.list(storage::nodes(), None).await.iter().map(|node| node.value()).collect();
+        let fitting = nodes.iter().filter(|node| node_selector::pod_fits(&pod.value, node));
+        let mut plans: Vec<(&Value, Plan)> =
+            fitting.filter_map(|node| Some((node, volumes.plan(node, api)?))).collect();
+        if plans.is_empty() {
+            return Ok(());
+        }
+        let chosen = api.random.usize(..plans.len());
+        let (node, plan) = plans.swap_remove(chosen);
+        let node = object::name(node).to_owned();
+        if plan.is_empty() {
+            return self.bind(name, pod, &node, api).await;
+        }
+        let deadline = Instant::now() + BIND_TIMEOUT;
+        if let Some(pod) = self.pending.get_mut(name) {
+            pod.assumed = Some((node.clone(), deadline));
+        }
+        queue.add_at(deadline, name.to_owned());
+        plan.carry_out(&node, api).await
+    }
+
+    /// `checkBindings`.
+    fn progress(&self, pod: &Value, node: &str, api: &Api) -> Progress {
+        let Some(node) = api.peek(storage::nodes(), "", node).map(|node| node.value()) else { return Progress::Failed };
+        let mut waits = false;
+        for name in pods::claims_of(pod) {
+            let claim = api.peek(storage::claims(), object::namespace(pod), &name).map(|claim| claim.value());
+            let Some(claim) = claim.filter(|claim| object::deletion_timestamp(claim).is_none()) else {
+                return Progress::Failed;
+            };
+            if !storage::volume_name(&claim).is_empty() {
+                let volume =
+                    api.peek(storage::volumes(), "", storage::volume_name(&claim)).map(|volume| volume.value());
+                match volume {
+                    Some(volume) if !node_selector::volume_reaches(&volume, &node) => return Progress::Failed,
+                    Some(_) => waits |= !storage::is_fully_bound(&claim),
+                    None => waits = true,
+                }
+                continue;
+            }
+            let selected = object::annotation(&claim, SELECTED_NODE);
+            let reserved = || volumes::is_reserved(&claim, api);
+            if selected != Some(object::name(&node)) && !reserved() {
+                return Progress::Failed;
+            }
+            waits = true;
+        }
+        if waits { Progress::Waits } else { Progress::Bound }
+    }
+
+    /// What `POST pods/binding` does.
+    async fn bind(&mut self, name: &str, pod: &Seen, node: &str, api: &mut Api) -> Result<(), Status> {
+        let now = api.cluster().clock().seconds();
+        let condition =
+            json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now, "lastProbeTime": null});
+        api.bind_pod(pod, |pod| {
+            pod["spec"]["nodeName"] = node.into();
+            let status = object::object_mut(pod, "status");
+            let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+            if let Value::Array(conditions) = conditions {
+                conditions.retain(|condition| condition["type"] != "PodScheduled");
+                conditions.push(condition);
+            }
+        })
+        .await?;
+        self.forget(name);
+        Ok(())
+    }
+}
+
+/// Whether a pod is to be scheduled, by this scheduler.
+fn is_ours(pod: &Value) -> bool {
+    let scheduler = object::text_at(pod, &["spec", "schedulerName"]);
+    pods::node(pod).is_empty()
+        && object::deletion_timestamp(pod).is_none()
+        && !pods::has_ended(pod)
+        && matches!(scheduler, "" | "default-scheduler")
+}

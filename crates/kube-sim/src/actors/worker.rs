@@ -1,0 +1,184 @@
+//! The loop every actor runs: changes go into a queue of keys, keys are worked on one by one, failures are tried again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::task::coop::consume_budget;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::api::Api;
+use crate::status::Status;
+use crate::subscription::{Change, Subscription};
+
+/// A controller: what it wants to know, and what it does about it.
+pub(super) trait Controller: Send + 'static {
+    /// What it works on.
+    type Key: Clone + Ord + Send + Sync;
+
+    /// The resources whose changes it wants to see (group and plural name); none for all.
+    const RESOURCES: &'static [(&'static str, &'static str)];
+
+    /// Learns of a change. This is its only source, apart from live reads.
+    fn observe(&mut self, change: &Change, api: &Api, queue: &mut Queue<Self::Key>);
+
+    /// Brings what a key stands for one step further. What fails is tried again later.
+    fn sync(
+        &mut self,
+        key: Self::Key,
+        api: &mut Api,
+        queue: &mut Queue<Self::Key>,
+    ) -> impl Future<Output = Result<(), Status>> + Send;
+}
+
+/// A controller with its queue and its access to the cluster.
+pub(super) struct Worker<C: Controller> {
+    controller: C,
+    api: Api,
+    queue: Queue<C::Key>,
+}
+
+impl<C: Controller> Worker<C> {
+    pub(super) fn new(controller: C, api: Api) -> Self {
+        Self { controller, api, queue: Queue::default() }
+    }
+
+    /// Works for ever.
+    pub(super) async fn run(mut self) {
+        let start = self.api.draw(|pace| &pace.start);
+        if !start.is_zero() {
+            sleep(start).await;
+        }
+        let mut feed = Feed::new(self.api.cluster().subscribe_with_existing(C::RESOURCES));
+        loop {
+            // Others get their turn even when there is much to do.
+            consume_budget().await;
+            while let Some(change) = feed.next(&mut self.api) {
+                self.controller.observe(&change, &self.api, &mut self.queue);
+            }
+            let Some(key) = self.queue.pop() else {
+                let due = [feed.next_due(), self.queue.next_due()].into_iter().flatten().min();
+                match due {
+                    // Whether time or a change came first, both are looked at above.
+                    Some(due) => drop(timeout_at(due, feed.arrival(&mut self.api)).await),
+                    None => feed.arrival(&mut self.api).await,
+                }
+                continue;
+            };
+            match self.controller.sync(key.clone(), &mut self.api, &mut self.queue).await {
+                Ok(()) => self.queue.forget(&key),
+                Err(_) => self.queue.retry(key),
+            }
+        }
+    }
+}
+
+/// A subscription seen as late as the pace says.
+struct Feed {
+    subscription: Subscription,
+    waiting: VecDeque<(Instant, Change)>,
+}
+
+impl Feed {
+    fn new(subscription: Subscription) -> Self {
+        Self { subscription, waiting: VecDeque::new() }
+    }
+
+    /// The next change that is to be seen now.
+    fn next(&mut self, api: &mut Api) -> Option<Change> {
+        while let Some(change) = self.subscription.try_next() {
+            self.push(change, api);
+        }
+        let now = Instant::now();
+        match self.next_due()? <= now {
+            true => self.waiting.pop_front().map(|(_, change)| change),
+            false => None,
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.waiting.front().map(|(due, _)| *due)
+    }
+
+    /// Waits for the next change to happen.
+    async fn arrival(&mut self, api: &mut Api) {
+        let change = self.subscription.next().await;
+        self.push(change, api);
+    }
+
+    fn push(&mut self, change: Change, api: &mut Api) {
+        let due = Instant::now() + api.draw(|pace| &pace.lag);
+        // Changes do not overtake each other.
+        let due = self.waiting.back().map_or(due, |(last, _)| due.max(*last));
+        self.waiting.push_back((due, change));
+    }
+}
+
+/// Keys to work on: each at most once, in the order in which they came; and keys that wait for a time.
+pub(super) struct Queue<K> {
+    ready: VecDeque<K>,
+    known: BTreeSet<K>,
+    delayed: BTreeMap<(Instant, u64), K>,
+    /// How often a key failed in a row.
+    failures: BTreeMap<K, u32>,
+    count: u64,
+}
+
+impl<K> Default for Queue<K> {
+    fn default() -> Self {
+        Self {
+            ready: VecDeque::new(),
+            known: BTreeSet::new(),
+            delayed: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            count: 0,
+        }
+    }
+}
+
+impl<K: Clone + Ord> Queue<K> {
+    pub(super) fn add(&mut self, key: K) {
+        if self.known.insert(key.clone()) {
+            self.ready.push_back(key);
+        }
+    }
+
+    pub(super) fn extend(&mut self, keys: impl IntoIterator<Item = K>) {
+        keys.into_iter().for_each(|key| self.add(key));
+    }
+
+    pub(super) fn add_at(&mut self, due: Instant, key: K) {
+        self.count += 1;
+        self.delayed.insert((due, self.count), key);
+    }
+
+    /// As [`Queue::add`], the later the more often it failed: `DefaultTypedControllerRateLimiter` of client-go's
+    /// `util/workqueue`.
+    pub(super) fn retry(&mut self, key: K) {
+        const FIRST: Duration = Duration::from_millis(5);
+        const LONGEST: Duration = Duration::from_secs(1000);
+        let failures = self.failures.entry(key.clone()).or_default();
+        let pause = FIRST.saturating_mul(2_u32.saturating_pow(*failures)).min(LONGEST);
+        *failures += 1;
+        self.add_at(Instant::now() + pause, key);
+    }
+
+    fn forget(&mut self, key: &K) {
+        self.failures.remove(key);
+    }
+
+    fn pop(&mut self) -> Option<K> {
+        let now = Instant::now();
+        while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
+            let key = entry.remove();
+            self.add(key);
+        }
+        let key = self.ready.pop_front()?;
+        self.known.remove(&key);
+        Some(key)
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.delayed.first_key_value().map(|((due, _), _)| *due)
+    }
+}

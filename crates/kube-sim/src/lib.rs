@@ -18,6 +18,8 @@ mod request;
 pub mod resource;
 mod selection;
 pub mod selector;
+#[cfg(feature = "serve")]
+pub mod serve;
 mod service;
 mod state;
 pub mod status;

@@ -42,7 +42,7 @@ enum Source {
 }
 
 /// `--max-request-bytes` and the limit of apiserver's `limitedReadBody`.
-const BODY_LIMIT: usize = 3 * 1024 * 1024;
+pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
 /// How long the watch cache waits for a resourceVersion it has not seen yet.
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
@@ -278,17 +278,11 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
             };
             request.content = Content::Patch(kind, body);
         }
-        _ if matches!(
-            content_type,
-            "application/yaml" | "application/vnd.kubernetes.protobuf" | "application/cbor"
-        ) =>
-        {
+        // Only a server on a port reads YAML.
+        _ if content_type == "application/yaml" => {
             return Err(Status::not_implemented(format_args!("bodies of type {content_type}")));
         }
-        _ => {
-            let accepted = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-            return Err(Status::unsupported_media_type(&accepted));
-        }
+        _ => return Err(Status::unsupported_media_type(&["application/json", "application/yaml"])),
     }
     Ok(())
 }
@@ -339,6 +333,14 @@ fn respond(code: u16, body: Body) -> http::Response<Body> {
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+impl Body {
+    /// Whether it is a watch's.
+    #[cfg(feature = "serve")]
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self.0, Source::Watch(_))
+    }
 }
 
 impl http_body::Body for Body {

@@ -41,6 +41,8 @@ pub struct Options {
     pub force: bool,
     /// `fieldValidation`.
     pub field_validation: FieldValidation,
+    /// `includeObject`: what stands beside the rows of a table.
+    pub include_object: String,
     /// What a delete says besides.
     pub delete: DeleteOptions,
 }
@@ -93,6 +95,7 @@ impl Options {
                 "fieldManager" => options.field_manager = value.into_owned(),
                 "force" => options.force = boolean(&value),
                 "fieldValidation" => options.field_validation = field_validation(&value)?,
+                "includeObject" => options.include_object = value.into_owned(),
                 "gracePeriodSeconds" => options.delete.grace_period_seconds = Some(integer(&value)?),
                 "orphanDependents" => options.delete.orphan_dependents = Some(boolean(&value)),
                 "propagationPolicy" => options.delete.propagation_policy = Some(value.into_owned()),

@@ -1,8 +1,8 @@
 //! The simulated API on a loopback port, for clients in other processes: kubectl, or provisioners written with other
 //! libraries.
 //!
-//! It speaks HTTP/1.1 without TLS. Beyond what [`ApiService`](crate::ApiService) answers it takes and gives YAML, shows
-//! objects as tables, and knows its callers: by bearer token, as the administrator or as a service account whose token
+//! It speaks HTTP/1.1 without TLS. Beyond what [`ApiService`](crate::ApiService) answers it takes YAML and protobuf, gives
+//! YAML, shows objects as tables, and knows its callers: by bearer token, as the administrator or as a service account whose token
 //! came from `serviceaccounts/NAME/token`; without one as `system:anonymous`. Callers may impersonate others where the
 //! cluster's rules allow them the verb `impersonate`.
 
@@ -10,6 +10,7 @@ mod caller;
 mod connections;
 mod form;
 mod kubeconfig;
+mod protobuf;
 mod request;
 mod table;
 mod tokens;

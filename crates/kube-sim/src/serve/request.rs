@@ -17,7 +17,7 @@ use super::App;
 use super::caller::Caller;
 use super::form::{Form, Language, Shape};
 use super::table::{Include, Tables, Watched};
-use super::yaml;
+use super::{protobuf, yaml};
 use crate::authorize::Attributes;
 use crate::request::Path;
 use crate::resource::Resource;
@@ -133,7 +133,7 @@ impl App {
     }
 }
 
-/// The body, in JSON where it was YAML.
+/// The body, in JSON where it was YAML or protobuf.
 async fn readable(parts: &mut Parts, body: Incoming) -> Result<Full<Bytes>, Status> {
     let limited = Limited::new(body, BODY_LIMIT).collect().await;
     let body = match limited {
@@ -148,6 +148,10 @@ async fn readable(parts: &mut Parts, body: Incoming) -> Result<Full<Bytes>, Stat
         "application/yaml" => {
             parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             yaml::to_json(&body)?
+        }
+        "application/vnd.kubernetes.protobuf" => {
+            parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            protobuf::to_json(&body)?
         }
         "application/apply-patch+yaml" => yaml::to_json(&body)?,
         _ => body,

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
 use jiff::Timestamp;
-use kube_sim::serve::{Error, Server};
+use kube_sim::serve::{Error, Server, Transport};
 use kube_sim::{Actors, Cluster, Pace, SimClock};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -28,7 +28,7 @@ enum Command {
 
 #[derive(Args)]
 struct Serve {
-    /// Where to listen: a loopback address, as there is no TLS; port 0 is any free one
+    /// Where to listen: a loopback address; port 0 is any free one
     #[arg(long, default_value = "127.0.0.1:0")]
     address: SocketAddr,
 
@@ -40,7 +40,11 @@ struct Serve {
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// Decide by the roles and bindings in the cluster what callers may do, instead of allowing everything
+    /// Speak TLS; the kubeconfig names the authority to trust. Go clients send credentials with TLS only
+    #[arg(long, requires = "kubeconfig")]
+    tls: bool,
+
+    /// Decide by the roles and bindings in the cluster what callers may do, instead of allowing everything; with TLS
     #[arg(long, requires = "kubeconfig")]
     rbac: bool,
 
@@ -65,7 +69,8 @@ async fn serve(arguments: Serve) -> Result<(), Error> {
     let builder = Cluster::builder().seed(arguments.seed).epoch(now());
     let cluster = if arguments.rbac { builder.rbac() } else { builder }.build();
     let actors = if arguments.no_controllers { Actors::none() } else { Actors::all().at(&Pace::USUAL) };
-    let server = Server::bind(cluster.clone(), arguments.address).await?;
+    let transport = if arguments.tls || arguments.rbac { Transport::Https } else { Transport::Http };
+    let server = Server::bind(cluster.clone(), arguments.address, transport).await?;
     let end = end();
     let _running = cluster.run(actors);
     if let Some(path) = &arguments.kubeconfig {

@@ -5,15 +5,21 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 /// JSON is YAML too, and every reader of kubeconfigs takes it.
-pub(super) fn text(server: &str, user: &str, token: &str) -> String {
+pub(super) fn text(server: &str, ca_pem: Option<&str>, user: &str, token: &str) -> String {
     let name = "kube-sim";
+    let mut cluster = json!({"server": server});
+    if let Some(pem) = ca_pem {
+        cluster["certificate-authority-data"] = STANDARD.encode(pem).into();
+    }
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": server}}],
+        "clusters": [{"name": name, "cluster": cluster}],
         "users": [{"name": user, "user": {"token": token}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": user, "namespace": "default"}}],
         "current-context": name,

@@ -58,9 +58,8 @@ async fn a_hundred_claims_come_and_go_without_an_error() -> anyhow::Result<()> {
     assert_eq!(volumes.list(&ListParams::default()).await?.items.len(), CLAIMS);
 
     claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    let all_gone = eventually(LIMIT, async || {
-        Ok(volumes.list(&ListParams::default()).await?.items.is_empty().then_some(()))
-    });
+    let all_gone =
+        eventually(LIMIT, async || Ok(volumes.list(&ListParams::default()).await?.items.is_empty().then_some(())));
     assert!(all_gone.await?.is_some(), "not all volumes went:\n{}", program.output());
 
     let events = Api::<Event>::default_namespaced(client).list(&ListParams::default()).await?.items;

@@ -51,7 +51,9 @@ impl Binaries {
 
     /// The programs, where they are there already: from `KUBEBUILDER_ASSETS` or the user's cache.
     pub fn at_hand() -> anyhow::Result<Self> {
-        if let Some(found) = non_empty_var("KUBEBUILDER_ASSETS").and_then(|assets| Self::complete(Path::new(&assets)).ok()) {
+        if let Some(found) =
+            non_empty_var("KUBEBUILDER_ASSETS").and_then(|assets| Self::complete(Path::new(&assets)).ok())
+        {
             return Ok(found);
         }
         let cache = cache_dir()?.join(Versions::of_this_project()?.cache_key());

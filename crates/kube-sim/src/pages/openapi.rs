@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
+use http::header::{ACCEPT, HeaderMap};
 use serde_json::{Map, Value, json};
 
 use super::Page;
@@ -12,6 +14,20 @@ use crate::defaults::schema::{Field, Kind, Struct, Topology, Type};
 use crate::object::at;
 use crate::resource::Resource;
 use crate::status::Status;
+
+/// `/openapi/v2`: it names no types. Clients that know version 3 look here for types that are not there either.
+pub(super) fn old(headers: &HeaderMap) -> Page {
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    /// `swagger: 2.0`, `info: {title: Kubernetes, version: 1.37}`, `paths: {}`.
+    const NOTHING: &[u8] = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.37\x42\x00";
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match accept.contains(PROTOBUF) {
+        true => Page { code: 200, content_type: PROTOBUF, body: Bytes::from_static(NOTHING) },
+        false => {
+            Page::json(&json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "1.37"}, "paths": {}}))
+        }
+    }
+}
 
 /// `/openapi/v3`
 pub(super) fn index(cluster: &Cluster) -> Page {

@@ -80,8 +80,11 @@ mod tests {
             ("application/vnd.kubernetes.protobuf,application/json", json(Shape::Objects)),
             ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", json(Shape::Table("v1"))),
             ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", json(Shape::Objects)),
-            ("application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
-              application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", json(Shape::Metadata)),
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+              application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+                json(Shape::Metadata),
+            ),
             ("application/json;stream=watch", json(Shape::Objects)),
             ("application/yaml", Some(Form { shape: Shape::Objects, language: Language::Yaml })),
             ("application/vnd.kubernetes.protobuf", None),

@@ -26,12 +26,14 @@ pub(super) fn to_json(body: &Bytes) -> Result<Bytes, Status> {
         return Ok(body.clone());
     }
     let refuse = |why: &str| Status::bad_request(format!("couldn't decode protobuf: {why}"));
-    let rest = body.strip_prefix(MAGIC).ok_or_else(|| refuse("provided data does not appear to be a protobuf message"))?;
+    let rest =
+        body.strip_prefix(MAGIC).ok_or_else(|| refuse("provided data does not appear to be a protobuf message"))?;
     let envelope = Envelope::read(rest).map_err(|Malformed| refuse("malformed envelope"))?;
     // Options of deletes come in the version of what is deleted.
     let api_version = if envelope.kind == "DeleteOptions" { "v1" } else { &envelope.api_version };
-    let message = Message::of(api_version, &envelope.kind)
-        .ok_or_else(|| Status::not_implemented(format_args!("protobuf of {} {}", envelope.api_version, envelope.kind)))?;
+    let message = Message::of(api_version, &envelope.kind).ok_or_else(|| {
+        Status::not_implemented(format_args!("protobuf of {} {}", envelope.api_version, envelope.kind))
+    })?;
     let mut object = message.read(envelope.object).map_err(|Malformed| refuse("malformed object"))?;
     object.insert("kind".to_owned(), envelope.kind.into());
     object.insert("apiVersion".to_owned(), envelope.api_version.into());
@@ -231,7 +233,9 @@ mod tests {
         let entry = [field(1, b"storage"), field(2, &field(1, b"1Gi"))].concat();
         let host_path = field(3, &field(1, b"/data"));
         let claim = field(2, b"default");
-        let spec = [field(1, &entry), field(2, &host_path), field(3, b"ReadWriteOnce"), field(4, &claim), field(5, b"")].concat();
+        let spec =
+            [field(1, &entry), field(2, &host_path), field(3, b"ReadWriteOnce"), field(4, &claim), field(5, b"")]
+                .concat();
         let metadata = [field(1, b"v"), field(2, b""), integer(7, 0), field(8, b"")].concat();
         let object = [field(1, &metadata), field(2, &spec), field(3, b"")].concat();
         assert_eq!(

@@ -62,7 +62,11 @@ impl App {
         let body = readable(&mut parts, body).await?;
         let uri = parts.uri.clone();
         let Some(path) = Path::parse(uri.path()) else { return self.plainly(&caller, parts, body).await };
-        if parts.method == Method::POST && path.group.is_empty() && path.plural == "serviceaccounts" && path.subresource == "token" {
+        if parts.method == Method::POST
+            && path.group.is_empty()
+            && path.plural == "serviceaccounts"
+            && path.subresource == "token"
+        {
             return Ok(self.token(&caller, &path, body).await?);
         }
         if parts.method == Method::POST && path.group == "authentication.k8s.io" && path.plural == "tokenreviews" {
@@ -167,7 +171,8 @@ fn unreadable(error: &BoxError) -> Status {
 
 async fn object(body: Full<Bytes>) -> Result<Value, Status> {
     let Ok(body) = body.collect().await;
-    let value: Value = serde_json::from_slice(&body.to_bytes()).map_err(|error| Status::bad_request(error.to_string()))?;
+    let value: Value =
+        serde_json::from_slice(&body.to_bytes()).map_err(|error| Status::bad_request(error.to_string()))?;
     match value {
         Value::Object(_) => Ok(value),
         _ => Err(Status::bad_request("the body must be an object")),

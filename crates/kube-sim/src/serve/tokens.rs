@@ -82,12 +82,8 @@ impl App {
         let now = self.cluster.clock().now();
         let expires = now.as_second().saturating_add(lifetime);
         let expires = Timestamp::from_second(expires).unwrap_or(Timestamp::MAX);
-        let issued = Issued {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            uid: account.uid().to_owned(),
-            expires,
-        };
+        let issued =
+            Issued { namespace: namespace.to_owned(), name: name.to_owned(), uid: account.uid().to_owned(), expires };
         let token = issued.token(now).map_err(|error| Status::internal(error.to_string()))?;
         self.tokens.issued().insert(token.clone(), issued);
         if at(&request, &["spec", "audiences"]).and_then(Value::as_array).is_none_or(Vec::is_empty) {

@@ -35,11 +35,21 @@ async fn tables_of_claims_and_volumes() {
         .unwrap();
     let (_, table) = served.get("/api/v1/persistentvolumes", TABLE).await;
     assert_eq!(table["kind"], "Table");
-    let expected = json!(["v", "1Gi", "RWO,RWX", "Retain", "Pending", "default/c", "fast", "<unset>", "", "0s", "Filesystem"]);
+    let expected =
+        json!(["v", "1Gi", "RWO,RWX", "Retain", "Pending", "default/c", "fast", "<unset>", "", "0s", "Filesystem"]);
     assert_eq!(cells(&table), [expected]);
     let expected = [
-        "Name", "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass", "VolumeAttributesClass",
-        "Reason", "Age", "VolumeMode",
+        "Name",
+        "Capacity",
+        "Access Modes",
+        "Reclaim Policy",
+        "Status",
+        "Claim",
+        "StorageClass",
+        "VolumeAttributesClass",
+        "Reason",
+        "Age",
+        "VolumeMode",
     ];
     assert_eq!(columns(&table), expected);
     let (_, table) = served.get("/api/v1/namespaces/default/persistentvolumeclaims/c", TABLE).await;
@@ -104,7 +114,10 @@ async fn what_stands_beside_the_cells() {
     let path = "/api/v1/namespaces/default/configmaps";
     let (_, table) = served.get(&format!("{path}?includeObject=Object"), TABLE).await;
     let object = &table["rows"][0]["object"];
-    assert_eq!((&object["kind"], &object["apiVersion"], &object["data"]), (&json!("ConfigMap"), &json!("v1"), &json!({"a": "1"})));
+    assert_eq!(
+        (&object["kind"], &object["apiVersion"], &object["data"]),
+        (&json!("ConfigMap"), &json!("v1"), &json!({"a": "1"}))
+    );
     let (_, table) = served.get(&format!("{path}?includeObject=None"), TABLE).await;
     assert_eq!(table["rows"][0]["object"], Value::Null);
     let (code, refusal) = served.get(&format!("{path}?includeObject=Foo"), TABLE).await;
@@ -136,13 +149,11 @@ async fn media_types_nobody_understands() {
     let (code, _, text) =
         served.ask(http::Request::post("/api/v1/namespaces").header(CONTENT_TYPE, "application/cbor"), "x").await;
     let refusal: Value = serde_json::from_str(&text).unwrap();
-    let expected =
-        "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml";
+    let expected = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml";
     assert_eq!((code, refusal["message"].as_str()), (415, Some(expected)));
     let (code, refusal) = served.get("/api/v1/namespaces", "application/vnd.kubernetes.protobuf").await;
     let expected = "only the following media types are accepted: application/json, application/yaml";
     assert_eq!((code, refusal["message"].as_str()), (406, Some(expected)));
-    let (code, list) =
-        served.get("/api/v1/namespaces", "application/vnd.kubernetes.protobuf,application/json").await;
+    let (code, list) = served.get("/api/v1/namespaces", "application/vnd.kubernetes.protobuf,application/json").await;
     assert_eq!((code, &list["kind"]), (200, &json!("NamespaceList")));
 }

@@ -40,8 +40,7 @@ async fn token(served: &Served, seconds: i64) -> kube::Result<String> {
     let accounts: Api<ServiceAccount> = Api::default_namespaced(served.client(Some(&served.admin_token)));
     let spec = TokenRequestSpec { expiration_seconds: Some(seconds), ..TokenRequestSpec::default() };
     let request = TokenRequest { spec, ..TokenRequest::default() };
-    let answer: TokenRequest =
-        accounts.create_subresource("token", "reader", &PostParams::default(), &request).await?;
+    let answer: TokenRequest = accounts.create_subresource("token", "reader", &PostParams::default(), &request).await?;
     Ok(answer.status.unwrap().token)
 }
 
@@ -65,12 +64,16 @@ async fn a_service_account_does_what_its_roles_allow() {
     let all: Api<Pod> = Api::all(client.clone());
     assert_eq!(
         refusal(all.list(&ListParams::default()).await),
-        (403, format!("pods is forbidden: User {user:?} cannot list resource \"pods\" in API group \"\" at the cluster scope"))
+        (
+            403,
+            format!(
+                "pods is forbidden: User {user:?} cannot list resource \"pods\" in API group \"\" at the cluster scope"
+            )
+        )
     );
     // Rights that are taken away are gone at once.
-    let target = kube_sim::Target {
-        group: "rbac.authorization.k8s.io", plural: "roles", namespace: "default", name: "reader",
-    };
+    let target =
+        kube_sim::Target { group: "rbac.authorization.k8s.io", plural: "roles", namespace: "default", name: "reader" };
     served.cluster.delete(&target, Default::default()).unwrap();
     assert_eq!(
         refusal(pods.list(&ListParams::default()).await).1,
@@ -109,7 +112,10 @@ async fn strangers() {
     let (code, page) = served.get("/version", "*/*").await;
     assert_eq!((code, &page["major"]), (200, &json!("1")));
     let (code, refusal) = served.get("/apis", "*/*").await;
-    assert_eq!((code, refusal["message"].as_str()), (403, Some("forbidden: User \"system:anonymous\" cannot get path \"/apis\"")));
+    assert_eq!(
+        (code, refusal["message"].as_str()),
+        (403, Some("forbidden: User \"system:anonymous\" cannot get path \"/apis\""))
+    );
     assert_eq!(refusal["details"], json!({}));
     let request = http::Request::get("/version").header(AUTHORIZATION, "Bearer wrong");
     assert_eq!(served.ask(request, "").await.0, 401);
@@ -147,7 +153,8 @@ async fn reviews_ask_the_roles() {
         let request = http::Request::post(path).body(body.to_string().into_bytes()).unwrap();
         client.request::<Value>(request).await.unwrap()["status"].clone()
     };
-    let expected = "RBAC: allowed by RoleBinding \"reader/default\" of Role \"reader\" to ServiceAccount \"reader/default\"";
+    let expected =
+        "RBAC: allowed by RoleBinding \"reader/default\" of Role \"reader\" to ServiceAccount \"reader/default\"";
     assert_eq!(review(&client, "list").await, json!({"allowed": true, "reason": expected}));
     assert_eq!(review(&client, "delete").await, json!({"allowed": false}));
     let admin = served.client(Some(&served.admin_token));

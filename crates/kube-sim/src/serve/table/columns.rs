@@ -22,7 +22,8 @@ pub(super) struct Columns {
     pub(super) cells: fn(&Value, Timestamp) -> Vec<Value>,
 }
 
-const OTHERS: Columns = Columns { names: &["Name", "Age"], cells: |object, now| vec![name(object).into(), age(object, now)] };
+const OTHERS: Columns =
+    Columns { names: &["Name", "Age"], cells: |object, now| vec![name(object).into(), age(object, now)] };
 
 /// Resources without columns of their own in the real server.
 const UNKNOWN: Columns = Columns {
@@ -68,14 +69,7 @@ const BINDINGS: Columns = Columns {
             });
             Value::from(names.collect::<Vec<String>>().join(", "))
         };
-        vec![
-            name(object).into(),
-            role.into(),
-            age(object, now),
-            names("User"),
-            names("Group"),
-            names("ServiceAccount"),
-        ]
+        vec![name(object).into(), role.into(), age(object, now), names("User"), names("Group"), names("ServiceAccount")]
     },
 };
 
@@ -173,8 +167,10 @@ pub(super) fn default_class<'a>(resource: &Resource, objects: &'a [Value]) -> Op
         let keys = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
         keys.iter().any(|key| annotation(object, key) == Some("true"))
     };
-    let created = |object: &Value| meta(object, "creationTimestamp").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let best = objects.iter().filter(says).min_by_key(|object| (std::cmp::Reverse(created(object)), name(object).to_owned()));
+    let created =
+        |object: &Value| meta(object, "creationTimestamp").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let best =
+        objects.iter().filter(says).min_by_key(|object| (std::cmp::Reverse(created(object)), name(object).to_owned()));
     best.map(name)
 }
 

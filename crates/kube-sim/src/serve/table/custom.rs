@@ -24,7 +24,9 @@ pub(super) fn columns(cluster: &Cluster, resource: &Resource) -> Vec<CustomColum
     let columns = of_this.next().and_then(|version| at(version, &["additionalPrinterColumns"]));
     match columns.and_then(Value::as_array).filter(|columns| !columns.is_empty()) {
         Some(columns) => columns.iter().map(CustomColumn::new).collect(),
-        None => vec![CustomColumn::new(&json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}))],
+        None => {
+            vec![CustomColumn::new(&json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}))]
+        }
     }
 }
 

@@ -121,7 +121,8 @@ fn pod(object: &Value, now: Timestamp) -> Vec<Value> {
             _ => summary.reason = "Terminating".to_owned(),
         }
     }
-    let sidecars = items(object, &["spec", "initContainers"]).filter(|container| text_at(container, &["restartPolicy"]) == "Always");
+    let sidecars = items(object, &["spec", "initContainers"])
+        .filter(|container| text_at(container, &["restartPolicy"]) == "Always");
     let total = items(object, &["spec", "containers"]).count() + sidecars.count();
     let restarts = match (summary.restarts, summary.last_restart) {
         (count, Some(time)) if count != 0 => format!("{count} ({} ago)", since(Some(&time.into()), now)),

@@ -69,7 +69,7 @@ pub(crate) fn prepare(
             let same = |field: &str| object.get(field) == old.get(field);
             let fields = object.as_object().into_iter().chain(old.as_object()).flat_map(|map| map.keys());
             let changed = fields.filter(|field| !matches!(field.as_str(), "metadata" | "apiVersion" | "kind")).any(|field| {
-                !(resource.status && field == "status") && !same(field)
+                !(same(field) || (resource.status && field == "status"))
             });
             let generation = object::generation(old) + i64::from(changed);
             object::set_meta(object, "generation", generation);

@@ -160,7 +160,8 @@ fn check(schema: &Value, patterns: &BTreeMap<String, Regex>, value: &Value, path
     let wanted = schema.get("type").and_then(Value::as_str).unwrap_or_default();
     let found = type_name(value);
     let either = schema["x-kubernetes-int-or-string"] == true && matches!(found, "integer" | "string");
-    if !wanted.is_empty() && found != wanted && !(wanted == "number" && found == "integer") && !either {
+    let fits = found == wanted || (wanted == "number" && found == "integer");
+    if !wanted.is_empty() && !fits && !either {
         let found = Value::String(found.to_owned());
         causes.push(Cause::type_invalid(path, &found, &format!("{path} in body must be of type {wanted}: {found}")));
     }

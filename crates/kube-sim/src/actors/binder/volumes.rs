@@ -154,7 +154,7 @@ impl Binder {
         wanted.retain(|name| name != EXTERNAL_FINALIZER);
         match reclaim_policy(&volume.value) {
             "Delete" if !wanted.iter().any(|name| name == IN_TREE_FINALIZER) => {
-                wanted.push(IN_TREE_FINALIZER.to_owned())
+                wanted.push(IN_TREE_FINALIZER.to_owned());
             }
             "Retain" | "Recycle" => wanted.retain(|name| name != IN_TREE_FINALIZER),
             _ => {}

@@ -31,6 +31,7 @@ use provisioner_runtime::logs::{self, LogFormat};
 use provisioner_runtime::metrics::RuntimeMetrics;
 use provisioner_runtime::queue::{Priority, Queue, QueueOptions, Work, work};
 use provisioner_runtime::shutdown;
+use provisioner_runtime::surroundings::Surroundings;
 use provisioner_runtime::watch::{Event, WatchHealth, watch};
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -79,6 +80,7 @@ const API_LIMIT: Duration = Duration::from_secs(30);
 pub struct Controller {
     options: Options,
     backend: Arc<dyn Backend>,
+    surroundings: Surroundings,
 }
 
 /// Why the controller could not run. The text is one line that says what to do, also as `Debug`, so that
@@ -109,7 +111,13 @@ impl fmt::Debug for RunError {
 impl Controller {
     /// A controller for this provisioner. Nothing happens before it runs.
     pub fn new(provisioner: impl Provisioner, options: Options) -> Self {
-        Self { options, backend: Arc::new(provisioner) }
+        Self { options, backend: Arc::new(provisioner), surroundings: Surroundings::default() }
+    }
+
+    /// With another time of day and other chance than the machine's: for simulations, which repeat by their seed.
+    #[must_use]
+    pub fn surroundings(self, surroundings: Surroundings) -> Self {
+        Self { surroundings, ..self }
     }
 
     /// Runs as a program: sets up logs, connects, checks its rights and works until SIGTERM or SIGINT.
@@ -134,7 +142,7 @@ impl Controller {
     /// # Errors
     /// When the address for probes and metrics cannot be had. What else cannot be done at once is tried again.
     pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
-        let engine = Arc::new(Engine::new(&self.options, self.backend, client));
+        let engine = Arc::new(Engine::new(&self.options, self.backend, client, self.surroundings));
         let mut helpers = engine.clone().spawn_watches();
         if let Some(address) = self.options.admin_address {
             let admin = AdminServer::bind(address).await?;
@@ -142,6 +150,7 @@ impl Controller {
             helpers.spawn(admin.serve(engine.checks(), Arc::new(engine.registry()), shutdown.clone()));
         }
         tokio::select! {
+            biased;
             () = engine.synced() => {}
             () = shutdown.cancelled() => return Ok(()),
         }
@@ -196,10 +205,11 @@ struct Engine {
     /// Set under the world's lock, once everything was listed: before that no decision is sound.
     started: AtomicBool,
     health: [WatchHealth; 3],
+    surroundings: Surroundings,
 }
 
 impl Engine {
-    fn new(options: &Options, backend: Arc<dyn Backend>, client: Client) -> Self {
+    fn new(options: &Options, backend: Arc<dyn Backend>, client: Client, surroundings: Surroundings) -> Self {
         let names =
             Names { own: options.provisioner_name.clone(), additional: options.additional_provisioner_names.clone() };
         let capabilities = backend.capabilities();
@@ -217,7 +227,9 @@ impl Engine {
         } else {
             Backoff::fixed(options.retry_interval_start)
         };
-        let narrator = Arc::new(Narrator::new(client.clone(), &options.provisioner_name, instance(options)));
+        let instance = instance(options, &surroundings);
+        let narrator = Narrator::new(client.clone(), &options.provisioner_name, instance, surroundings);
+        let narrator = Arc::new(narrator);
         Self {
             actor: Actor {
                 client,
@@ -236,9 +248,10 @@ impl Engine {
                 delete: options.failed_delete_threshold,
             },
             world,
-            queue: Queue::new(QueueOptions { backoff, ..QueueOptions::default() }),
+            queue: Queue::new(QueueOptions { backoff, seed: Some(surroundings.number("queue")) }),
             started: AtomicBool::new(false),
             health: Default::default(),
+            surroundings,
         }
     }
 
@@ -246,17 +259,18 @@ impl Engine {
     fn spawn_watches(self: Arc<Self>) -> JoinSet<()> {
         let [on_claims, on_volumes, on_classes] = WATCHES;
         let [claims, volumes, classes] = self.health.clone();
+        let surroundings = self.surroundings;
         let client = || self.actor.client.clone();
         let mut set = JoinSet::new();
         let engine = self.clone();
         let on_class = move |event: Event<WatchedClass>| engine.apply(|world| world.class_event(event));
-        set.spawn(watch(Api::all(client()), on_classes, classes, on_class));
+        set.spawn(watch(Api::all(client()), on_classes, surroundings, classes, on_class));
         let engine = self.clone();
         let on_volume = move |event: Event<WatchedVolume>| engine.apply(|world| world.volume_event(event));
-        set.spawn(watch(Api::all(client()), on_volumes, volumes, on_volume));
+        set.spawn(watch(Api::all(client()), on_volumes, surroundings, volumes, on_volume));
         let engine = self.clone();
         let on_claim = move |event: Event<WatchedClaim>| engine.apply(|world| world.claim_event(event));
-        set.spawn(watch(Api::all(client()), on_claims, claims, on_claim));
+        set.spawn(watch(Api::all(client()), on_claims, surroundings, claims, on_claim));
         set
     }
 
@@ -387,9 +401,9 @@ pub(crate) fn fingerprint_of(text: &str) -> u64 {
 }
 
 /// Tells this process from others of the same provisioner.
-fn instance(options: &Options) -> String {
+fn instance(options: &Options, surroundings: &Surroundings) -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let place = options.node_name.clone().or(host).unwrap_or_else(|| "local".to_owned());
-    let random = facts::fingerprint(&(std::process::id(), std::time::SystemTime::now()));
+    let random = surroundings.number("instance");
     format!("{place}_{random:016x}")
 }

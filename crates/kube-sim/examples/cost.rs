@@ -10,7 +10,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams, WatchParams};
-use kube_sim::{Cluster, PatchKind, Target};
+use kube_sim::{Builder, Cluster, PatchKind, Target};
 use serde_json::{Value, json};
 
 const COUNT: usize = 10_000;
@@ -20,8 +20,10 @@ const MANY: usize = 100_000;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut out = std::io::stdout();
     direct(&mut out)?;
-    through_client(&mut out).await?;
-    watching(&mut out).await?;
+    through_client(&mut out, "", Cluster::new()).await?;
+    through_client(&mut out, " without managedFields", Cluster::builder().hide_managed_fields().build()).await?;
+    watching(&mut out, "", Cluster::builder()).await?;
+    watching(&mut out, " without managedFields", Cluster::builder().hide_managed_fields()).await?;
     memory(&mut out)?;
     Ok(())
 }
@@ -53,8 +55,8 @@ fn direct(out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
     report(out, "direct merge patch", start)
 }
 
-async fn through_client(out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
-    let cluster = cluster();
+async fn through_client(out: &mut impl Write, how: &str, cluster: Cluster) -> Result<(), Box<dyn std::error::Error>> {
+    cluster.create(&class())?;
     let api: Api<PersistentVolumeClaim> = Api::default_namespaced(cluster.client("cost"));
     let claims: Vec<PersistentVolumeClaim> =
         (0..COUNT).map(|index| serde_json::from_value(claim(index))).collect::<Result<_, _>>()?;
@@ -62,22 +64,22 @@ async fn through_client(out: &mut impl Write) -> Result<(), Box<dyn std::error::
     for claim in &claims {
         api.create(&PostParams::default(), claim).await?;
     }
-    report(out, "client create", start)?;
+    report(out, &format!("client create{how}"), start)?;
     let start = cpu_time()?;
     for index in 0..COUNT {
         api.get(&name(index)).await?;
     }
-    report(out, "client get", start)?;
+    report(out, &format!("client get{how}"), start)?;
     let start = cpu_time()?;
     for index in 0..COUNT {
         api.patch(&name(index), &PatchParams::default(), &Patch::Merge(patch(index))).await?;
     }
-    report(out, "client merge patch", start)
+    report(out, &format!("client merge patch{how}"), start)
 }
 
 /// The stream's own part is measured by reading its bytes, without decoding them.
-async fn watching(out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
-    let cluster = Cluster::builder().history(2 * COUNT).build();
+async fn watching(out: &mut impl Write, how: &str, cluster: Builder) -> Result<(), Box<dyn std::error::Error>> {
+    let cluster = cluster.history(2 * COUNT).build();
     cluster.create(&class())?;
     let since = cluster.resource_version();
     for index in 0..COUNT {
@@ -94,12 +96,12 @@ async fn watching(out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>
         let frame = body.next().await.ok_or("the watch ended")??;
         lines += frame.data_ref().map_or(0, |data| data.iter().filter(|byte| **byte == b'\n').count());
     }
-    report(out, "watch event, in bulk", start)?;
+    report(out, &format!("watch event, in bulk{how}"), start)?;
     let api: Api<PersistentVolumeClaim> = Api::all(cluster.client("cost"));
     let start = cpu_time()?;
     let stream = api.watch(&WatchParams::default(), &since.to_string()).await?;
     pin!(stream.take(COUNT)).count().await;
-    report(out, "watch event, decoded by the client", start)
+    report(out, &format!("watch event, decoded by the client{how}"), start)
 }
 
 fn memory(out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
@@ -119,7 +121,10 @@ fn memory(out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
         .map(|object| object.bytes().len())
         .sum();
     let size = sizes / (2 * MANY);
-    writeln!(out, "{MANY} claims and {MANY} volumes: {bytes} bytes per object, of which JSON {size}, made in {created:?}")?;
+    writeln!(
+        out,
+        "{MANY} claims and {MANY} volumes: {bytes} bytes per object, of which JSON {size}, made in {created:?}"
+    )?;
     let start = cpu_time()?;
     let all = cluster.list_stored("", "persistentvolumes", None)?.len();
     writeln!(out, "listing {all}: {:?}", cpu_time()? - start)?;
@@ -200,4 +205,3 @@ fn volume(index: usize) -> Value {
 fn patch(index: usize) -> Value {
     json!({"metadata": {"annotations": {"example.com/step": index.to_string()}}})
 }
-

@@ -161,6 +161,9 @@ func apply(e element) string {
 	if e.ElementRelationship == "atomic" || e.Map != nil && e.Map.ElementRelationship == "atomic" {
 		return "atomic"
 	}
+	if e.ElementRelationship == "separable" {
+		return "granular"
+	}
 	return ""
 }
 

@@ -11,11 +11,13 @@ mod binder;
 mod garbage;
 mod namespaces;
 mod node_selector;
+mod nodes;
 mod pods;
 mod protection;
 mod recorder;
 mod scheduler;
 mod storage;
+mod volume_index;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -42,12 +44,14 @@ pub enum Actor {
     GarbageCollector,
     /// `namespace-controller`: empties namespaces that are going, and lets them go.
     Namespaces,
+    /// `node-lifecycle-controller`: takes the taint from nodes that are ready, taints those that are not or are cordoned.
+    Nodes,
 }
 
 impl Actor {
     /// All there are.
-    pub const ALL: [Self; 5] =
-        [Self::Binder, Self::Protection, Self::Scheduler, Self::GarbageCollector, Self::Namespaces];
+    pub const ALL: [Self; 6] =
+        [Self::Binder, Self::Protection, Self::Scheduler, Self::GarbageCollector, Self::Namespaces, Self::Nodes];
 
     /// The user it is.
     pub fn user(self) -> &'static str {
@@ -57,6 +61,7 @@ impl Actor {
             Self::Scheduler => "system:kube-scheduler",
             Self::GarbageCollector => "system:serviceaccount:kube-system:generic-garbage-collector",
             Self::Namespaces => "system:serviceaccount:kube-system:namespace-controller",
+            Self::Nodes => "system:serviceaccount:kube-system:node-controller",
         }
     }
 }
@@ -114,6 +119,18 @@ impl Actors {
     /// None of them.
     pub fn none() -> Self {
         Self(BTreeMap::new())
+    }
+
+    /// All of them, each as fast as a seed says: prompt, as usual or slow, and some late.
+    pub fn drawn(seed: u64) -> Self {
+        const PACES: [Pace; 3] = [Pace::PROMPT, Pace::USUAL, Pace::SLOW];
+        const LATEST: u64 = 60;
+        let mut random = fastrand::Rng::with_seed(seed);
+        Actor::ALL.into_iter().fold(Self::none(), |actors, actor| {
+            let pace = PACES[random.usize(..PACES.len())].clone();
+            let start = Duration::from_secs(if random.u8(..4) == 0 { random.u64(1..=LATEST) } else { 0 });
+            actors.with(actor, pace.starting_after(start))
+        })
     }
 
     /// This one too, at that pace.
@@ -180,6 +197,7 @@ impl Running {
             Actor::Scheduler => spawn(scheduler::Scheduler::default(), api),
             Actor::GarbageCollector => spawn(garbage::GarbageCollector::default(), api),
             Actor::Namespaces => spawn(namespaces::Namespaces::default(), api),
+            Actor::Nodes => spawn(nodes::Nodes, api),
         };
         self.tasks.insert(actor, task);
     }

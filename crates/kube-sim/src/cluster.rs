@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::authorize::{Authorizer, Rbac, groups_of};
 use crate::clock::SimClock;
+use crate::faults::Faults;
 use crate::intercept::Interceptor;
 use crate::patch::PatchKind;
 use crate::request::{Content, DeleteOptions, Request, Subresource, Verb};
@@ -16,6 +17,7 @@ use crate::service::ApiService;
 use crate::state::State;
 use crate::status::Status;
 use crate::store::Stored;
+use crate::story::{Act, Story};
 use crate::subscription::{Queue, Subscription};
 use crate::verbs::{self, Answer};
 
@@ -28,8 +30,10 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) clock: SimClock,
     seed: u64,
+    pub(crate) story: Option<Story>,
     pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
+    pub(crate) managed_fields: bool,
 }
 
 /// How a cluster is to be. Made by [`Cluster::builder`].
@@ -38,9 +42,11 @@ pub struct Builder {
     seed: u64,
     epoch: Timestamp,
     history: usize,
+    story: bool,
     interceptor: Option<Arc<dyn Interceptor>>,
     authorizer: Option<Arc<dyn Authorizer>>,
     rbac: Option<Arc<Rbac>>,
+    managed_fields: bool,
 }
 
 impl Cluster {
@@ -51,7 +57,16 @@ impl Cluster {
 
     /// Seed 0, the clock at [`SimClock::EPOCH`], 1000 changes remembered per resource, no faults.
     pub fn builder() -> Builder {
-        Builder { seed: 0, epoch: SimClock::EPOCH, history: 1000, interceptor: None, authorizer: None, rbac: None }
+        Builder {
+            seed: 0,
+            epoch: SimClock::EPOCH,
+            history: 1000,
+            story: false,
+            interceptor: None,
+            authorizer: None,
+            rbac: None,
+            managed_fields: true,
+        }
     }
 
     /// A client of this cluster; `name` is the user it is.
@@ -180,8 +195,34 @@ impl Cluster {
 
     /// Handles any request but a watch, without faults: what the server answers.
     pub fn call(&self, mut request: Request) -> Result<Value, Status> {
-        request.options.complete(request.verb, None)?;
+        let patch = if let Content::Patch(kind, _) = request.content { Some(kind) } else { None };
+        request.options.complete(request.verb, patch)?;
         self.value_of(request)
+    }
+
+    /// What has happened: a line for each request, with the time since the cluster was made, who asked for what, and what
+    /// came of it. Empty unless the cluster was built with [`Builder::story`].
+    pub fn story(&self) -> String {
+        self.0.story.as_ref().map(Story::tell).unwrap_or_default()
+    }
+
+    /// Puts a line of one's own into the story, such as "replica 2 crashes".
+    pub fn note(&self, text: impl Into<String>) {
+        if let Some(story) = &self.0.story {
+            story.note(self.0.clock.elapsed(), text.into());
+        }
+    }
+
+    /// All objects there are, a line each, in the order of resources and keys: what two runs can be compared by.
+    pub fn dump(&self) -> String {
+        let state = self.0.lock();
+        let storages = state.storages().iter().flat_map(|storage| storage.range("", ""));
+        let mut dump = String::new();
+        for object in storages {
+            dump.push_str(&String::from_utf8_lossy(object.bytes()));
+            dump.push('\n');
+        }
+        dump
     }
 
     /// A request by the cluster itself, for [`Cluster::call`].
@@ -280,6 +321,18 @@ impl Builder {
         Self { history, ..self }
     }
 
+    /// Remembers all requests, for [`Cluster::story`].
+    #[must_use]
+    pub fn story(self) -> Self {
+        Self { story: true, ..self }
+    }
+
+    /// What goes wrong between callers and the server.
+    #[must_use]
+    pub fn faults(self, faults: &Faults) -> Self {
+        self.interceptor(Arc::new(faults.clone()))
+    }
+
     /// Who may disturb requests and answers.
     #[must_use]
     pub fn interceptor(self, interceptor: Arc<dyn Interceptor>) -> Self {
@@ -301,6 +354,13 @@ impl Builder {
         Self { authorizer: Some(rbac.clone()), rbac: Some(rbac), ..self }
     }
 
+    /// Leaves `metadata.managedFields` out of all answers, which makes them smaller and faster. Who owns which fields is
+    /// known to applies all the same.
+    #[must_use]
+    pub fn hide_managed_fields(self) -> Self {
+        Self { managed_fields: false, ..self }
+    }
+
     /// The cluster, with its first namespaces. Its clock starts now.
     pub fn build(self) -> Cluster {
         let clock = SimClock::new(self.epoch);
@@ -308,8 +368,10 @@ impl Builder {
             state: Mutex::new(State::new(clock, self.seed, self.history)),
             clock,
             seed: self.seed,
+            story: self.story.then(Story::default),
             interceptor: self.interceptor,
             authorizer: self.authorizer,
+            managed_fields: self.managed_fields,
         }));
         if let Some(rbac) = self.rbac {
             rbac.begin(&cluster);
@@ -325,7 +387,13 @@ impl Shared {
 
     /// Handles a request that nobody disturbs.
     pub(crate) fn handle(&self, request: &mut Request) -> Result<Answer, Status> {
-        verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request)
+        let Some(story) = &self.story else {
+            return verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request);
+        };
+        let act = Act::from(&*request);
+        let answer = verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request);
+        story.answered(self.clock.elapsed(), act, &answer);
+        answer
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) use definition::Definition;
 
 use crate::defaults::FieldValidation;
 use crate::object::{self, at, text_at};
+use crate::ownership::Credit;
 use crate::request::{DeleteOptions, Request, Subresource};
 use crate::resource::{Resource, StorageId};
 use crate::state::State;
@@ -26,12 +27,7 @@ const PLURAL: &str = "customresourcedefinitions";
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Makes an object ready to be validated: what the decoder and the strategy of custom resources and their definitions do.
-pub(crate) fn prepare(
-    state: &State,
-    request: &Request,
-    old: Option<&Value>,
-    object: &mut Value,
-) -> Result<(), Status> {
+pub(crate) fn prepare(state: &State, request: &Request, old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
     let resource = &request.resource;
     if resource.is(GROUP, PLURAL) {
         return definition::prepare(old, object);
@@ -68,9 +64,11 @@ pub(crate) fn prepare(
             }
             let same = |field: &str| object.get(field) == old.get(field);
             let fields = object.as_object().into_iter().chain(old.as_object()).flat_map(|map| map.keys());
-            let changed = fields.filter(|field| !matches!(field.as_str(), "metadata" | "apiVersion" | "kind")).any(|field| {
-                !(same(field) || (resource.status && field == "status"))
-            });
+            let changed =
+                fields.filter(|field| !matches!(field.as_str(), "metadata" | "apiVersion" | "kind")).any(|field| {
+                    let apart = resource.status && field == "status";
+                    !apart && !same(field)
+                });
             let generation = object::generation(old) + i64::from(changed);
             object::set_meta(object, "generation", generation);
             if object.get("apiVersion").is_none() {
@@ -103,7 +101,7 @@ pub(crate) fn after_write(state: &mut State, resource: &Resource, written: &Arc<
         register(state, storage, &object, resources, definitions);
     }
     definition::set_status(&mut object, taken.as_deref(), &state.clock.seconds());
-    state.update(resource.storage, written, &object);
+    state.update(resource.storage, written, &object, Credit::Server);
 }
 
 /// Ends what a definition that is gone defined, or finishes a definition whose last object is gone.
@@ -120,7 +118,9 @@ pub(crate) fn after_remove(state: &mut State, resource: &Resource, last: &Stored
     } else if resource.custom && state.storage(resource.storage).len() == 0 {
         let definitions = Resource::builtin(GROUP, PLURAL);
         let name = format!("{}.{}", resource.plural, resource.group);
-        if let Some(definition) = state.find(&definitions, "", &name).filter(|definition| definition.is_deleting()).cloned() {
+        if let Some(definition) =
+            state.find(&definitions, "", &name).filter(|definition| definition.is_deleting()).cloned()
+        {
             finish(state, &definitions, &definition);
         }
     }
@@ -161,13 +161,14 @@ pub(crate) fn clean_up(state: &mut State, marked: &Arc<Stored>) {
 
 fn finish(state: &mut State, definitions: &Resource, definition: &Arc<Stored>) {
     let mut object = definition.value();
-    let others: Vec<String> = object::finalizers(&object).filter(|name| *name != FINALIZER).map(str::to_owned).collect();
+    let others: Vec<String> =
+        object::finalizers(&object).filter(|name| *name != FINALIZER).map(str::to_owned).collect();
     if others.is_empty() {
         let last = state.remove(definitions.storage, definition);
         after_remove(state, definitions, &last);
     } else {
         object::set_finalizers(&mut object, others);
-        state.update(definitions.storage, definition, &object);
+        state.update(definitions.storage, definition, &object, Credit::Server);
     }
 }
 
@@ -193,7 +194,9 @@ fn register(
     }
     state.registry.remove(storage);
     state.definitions.retain(|(id, _), _| *id != storage);
-    state.definitions.extend(definitions.into_iter().map(|(version, definition)| ((storage, version), Arc::new(definition))));
+    state
+        .definitions
+        .extend(definitions.into_iter().map(|(version, definition)| ((storage, version), Arc::new(definition))));
     state.registry.add(resources);
 }
 

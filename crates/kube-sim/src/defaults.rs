@@ -4,10 +4,8 @@
 //! The order of things, for callers:
 //! * create: [`decode`] the body in the form of its version, convert it to the form it is stored in, set the system
 //!   fields (uid, creationTimestamp, a generated name), [`on_create`], then [`crate::validate::on_create`].
-//! * update: [`decode`], convert, [`on_update`], [`crate::patch::track`], [`crate::validate::on_update`],
-//!   [`admit_update`].
-//! * patch: [`crate::patch::apply_patch`] decodes its result itself; then as an update (without `track` after an apply,
-//!   which leaves `metadata.managedFields` as they must be stored).
+//! * update: [`decode`], convert, [`on_update`], [`crate::validate::on_update`], [`admit_update`].
+//! * patch: [`crate::patch::apply_patch`] decodes its result itself; then as an update.
 //!
 //! Defaults are those of the resources provisioners meet: PersistentVolumes, claims, StorageClasses,
 //! VolumeAttributesClasses, CSIDrivers, Secrets, Namespaces, Nodes, Pods. Others keep what they came with.
@@ -24,8 +22,8 @@ mod strategy;
 mod time;
 mod types;
 
-pub(crate) use decode::{decode_result, unknown_fields};
 pub use decode::{FieldValidation, decode};
+pub(crate) use decode::{decode_result, unknown_fields, zero};
 
 /// What admission looks up in the cluster.
 pub trait Lookup {
@@ -33,6 +31,8 @@ pub trait Lookup {
     fn list(&self, group: &str, plural: &str) -> Vec<Value>;
     /// One object.
     fn get(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value>;
+    /// Whether a namespace is being deleted; none where there is no such namespace.
+    fn is_terminating(&self, namespace: &str) -> Option<bool>;
 }
 
 /// Makes a decoded object with its system fields ready for validation: defaults, mutating admission, and the strategy's

@@ -14,14 +14,28 @@ const NAMES: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
+/// Core name and events.k8s.io name of the fields that only core shows when they are empty.
+const ALWAYS_IN_CORE: [(&str, &str); 2] =
+    [("reportingComponent", "reportingController"), ("reportingInstance", "reportingInstance")];
+
 /// An event as events.k8s.io/v1 shows it.
 pub(crate) fn to_events_group(event: Value) -> Value {
-    renamed(event, "events.k8s.io/v1", |(core, events)| (core, events))
+    let mut event = renamed(event, "events.k8s.io/v1", |(core, events)| (core, events));
+    if let Some(fields) = event.as_object_mut() {
+        fields.retain(|name, value| value != "" || ALWAYS_IN_CORE.iter().all(|(_, events)| name != events));
+    }
+    event
 }
 
 /// An event as core/v1 shows it.
 pub(crate) fn to_core(event: Value) -> Value {
-    renamed(event, "v1", |(core, events)| (events, core))
+    let mut event = renamed(event, "v1", |(core, events)| (events, core));
+    if let Some(fields) = event.as_object_mut() {
+        for (core, _) in ALWAYS_IN_CORE {
+            fields.entry(core).or_insert_with(|| "".into());
+        }
+    }
+    event
 }
 
 fn renamed<'a>(event: Value, api_version: &str, from_to: fn((&'a str, &'a str)) -> (&'a str, &'a str)) -> Value {
@@ -46,6 +60,7 @@ mod tests {
         let core = json!({
             "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "reason": "R", "message": "m", "count": 2,
             "involvedObject": {"name": "a"}, "source": {"component": "c"}, "reportingComponent": "r", "series": {"count": 3},
+            "reportingInstance": "",
         });
         let events = to_events_group(core.clone());
         assert_eq!(

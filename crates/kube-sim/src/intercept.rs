@@ -1,5 +1,6 @@
 //! Where faults are put between callers and the server. Direct calls of a `Cluster` are never touched.
 
+use std::fmt;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -25,6 +26,9 @@ pub trait Interceptor: Send + Sync {
 pub enum Before {
     /// Handle it.
     Handle,
+    /// Handle it; a list with `resourceVersion=0` comes from a watch cache that lags behind by that many changes, or by as
+    /// many as are remembered.
+    HandleStale(u64),
     /// Answer this instead; nothing happens.
     Refuse(Status),
     /// Break the connection; nothing happens.
@@ -63,8 +67,24 @@ pub enum WatchStep {
     End,
     /// Break the connection instead.
     Break,
+    /// Say nothing for a while and then break the connection, as one that died and was noticed.
+    Stall(Duration),
     /// Say nothing ever again, as a connection that died unnoticed.
     Silence,
     /// Tell this as an ERROR event instead, and end.
     Refuse(Status),
+}
+
+impl fmt::Display for WatchStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deliver => f.write_str("told"),
+            Self::Delay(pause) => write!(f, "told {}s late", pause.as_secs_f64()),
+            Self::End => f.write_str("the watch ends"),
+            Self::Break => f.write_str("the connection breaks"),
+            Self::Stall(pause) => write!(f, "nothing for {}s, then the connection breaks", pause.as_secs_f64()),
+            Self::Silence => f.write_str("nothing ever again"),
+            Self::Refuse(status) => write!(f, "the watch ends with {} {}", status.code, status.reason),
+        }
+    }
 }

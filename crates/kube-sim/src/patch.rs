@@ -6,18 +6,20 @@
 
 use serde_json::Value;
 
-use crate::defaults;
+use crate::defaults::{self, FieldValidation};
+use crate::go_json;
 use crate::resource::Resource;
 use crate::status::{Cause, CauseReason, Details, Status};
 
 mod apply;
 mod fields;
 mod json;
+mod managers;
 mod merge;
 mod shape;
 mod strategic;
 
-pub use fields::track;
+pub(crate) use managers::Managers;
 
 /// The kind of a patch, from the request's content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,47 +37,65 @@ pub enum PatchKind {
 /// What a patch request says beside the patch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PatchOptions<'a> {
-    /// Who patches; apply needs it.
+    /// Who patches.
     pub field_manager: Option<&'a str>,
     /// Whether apply takes fields from other managers.
     pub force: bool,
+    /// What becomes of fields that nobody knows.
+    pub field_validation: FieldValidation,
     /// The subresource patched; managers own fields per subresource.
     pub subresource: Option<&'a str>,
     /// The time now, as `metav1.Time` is written.
     pub now: &'a str,
 }
 
+/// What a patch leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patched {
+    /// The object. An apply leaves `metadata.managedFields` in it, which must be kept when the object is written.
+    pub object: Value,
+    /// What the answer warns of, e.g. `unknown field "spec.foo"`.
+    pub warnings: Vec<String>,
+}
+
 /// Applies a patch to `current`, the object as a GET shows it; `None` only for an apply that creates.
-///
-/// An apply leaves `metadata.managedFields` in the object: it must be kept when the object is written.
 pub fn apply_patch(
     kind: PatchKind,
     resource: &Resource,
     current: Option<&Value>,
     patch: &[u8],
     options: &PatchOptions<'_>,
-) -> Result<Value, Status> {
+) -> Result<Patched, Status> {
     let current_or_missing = || current.ok_or_else(|| Status::not_found(resource, ""));
     match kind {
         PatchKind::Json => {
-            let patched = json::patch(current_or_missing()?, patch)?;
-            decode_json(resource, patched)
+            let current = current_or_missing()?;
+            decode_json(resource, options, Vec::new(), || json::patch(current, patch))
         }
         PatchKind::Merge => {
-            let patched = merge::patch(current_or_missing()?, patch)?;
-            decode_json(resource, patched)
+            let current = current_or_missing()?;
+            let parsed = go_json::parse(patch).map_err(|_| no_json())?;
+            decode_json(resource, options, parsed.duplicates, || merge::patch(current, parsed.value.clone()))
         }
-        PatchKind::StrategicMerge => strategic::patch(resource, current_or_missing()?, patch),
-        PatchKind::Apply => apply::patch(resource, current, patch, options),
+        PatchKind::StrategicMerge => strategic::patch(resource, current_or_missing()?, patch, options),
+        PatchKind::Apply => {
+            apply::patch(resource, current, patch, options).map(|object| Patched { object, warnings: Vec::new() })
+        }
     }
 }
 
 /// The result of a JSON or merge patch is decoded like a body, but refused in another way.
-fn decode_json(resource: &Resource, patched: Value) -> Result<Value, Status> {
-    let mut object = patched.clone();
-    match defaults::decode_result(resource, &mut object) {
-        Ok(()) => Ok(object),
-        Err(error) => Err(unusable(&patched.to_string(), &error)),
+fn decode_json(
+    resource: &Resource,
+    options: &PatchOptions<'_>,
+    duplicates: Vec<String>,
+    patch: impl Fn() -> Result<Value, Status>,
+) -> Result<Patched, Status> {
+    let mut object = patch()?;
+    match defaults::decode_result(resource, &mut object, &duplicates, options.field_validation) {
+        Ok(warnings) => Ok(Patched { object, warnings }),
+        // What is half decoded is not what was refused.
+        Err(error) => Err(unusable(&patch()?.to_string(), &error)),
     }
 }
 

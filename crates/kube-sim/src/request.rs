@@ -8,13 +8,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
+pub(crate) use options::MAX_MANAGER;
 pub use options::{DeleteOptions, Options, Preconditions};
 pub(crate) use path::Path;
 
-use crate::defaults;
 use crate::patch::PatchKind;
 use crate::resource::Resource;
 use crate::status::Status;
+use crate::{defaults, go_json};
 
 /// A request, whether it came over HTTP or as a direct call.
 #[derive(Clone, Debug)]
@@ -39,6 +40,10 @@ pub struct Request {
     pub content: Content,
     /// Whether answers hold `PartialObjectMetadata` instead of whole objects.
     pub metadata_only: bool,
+    /// Whether answers show `metadata.managedFields`.
+    pub managed_fields: bool,
+    /// The program that asks: the manager of fields where [`Options::field_manager`] names none.
+    pub agent: Arc<str>,
     /// What the answer warns of, gathered while the request is handled.
     pub(crate) warnings: Vec<String>,
 }
@@ -81,6 +86,8 @@ pub enum Content {
     None,
     /// An object, not yet read.
     Json(Bytes),
+    /// An object in YAML, not yet read.
+    Yaml(Bytes),
     /// An object.
     Value(Value),
     /// A patch.
@@ -91,6 +98,7 @@ impl Request {
     /// A request without options and body.
     pub fn new(user: Arc<str>, verb: Verb, resource: Arc<Resource>, namespace: &str, name: &str) -> Self {
         Self {
+            agent: Arc::clone(&user),
             user,
             groups: Arc::default(),
             verb,
@@ -101,38 +109,40 @@ impl Request {
             options: Options::default(),
             content: Content::None,
             metadata_only: false,
+            managed_fields: false,
             warnings: Vec::new(),
+        }
+    }
+
+    /// Who owns what this request writes.
+    pub(crate) fn manager(&self) -> &str {
+        match self.options.field_manager.as_str() {
+            "" => &self.agent,
+            manager => manager,
         }
     }
 
     /// Takes the object out of the body, decoded as the resource's kind.
     pub(crate) fn take_object(&mut self) -> Result<Value, Status> {
         let kind = &self.resource.kind;
+        let mut duplicates = Vec::new();
         let mut object = match std::mem::take(&mut self.content) {
             Content::Value(object) => object,
-            Content::Json(json) => serde_json::from_slice(&json).map_err(|error| unreadable(kind, &error, &json))?,
-            Content::None | Content::Patch(..) => return Err(unreadable(kind, &"unexpected end of JSON input", &[])),
+            Content::Json(json) => {
+                let parsed = go_json::parse(&json).map_err(|error| unreadable(kind, &error, &json))?;
+                duplicates = parsed.duplicates;
+                parsed.value
+            }
+            Content::Yaml(yaml) => read_yaml(&yaml).map_err(|error| unreadable(kind, &error, &yaml))?,
+            Content::None | Content::Patch(..) => return Err(unreadable(kind, "unexpected end of JSON input", &[])),
         };
-        let found = match &object {
-            Value::Null | Value::Object(_) => "",
-            Value::Array(_) => "array",
-            Value::String(_) => "string",
-            Value::Number(_) => "number",
-            Value::Bool(_) => "bool",
-        };
-        if !found.is_empty() {
-            let why = format!("json: cannot unmarshal {found} into Go value of type struct");
+        if !matches!(object, Value::Null | Value::Object(_)) {
+            let why = no_object(&object);
             return Err(unreadable(kind, &why, object.to_string().as_bytes()));
         }
-        self.decode(&mut object)?;
-        Ok(object)
-    }
-
-    /// Brings an object into the form the resource's Go type would give it.
-    pub(crate) fn decode(&mut self, object: &mut Value) -> Result<(), Status> {
-        let warnings = defaults::decode(&self.resource, object, self.options.field_validation)?;
+        let warnings = defaults::decode(&self.resource, &mut object, &duplicates, self.options.field_validation)?;
         self.warnings.extend(warnings);
-        Ok(())
+        Ok(object)
     }
 }
 
@@ -167,8 +177,28 @@ impl Subresource {
     }
 }
 
+/// Reads YAML as if it were JSON.
+pub(crate) fn read_yaml(yaml: &[u8]) -> Result<Value, String> {
+    let text = str::from_utf8(yaml).map_err(|_| "yaml: invalid UTF-8".to_owned())?;
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        // The one complaint that people meet; others are worded by the library that reads it.
+        const NESTED: &str = "mapping values are not allowed in this context";
+        let text = error.to_string();
+        let why = if text.contains(NESTED) { NESTED } else { &text };
+        format!("yaml: {why}")
+    })
+}
+
+/// Go's complaint about a text from which it cannot tell kind and version.
+pub(crate) fn no_object(value: &Value) -> String {
+    const WANTED: &str =
+        r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    format!("json: cannot unmarshal {} into Go value of type {WANTED}", go_json::kind_of(value))
+}
+
 /// `transformDecodeError` of apiserver's `endpoints/handlers/rest.go`.
-fn unreadable(kind: &str, why: &dyn std::fmt::Display, json: &[u8]) -> Status {
+fn unreadable(kind: &str, why: &str, json: &[u8]) -> Status {
     const SHOWN: usize = 30;
     let shown = &json[..json.len().min(SHOWN)];
     let more = if json.len() > SHOWN { " ..." } else { "" };

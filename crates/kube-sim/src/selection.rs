@@ -20,7 +20,8 @@ impl Selection {
         let resource = &request.resource;
         let options = &request.options;
         let labels = LabelSelector::parse(&options.label_selector)?;
-        let selectable = state.definition(resource).map(|definition| definition.selectable_fields()).unwrap_or_default();
+        let selectable =
+            state.definition(resource).map(|definition| definition.selectable_fields()).unwrap_or_default();
         let fields = match (request.name.as_str(), options.field_selector.as_str()) {
             ("", text) => FieldSelector::parse(text, resource, selectable)?,
             (name, "") => FieldSelector::parse(&format!("metadata.name={name}"), resource, selectable)?,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WARNING};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT, WARNING};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -19,9 +19,10 @@ use crate::cluster::{Cluster, Shared};
 use crate::intercept::{After, Before};
 use crate::pages;
 use crate::patch::PatchKind;
-use crate::request::{Content, Options, Path, Request, Subresource, Verb};
+use crate::request::{Content, MAX_MANAGER, Options, Path, Request, Subresource, Verb};
 use crate::selector::FieldSelector;
 use crate::status::Status;
+use crate::story::Act;
 use crate::verbs::Answer;
 use crate::watch::Watch;
 
@@ -97,9 +98,19 @@ impl ApiService {
         }
         match self.before(&request).await {
             Before::Handle => {}
-            Before::Refuse(status) => return Ok(refusal(&status)),
-            Before::Break => return Err(io::ErrorKind::ConnectionReset.into()),
-            Before::Hang => return std::future::pending().await,
+            Before::HandleStale(changes) => self.read_from_the_past(&mut request, changes),
+            Before::Refuse(status) => {
+                self.tell(&request, format_args!("{} {} instead of handling it", status.code, status.reason));
+                return Ok(refusal(&status));
+            }
+            Before::Break => {
+                self.tell(&request, format_args!("the connection breaks before it is handled"));
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+            Before::Hang => {
+                self.tell(&request, format_args!("no answer ever, and it is not handled"));
+                return std::future::pending().await;
+            }
         }
         let answer = self.handle(&mut request).await;
         if let Some(interceptor) = &self.shared.interceptor {
@@ -110,9 +121,18 @@ impl ApiService {
             };
             match interceptor.after(&request, code).await {
                 After::Deliver => {}
-                After::Replace(status) => return Ok(refusal(&status)),
-                After::Break => return Err(io::ErrorKind::ConnectionReset.into()),
-                After::Hang => return std::future::pending().await,
+                After::Replace(status) => {
+                    self.tell(&request, format_args!("{} {} instead of the answer", status.code, status.reason));
+                    return Ok(refusal(&status));
+                }
+                After::Break => {
+                    self.tell(&request, format_args!("the connection breaks before the answer"));
+                    return Err(io::ErrorKind::ConnectionReset.into());
+                }
+                After::Hang => {
+                    self.tell(&request, format_args!("no answer ever"));
+                    return std::future::pending().await;
+                }
             }
         }
         Ok(match answer {
@@ -128,7 +148,7 @@ impl ApiService {
             }
             Ok(Answer::Watch(start)) => {
                 let interceptor = self.shared.interceptor.as_ref().and_then(|interceptor| interceptor.watch(&request));
-                let watch = Watch::new(Arc::clone(&self.shared), *start, interceptor);
+                let watch = Watch::new(Arc::clone(&self.shared), *start, Act::from(&request), interceptor);
                 respond(200, Body(Source::Watch(Box::new(watch))))
             }
             Err(refused) => refusal(&refused),
@@ -139,6 +159,26 @@ impl ApiService {
         match &self.shared.interceptor {
             Some(interceptor) => interceptor.before(request).await,
             None => Before::Handle,
+        }
+    }
+
+    /// Has a list that any state will do for answered with the one that many changes ago.
+    fn read_from_the_past(&self, request: &mut Request, changes: u64) {
+        if request.verb != Verb::List || request.options.resource_version != "0" {
+            return;
+        }
+        let state = self.shared.lock();
+        let storage = state.storage(request.resource.storage);
+        let version = state.version().saturating_sub(changes).max(storage.compacted()).max(1);
+        request.options.resource_version = version.to_string();
+        request.options.resource_version_match = "Exact".to_owned();
+        // The watch cache knows no pages.
+        request.options.limit = 0;
+    }
+
+    fn tell(&self, request: &Request, fault: std::fmt::Arguments<'_>) {
+        if let Some(story) = &self.shared.story {
+            story.fault(self.shared.clock.elapsed(), Act::from(request), fault);
         }
     }
 
@@ -165,7 +205,7 @@ impl ApiService {
         };
         let state = self.shared.lock();
         let Some(resource) = state.registry.at_path(&path.group, &path.version, &path.plural).cloned() else {
-            let known = state.registry.has_version(&path.group, &path.version);
+            let known = state.registry.has_builtin_group(&path.group);
             drop(state);
             return match known {
                 true => Err(Status::no_such_path()),
@@ -174,7 +214,10 @@ impl ApiService {
         };
         drop(state);
         if !resource.namespaced && !path.namespace.is_empty() {
-            return Err(Status::no_such_path());
+            return match resource.custom {
+                true => Ok(Understood::Page(self.page(parts)?)),
+                false => Err(Status::no_such_path()),
+            };
         }
         let mut options = Options::parse(parts.uri.query().unwrap_or_default())?;
         let verb = match (&parts.method, path.name.is_empty()) {
@@ -194,10 +237,14 @@ impl ApiService {
             "finalize" if resource.is("", "namespaces") => Some(Subresource::Finalize),
             other => return Err(missing_subresource(&resource.plural, resource.custom, other)),
         };
-        // A delete's options are completed when its body is known.
-        if !matches!(verb, Verb::Delete | Verb::DeleteCollection) {
+        if verb == Verb::Patch && path.name.is_empty() {
+            return Err(Status::method_not_allowed());
+        }
+        // The options of deletes and patches are completed when the body is known.
+        if !matches!(verb, Verb::Delete | Verb::DeleteCollection | Verb::Patch) {
             options.complete(verb, None)?;
         }
+        let metadata_only = wants_metadata_only(&parts.headers, resource.custom)?;
         Ok(Understood::Request(Box::new(Request {
             user: Arc::clone(&self.user),
             groups: Arc::clone(&self.groups),
@@ -208,7 +255,9 @@ impl ApiService {
             subresource,
             options,
             content: Content::None,
-            metadata_only: wants_metadata_only(&parts.headers)?,
+            metadata_only,
+            managed_fields: self.shared.managed_fields,
+            agent: agent(&parts.headers),
             warnings: Vec::new(),
         })))
     }
@@ -265,8 +314,10 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
     match request.verb {
         Verb::Get | Verb::List | Verb::Watch => {}
         Verb::Create | Verb::Update if is_json => request.content = Content::Json(body),
+        Verb::Create | Verb::Update if content_type == "application/yaml" => request.content = Content::Yaml(body),
         Verb::Delete | Verb::DeleteCollection if is_json || body.is_empty() => {
-            request.options.complete(request.verb, Some(&body))?;
+            request.options.read_delete_body(&body)?;
+            request.options.complete(request.verb, None)?;
         }
         Verb::Patch => {
             let kind = match content_type {
@@ -276,6 +327,7 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
                 "application/apply-patch+yaml" => PatchKind::Apply,
                 _ => return Err(unknown_patch(request.resource.custom)),
             };
+            request.options.complete(request.verb, Some(kind))?;
             request.content = Content::Patch(kind, body);
         }
         // Only a server on a port reads YAML.
@@ -287,30 +339,58 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
     Ok(())
 }
 
-fn unknown_patch(custom: bool) -> Status {
-    let mut accepted =
-        vec!["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
-    if !custom {
-        accepted.insert(2, "application/strategic-merge-patch+json");
+/// `prefixFromUserAgent` of apiserver's `endpoints/handlers/create.go`.
+fn agent(headers: &HeaderMap) -> Arc<str> {
+    let text = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let name = text.split('/').next().unwrap_or_default();
+    match &name[..name.floor_char_boundary(MAX_MANAGER)] {
+        "" => Arc::from("unknown"),
+        name => Arc::from(name),
     }
-    Status::unsupported_media_type(&accepted)
+}
+
+/// Custom resources are served by a handler that has words of its own.
+fn unknown_patch(custom: bool) -> Status {
+    match custom {
+        true => Status::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        ]),
+        false => Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_empty_details(),
+    }
 }
 
 /// Whether only metadata is asked for. The first form that can be served counts.
-fn wants_metadata_only(headers: &HeaderMap) -> Result<bool, Status> {
+fn wants_metadata_only(headers: &HeaderMap, custom: bool) -> Result<bool, Status> {
+    const SERVED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
     let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else { return Ok(false) };
+    let (mut known, mut odd_form) = (None, false);
     for choice in accept.split(',') {
         let mut parts = choice.split(';').map(str::trim);
-        let is_json = matches!(parts.next(), Some("application/json" | "application/*" | "*/*"));
-        let form = parts.find_map(|part| part.strip_prefix("as="));
-        match form {
-            _ if !is_json => {}
+        match parts.next() {
+            Some("application/json" | "*/*") => {}
+            Some(other) if SERVED.contains(&other) => {
+                known = Some(other);
+                continue;
+            }
+            _ => continue,
+        }
+        match parts.find_map(|part| part.strip_prefix("as=")) {
             None => return Ok(false),
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(true),
-            Some(_) => {}
+            Some("Table") => known = Some("table"),
+            Some(_) => odd_form = true,
         }
     }
-    Err(Status::not_acceptable(&["application/json"]))
+    Err(match known {
+        Some(form) => Status::not_implemented(format_args!("answers in the form {form}")),
+        None if odd_form || custom => Status::not_acceptable(&SERVED),
+        None => {
+            let message = format!("406: Not Acceptable\n\nAvailable representations: {}", SERVED.join(", "));
+            Status::new(406, "NotAcceptable", message).with_empty_details()
+        }
+    })
 }
 
 fn refusal(status: &Status) -> http::Response<Body> {

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use crate::clock::SimClock;
 use crate::crd::Definition;
 use crate::defaults::Lookup;
+use crate::ownership::{Credit, Ownership, Writer};
 use crate::random::Random;
+use crate::request::Subresource;
 use crate::resource::{Resource, StorageId, builtins};
 use crate::store::{ChangeKind, Entry, Registry, Storage, Stored, key};
 use crate::subscription::{Change, Queue};
@@ -27,21 +29,28 @@ pub(crate) struct State {
     history_limit: usize,
     subscribers: Vec<Weak<Queue>>,
     watches: u64,
+    /// All who have written.
+    writers: Vec<Arc<Writer>>,
 }
+
+/// What has happened before the server could be asked is forgotten, and it is never nothing.
+const FIRST_VERSION: u64 = 1000;
 
 impl State {
     pub(crate) fn new(clock: SimClock, seed: u64, history_limit: usize) -> Self {
-        let storages = builtins().iter().map(|resource| Storage::new(Arc::clone(resource), history_limit, 0)).collect();
+        let storage = |resource| Storage::new(Arc::clone(resource), history_limit, FIRST_VERSION);
+        let storages = builtins().iter().map(storage).collect();
         let mut state = Self {
             clock,
             random: Random::new(seed),
             registry: Registry::new(),
             definitions: BTreeMap::new(),
             storages,
-            version: 0,
+            version: FIRST_VERSION,
             history_limit,
             subscribers: Vec::new(),
             watches: 0,
+            writers: Vec::new(),
         };
         state.create_first_namespaces();
         state
@@ -54,6 +63,10 @@ impl State {
 
     pub(crate) fn storage(&self, id: StorageId) -> &Storage {
         &self.storages[id.0 as usize]
+    }
+
+    pub(crate) fn storages(&self) -> &[Storage] {
+        &self.storages
     }
 
     pub(crate) fn storage_mut(&mut self, id: StorageId) -> &mut Storage {
@@ -94,18 +107,48 @@ impl State {
         self.storage(resource.storage).get(&key(namespace, name))
     }
 
+    /// The one [`Writer`] of this kind.
+    pub(crate) fn writer(
+        &mut self,
+        manager: &str,
+        resource: &Arc<Resource>,
+        subresource: Option<Subresource>,
+    ) -> Arc<Writer> {
+        let is_same = |writer: &&Arc<Writer>| {
+            Arc::ptr_eq(&writer.resource, resource) && *writer.manager == *manager && writer.subresource == subresource
+        };
+        if let Some(known) = self.writers.iter().find(is_same) {
+            return Arc::clone(known);
+        }
+        let writer = Arc::new(Writer { manager: manager.into(), resource: Arc::clone(resource), subresource });
+        self.writers.push(Arc::clone(&writer));
+        writer
+    }
+
     /// Keeps a new object.
-    pub(crate) fn create(&mut self, storage: StorageId, object: &Value) -> Arc<Stored> {
+    pub(crate) fn create(&mut self, storage: StorageId, object: &Value, credit: Credit) -> Arc<Stored> {
         self.version += 1;
-        let stored = Arc::new(Stored::new(&self.storage(storage).resource, object, self.version));
+        let ownership = Ownership::of_new(credit);
+        let stored = Arc::new(Stored::new(&self.storage(storage).resource, object, self.version, ownership).first());
         self.record(storage, Entry { kind: ChangeKind::Created, object: Arc::clone(&stored), before: None });
         stored
     }
 
     /// Keeps a new state of an object; one that says the same leaves everything as it is.
-    pub(crate) fn update(&mut self, storage: StorageId, before: &Arc<Stored>, object: &Value) -> Arc<Stored> {
-        let stored = Stored::new(&self.storage(storage).resource, object, self.version + 1);
-        if stored.same_but_version(before) {
+    pub(crate) fn update(
+        &mut self,
+        storage: StorageId,
+        before: &Arc<Stored>,
+        object: &Value,
+        credit: Credit,
+    ) -> Arc<Stored> {
+        let owners = if let Credit::Known(owners) = &credit { Some(Arc::clone(owners)) } else { None };
+        let ownership = Ownership::after(before, credit);
+        let stored = Stored::new(&self.storage(storage).resource, object, self.version + 1, ownership);
+        let same = stored.same_but_version(before) && owners.is_none_or(|owners| owners == before.managed_fields());
+        // The server keeps a new claim in a form that it never writes again, so the first update always changes it.
+        let odd = before.is_first() && self.storage(storage).resource.is("", "persistentvolumeclaims");
+        if same && !odd {
             return Arc::clone(before);
         }
         self.version += 1;
@@ -165,7 +208,7 @@ impl State {
                 "spec": {"finalizers": ["kubernetes"]},
                 "status": {"phase": "Active"},
             });
-            self.create(namespaces.storage, &object);
+            self.create(namespaces.storage, &object, Credit::Server);
         }
     }
 }
@@ -179,5 +222,10 @@ impl Lookup for State {
     fn get(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
         let resource = self.registry.named(group, plural)?;
         self.find(resource, namespace.unwrap_or_default(), name).map(|object| object.value())
+    }
+
+    fn is_terminating(&self, namespace: &str) -> Option<bool> {
+        let resource = self.registry.named("", "namespaces")?;
+        self.find(resource, "", namespace).map(|found| found.is_deleting())
     }
 }

@@ -96,10 +96,7 @@ impl Status {
 
     /// 404: the path leads to no resource.
     pub fn no_such_path() -> Self {
-        Self {
-            details: Some(Box::default()),
-            ..Self::new(404, "NotFound", "the server could not find the requested resource")
-        }
+        Self::new(404, "NotFound", "the server could not find the requested resource").with_empty_details()
     }
 
     /// 409: the name is taken.
@@ -125,8 +122,14 @@ impl Status {
         Self::invalid_kind(&resource.group, &resource.kind, name, causes)
     }
 
-    /// 422 about something that is no resource, e.g. `ListOptions`.
-    pub fn invalid_kind(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
+    /// 422 about something that is no resource, e.g. `ListOptions`. What several rules found counts once.
+    pub fn invalid_kind(group: &str, kind: &str, name: &str, found: Vec<Cause>) -> Self {
+        let mut causes: Vec<Cause> = Vec::with_capacity(found.len());
+        for cause in found {
+            if !causes.contains(&cause) {
+                causes.push(cause);
+            }
+        }
         let qualified = qualified(kind, group);
         let message = format!("{qualified} {name:?} is invalid: {}", Cause::aggregate(&causes));
         let (name, group, kind) = (name.to_owned(), group.to_owned(), kind.to_owned());
@@ -162,10 +165,8 @@ impl Status {
 
     /// 405: the path does not know the HTTP method.
     pub fn method_not_allowed() -> Self {
-        Self {
-            details: Some(Box::default()),
-            ..Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-        }
+        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+            .with_empty_details()
     }
 
     /// 406.
@@ -238,6 +239,12 @@ impl Status {
     pub fn is_too_large_resource_version(&self) -> bool {
         let causes = self.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
         self.code == 504 && causes.iter().any(|cause| cause.reason == CauseReason::ResourceVersionTooLarge)
+    }
+
+    /// Adds `details` that say nothing, as refusals of the server's router have them.
+    #[must_use]
+    pub(crate) fn with_empty_details(self) -> Self {
+        Self { details: Some(Box::default()), ..self }
     }
 
     /// Adds the seconds after which a client may try again.
@@ -383,15 +390,9 @@ impl Cause {
         Self { reason, field: field.into(), message }
     }
 
-    /// One text stands alone, several are joined in brackets, repeated ones count once.
+    /// One text stands alone, several are joined in brackets.
     fn aggregate(causes: &[Self]) -> String {
-        let mut texts: Vec<String> = Vec::with_capacity(causes.len());
-        for cause in causes {
-            let text = cause.text();
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+        let texts: Vec<String> = causes.iter().map(Self::text).collect();
         match texts.as_slice() {
             [one] => one.clone(),
             _ => format!("[{}]", texts.join(", ")),

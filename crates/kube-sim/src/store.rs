@@ -1,5 +1,6 @@
 //! The objects of one resource, and what has lately happened to them.
 
+mod parsed;
 mod registry;
 mod snapshot;
 mod stored;
@@ -11,8 +12,8 @@ use std::task::Waker;
 
 pub(crate) use registry::Registry;
 pub(crate) use snapshot::Snapshot;
-pub use stored::Stored;
 use stored::ByKey;
+pub use stored::Stored;
 pub(crate) use stored::{head, key};
 
 use crate::resource::Resource;
@@ -133,6 +134,9 @@ impl Storage {
     fn forget_oldest(&mut self) {
         if let Some(entry) = self.history.pop_front() {
             // As the watch cache: what lies before its oldest event is unknown, even where nothing happened.
+            if Arc::strong_count(&entry.object) > 1 {
+                entry.object.settle_owners();
+            }
             let oldest = self.history.front().map(|next| next.object.resource_version() - 1);
             self.compacted = oldest.unwrap_or(entry.object.resource_version());
         }

@@ -105,7 +105,8 @@ impl Queue {
     }
 
     pub(crate) fn push(&self, change: Change) {
-        if !self.resources.is_empty() && !self.resources.iter().any(|(group, plural)| change.resource.is(group, plural)) {
+        if !self.resources.is_empty() && !self.resources.iter().any(|(group, plural)| change.resource.is(group, plural))
+        {
             return;
         }
         let mut waiting = self.lock();

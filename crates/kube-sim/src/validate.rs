@@ -17,12 +17,14 @@ mod metadata;
 pub mod names;
 mod others;
 pub mod quantity;
+mod review;
 mod selectors;
 mod storage;
 mod volume;
 mod volume_source;
 
 use metadata::NameRule;
+pub(crate) use review::review;
 
 const IMMUTABLE: &str = "field is immutable";
 const NOT_POSITIVE: &str = "must be greater than zero";

@@ -14,15 +14,15 @@ pub(crate) use delete::delete_object;
 use serde_json::Value;
 
 use crate::authorize::Authorizer;
-use crate::crd;
+use crate::ownership::{Credit, ServerSet};
 use crate::request::{Request, Subresource, Verb};
 use crate::resource::Resource;
 use crate::state::State;
 use crate::status::{Cause, Status};
 use crate::store::Stored;
-use crate::validate;
 use crate::view::View;
 use crate::watch::WatchStart;
+use crate::{crd, object, validate};
 
 /// What a request that was not refused gets.
 pub(crate) enum Answer {
@@ -93,7 +93,18 @@ fn check_shape(request: &Request) -> Result<(), Status> {
 /// The view of the request's resource.
 fn view(state: &State, request: &Request) -> View {
     let stored = &state.storage(request.resource.storage).resource;
-    View::new(&request.resource, stored, request.metadata_only)
+    View::new(&request.resource, stored, request.metadata_only, request.managed_fields)
+}
+
+/// To whom a write is credited.
+fn credit(state: &mut State, request: &Request, unowned: ServerSet) -> Credit {
+    let writer = state.writer(request.manager(), &request.resource, request.subresource);
+    Credit::Writer(writer, state.clock.now().as_second(), unowned)
+}
+
+/// Takes `metadata.managedFields` out of an object that a client sent.
+fn take_owners(object: &mut Value) -> Option<Value> {
+    object::metadata_mut(object).remove("managedFields").filter(Value::is_array)
 }
 
 /// The object a request names.
@@ -102,11 +113,11 @@ fn existing(state: &State, request: &Request) -> Result<Arc<Stored>, Status> {
     found.cloned().ok_or_else(|| Status::not_found(&request.resource, &request.name))
 }
 
-/// Refuses what validation finds.
-fn refuse(resource: &Resource, name: &str, causes: Vec<Cause>) -> Result<(), Status> {
+/// Refuses what validation finds, which is about the kind in its stored form.
+fn refuse(state: &State, resource: &Resource, name: &str, causes: Vec<Cause>) -> Result<(), Status> {
     match causes.is_empty() {
         true => Ok(()),
-        false => Err(Status::invalid(resource, name, causes)),
+        false => Err(Status::invalid(&state.storage(resource.storage).resource, name, causes)),
     }
 }
 

@@ -1,11 +1,13 @@
 //! The forms in which objects leave the server: as they are kept, in another version, or only their metadata.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::event;
 use crate::resource::Resource;
 use crate::store::{Stored, head};
+use crate::{defaults, event, object};
 
 /// How the objects of one resource are shown to one request.
 #[derive(Clone, Debug)]
@@ -14,6 +16,9 @@ pub(crate) struct View {
     /// What stands before `metadata`.
     head: String,
     list_head: String,
+    /// Whether `metadata.managedFields` are shown.
+    with_owners: bool,
+    resource: Arc<Resource>,
     /// Items of lists of built-in resources have neither `kind` nor `apiVersion`, as Go leaves them out.
     bare_items: bool,
 }
@@ -32,10 +37,12 @@ enum Form {
 
 impl View {
     /// `stored` is the resource in the version its objects are kept in.
-    pub(crate) fn new(resource: &Resource, stored: &Resource, metadata_only: bool) -> Self {
+    pub(crate) fn new(resource: &Arc<Resource>, stored: &Resource, metadata_only: bool, with_owners: bool) -> Self {
         if metadata_only {
             return Self {
                 form: Form::Metadata,
+                with_owners,
+                resource: Arc::clone(resource),
                 head: r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1""#.to_owned(),
                 list_head: r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","#.to_owned(),
                 bare_items: false,
@@ -48,14 +55,21 @@ impl View {
             (_, false) => Form::Event,
         };
         let list_head = format!(r#"{{"kind":"{}","apiVersion":"{}","#, resource.list_kind, resource.api_version());
-        Self { form, head: head(resource), list_head, bare_items: !resource.custom }
+        Self {
+            form,
+            head: head(resource),
+            list_head,
+            with_owners,
+            resource: Arc::clone(resource),
+            bare_items: !resource.custom,
+        }
     }
 
     /// The object's JSON.
     pub(crate) fn bytes(&self, object: &Stored) -> Bytes {
         match self.form {
-            Form::Stored => object.bytes().clone(),
-            Form::Renamed | Form::Event | Form::Metadata => {
+            Form::Stored if !self.with_owners => object.bytes().clone(),
+            _ => {
                 let mut json = Vec::with_capacity(object.bytes().len() + 64);
                 self.write(object, &mut json);
                 Bytes::from(json)
@@ -66,26 +80,30 @@ impl View {
     /// Appends the object's JSON.
     pub(crate) fn write(&self, object: &Stored, json: &mut Vec<u8>) {
         match self.form {
-            Form::Stored => json.extend_from_slice(object.bytes()),
-            Form::Renamed => {
+            Form::Stored | Form::Renamed => {
                 json.extend_from_slice(self.head.as_bytes());
-                json.extend_from_slice(object.tail());
+                object.write_tail(self.with_owners, json);
             }
             Form::Event | Form::Metadata => {
-                serde_json::to_writer(json, &self.value(object)).expect("JSON values can be written to memory");
+                let mut value = self.value(object);
+                let owners = if self.with_owners { object.managed_fields() } else { Arc::default() };
+                if let Ok(owners) = serde_json::from_str::<Value>(&owners) {
+                    object::set_meta(&mut value, "managedFields", owners);
+                }
+                serde_json::to_writer(json, &value).expect("JSON values can be written to memory");
             }
         }
     }
 
-    /// The object as this view shows it.
+    /// The object as this view shows it, but without `metadata.managedFields`.
     pub(crate) fn value(&self, object: &Stored) -> Value {
         let value = object.value();
         match self.form {
             Form::Stored => value,
             Form::Renamed => {
-                let mut json = Vec::with_capacity(object.bytes().len() + 64);
-                self.write(object, &mut json);
-                serde_json::from_slice(&json).expect("written by `write`")
+                let mut value = value;
+                value["apiVersion"] = self.resource.api_version().into();
+                value
             }
             Form::Event => event::to_events_group(value),
             Form::Metadata => {
@@ -102,6 +120,17 @@ impl View {
         }
     }
 
+    /// What [`View::value`] gave of an object, as it is kept.
+    pub(crate) fn into_stored(self, mut shown: Value, object: &Stored) -> Value {
+        match self.form {
+            Form::Stored => {
+                object::remove_meta(&mut shown, "managedFields");
+                shown
+            }
+            Form::Renamed | Form::Event | Form::Metadata => object.value(),
+        }
+    }
+
     /// Starts a list: all up to its metadata.
     pub(crate) fn list_head(&self) -> &str {
         &self.list_head
@@ -110,18 +139,28 @@ impl View {
     /// Appends the object as an item of a list.
     pub(crate) fn write_item(&self, object: &Stored, json: &mut Vec<u8>) {
         if self.bare_items && matches!(self.form, Form::Stored | Form::Renamed) {
-            json.push(b'{');
-            json.extend_from_slice(&object.tail()[1..]);
+            let start = json.len();
+            object.write_tail(self.with_owners, json);
+            // In the place of the comma.
+            json[start] = b'{';
         } else {
             self.write(object, json);
         }
     }
 
-    /// A bookmark's object.
+    /// A bookmark's object: the zero value of the type, with a resourceVersion.
     pub(crate) fn bookmark(&self, version: u64, ends_initial_events: bool) -> String {
         let annotations =
             if ends_initial_events { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
+        let mut rest = String::new();
+        if self.form != Form::Metadata {
+            for (name, value) in defaults::zero(&self.resource).as_object().into_iter().flatten() {
+                if !matches!(name.as_str(), "kind" | "apiVersion" | "metadata") {
+                    rest.push_str(&format!(",{}:{value}", Value::from(name.as_str())));
+                }
+            }
+        }
         let head = &self.head;
-        format!(r#"{head},"metadata":{{"resourceVersion":"{version}","creationTimestamp":null{annotations}}}}}"#)
+        format!(r#"{head},"metadata":{{"resourceVersion":"{version}"{annotations}}}{rest}}}"#)
     }
 }

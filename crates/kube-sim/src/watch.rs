@@ -16,6 +16,7 @@ use crate::selection::Selection;
 use crate::state::State;
 use crate::status::Status;
 use crate::store::{ChangeKind, Entry, Stored};
+use crate::story::Act;
 use crate::view::View;
 
 /// What a watch begins with.
@@ -46,6 +47,8 @@ const CHUNK: usize = 64 * 1024;
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     start: WatchStart,
+    /// Whose watch it is.
+    act: Act,
     /// How many of the first objects are told.
     told: usize,
     end: Instant,
@@ -67,12 +70,18 @@ enum Stage {
 }
 
 impl Watch {
-    pub(crate) fn new(shared: Arc<Shared>, start: WatchStart, interceptor: Option<Box<dyn WatchInterceptor>>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        start: WatchStart,
+        act: Act,
+        interceptor: Option<Box<dyn WatchInterceptor>>,
+    ) -> Self {
         let now = Instant::now();
         let end = now + start.timeout;
         let mut watch = Self {
             shared,
             start,
+            act,
             told: 0,
             end,
             timer: Box::pin(tokio::time::sleep_until(end)),
@@ -92,6 +101,9 @@ impl Watch {
                     return Poll::Pending;
                 }
                 let line = self.held.take().map(|(_, line)| line).unwrap_or_default();
+                if line.is_empty() {
+                    continue;
+                }
                 return Poll::Ready(Some(Ok(line.into())));
             }
             match self.state {
@@ -144,12 +156,9 @@ impl Watch {
         }
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        if let Some(version) = self.start.initial_end {
-            if state.version() >= version {
-                self.start.initial_end = None;
-                let version = self.start.after.max(version);
-                lines.extend(line("BOOKMARK", self.start.view.bookmark(version, true).as_bytes()));
-            }
+        if let Some(version) = self.start.initial_end.take_if(|version| state.version() >= *version) {
+            let version = self.start.after.max(version);
+            lines.extend(line("BOOKMARK", self.start.view.bookmark(version, true).as_bytes()));
         }
         self.gather_changes(&mut state, lines);
         if lines.is_empty() && self.held.is_none() && self.state == Stage::Open {
@@ -185,6 +194,12 @@ impl Watch {
             None => WatchStep::Deliver,
             Some(interceptor) => interceptor.event(kind, object),
         };
+        if step != WatchStep::Deliver
+            && let Some(story) = &self.shared.story
+        {
+            let fault = format!("{step} at {kind} {} rv {}", object.key(), object.resource_version());
+            story.fault(self.shared.clock.elapsed(), self.act.clone(), fault);
+        }
         match step {
             WatchStep::Deliver => {
                 write_line(kind, &self.start.view, object, lines);
@@ -197,6 +212,10 @@ impl Watch {
             }
             WatchStep::End => self.state = Stage::Ended,
             WatchStep::Break => self.state = Stage::Broken,
+            WatchStep::Stall(pause) => {
+                self.held = Some((Box::pin(tokio::time::sleep(pause)), Vec::new()));
+                self.state = Stage::Broken;
+            }
             WatchStep::Silence => self.state = Stage::Silent,
             WatchStep::Refuse(status) => {
                 self.state = Stage::Ended;

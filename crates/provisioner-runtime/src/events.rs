@@ -25,12 +25,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::Surroundings;
 use state::State;
 
 /// Something worth telling about an object.
@@ -56,13 +56,11 @@ pub struct ObjectRef {
     /// The kind.
     pub kind: &'static str,
     /// The namespace; `None` for cluster-scoped objects, whose events go to the namespace `default`.
-    pub namespace: Option<String>,
+    pub namespace: Option<Arc<str>>,
     /// The name.
-    pub name: String,
+    pub name: Arc<str>,
     /// The uid; events are shown only with objects that have this uid.
-    pub uid: String,
-    /// The version of the object that the event is about, if that matters.
-    pub resource_version: Option<String>,
+    pub uid: Arc<str>,
 }
 
 /// Whether an event is good or bad news.
@@ -98,6 +96,8 @@ pub struct EventOptions {
     pub burst: u32,
     /// After how long each object has one more; the default is 5 minutes.
     pub refill: Duration,
+    /// What events take their times from.
+    pub surroundings: Surroundings,
 }
 
 impl EventOptions {
@@ -110,6 +110,7 @@ impl EventOptions {
             concurrency: 4,
             burst: 25,
             refill: Duration::from_secs(300),
+            surroundings: Surroundings::default(),
         }
     }
 }
@@ -147,9 +148,11 @@ impl EventSink {
             client,
             state: Mutex::new(State::new(&options)),
             concurrency: AtomicUsize::new(options.concurrency),
+            surroundings: options.surroundings,
             component: options.component,
             instance: cut(options.instance, LONGEST_INSTANCE),
             changed: Notify::new(),
+            filled: Notify::new(),
             idle: Notify::new(),
         });
         let task = send::run(Arc::clone(&shared));
@@ -159,12 +162,27 @@ impl EventSink {
 
     /// Takes an event, to be sent when its turn comes. Never waits.
     pub fn publish(&self, event: Event) {
-        let event = Event { note: cut(event.note, LONGEST_NOTE), ..event };
-        crate::lock(&self.shared.state).publish(event, Instant::now(), Timestamp::now());
+        let mut note = cut(event.note, LONGEST_NOTE);
+        // It may wait for long, among many.
+        note.shrink_to_fit();
+        let event = Event { note, ..event };
+        crate::lock(&self.shared.state).publish(event, Instant::now(), self.shared.surroundings.now());
         self.shared.changed.notify_one();
+        self.shared.filled.notify_waiters();
     }
 
-    /// Changes how many requests may be under way at once: fewer leave more of the server to the work.
+    /// Returns when there is something to be sent.
+    pub async fn wait_queued(&self) {
+        loop {
+            let filled = self.shared.filled.notified();
+            if self.stats().queued > 0 {
+                return;
+            }
+            filled.await;
+        }
+    }
+
+    /// Changes how many requests may be under way at once: fewer leave more of the server to the work, 0 all of it.
     pub fn pace(&self, concurrency: usize) {
         self.shared.concurrency.store(concurrency, Ordering::Relaxed);
         self.shared.changed.notify_one();
@@ -211,8 +229,11 @@ struct Shared {
     concurrency: AtomicUsize,
     component: String,
     instance: String,
+    surroundings: Surroundings,
     /// There may be something to send.
     changed: Notify,
+    /// Something was published.
+    filled: Notify,
     /// Something was sent.
     idle: Notify,
 }

@@ -12,6 +12,7 @@
 //! | [`events`] | Kubernetes events, sent in the background |
 //! | [`metrics`], [`admin`] | what can be measured, and a small HTTP server for it and for probes |
 //! | [`shutdown`] | signals become a cancellation token |
+//! | [`surroundings`] | the time of day and chance: the machine's, or simulated ones |
 //! | [`logs`] | log lines on stderr, as text or JSON |
 //!
 //! The usual way of a change through these parts:
@@ -31,6 +32,7 @@ pub mod logs;
 pub mod metrics;
 pub mod queue;
 pub mod shutdown;
+pub mod surroundings;
 pub mod table;
 pub mod watch;
 
@@ -46,6 +48,7 @@ pub use backoff::Backoff;
 pub use call::{CallError, call};
 pub use client::{ConnectError, Connection, connect};
 pub use queue::{Lane, Next, Permit, Priority, Queue, QueueOptions, QueueStats, Work, work};
+pub use surroundings::Surroundings;
 pub use table::Table;
 pub use watch::{Event, WatchHealth, watch};
 

@@ -113,6 +113,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
                 None => changed.await,
                 Some(due) => {
                     tokio::select! {
+                        biased;
                         () = changed => {}
                         () = tokio::time::sleep_until(due) => {}
                     }

@@ -18,8 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
-use crate::backoff::Random;
-use crate::{Backoff, CallError};
+use crate::{Backoff, CallError, Surroundings};
 
 /// How many objects one list request asks for.
 const PAGE: u32 = 500;
@@ -63,11 +62,16 @@ pub enum Event<T> {
 /// Failures are repeated with a back-off from 0.2 to 30 seconds, and are seen in `health` and, once per
 /// distinct problem, in the log under `name`. A connection that is cut without a word is noticed after at
 /// most 65 seconds.
-pub async fn watch<T>(api: Api<T>, name: &'static str, health: WatchHealth, mut sink: impl FnMut(Event<T>) + Send)
-where
+pub async fn watch<T>(
+    api: Api<T>,
+    name: &'static str,
+    surroundings: Surroundings,
+    health: WatchHealth,
+    mut sink: impl FnMut(Event<T>) + Send,
+) where
     T: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let mut random = Random::new(None);
+    let mut random = surroundings.random(name);
     let mut position = None;
     let mut failures = 0;
     loop {

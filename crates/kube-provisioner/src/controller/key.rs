@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// A PersistentVolume's name, existing or to be.
 ///
 /// Nearly every name in a cluster is `pvc-` and a UUID; those take no memory of their own.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
     ForClaim(u128),
     Named(Arc<str>),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use provisioner_runtime::events::{Event, EventKind, EventOptions, EventSink, ObjectRef};
 use provisioner_runtime::queue::Queue;
+use provisioner_runtime::surroundings::Surroundings;
 use tokio::time::{Instant, sleep};
 
 use super::facts::{ClaimFacts, VolumeState};
@@ -26,8 +27,8 @@ pub(crate) struct Narrator {
 
 impl Narrator {
     /// Must be called inside a tokio runtime.
-    pub(crate) fn new(client: kube::Client, provisioner: &str, instance: String) -> Self {
-        let options = EventOptions { capacity: CAPACITY, ..EventOptions::new(provisioner, instance) };
+    pub(crate) fn new(client: kube::Client, provisioner: &str, instance: String, surroundings: Surroundings) -> Self {
+        let options = EventOptions { capacity: CAPACITY, surroundings, ..EventOptions::new(provisioner, instance) };
         Self { provisioner: provisioner.to_owned(), events: EventSink::new(client, options) }
     }
 
@@ -45,7 +46,10 @@ impl Narrator {
     pub(crate) async fn pace(&self, queue: &Queue<Key>) {
         let mut busy_since = None;
         loop {
-            sleep(Duration::from_millis(20)).await;
+            if self.events.stats().queued == 0 {
+                self.events.wait_queued().await;
+                busy_since = None;
+            }
             let busy = queue.stats().ready > 0;
             let since = busy.then(|| *busy_since.get_or_insert_with(Instant::now));
             busy_since = since;
@@ -54,6 +58,7 @@ impl Narrator {
                 Some(since) if since.elapsed() < PATIENCE => 0,
                 Some(_) => 1,
             });
+            sleep(Duration::from_millis(20)).await;
         }
     }
 
@@ -75,19 +80,17 @@ impl Narrator {
             About::Claim => claim.map(|claim| ObjectRef {
                 api_version: "v1",
                 kind: "PersistentVolumeClaim",
-                namespace: Some(claim.namespace.to_string()),
-                name: claim.name.to_string(),
-                uid: claim.uid.to_string(),
-                resource_version: None,
+                namespace: Some(claim.namespace.clone()),
+                name: claim.name.clone(),
+                uid: claim.uid.clone(),
             }),
             About::Volume => case.and_then(|case| match &case.facts.volume {
                 VolumeState::Ours(volume) => Some(ObjectRef {
                     api_version: "v1",
                     kind: "PersistentVolume",
                     namespace: None,
-                    name: case.volume.to_owned(),
-                    uid: volume.facts.uid.to_string(),
-                    resource_version: None,
+                    name: case.volume.into(),
+                    uid: volume.facts.uid.clone(),
                 }),
                 _ => None,
             }),

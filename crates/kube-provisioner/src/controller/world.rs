@@ -3,7 +3,7 @@
 //! A pure data structure: every change answers with the keys that it may matter to. Claims that ask
 //! nobody or somebody else are not kept at all, foreign volumes as their name only.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) struct World {
     volumes: Table<Key, Option<Arc<OurVolume>>>,
     classes: Table<Box<str>, Option<Arc<OurClass>>>,
     /// The waiting claims by the class that they name.
-    by_class: HashMap<Box<str>, HashSet<Key>>,
+    by_class: HashMap<Box<str>, BTreeSet<Key>>,
     progress: HashMap<Key, Progress>,
 }
 
@@ -105,12 +105,12 @@ impl World {
         fingerprint(&(claim, class, volume))
     }
 
-    /// The keys that need work, in the order of no importance: for the start and for resyncs.
+    /// The keys that need work, in their order, so that simulations repeat: for the start and for resyncs.
     pub(crate) fn unsettled(&self) -> Vec<Key> {
         let needs_work = |key: &&Key| !matches!(decide(&self.facts(key), &self.rules), Decision::Rest(_));
         let waiting = self.claims.iter().filter(|(_, entry)| matches!(entry, ClaimEntry::Waiting(_)));
         let ours = self.volumes.iter().filter(|(_, entry)| entry.is_some());
-        let mut keys: HashSet<&Key> = waiting.map(|(key, _)| key).chain(ours.map(|(key, _)| key)).collect();
+        let mut keys: BTreeSet<&Key> = waiting.map(|(key, _)| key).chain(ours.map(|(key, _)| key)).collect();
         keys.extend(self.progress.keys());
         keys.into_iter().filter(needs_work).cloned().collect()
     }
@@ -158,7 +158,8 @@ impl World {
                 return key.filter(|key| self.claim_gone(key)).into_iter().collect();
             }
             Event::Ready => {
-                let gone = self.claims.end_snapshot();
+                let mut gone = self.claims.end_snapshot();
+                gone.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
                 for (key, entry) in &gone {
                     self.forget_class_of(key, entry);
                     self.claim_gone(key);
@@ -181,7 +182,8 @@ impl World {
                 }
             }
             Event::Ready => {
-                let gone: Vec<Key> = self.volumes.end_snapshot().into_iter().map(|(key, _)| key).collect();
+                let mut gone: Vec<Key> = self.volumes.end_snapshot().into_iter().map(|(key, _)| key).collect();
+                gone.sort_unstable();
                 gone.iter().for_each(|key| self.volume_gone(key));
                 return gone;
             }
@@ -198,7 +200,8 @@ impl World {
                 return self.waiting_for(class.name());
             }
             Event::Ready => {
-                let gone = self.classes.end_snapshot();
+                let mut gone = self.classes.end_snapshot();
+                gone.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
                 return gone.iter().flat_map(|(name, _)| self.waiting_for(name)).collect();
             }
         }

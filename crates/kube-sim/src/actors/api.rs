@@ -10,7 +10,9 @@ use tokio::time::sleep;
 use super::recorder::Recorder;
 use super::{Actor, Pace, storage};
 use crate::cluster::Cluster;
+use crate::faults::time_in;
 use crate::object;
+use crate::ownership::Credit;
 use crate::request::{Content, DeleteOptions, Request, Subresource, Verb};
 use crate::resource::Resource;
 use crate::status::Status;
@@ -29,12 +31,12 @@ pub(super) struct Api {
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) stored: Arc<Stored>,
-    pub(super) value: Value,
+    pub(super) value: Arc<Value>,
 }
 
 impl From<Arc<Stored>> for Seen {
     fn from(stored: Arc<Stored>) -> Self {
-        Self { value: stored.value(), stored }
+        Self { value: stored.parsed(), stored }
     }
 }
 
@@ -59,7 +61,7 @@ impl Api {
 
     /// Draws a time from a range of the pace.
     pub(super) fn draw(&mut self, part: impl FnOnce(&Pace) -> &RangeInclusive<Duration>) -> Duration {
-        draw(&mut self.random, part(&self.pace))
+        time_in(&mut self.random, part(&self.pace))
     }
 
     /// The object as it is now.
@@ -85,7 +87,7 @@ impl Api {
         part: Option<Subresource>,
         change: impl FnOnce(&mut Value),
     ) -> Result<Seen, Status> {
-        let mut value = seen.value.clone();
+        let mut value = Value::clone(&seen.value);
         change(&mut value);
         self.travel().await;
         let (namespace, name) = (seen.stored.namespace(), seen.stored.name());
@@ -109,7 +111,7 @@ impl Api {
         }
         let mut value = now.value();
         change(&mut value);
-        state.update(resource.storage, &now, &value);
+        state.update(resource.storage, &now, &value, Credit::Server);
         Ok(())
     }
 
@@ -138,13 +140,13 @@ impl Api {
     pub(super) fn event(&mut self, regarding: &Value, kind: EventKind, reason: &str, message: &str) {
         let now = self.cluster.clock();
         if let Some(event) = self.recorder.record(now, regarding, kind, reason, message) {
-            let resource = Resource::builtin("", "events");
+            let resource = storage::events();
             let namespace = object::namespace(&event).to_owned();
-            let (verb, name) = match self.peek(&resource, &namespace, object::name(&event)) {
+            let (verb, name) = match self.peek(resource, &namespace, object::name(&event)) {
                 Some(_) => (Verb::Update, object::name(&event).to_owned()),
                 None => (Verb::Create, String::new()),
             };
-            let mut request = self.request(verb, &resource, &namespace, &name);
+            let mut request = self.request(verb, resource, &namespace, &name);
             request.content = Content::Value(event);
             drop(self.handle(request));
         }
@@ -189,13 +191,4 @@ impl Api {
 pub(super) enum EventKind {
     Normal,
     Warning,
-}
-
-fn draw(random: &mut fastrand::Rng, range: &RangeInclusive<Duration>) -> Duration {
-    let micros = |time: &Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let (from, to) = (micros(range.start()), micros(range.end()));
-    match from < to {
-        true => Duration::from_micros(random.u64(from..=to)),
-        false => *range.start(),
-    }
 }

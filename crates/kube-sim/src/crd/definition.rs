@@ -64,7 +64,12 @@ pub(super) fn prepare(old: Option<&Value>, object: &mut Value) -> Result<(), Sta
     names.entry("listKind").or_insert_with(|| format!("{kind}List").into());
     let generation = match old {
         None => {
-            object["status"] = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": []});
+            let stored = match storage_version(object) {
+                "" => Value::Null,
+                version => json!([version]),
+            };
+            object["status"] =
+                json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": stored});
             1
         }
         Some(old) => object::generation(old) + i64::from(old.get("spec") != object.get("spec")),
@@ -96,17 +101,45 @@ pub(super) fn validate(object: &Value) -> Vec<Cause> {
     }
     let kept = items(object, &["spec", "versions"]).filter(|version| version["storage"] == true).count();
     if kept != 1 {
-        let versions = at(object, &["spec", "versions"]).unwrap_or(&Value::Null);
-        let detail = "must have exactly one version marked as storage version";
-        causes.push(Cause::invalid("spec.versions", versions, detail));
+        let versions: Vec<String> = items(object, &["spec", "versions"]).map(shown).collect();
+        let message =
+            format!("Invalid value: [{}]: must have exactly one version marked as storage version", versions.join(","));
+        causes.push(Cause { message, ..Cause::invalid("spec.versions", &Value::Null, "") });
     }
+    let several = items(object, &["spec", "versions"]).count() > 1;
     for (index, version) in items(object, &["spec", "versions"]).enumerate() {
-        if at(version, &["schema", "openAPIV3Schema"]).is_none() {
-            let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
-            causes.push(Cause::required(field, "schemas are required"));
+        let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
+        match at(version, &["schema", "openAPIV3Schema"]) {
+            None => causes.push(Cause::required(field, "")),
+            Some(schema) if text_at(schema, &["type"]) != "object" => {
+                // A schema that is the only one is moved to where it was before there were versions.
+                let field = if several { field } else { "spec.validation.openAPIV3Schema".to_owned() };
+                causes.push(match text_at(schema, &["type"]) {
+                    "" => Cause::required(format!("{field}.type"), "must not be empty at the root"),
+                    other => Cause::invalid(format!("{field}.type"), &other.into(), "must be object at the root"),
+                });
+            }
+            Some(_) => {}
         }
     }
+    if kept == 0 {
+        let detail = "must have at least one stored version";
+        causes.push(Cause::invalid("status.storedVersions", &Value::Null, detail));
+    }
     causes
+}
+
+/// A version as Go shows it; schemas and what else is rarely wrong are left out.
+fn shown(version: &Value) -> String {
+    let truth = |field: &str| version[field] == true;
+    format!(
+        "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":null,\"Schema\":null,\
+         \"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",
+        version["name"],
+        truth("served"),
+        truth("storage"),
+        truth("deprecated"),
+    )
 }
 
 /// The version objects are kept in.

@@ -133,20 +133,28 @@ fn check(schema: &Value, patterns: &BTreeMap<String, Regex>, value: &Value, path
         Value::Number(number) => check_number(schema, number.as_f64().unwrap_or_default(), &mut refuse),
         Value::Object(fields) => {
             let count = |key: &str| schema.get(key).and_then(Value::as_u64).map(|count| (count, fields.len() as u64));
-            if let Some((least, actual)) = count("minProperties") && actual < least {
+            if let Some((least, actual)) = count("minProperties")
+                && actual < least
+            {
                 refuse(format!("should have at least {least} properties"));
             }
-            if let Some((most, actual)) = count("maxProperties") && actual > most {
+            if let Some((most, actual)) = count("maxProperties")
+                && actual > most
+            {
                 causes.push(Cause::too_many(path, fields.len(), usize::try_from(most).unwrap_or(usize::MAX)));
             }
             check_fields(schema, patterns, fields, path, causes);
         }
         Value::Array(list) => {
             let count = |key: &str| schema.get(key).and_then(Value::as_u64).map(|count| (count, list.len() as u64));
-            if let Some((least, actual)) = count("minItems") && actual < least {
+            if let Some((least, actual)) = count("minItems")
+                && actual < least
+            {
                 refuse(format!("should have at least {least} items"));
             }
-            if let Some((most, actual)) = count("maxItems") && actual > most {
+            if let Some((most, actual)) = count("maxItems")
+                && actual > most
+            {
                 causes.push(Cause::too_many(path, list.len(), usize::try_from(most).unwrap_or(usize::MAX)));
             }
             if let Some(items) = schema.get("items") {
@@ -160,12 +168,14 @@ fn check(schema: &Value, patterns: &BTreeMap<String, Regex>, value: &Value, path
     let wanted = schema.get("type").and_then(Value::as_str).unwrap_or_default();
     let found = type_name(value);
     let either = schema["x-kubernetes-int-or-string"] == true && matches!(found, "integer" | "string");
-    let fits = found == wanted || (wanted == "number" && found == "integer");
-    if !wanted.is_empty() && !fits && !either {
+    let fits = wanted.is_empty() || found == wanted || either || (wanted == "number" && found == "integer");
+    if !fits {
         let found = Value::String(found.to_owned());
         causes.push(Cause::type_invalid(path, &found, &format!("{path} in body must be of type {wanted}: {found}")));
     }
-    if let Some(choices) = schema.get("enum").and_then(Value::as_array) && !choices.contains(value) {
+    if let Some(choices) = schema.get("enum").and_then(Value::as_array)
+        && !choices.contains(value)
+    {
         let choices: Vec<String> =
             choices.iter().map(|choice| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned)).collect();
         let choices: Vec<&str> = choices.iter().map(String::as_str).collect();
@@ -176,14 +186,20 @@ fn check(schema: &Value, patterns: &BTreeMap<String, Regex>, value: &Value, path
 
 fn check_text(schema: &Value, patterns: &BTreeMap<String, Regex>, text: &str, refuse: &mut dyn FnMut(String)) {
     let length = || text.chars().count() as u64;
-    if let Some(least) = schema.get("minLength").and_then(Value::as_u64) && length() < least {
+    if let Some(least) = schema.get("minLength").and_then(Value::as_u64)
+        && length() < least
+    {
         refuse(format!("should be at least {least} chars long"));
     }
-    if let Some(most) = schema.get("maxLength").and_then(Value::as_u64) && length() > most {
+    if let Some(most) = schema.get("maxLength").and_then(Value::as_u64)
+        && length() > most
+    {
         refuse(format!("should be at most {most} chars long"));
     }
     let pattern = schema.get("pattern").and_then(Value::as_str);
-    if let Some(pattern) = pattern && patterns.get(pattern).is_some_and(|regex| !regex.is_match(text)) {
+    if let Some(pattern) = pattern
+        && patterns.get(pattern).is_some_and(|regex| !regex.is_match(text))
+    {
         refuse(format!("should match '{pattern}'"));
     }
 }
@@ -204,7 +220,9 @@ fn check_number(schema: &Value, number: f64, refuse: &mut dyn FnMut(String)) {
             _ => {}
         }
     }
-    if let Some(factor) = limit("multipleOf") && number % factor != 0.0 {
+    if let Some(factor) = limit("multipleOf")
+        && number % factor != 0.0
+    {
         refuse(format!("should be a multiple of {factor}"));
     }
 }
@@ -267,7 +285,9 @@ fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() && number.as_f64().is_some_and(|number| number.fract() != 0.0) => "number",
+        Value::Number(number) if number.is_f64() && number.as_f64().is_some_and(|number| number.fract() != 0.0) => {
+            "number"
+        }
         Value::Number(_) => "integer",
         Value::String(_) => "string",
         Value::Array(_) => "array",

@@ -21,12 +21,10 @@ pub(super) fn namespace_lives(resource: &Resource, object: &Value, cluster: &dyn
         return Ok(());
     }
     let name = object::namespace(object);
-    let namespaces = Resource::builtin("", "namespaces");
-    let Some(namespace) = cluster.get("", "namespaces", None, name) else {
-        return Err(Status::not_found(&namespaces, name));
-    };
-    if object::text_at(&namespace, &["status", "phase"]) != "Terminating" {
-        return Ok(());
+    match cluster.is_terminating(name) {
+        None => return Err(Status::not_found(&Resource::builtin("", "namespaces"), name)),
+        Some(false) => return Ok(()),
+        Some(true) => {}
     }
     let why = format!("unable to create new content in namespace {name} because it is being terminated");
     let mut refused = Status::forbidden(resource, object::name(object), &why);

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::schema::{Field, Kind, Struct, Type};
 use super::time::{self, Precision};
+use crate::go_json::kind_of;
 use crate::resource::{Resource, builtins};
 use crate::status::Status;
 use crate::validate::quantity::Quantity;
@@ -30,23 +31,44 @@ pub enum FieldValidation {
 /// `apiVersion`. Gives the warnings, e.g. `unknown field "spec.foo"`.
 ///
 /// Of custom resources and CustomResourceDefinitions only the metadata is looked at: their schema is another matter.
-pub fn decode(resource: &Resource, object: &mut Value, validation: FieldValidation) -> Result<Vec<String>, Status> {
+/// `duplicates` are the paths of members that stand in the body more than once.
+pub fn decode(
+    resource: &Resource,
+    object: &mut Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+) -> Result<Vec<String>, Status> {
     check_kind(resource, object).map_err(|wrong| wrong.refusal(resource))?;
-    let refuse = |error: &str| cannot_be_handled(resource, &resource.version, &resource.kind, error);
-    let warnings = fields(resource, object).map_err(|error| refuse(&error))?;
+    validated(resource, object, duplicates, validation)
+        .map_err(|error| cannot_be_handled(resource, &resource.version, &resource.kind, &error))
+}
+
+/// As [`decode`], for what a patch led to; an error is Go's.
+pub(crate) fn decode_result(
+    resource: &Resource,
+    object: &mut Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+) -> Result<Vec<String>, String> {
+    check_kind(resource, object).map_err(|wrong| wrong.error)?;
+    validated(resource, object, duplicates, validation)
+}
+
+fn validated(
+    resource: &Resource,
+    object: &mut Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+) -> Result<Vec<String>, String> {
+    let mut warnings: Vec<String> = duplicates.iter().map(|field| format!("duplicate field {field:?}")).collect();
+    warnings.extend(fields(resource, object)?);
     match validation {
         FieldValidation::Strict if !warnings.is_empty() => {
-            Err(refuse(&format!("strict decoding error: {}", warnings.join(", "))))
+            Err(format!("strict decoding error: {}", warnings.join(", ")))
         }
         FieldValidation::Ignore => Ok(Vec::new()),
         _ => Ok(warnings),
     }
-}
-
-/// Decodes what a patch led to; an error is Go's.
-pub(crate) fn decode_result(resource: &Resource, object: &mut Value) -> Result<(), String> {
-    check_kind(resource, object).map_err(|wrong| wrong.error)?;
-    fields(resource, object).map(drop)
 }
 
 /// The paths of unknown fields, e.g. `spec.foo`; an error is Go's.
@@ -54,6 +76,14 @@ pub(crate) fn unknown_fields(resource: &Resource, object: &Value) -> Result<Vec<
     let mut decoder = Decoder { unknown: Vec::new() };
     decoder.root(resource, &mut object.clone())?;
     Ok(decoder.unknown)
+}
+
+/// The zero value of a resource's type, as Go writes it.
+pub(crate) fn zero(resource: &Resource) -> Value {
+    let mut object = Value::Object(Map::new());
+    let decoded = fields(resource, &mut object);
+    debug_assert!(decoded.is_ok(), "there is nothing in it that could be wrong");
+    object
 }
 
 /// The zero value of a built-in resource's field, as Go writes it.
@@ -109,9 +139,13 @@ fn check_kind(resource: &Resource, object: &Value) -> Result<(), WrongKind> {
             "{kind} in version {version:?} cannot be handled as a {wanted}: the kind in the data ({kind}) does not match \
              the expected kind ({wanted})"
         )
-    } else if builtins().iter().any(|other| other.kind == kind && other.api_version() == api_version) {
-        let group = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-        format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", resource.kind)
+    } else if let Some(other) = builtins().iter().find(|other| other.kind == kind && other.api_version() == api_version)
+    {
+        // It is read as what it says it is before anybody looks at what it should be.
+        fields(other, &mut object.clone()).err().unwrap_or_else(|| {
+            let group = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+            format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", resource.kind)
+        })
     } else {
         format!("no kind {kind:?} is registered for version {api_version:?} {SCHEME}")
     };
@@ -151,7 +185,11 @@ impl Decoder {
         }
         let Value::Object(map) = value else {
             // Only the root has no field that names the type.
-            return Err(format!("json: cannot unmarshal {} into Go value of type v1.{}", found(value), structure.name));
+            return Err(format!(
+                "json: cannot unmarshal {} into Go value of type v1.{}",
+                kind_of(value),
+                structure.name
+            ));
         };
         let mut error = None;
         map.retain(|name, value| {
@@ -194,7 +232,9 @@ impl Decoder {
             return Ok(());
         }
         match (&ty.kind, &mut *value) {
-            (Kind::Any, _) | (Kind::Text | Kind::Duration | Kind::IntOrString, Value::String(_)) | (Kind::Bool, Value::Bool(_)) => {}
+            (Kind::Any, _)
+            | (Kind::Text | Kind::Duration | Kind::IntOrString, Value::String(_))
+            | (Kind::Bool, Value::Bool(_)) => {}
             (Kind::Int32 | Kind::Int64 | Kind::IntOrString, Value::Number(number)) => {
                 let fits = match ty.kind {
                     Kind::Int64 => number.as_i64().is_some(),
@@ -224,7 +264,7 @@ impl Decoder {
                 }
             }
             (Kind::Struct(id), Value::Object(_)) => self.structure(value, Struct::named(id), path)?,
-            (_, other) => return Err(mismatch(&found(other))),
+            (_, other) => return Err(mismatch(&kind_of(other))),
         }
         Ok(())
     }
@@ -250,13 +290,16 @@ impl Decoder {
 
 /// Whether Go leaves the (decoded) value out: `omitempty` and `omitzero`.
 fn is_omitted(field: &Field, value: &Value) -> bool {
-    if field.ty.pointer {
+    // Who sends no managers says more than who does not send them.
+    if field.ty.pointer || field.name == "managedFields" {
         return false;
     }
     match value {
         Value::String(text) => field.omit_empty && text.is_empty(),
         Value::Bool(truth) => field.omit_empty && !truth,
-        Value::Number(number) => field.omit_empty && number.as_i64() == Some(0) && !matches!(field.ty.kind, Kind::IntOrString),
+        Value::Number(number) => {
+            field.omit_empty && number.as_i64() == Some(0) && !matches!(field.ty.kind, Kind::IntOrString)
+        }
         Value::Array(items) => field.omit_empty && items.is_empty(),
         Value::Object(map) => match field.ty.kind {
             Kind::Struct(_) => field.omit_zero && map.is_empty(),
@@ -313,17 +356,6 @@ fn rewrite_bytes(text: &mut String) -> Result<(), String> {
     })?;
     *text = BASE64.encode(bytes);
     Ok(())
-}
-
-fn found(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 impl fmt::Display for Path<'_> {

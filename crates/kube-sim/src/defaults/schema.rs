@@ -55,6 +55,8 @@ pub(crate) enum Topology {
     /// Each part has its owners.
     #[default]
     Granular,
+    /// As [`Topology::Granular`], although its type is elsewhere owned as a whole.
+    AlwaysGranular,
     /// Owned as a whole.
     Atomic,
     /// A list whose items are owned by their value.
@@ -153,7 +155,8 @@ impl Struct {
 impl Field {
     /// `omitempty` leaves out empty values, but not structs; only `omitzero` does.
     fn is_always_written(&self) -> bool {
-        let is_value = !self.ty.pointer && matches!(self.ty.kind, Kind::Struct(_) | Kind::Quantity | Kind::Time | Kind::MicroTime);
+        let is_value =
+            !self.ty.pointer && matches!(self.ty.kind, Kind::Struct(_) | Kind::Quantity | Kind::Time | Kind::MicroTime);
         !self.omit_zero && (!self.omit_empty || is_value)
     }
 }
@@ -223,7 +226,9 @@ impl Schema {
         let mut current: Option<(&'static str, Struct)> = None;
         for line in table.lines().filter(|line| !line.starts_with('#')) {
             match (line.strip_prefix(' '), &mut current) {
-                (Some(field), Some((_, structure))) => structure.fields.extend(Field::read(field, structure.fields.len())),
+                (Some(field), Some((_, structure))) => {
+                    structure.fields.extend(Field::read(field, structure.fields.len()));
+                }
                 _ => {
                     schema.add(current.take());
                     current = Struct::read(line);
@@ -271,6 +276,7 @@ impl Field {
         let (strategy, key) = split_key(columns.next()?);
         let topology = match split_key(columns.next()?) {
             ("atomic", _) => Topology::Atomic,
+            ("granular", _) => Topology::AlwaysGranular,
             ("set", _) => Topology::Set,
             ("map", keys) => Topology::Keyed(keys.split('+').collect()),
             _ => Topology::Granular,
@@ -370,6 +376,9 @@ mod tests {
         let finalizers = Struct::object_meta().field("finalizers").unwrap();
         assert!(finalizers.patch.merge && finalizers.topology == Topology::Set);
         let ports = Struct::named("core/v1.Container").field("ports").unwrap();
-        assert_eq!((ports.patch.key, &ports.topology), ("containerPort", &Topology::Keyed(vec!["containerPort", "protocol"])));
+        assert_eq!(
+            (ports.patch.key, &ports.topology),
+            ("containerPort", &Topology::Keyed(vec!["containerPort", "protocol"]))
+        );
     }
 }

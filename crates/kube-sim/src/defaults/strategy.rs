@@ -30,8 +30,7 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, now: &
         }
         ("", "namespaces") => {
             object["status"] = json!({"phase": "Active"});
-            let finalizers =
-                object::object_mut(object, "spec").entry("finalizers").or_insert_with(|| json!([]));
+            let finalizers = object::object_mut(object, "spec").entry("finalizers").or_insert_with(|| json!([]));
             if let Value::Array(finalizers) = finalizers
                 && !finalizers.iter().any(|name| name == "kubernetes")
             {
@@ -92,6 +91,7 @@ pub(super) fn prepare_for_update(
 /// What an update never decides.
 fn keep_system_fields(old: &Value, new: &mut Value) {
     let metadata = object::metadata_mut(new);
+    metadata.remove("selfLink");
     let kept = |field: &str| object::meta(old, field).filter(|value| !value.is_null());
     match kept("generation") {
         Some(generation) => drop(metadata.insert("generation".to_owned(), generation.clone())),

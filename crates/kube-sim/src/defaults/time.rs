@@ -16,7 +16,8 @@ pub(crate) fn rewrite(text: &str, precision: Precision) -> Result<Option<String>
         Precision::Seconds => "2006-01-02T15:04:05Z07:00",
         Precision::Microseconds => "2006-01-02T15:04:05.000000Z07:00",
     };
-    let mismatch = |rest: &str, part: &str| format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}");
+    let mismatch =
+        |rest: &str, part: &str| format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}");
     let beyond = |what: &str| format!("parsing time {text:?}: {what} out of range");
 
     let mut rest = text;
@@ -33,7 +34,7 @@ pub(crate) fn rewrite(text: &str, precision: Precision) -> Result<Option<String>
     let after_seconds = rest;
     rest = match precision {
         Precision::Microseconds => {
-            let digits = rest.strip_prefix('.').filter(|rest| digits_at(rest) == 6);
+            let digits = rest.strip_prefix('.').filter(|rest| digits_at(rest) >= 6);
             &digits.ok_or_else(|| mismatch(rest, ".000000"))?[6..]
         }
         // Go accepts a fraction after the seconds although the layout has none.

@@ -44,8 +44,22 @@ fn volume(volume: &mut Value) {
     default(volume, &["spec"], "persistentVolumeReclaimPolicy", "Retain");
     default(volume, &["spec"], "volumeMode", "Filesystem");
     default(volume, &["status"], "phase", "Pending");
-    if object::at(volume, &["spec", "hostPath"]).is_some() {
-        default(volume, &["spec", "hostPath"], "type", "");
+    const SOURCES: [(&str, &str, &str); 10] = [
+        ("hostPath", "type", ""),
+        ("iscsi", "iscsiInterface", "default"),
+        ("rbd", "pool", "rbd"),
+        ("rbd", "user", "admin"),
+        ("rbd", "keyring", "/etc/ceph/keyring"),
+        ("azureDisk", "cachingMode", "ReadWrite"),
+        ("azureDisk", "fsType", "ext4"),
+        ("azureDisk", "kind", "Shared"),
+        ("scaleIO", "storageMode", "ThinProvisioned"),
+        ("scaleIO", "fsType", "xfs"),
+    ];
+    for (source, field, value) in SOURCES {
+        if object::at(volume, &["spec", source]).is_some() {
+            default(volume, &["spec", source], field, value);
+        }
     }
 }
 
@@ -62,7 +76,9 @@ fn csi_driver(driver: &mut Value) {
 
 fn secret(secret: &mut Value) {
     default(secret, &[], "type", "Opaque");
-    let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|secret| secret.remove("stringData")) else { return };
+    let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|secret| secret.remove("stringData")) else {
+        return;
+    };
     let data = object::object_mut(secret, "data");
     for (key, text) in texts {
         data.insert(key, STANDARD.encode(text.as_str().unwrap_or_default()).into());

@@ -131,7 +131,7 @@ impl Document {
         let mut schema = self.value(&field.ty);
         let is_list = matches!(field.ty.kind, Kind::List(_));
         match &field.topology {
-            Topology::Granular => {}
+            Topology::Granular | Topology::AlwaysGranular => {}
             Topology::Atomic if is_list => schema["x-kubernetes-list-type"] = "atomic".into(),
             Topology::Atomic => schema["x-kubernetes-map-type"] = "atomic".into(),
             Topology::Set => schema["x-kubernetes-list-type"] = "set".into(),

@@ -1,15 +1,17 @@
-//! Server-side apply: `apimachinery/pkg/util/managedfields` over structured-merge-diff. What it does not have, beside
-//! YAML that is no JSON, is the list types of custom resources' schemas: their lists are owned as a whole.
+//! Server-side apply: `apimachinery/pkg/util/managedfields` over structured-merge-diff. What it does not have is the list types of custom resources' schemas: their lists are owned as a whole.
 
 use serde_json::{Value, json};
 
-use super::fields::{Comparison, Fields, Manager};
+use super::fields::{Comparison, Fields};
+use super::managers::{Manager, Managers, all_fields};
 use super::shape::{Parts, Shape};
 use super::{PatchOptions, manager_conflict, unexpected, unusable};
+use crate::request::read_yaml;
 use crate::resource::Resource;
-use crate::status::{Cause, Details, Status};
+use crate::status::{Details, Status};
 use crate::{defaults, object};
 
+const MANAGED_FIELDS: &str = "managedFields";
 /// Who is said to own what objects had before they were applied for the first time.
 const BEFORE: &str = "before-first-apply";
 
@@ -20,12 +22,13 @@ pub(super) fn patch(
     patch: &[u8],
     options: &PatchOptions<'_>,
 ) -> Result<Value, Status> {
-    let Some(manager) = options.field_manager else { return Err(no_manager()) };
+    // Without a manager the request was refused before.
+    let manager = options.field_manager.unwrap_or_default();
     let config = read(resource, current, patch)?;
     let shape = Shape::root(resource);
     let mut live = current.cloned().unwrap_or_else(|| json!({}));
-    let mut managers = Manager::read_all(&live);
-    object::remove_meta(&mut live, "managedFields");
+    let Managers(mut managers) = object::meta(&live, MANAGED_FIELDS).map(Managers::read).unwrap_or_default();
+    object::remove_meta(&mut live, MANAGED_FIELDS);
     if managers.is_empty() && current.is_some() {
         managers.push(before_first_apply(resource, &live, options));
     }
@@ -37,31 +40,41 @@ pub(super) fn patch(
     let mut merged = live.clone();
     merge(&mut merged, &config, shape);
     if let Some(last) = &last {
-        let mut owned = applier.fields.clone();
+        // What is never owned, such as the name, is wanted all the same.
+        let mut owned = Fields::of(&config, shape);
         managers.iter().for_each(|manager| owned.union(&manager.fields));
         prune(&mut merged, &last.fields, &owned, shape);
     }
-    defaults::decode_result(resource, &mut merged).map_err(|error| unusable(&config.to_string(), &error))?;
+    defaults::decode_result(resource, &mut merged, &[], options.field_validation)
+        .map_err(|error| unusable(&config.to_string(), &error))?;
 
     let change = Comparison::of(&live, &merged, shape).ownable(resource, options.subresource);
     if !options.force {
         refuse_conflicts(&managers, &change)?;
     }
     managers.iter_mut().for_each(|manager| manager.give_up(&change));
-    if let Some(last) = last.filter(|last| last.fields == applier.fields && merged == live) {
-        applier.time = last.time;
+    if merged == live {
+        applier.time = last.map(|last| last.time).unwrap_or_default();
     }
     managers.push(applier);
-    Manager::write_all(managers, &mut merged);
+    match serde_json::from_str::<Value>(&Managers(managers).to_json()) {
+        Ok(entries) => object::set_meta(&mut merged, MANAGED_FIELDS, entries),
+        // Nobody owns anything.
+        Err(_) => object::remove_meta(&mut merged, MANAGED_FIELDS),
+    }
     Ok(merged)
 }
 
 /// The configuration, if it is one for this object.
 fn read(resource: &Resource, current: Option<&Value>, patch: &[u8]) -> Result<Value, Status> {
-    let config: Value = serde_json::from_slice(patch)
-        .map_err(|_| Status::not_implemented("server-side apply of YAML that is no JSON"))?;
+    let config: Value = match serde_json::from_slice(patch) {
+        Ok(config) => config,
+        Err(_) => read_yaml(patch).map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?,
+    };
     if !config.is_object() {
-        return Err(Status::bad_request("error decoding patch: error unmarshaling JSON: the configuration is no object"));
+        return Err(Status::bad_request(
+            "error decoding patch: error unmarshaling JSON: the configuration is no object",
+        ));
     }
     let text = |field: &str| object::text_at(&config, &[field]);
     if (text("apiVersion"), text("kind")) != (resource.api_version().as_str(), resource.kind.as_str()) {
@@ -69,7 +82,7 @@ fn read(resource: &Resource, current: Option<&Value>, patch: &[u8]) -> Result<Va
         let kind = text("kind");
         return Err(Status::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")));
     }
-    if object::meta(&config, "managedFields").and_then(Value::as_array).is_some_and(|entries| !entries.is_empty()) {
+    if object::meta(&config, MANAGED_FIELDS).is_some_and(Value::is_array) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     if current.is_none() && !object::uid(&config).is_empty() {
@@ -80,7 +93,8 @@ fn read(resource: &Resource, current: Option<&Value>, patch: &[u8]) -> Result<Va
         return Err(Status::conflict(resource, object::name(&config), &why));
     }
     let name = |error: String| {
-        let (namespace, name, api_version) = (object::namespace(&config), object::name(&config), resource.api_version());
+        let (namespace, name, api_version) =
+            (object::namespace(&config), object::name(&config), resource.api_version());
         let version = if resource.group.is_empty() { format!("/{api_version}") } else { api_version };
         let kind = &resource.kind;
         unexpected(format!("failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {error}"))
@@ -95,24 +109,10 @@ fn read(resource: &Resource, current: Option<&Value>, patch: &[u8]) -> Result<Va
     }
 }
 
-fn no_manager() -> Status {
-    let cause = Cause::required("fieldManager", "is required for apply patch");
-    let message = format!("PatchOptions.meta.k8s.io \"\" is invalid: {}", cause.text());
-    let details = Details {
-        group: "meta.k8s.io".to_owned(),
-        kind: "PatchOptions".to_owned(),
-        causes: vec![cause],
-        ..Details::default()
-    };
-    Status { details: Some(Box::new(details)), ..Status::new(422, "Invalid", message) }
-}
-
 fn before_first_apply(resource: &Resource, live: &Value, options: &PatchOptions<'_>) -> Manager {
-    let mut empty = json!({});
-    // The zero object always decodes.
-    let _ = defaults::decode_result(resource, &mut empty);
-    let mut before = Manager::new(BEFORE, false, resource, &PatchOptions { subresource: None, ..*options });
-    before.fields = Comparison::of(&empty, live, Shape::root(resource)).ownable(resource, None).set;
+    let options = PatchOptions { subresource: None, ..*options };
+    let mut before = Manager::new(BEFORE, false, resource, &options);
+    before.fields = all_fields(resource, live, &options);
     before
 }
 
@@ -149,7 +149,7 @@ fn refuse_conflicts(managers: &[Manager], change: &Comparison) -> Result<(), Sta
 }
 
 fn merge(target: &mut Value, config: &Value, shape: Shape) {
-    match (shape.parts(config), target, config) {
+    match (shape.possible_parts(config), target, config) {
         (Parts::Members, Value::Object(target), Value::Object(members)) => {
             for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
                 merge(target.entry(name.as_str()).or_insert(Value::Null), value, shape.member(name));
@@ -174,7 +174,8 @@ fn merge_items(live: &Value, config: &Value, shape: Shape) -> Vec<Value> {
             merged.push((*live_item).clone());
         }
         live_items.next_if(|(live_edge, ..)| live_edge == edge);
-        let mut result = live.iter().find(|(other, ..)| other == edge).map_or(Value::Null, |(_, old, _)| (*old).clone());
+        let mut result =
+            live.iter().find(|(other, ..)| other == edge).map_or(Value::Null, |(_, old, _)| (*old).clone());
         merge(&mut result, item, *shape);
         merged.push(result);
     }
@@ -182,7 +183,8 @@ fn merge_items(live: &Value, config: &Value, shape: Shape) -> Vec<Value> {
     merged
 }
 
-/// Removes what was applied before and nobody owns any more.
+/// Removes what was applied before and nobody owns any more. A field of which everything that was applied is gone goes
+/// with all that is in it, whoever put it there.
 fn prune(target: &mut Value, last: &Fields, owned: &Fields, shape: Shape) {
     let edges: Vec<String> = shape.children(target).into_iter().map(|(edge, ..)| edge).collect();
     let nothing = Fields::default();
@@ -190,23 +192,18 @@ fn prune(target: &mut Value, last: &Fields, owned: &Fields, shape: Shape) {
     for (index, edge) in edges.iter().enumerate() {
         let Some(last) = last.part(edge) else { continue };
         let owned = owned.part(edge).unwrap_or(&nothing);
-        let (part, part_shape) = match target {
-            Value::Object(members) => {
-                let name = &edge[2..];
-                let Some(part) = members.get_mut(name) else { continue };
-                (part, shape.member(name))
-            }
-            Value::Array(items) => (&mut items[index], shape.item()),
-            _ => continue,
-        };
-        let was_empty = is_empty(part);
-        if last.owns() && owned.is_empty() {
+        if owned.is_empty() && (last.owns() || edge.starts_with("f:")) {
             gone.push(index);
             continue;
         }
-        prune(part, last, owned, part_shape);
-        if !was_empty && is_empty(part) && owned.is_empty() {
-            gone.push(index);
+        match target {
+            Value::Object(members) => {
+                if let Some(part) = members.get_mut(&edge[2..]) {
+                    prune(part, last, owned, shape.member(&edge[2..]));
+                }
+            }
+            Value::Array(items) => prune(&mut items[index], last, owned, shape.item()),
+            _ => {}
         }
     }
     for index in gone.into_iter().rev() {
@@ -215,13 +212,5 @@ fn prune(target: &mut Value, last: &Fields, owned: &Fields, shape: Shape) {
             Value::Array(items) => drop(items.remove(index)),
             _ => {}
         }
-    }
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Object(members) => members.values().all(Value::is_null),
-        Value::Array(items) => items.is_empty(),
-        _ => false,
     }
 }

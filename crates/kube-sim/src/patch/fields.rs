@@ -1,13 +1,11 @@
-//! Who owns which fields: sets of fields as `metadata.managedFields` writes them (`FieldsV1`), and how they follow from
-//! objects. The model is structured-merge-diff's.
+//! Sets of fields as `metadata.managedFields` writes them (`FieldsV1`), and how they follow from objects. The model is
+//! structured-merge-diff's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::PatchOptions;
 use super::shape::{Parts, Shape};
-use crate::object;
 use crate::resource::Resource;
 
 /// A set of fields: a tree whose edges are named as in `FieldsV1` (`f:name`, `k:{…}`, `v:…`).
@@ -39,7 +37,7 @@ impl Fields {
     }
 
     /// From `fieldsV1`.
-    fn read(fields: &Value) -> Self {
+    pub(super) fn read(fields: &Value) -> Self {
         let mut read = Self::default();
         for (edge, part) in fields.as_object().into_iter().flatten() {
             match edge.as_str() {
@@ -54,14 +52,22 @@ impl Fields {
         read
     }
 
-    /// As `fieldsV1`.
-    fn write(&self) -> Value {
-        let mut written = Map::new();
+    /// Appends `fieldsV1` as JSON.
+    pub(super) fn write(&self, json: &mut String) {
+        json.push('{');
         if self.own && !self.parts.is_empty() {
-            written.insert(".".to_owned(), json!({}));
+            json.push_str(r#"".":{},"#);
         }
-        written.extend(self.parts.iter().map(|(edge, part)| (edge.clone(), part.write())));
-        Value::Object(written)
+        for (edge, part) in &self.parts {
+            json.push_str(&Value::from(edge.as_str()).to_string());
+            json.push(':');
+            part.write(json);
+            json.push(',');
+        }
+        if json.ends_with(',') {
+            json.pop();
+        }
+        json.push('}');
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -84,7 +90,7 @@ impl Fields {
         }
     }
 
-    fn subtract(&mut self, other: &Self) {
+    pub(super) fn subtract(&mut self, other: &Self) {
         self.own &= !other.own;
         for (edge, part) in &other.parts {
             if let Some(own) = self.parts.get_mut(edge) {
@@ -94,7 +100,7 @@ impl Fields {
         self.parts.retain(|_, part| !part.is_empty());
     }
 
-    fn intersection(&self, other: &Self) -> Self {
+    pub(super) fn intersection(&self, other: &Self) -> Self {
         let common = self.parts.iter().filter_map(|(edge, part)| {
             let common = part.intersection(other.parts.get(edge)?);
             (!common.is_empty()).then(|| (edge.clone(), common))
@@ -179,159 +185,61 @@ pub(super) struct Comparison {
 impl Comparison {
     pub(super) fn of(old: &Value, new: &Value, shape: Shape) -> Self {
         let mut comparison = Self::default();
-        if matches!(shape.parts(old), Parts::Leaf) || matches!(shape.parts(new), Parts::Leaf) {
-            comparison.set.own = old != new;
+        if old == new {
             return comparison;
         }
-        let old_parts: BTreeMap<String, (&Value, Shape)> =
-            shape.children(old).into_iter().map(|(edge, part, shape)| (edge, (part, shape))).collect();
-        let mut seen = BTreeSet::new();
-        for (edge, part, shape) in shape.children(new) {
-            match old_parts.get(&edge) {
-                Some((old, _)) => {
-                    let inner = Self::of(old, part, shape);
-                    comparison.set.parts.insert(edge.clone(), inner.set);
-                    comparison.removed.parts.insert(edge.clone(), inner.removed);
+        if [old, new].into_iter().any(|value| matches!(shape.possible_parts(value), Parts::Leaf)) {
+            comparison.set.own = true;
+            return comparison;
+        }
+        match (shape.possible_parts(new), old, new) {
+            // The common case, in which names are only written down where something differs.
+            (Parts::Members, Value::Object(old), Value::Object(new)) => {
+                for (name, value) in new.iter().filter(|(_, value)| !value.is_null()) {
+                    let before = old.get(name).filter(|before| !before.is_null());
+                    if before != Some(value) {
+                        comparison.add(format!("f:{name}"), before, Some(value), shape.member(name));
+                    }
                 }
-                None => drop(comparison.set.parts.insert(edge.clone(), Fields::all(part, shape))),
+                let kept = |name: &str| new.get(name).is_some_and(|value| !value.is_null());
+                for (name, before) in old.iter().filter(|(name, before)| !before.is_null() && !kept(name)) {
+                    comparison.add(format!("f:{name}"), Some(before), None, shape.member(name));
+                }
             }
-            seen.insert(edge);
-        }
-        for (edge, (part, shape)) in old_parts.into_iter().filter(|(edge, _)| !seen.contains(edge)) {
-            comparison.removed.parts.insert(edge, Fields::all(part, shape));
-        }
-        for fields in [&mut comparison.set, &mut comparison.removed] {
-            fields.parts.retain(|_, part| !part.is_empty());
+            _ => {
+                let mut old: BTreeMap<String, (&Value, Shape)> =
+                    shape.children(old).into_iter().map(|(edge, part, shape)| (edge, (part, shape))).collect();
+                for (edge, part, shape) in shape.children(new) {
+                    let before = old.remove(&edge).map(|(before, _)| before);
+                    comparison.add(edge, before, Some(part), shape);
+                }
+                for (edge, (before, shape)) in old {
+                    comparison.add(edge, Some(before), None, shape);
+                }
+            }
         }
         comparison
+    }
+
+    /// Adds what differs at one part.
+    fn add(&mut self, edge: String, old: Option<&Value>, new: Option<&Value>, shape: Shape) {
+        match (old, new) {
+            (Some(old), Some(new)) => {
+                let Self { set, removed } = Self::of(old, new, shape);
+                if !set.is_empty() {
+                    self.set.parts.insert(edge.clone(), set);
+                }
+                if !removed.is_empty() {
+                    self.removed.parts.insert(edge, removed);
+                }
+            }
+            (None, Some(new)) => drop(self.set.parts.insert(edge, Fields::all(new, shape))),
+            (Some(old), None) => drop(self.removed.parts.insert(edge, Fields::all(old, shape))),
+            (None, None) => {}
+        }
     }
 
     pub(super) fn ownable(self, resource: &Resource, subresource: Option<&str>) -> Self {
         Self { set: self.set.ownable(resource, subresource), removed: self.removed.ownable(resource, subresource) }
     }
-}
-
-/// One entry of `metadata.managedFields`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Manager {
-    pub(super) name: String,
-    pub(super) applies: bool,
-    pub(super) api_version: String,
-    pub(super) subresource: String,
-    pub(super) time: String,
-    pub(super) fields: Fields,
-}
-
-impl Manager {
-    /// The entry of whoever makes this request.
-    pub(super) fn new(name: &str, applies: bool, resource: &Resource, options: &PatchOptions<'_>) -> Self {
-        Self {
-            name: name.to_owned(),
-            applies,
-            api_version: resource.api_version(),
-            subresource: options.subresource.unwrap_or_default().to_owned(),
-            time: options.now.to_owned(),
-            fields: Fields::default(),
-        }
-    }
-
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        (&self.name, self.applies, &self.api_version, &self.subresource)
-            == (&other.name, other.applies, &other.api_version, &other.subresource)
-    }
-
-    /// As conflicts name it.
-    pub(super) fn shown(&self) -> String {
-        let mut shown = format!("{:?}", self.name);
-        if !self.subresource.is_empty() {
-            shown.push_str(&format!(" with subresource {:?}", self.subresource));
-        }
-        if !self.applies {
-            shown.push_str(&format!(" using {}", self.api_version));
-        }
-        shown
-    }
-
-    /// What of its fields the change touches.
-    pub(super) fn conflict(&self, change: &Comparison) -> Fields {
-        self.fields.intersection(&change.set)
-    }
-
-    /// Loses what the change sets or removes.
-    pub(super) fn give_up(&mut self, change: &Comparison) {
-        self.fields.subtract(&change.set);
-        self.fields.subtract(&change.removed);
-    }
-
-    /// All entries of an object.
-    pub(super) fn read_all(object: &Value) -> Vec<Self> {
-        let entries = object::meta(object, "managedFields").and_then(Value::as_array).into_iter().flatten();
-        entries.map(Self::read).collect()
-    }
-
-    fn read(entry: &Value) -> Self {
-        let text = |field: &str| object::text_at(entry, &[field]).to_owned();
-        Self {
-            name: text("manager"),
-            applies: text("operation") == "Apply",
-            api_version: text("apiVersion"),
-            subresource: text("subresource"),
-            time: text("time"),
-            fields: entry.get("fieldsV1").map(Fields::read).unwrap_or_default(),
-        }
-    }
-
-    /// Writes all entries that own something, in the server's order.
-    pub(super) fn write_all(mut managers: Vec<Self>, object: &mut Value) {
-        managers.retain(|manager| !manager.fields.is_empty());
-        managers.sort_by(|a, b| {
-            let order = |manager: &Self| (!manager.applies, manager.time.clone(), manager.name.clone());
-            order(a).cmp(&order(b)).then_with(|| a.subresource.cmp(&b.subresource))
-        });
-        let entries: Vec<Value> = managers.iter().map(Self::write).collect();
-        match entries.is_empty() {
-            true => object::remove_meta(object, "managedFields"),
-            false => object::set_meta(object, "managedFields", entries),
-        }
-    }
-
-    fn write(&self) -> Value {
-        let mut entry = json!({
-            "manager": self.name,
-            "operation": if self.applies { "Apply" } else { "Update" },
-            "apiVersion": self.api_version,
-            "time": self.time,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": self.fields.write(),
-        });
-        if !self.subresource.is_empty() {
-            entry["subresource"] = self.subresource.as_str().into();
-        }
-        entry
-    }
-}
-
-/// Brings `metadata.managedFields` up to date after a write that is no apply: `new` takes the place of `old`.
-///
-/// Only objects that have been applied have owners here (the real server notes them for every write). To be called for
-/// updates and other patches after [`crate::defaults::on_update`], with the field manager (or, without one, the user
-/// agent up to its `/`) in the options.
-pub fn track(resource: &Resource, old: &Value, new: &mut Value, options: &PatchOptions<'_>) {
-    let mut managers = Manager::read_all(old);
-    if managers.is_empty() {
-        object::remove_meta(new, "managedFields");
-        return;
-    }
-    let change = Comparison::of(old, new, Shape::root(resource)).ownable(resource, options.subresource);
-    let mut writer = Manager::new(options.field_manager.unwrap_or("unknown"), false, resource, options);
-    let changed = !change.set.is_empty() || !change.removed.is_empty();
-    if changed {
-        managers.iter_mut().for_each(|manager| manager.give_up(&change));
-        if let Some(index) = managers.iter().position(|manager| manager.is_same(&writer)) {
-            writer.fields = managers.remove(index).fields;
-        }
-        writer.fields.union(&change.set);
-        managers.push(writer);
-    }
-    Manager::write_all(managers, new);
 }

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::no_json;
+use crate::go_json::kind_of;
 use crate::status::Status;
 
 /// Most operations a patch may have.
@@ -13,16 +14,12 @@ const MAX_OPERATIONS: usize = 10_000;
 pub(super) fn patch(current: &Value, patch: &[u8]) -> Result<Value, Status> {
     let operations = match serde_json::from_slice(patch).map_err(|_| no_json())? {
         Value::Array(operations) => operations,
+        Value::Null => return Ok(current.clone()),
         other => {
-            let found = match other {
-                Value::Object(_) => "object",
-                Value::String(_) => "string",
-                Value::Number(_) => "number",
-                Value::Bool(_) => "bool",
-                Value::Null | Value::Array(_) => return Ok(current.clone()),
-            };
-            let message = format!("error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp");
-            return Err(Status::bad_request(message));
+            return Err(Status::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
+                kind_of(&other)
+            )));
         }
     };
     if operations.len() > MAX_OPERATIONS {
@@ -35,7 +32,8 @@ pub(super) fn patch(current: &Value, patch: &[u8]) -> Result<Value, Status> {
     for operation in &operations {
         // The server does not say which one failed, or why.
         apply(&mut document, operation).ok_or_else(|| {
-            Status::new(422, "Invalid", "the server rejected our request due to an error in our request")
+            let message = "the server rejected our request due to an error in our request";
+            Status::new(422, "Invalid", message).with_empty_details()
         })?;
     }
     Ok(document)

@@ -2,26 +2,23 @@
 
 use serde_json::Value;
 
-use super::no_json;
+use crate::go_json::kind_of;
 use crate::status::Status;
 
 /// Merges the patch into the object.
-pub(super) fn patch(current: &Value, patch: &[u8]) -> Result<Value, Status> {
-    let patch: Value = serde_json::from_slice(patch).map_err(|_| no_json())?;
-    let found = match patch {
+pub(super) fn patch(current: &Value, patch: Value) -> Result<Value, Status> {
+    match patch {
         Value::Object(_) => {
             let mut merged = current.clone();
             merge(&mut merged, patch);
-            return Ok(merged);
+            Ok(merged)
         }
-        Value::Null => return Err(Status::bad_request("Invalid JSON Patch")),
-        Value::Array(_) => "array",
-        Value::String(_) => "string",
-        Value::Number(_) => "number",
-        Value::Bool(_) => "bool",
-    };
-    let message = format!("error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}");
-    Err(Status::bad_request(message))
+        Value::Null => Err(Status::bad_request("Invalid JSON Patch")),
+        other => Err(Status::bad_request(format!(
+            "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            kind_of(&other)
+        ))),
+    }
 }
 
 /// `MergePatch` of RFC 7386, section 2.

@@ -45,12 +45,26 @@ impl Shape {
         Self { form, topology: &Topology::Granular }
     }
 
+    /// Of what a value is made; what is empty is owned as a whole.
     pub(super) fn parts(self, value: &Value) -> Parts {
-        let atomic = *self.topology == Topology::Atomic || self.is_atomic_type();
+        match value {
+            Value::Object(members) if members.is_empty() => Parts::Leaf,
+            Value::Array(items) if items.is_empty() => Parts::Leaf,
+            _ => self.possible_parts(value),
+        }
+    }
+
+    /// As [`Shape::parts`], of what is empty too.
+    pub(super) fn possible_parts(self, value: &Value) -> Parts {
+        let atomic = match self.topology {
+            Topology::Atomic => true,
+            Topology::AlwaysGranular => false,
+            _ => self.is_atomic_type(),
+        };
         match (value, self.topology) {
-            (Value::Object(members), _) if !members.is_empty() && !atomic => Parts::Members,
-            (Value::Array(items), Topology::Keyed(keys)) if !items.is_empty() => Parts::Keyed(keys),
-            (Value::Array(items), Topology::Set) if !items.is_empty() => Parts::Set,
+            (Value::Object(_), _) if !atomic => Parts::Members,
+            (Value::Array(_), Topology::Keyed(keys)) => Parts::Keyed(keys),
+            (Value::Array(_), Topology::Set) => Parts::Set,
             _ => Parts::Leaf,
         }
     }

@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::{no_json, unexpected, unusable};
+use super::{PatchOptions, Patched, no_json, unexpected, unusable};
 use crate::defaults;
 use crate::defaults::schema::{Field, Struct, Type};
+use crate::go_json::{self, Parsed, kind_of};
 use crate::resource::Resource;
 use crate::status::Status;
 
@@ -16,7 +17,12 @@ const SET_ORDER: &str = "$setElementOrder/";
 type Object = Map<String, Value>;
 
 /// Merges the patch into the object.
-pub(super) fn patch(resource: &Resource, current: &Value, patch: &[u8]) -> Result<Value, Status> {
+pub(super) fn patch(
+    resource: &Resource,
+    current: &Value,
+    patch: &[u8],
+    options: &PatchOptions<'_>,
+) -> Result<Patched, Status> {
     let Some(structure) = Struct::of(resource) else {
         return Err(Status::unsupported_media_type(&[
             "application/json-patch+json",
@@ -24,8 +30,8 @@ pub(super) fn patch(resource: &Resource, current: &Value, patch: &[u8]) -> Resul
             "application/apply-patch+yaml",
         ]));
     };
-    let patch: Value = serde_json::from_slice(patch).map_err(|_| no_json())?;
-    let patch = match patch {
+    let Parsed { value, duplicates } = go_json::parse(patch).map_err(|_| no_json())?;
+    let patch = match value {
         Value::Object(patch) => patch,
         Value::Null => Object::new(),
         other => {
@@ -42,8 +48,9 @@ pub(super) fn patch(resource: &Resource, current: &Value, patch: &[u8]) -> Resul
         object.remove("kind");
         object.remove("apiVersion");
     }
-    defaults::decode_result(resource, &mut merged).map_err(|error| unusable(&shown, &error))?;
-    Ok(merged)
+    let warnings = defaults::decode_result(resource, &mut merged, &duplicates, options.field_validation);
+    let warnings = warnings.map_err(|error| unusable(&shown, &error))?;
+    Ok(Patched { object: merged, warnings })
 }
 
 /// What is known of the members of an object.
@@ -83,9 +90,7 @@ impl Schema {
     /// Whether the list of that name is merged, by which key, and what its items are.
     fn list(self, name: &str) -> (bool, &'static str, Self) {
         match self.field(name) {
-            Some(field) => {
-                (field.patch.merge, field.patch.key, field.ty.element().map_or(Self::Unknown, Self::of))
-            }
+            Some(field) => (field.patch.merge, field.patch.key, field.ty.element().map_or(Self::Unknown, Self::of)),
             None => (false, "", Self::Unknown),
         }
     }
@@ -364,17 +369,6 @@ fn discard_nulls(value: &mut Value) {
 
 fn bad_directive(directive: &Value, patch: &Object) -> Status {
     unexpected(format!("unknown patch type: {} in map: {}", go_value(directive), go_map(patch)))
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// As Go's `%v` prints it: `map[a:1 b:[x y]]`.

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::Verb;
 use crate::defaults::FieldValidation;
+use crate::go_json;
+use crate::patch::PatchKind;
 use crate::status::{Cause, Status};
 
 /// The query of a request, as far as the simulator knows it; unknown parameters are ignored, as the server does.
@@ -38,11 +40,13 @@ pub struct Options {
     /// `fieldManager`.
     pub field_manager: String,
     /// `force` of an apply.
-    pub force: bool,
+    pub force: Option<bool>,
     /// `fieldValidation`.
     pub field_validation: FieldValidation,
     /// `includeObject`: what stands beside the rows of a table.
     pub include_object: String,
+    /// A `fieldValidation` that is none of the known ones.
+    pub(crate) odd_field_validation: Option<String>,
     /// What a delete says besides.
     pub delete: DeleteOptions,
 }
@@ -73,6 +77,9 @@ pub struct Preconditions {
     pub resource_version: Option<String>,
 }
 
+/// `FieldManagerMaxLength`
+pub(crate) const MAX_MANAGER: usize = 128;
+
 impl Options {
     /// Reads a query.
     pub(crate) fn parse(query: &str) -> Result<Self, Status> {
@@ -93,8 +100,13 @@ impl Options {
                 "timeoutSeconds" => options.timeout_seconds = u64::try_from(integer(&value)?).unwrap_or(0),
                 "dryRun" => options.delete.dry_run.push(value.into_owned()),
                 "fieldManager" => options.field_manager = value.into_owned(),
-                "force" => options.force = boolean(&value),
-                "fieldValidation" => options.field_validation = field_validation(&value)?,
+                "force" => options.force = Some(boolean(&value)),
+                "fieldValidation" => match &*value {
+                    "" | "Warn" => options.field_validation = FieldValidation::Warn,
+                    "Ignore" => options.field_validation = FieldValidation::Ignore,
+                    "Strict" => options.field_validation = FieldValidation::Strict,
+                    _ => options.odd_field_validation = Some(value.into_owned()),
+                },
                 "includeObject" => options.include_object = value.into_owned(),
                 "gracePeriodSeconds" => options.delete.grace_period_seconds = Some(integer(&value)?),
                 "orphanDependents" => options.delete.orphan_dependents = Some(boolean(&value)),
@@ -105,31 +117,89 @@ impl Options {
         Ok(options)
     }
 
-    /// Checks what the server checks for this verb, and sets `dry_run`. A body replaces what a delete's query says.
-    pub(crate) fn complete(&mut self, verb: Verb, delete_body: Option<&[u8]>) -> Result<(), Status> {
-        if let Some(body) = delete_body.filter(|body| !body.is_empty()) {
-            self.delete = serde_json::from_slice::<DeleteOptions>(body)
-                .map_err(|error| Status::bad_request(format!("couldn't decode DeleteOptions: {error}")))?;
+    /// Reads the body of a delete; it replaces what the query says.
+    pub(crate) fn read_delete_body(&mut self, body: &[u8]) -> Result<(), Status> {
+        if body.is_empty() {
+            return Ok(());
         }
+        let unknown = |why: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
+        let body = go_json::parse(body).map_err(unknown)?.value;
+        if !matches!(body, Value::Null | Value::Object(_)) {
+            return Err(unknown(super::no_object(&body)));
+        }
+        let text = |field: &str, default: &str| match body.get(field).and_then(Value::as_str) {
+            None | Some("") => default.to_owned(),
+            Some(text) => text.to_owned(),
+        };
+        let (kind, version) = (text("kind", "DeleteOptions"), text("apiVersion", "v1"));
+        if kind != "DeleteOptions" {
+            return Err(Status::bad_request(format!(
+                "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            )));
+        }
+        self.delete = serde_json::from_value::<Option<DeleteOptions>>(body)
+            .map_err(|error| {
+                Status::bad_request(format!(
+                    "DeleteOptions in version \"v1\" cannot be handled as a DeleteOptions: {error}"
+                ))
+            })?
+            .unwrap_or_default();
+        Ok(())
+    }
+
+    /// Checks what the server checks for this verb, and sets `dry_run`; `patch` is the kind of a patch.
+    pub(crate) fn complete(&mut self, verb: Verb, patch: Option<PatchKind>) -> Result<(), Status> {
         let (kind, mut causes) = match verb {
             Verb::Get => return Ok(()),
             Verb::List => ("ListOptions", self.list_causes()),
             Verb::Watch => ("ListOptions", self.watch_causes()),
-            Verb::Create => ("CreateOptions", Vec::new()),
-            Verb::Update => ("UpdateOptions", Vec::new()),
-            Verb::Patch => ("PatchOptions", Vec::new()),
+            Verb::Create => ("CreateOptions", self.manager_causes()),
+            Verb::Update => ("UpdateOptions", self.manager_causes()),
+            Verb::Patch => ("PatchOptions", self.patch_causes(patch)),
             Verb::Delete | Verb::DeleteCollection => ("DeleteOptions", self.delete.causes()),
         };
         if !verb.is_read() {
-            for word in self.delete.dry_run.iter().filter(|word| *word != "All") {
-                causes.push(Cause::not_supported("dryRun", &Value::String(word.clone()), &["All"]));
+            if self.delete.dry_run.iter().any(|word| word != "All") {
+                causes.push(Cause::not_supported("dryRun", &self.delete.dry_run.clone().into(), &["All"]));
             }
             self.dry_run = !self.delete.dry_run.is_empty();
+            if let Some(text) = &self.odd_field_validation {
+                let known = ["", "Ignore", "Strict", "Warn"];
+                causes.push(Cause::not_supported("fieldValidation", &text.as_str().into(), &known));
+            }
         }
         match causes.is_empty() {
             true => Ok(()),
             false => Err(Status::invalid_kind("meta.k8s.io", kind, "", causes)),
         }
+    }
+
+    /// `ValidatePatchOptions` of apimachinery's `meta/v1/validation`.
+    fn patch_causes(&self, kind: Option<PatchKind>) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        if kind == Some(PatchKind::Apply) {
+            if self.field_manager.is_empty() {
+                causes.push(Cause::required("fieldManager", "is required for apply patch"));
+            }
+        } else if self.force.is_some() {
+            causes.push(Cause::forbidden("force", "may not be specified for non-apply patch"));
+        }
+        causes.extend(self.manager_causes());
+        causes
+    }
+
+    /// `ValidateFieldManager` of the same.
+    fn manager_causes(&self) -> Vec<Cause> {
+        const FIELD: &str = "fieldManager";
+        let mut causes = Vec::new();
+        if self.field_manager.len() > MAX_MANAGER {
+            causes.push(Cause::too_long(FIELD, MAX_MANAGER));
+        }
+        for (position, letter) in self.field_manager.char_indices().filter(|(_, letter)| letter.is_control()) {
+            let detail = format!("invalid character U+{:04X} (at position {position})", u32::from(letter));
+            causes.push(Cause::invalid(FIELD, &self.field_manager.as_str().into(), &detail));
+        }
+        causes
     }
 
     /// `ValidateListOptions` of apimachinery's `meta/internalversion/validation`.
@@ -139,7 +209,10 @@ impl Options {
         let wanted = self.resource_version_match.as_str();
         if !wanted.is_empty() {
             if self.resource_version.is_empty() {
-                causes.push(Cause::forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+                causes.push(Cause::forbidden(
+                    field,
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ));
             }
             if !self.continue_token.is_empty() {
                 causes.push(Cause::forbidden(field, "resourceVersionMatch is forbidden when continue is provided"));
@@ -194,7 +267,7 @@ impl DeleteOptions {
         if let Some(policy) = &self.propagation_policy
             && !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan")
         {
-            let known = ["Background", "Foreground", "Orphan"];
+            let known = ["Foreground", "Background", "Orphan", "nil"];
             causes.push(Cause::not_supported("propagationPolicy", &policy.as_str().into(), &known));
         }
         causes
@@ -219,25 +292,14 @@ fn integer(text: &str) -> Result<i64, Status> {
     text.parse().map_err(refuse)
 }
 
-fn field_validation(text: &str) -> Result<FieldValidation, Status> {
-    match text {
-        "Ignore" => Ok(FieldValidation::Ignore),
-        "Strict" => Ok(FieldValidation::Strict),
-        "" | "Warn" => Ok(FieldValidation::Warn),
-        _ => {
-            let cause = Cause::not_supported("fieldValidation", &text.into(), &["", "Ignore", "Strict", "Warn"]);
-            Err(Status::invalid_kind("meta.k8s.io", "CreateOptions", "", vec![cause]))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn queries() {
-        let options = Options::parse("limit=5&labelSelector=a%3Db%2Cc+in+%28d%29&watch=1&allowWatchBookmarks=false&x=y").unwrap();
+        let options =
+            Options::parse("limit=5&labelSelector=a%3Db%2Cc+in+%28d%29&watch=1&allowWatchBookmarks=false&x=y").unwrap();
         assert_eq!((options.limit, options.label_selector.as_str()), (5, "a=b,c in (d)"));
         assert_eq!((options.watch, options.allow_watch_bookmarks), (true, false));
         assert_eq!(Options::parse("limit=x").unwrap_err().code, 400);
@@ -260,7 +322,8 @@ mod tests {
     fn a_body_replaces_the_query_of_a_delete() {
         let mut options = Options::parse("propagationPolicy=Orphan").unwrap();
         let body = br#"{"preconditions":{"uid":"u"},"dryRun":["All"]}"#;
-        options.complete(Verb::Delete, Some(body)).unwrap();
+        options.read_delete_body(body).unwrap();
+        options.complete(Verb::Delete, None).unwrap();
         assert_eq!((options.delete.propagation_policy, options.dry_run), (None, true));
         assert_eq!(options.delete.preconditions.unwrap().uid.as_deref(), Some("u"));
     }

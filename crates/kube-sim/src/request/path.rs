@@ -79,7 +79,8 @@ mod tests {
         for (path, expected) in cases {
             let parsed = Path::parse(path);
             let parts = parsed.as_ref().map(|path| {
-                [&path.group, &path.version, &path.plural, &path.namespace, &path.name, &path.subresource].map(|part| &**part)
+                [&path.group, &path.version, &path.plural, &path.namespace, &path.name, &path.subresource]
+                    .map(|part| &**part)
             });
             assert_eq!(parts, expected, "{path}");
         }

@@ -77,10 +77,7 @@ const GROUPS: &[Group] = &[
     Group {
         name: "authentication.k8s.io",
         version: "v1",
-        rows: &[
-            ("selfsubjectreviews", "SelfSubjectReview", "e", &[]),
-            ("tokenreviews", "TokenReview", "e", &[]),
-        ],
+        rows: &[("selfsubjectreviews", "SelfSubjectReview", "e", &[]), ("tokenreviews", "TokenReview", "e", &[])],
     },
     Group {
         name: "authorization.k8s.io",
@@ -98,11 +95,7 @@ const GROUPS: &[Group] = &[
         rows: &[("cronjobs", "CronJob", "nsa", &["cj"]), ("jobs", "Job", "nsa", &[])],
     },
     Group { name: "coordination.k8s.io", version: "v1", rows: &[("leases", "Lease", "ncu", &[])] },
-    Group {
-        name: "discovery.k8s.io",
-        version: "v1",
-        rows: &[("endpointslices", "EndpointSlice", "n", &[])],
-    },
+    Group { name: "discovery.k8s.io", version: "v1", rows: &[("endpointslices", "EndpointSlice", "n", &[])] },
     Group { name: "events.k8s.io", version: "v1", rows: &[("events", "Event", "nu", &["ev"])] },
     Group {
         name: "networking.k8s.io",
@@ -114,11 +107,7 @@ const GROUPS: &[Group] = &[
         ],
     },
     Group { name: "node.k8s.io", version: "v1", rows: &[("runtimeclasses", "RuntimeClass", "c", &[])] },
-    Group {
-        name: "policy",
-        version: "v1",
-        rows: &[("poddisruptionbudgets", "PodDisruptionBudget", "nsc", &["pdb"])],
-    },
+    Group { name: "policy", version: "v1", rows: &[("poddisruptionbudgets", "PodDisruptionBudget", "nsc", &["pdb"])] },
     Group {
         name: "rbac.authorization.k8s.io",
         version: "v1",
@@ -129,11 +118,7 @@ const GROUPS: &[Group] = &[
             ("roles", "Role", "nu", &[]),
         ],
     },
-    Group {
-        name: "scheduling.k8s.io",
-        version: "v1",
-        rows: &[("priorityclasses", "PriorityClass", "", &["pc"])],
-    },
+    Group { name: "scheduling.k8s.io", version: "v1", rows: &[("priorityclasses", "PriorityClass", "", &["pc"])] },
     Group {
         name: "storage.k8s.io",
         version: "v1",

@@ -168,11 +168,7 @@ fn field_text<'a>(object: &'a Value, field: &str) -> Cow<'a, str> {
             "" => object::text_at(object, &["reportingComponent"]).into(),
             component => component.into(),
         },
-        "status.podIP" => object
-            .pointer("/status/podIPs/0/ip")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .into(),
+        "status.podIP" => object.pointer("/status/podIPs/0/ip").and_then(Value::as_str).unwrap_or_default().into(),
         _ => match field.split('.').try_fold(object, |value, key| value.get(key)) {
             Some(Value::String(text)) => text.as_str().into(),
             Some(Value::Bool(truth)) => truth.to_string().into(),

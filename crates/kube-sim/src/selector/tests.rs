@@ -108,11 +108,8 @@ fn field_selectors_match_the_stored_object() {
     });
     let event = json!({"metadata": {"name": "e", "namespace": "n"}, "involvedObject": {"name": "c"},
                        "reportingComponent": "prov"});
-    let (pods, core, newer) = (
-        Resource::builtin("", "pods"),
-        Resource::builtin("", "events"),
-        Resource::builtin("events.k8s.io", "events"),
-    );
+    let (pods, core, newer) =
+        (Resource::builtin("", "pods"), Resource::builtin("", "events"), Resource::builtin("events.k8s.io", "events"));
     for (resource, object, selector, matches) in [
         (&pods, &pod, "", true),
         (&pods, &pod, "metadata.name=p,metadata.namespace=n", true),
@@ -138,7 +135,12 @@ fn field_selectors_match_the_stored_object() {
 #[test]
 fn field_selectors_are_refused_with_the_servers_words() {
     for (group, plural, selector, message) in [
-        ("", "persistentvolumes", "spec.x=y", r#""spec.x" is not a known field selector: only "metadata.name", "metadata.namespace""#),
+        (
+            "",
+            "persistentvolumes",
+            "spec.x=y",
+            r#""spec.x" is not a known field selector: only "metadata.name", "metadata.namespace""#,
+        ),
         ("", "persistentvolumes", "x", "invalid selector: 'x'; can't understand 'x'"),
         ("", "persistentvolumes", "metadata.name=a=b", "invalid field selector: unescaped character in value: 61"),
         ("", "persistentvolumes", r"metadata.name=a\x", r"invalid field selector: invalid escape sequence: \x"),
@@ -146,7 +148,12 @@ fn field_selectors_are_refused_with_the_servers_words() {
         ("events.k8s.io", "events", "source=x", "field label not supported: source"),
         ("", "pods", "spec.x=1", "field label not supported: spec.x"),
         ("", "nodes", "metadata.namespace=1", "field label not supported: metadata.namespace"),
-        ("apps", "deployments", "spec.x=1", r#""spec.x" is not a known field selector: only "metadata.name", "metadata.namespace""#),
+        (
+            "apps",
+            "deployments",
+            "spec.x=1",
+            r#""spec.x" is not a known field selector: only "metadata.name", "metadata.namespace""#,
+        ),
     ] {
         let error = FieldSelector::parse(selector, &Resource::builtin(group, plural), &[]).expect_err(selector);
         assert_eq!((error.code, error.message.as_str()), (400, message), "{selector}");

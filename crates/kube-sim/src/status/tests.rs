@@ -33,7 +33,7 @@ fn several_causes_stand_in_brackets_and_repeated_ones_count_once() {
     let value = status.to_value();
     assert_eq!(value["details"]["kind"], "PersistentVolume");
     assert_eq!(
-        value["details"]["causes"][2],
+        value["details"]["causes"][1],
         json!({"reason": "FieldValueInvalid", "message": "Invalid value: \"z\": must be good", "field": "spec.y"})
     );
 }

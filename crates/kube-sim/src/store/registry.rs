@@ -23,9 +23,9 @@ impl Registry {
         Some(&self.resources[index])
     }
 
-    /// Whether there is anything in this version.
-    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
-        self.resources.iter().any(|resource| resource.group == group && resource.version == version)
+    /// Whether there is anything built-in in this group.
+    pub(crate) fn has_builtin_group(&self, group: &str) -> bool {
+        self.resources.iter().any(|resource| resource.group == group && !resource.custom)
     }
 
     /// The resource of that name, in its first version.
@@ -36,9 +36,8 @@ impl Registry {
     /// The resource of objects with this `apiVersion` and `kind`.
     pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let fits = |resource: &&Arc<Resource>| {
-            resource.kind == kind && resource.group == group && resource.version == version
-        };
+        let fits =
+            |resource: &&Arc<Resource>| resource.kind == kind && resource.group == group && resource.version == version;
         self.resources.iter().find(fits)
     }
 

@@ -60,13 +60,17 @@ mod tests {
 
     use super::super::{ChangeKind, Entry};
     use super::*;
+    use crate::ownership::{Credit, Ownership};
     use crate::resource::Resource;
 
     #[test]
     fn changes_are_undone() {
         let resource = Resource::builtin("", "persistentvolumes");
         let mut storage = Storage::new(Arc::clone(&resource), 100, 0);
-        let state = |name: &str, version| Arc::new(Stored::new(&resource, &json!({"metadata": {"name": name}}), version));
+        let state = |name: &str, version| {
+            let ownership = Ownership::of_new(Credit::Server);
+            Arc::new(Stored::new(&resource, &json!({"metadata": {"name": name}}), version, ownership))
+        };
         let mut record = |kind, object: &Arc<Stored>, before: Option<&Arc<Stored>>| {
             storage.record(Entry { kind, object: Arc::clone(object), before: before.cloned() });
         };

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::object;
+use crate::ownership::Ownership;
 use crate::resource::Resource;
 
 /// One state of one object, shared by the store, its history, answers and watches.
@@ -24,13 +25,16 @@ pub struct Stored {
     namespace_len: u16,
     deleting: bool,
     owned: bool,
+    /// As it was created.
+    first: bool,
+    ownership: Ownership,
 }
 
 type Labels = Vec<(Box<str>, Box<str>)>;
 
 impl Stored {
     /// Writes `object` down as that resource's, with this resourceVersion.
-    pub(crate) fn new(resource: &Resource, object: &Value, resource_version: u64) -> Self {
+    pub(crate) fn new(resource: &Resource, object: &Value, resource_version: u64, ownership: Ownership) -> Self {
         let namespace = if resource.namespaced { object::namespace(object) } else { "" };
         let (bytes, version_at) = write(resource, object, resource_version);
         Self {
@@ -42,11 +46,18 @@ impl Stored {
             namespace_len: u16::try_from(namespace.len()).expect("namespaces are validated to be short"),
             deleting: object::deletion_timestamp(object).is_some(),
             owned: object::meta(object, "ownerReferences").is_some(),
+            first: false,
+            ownership,
         }
     }
 
+    /// The state of an object that is new.
+    pub(crate) fn first(self) -> Self {
+        Self { first: true, ..self }
+    }
+
     /// The same state under another resourceVersion.
-    pub(crate) fn at_version(&self, resource_version: u64) -> Self {
+    pub(crate) fn at_version(self: &Arc<Self>, resource_version: u64) -> Self {
         let start = self.version_at as usize;
         let end = start + digits(self.resource_version);
         let text = resource_version.to_string();
@@ -54,10 +65,21 @@ impl Stored {
         bytes.extend_from_slice(&self.bytes[..start]);
         bytes.extend_from_slice(text.as_bytes());
         bytes.extend_from_slice(&self.bytes[end..]);
-        Self { bytes: Bytes::from(bytes), key: self.key.clone(), labels: self.labels.clone(), resource_version, ..*self }
+        Self {
+            bytes: Bytes::from(bytes),
+            key: self.key.clone(),
+            labels: self.labels.clone(),
+            resource_version,
+            version_at: self.version_at,
+            namespace_len: self.namespace_len,
+            deleting: self.deleting,
+            owned: self.owned,
+            first: self.first,
+            ownership: Ownership::same(self),
+        }
     }
 
-    /// The JSON.
+    /// The JSON, without `metadata.managedFields`.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -114,9 +136,29 @@ impl Stored {
         &self.key
     }
 
-    /// The JSON from `metadata` on, as it stands behind `kind` and `apiVersion`.
-    pub(crate) fn tail(&self) -> &[u8] {
-        &self.bytes[self.version_at as usize - METADATA.len()..]
+    /// Whether nothing has been written since the object was created.
+    pub(crate) fn is_first(&self) -> bool {
+        self.first
+    }
+
+    /// Who owns the fields.
+    pub(crate) fn ownership(&self) -> &Ownership {
+        &self.ownership
+    }
+
+    /// Appends the JSON from `metadata` on, as it stands behind `kind` and `apiVersion`.
+    pub(crate) fn write_tail(&self, with_owners: bool, json: &mut Vec<u8>) {
+        let at = self.version_at as usize;
+        let owners = if with_owners { self.managed_fields() } else { Arc::default() };
+        if owners.is_empty() {
+            json.extend_from_slice(&self.bytes[at - METADATA.len() - VERSION.len()..]);
+            return;
+        }
+        json.extend_from_slice(METADATA.as_bytes());
+        json.extend_from_slice(br#""managedFields":"#);
+        json.extend_from_slice(owners.as_bytes());
+        json.push(b',');
+        json.extend_from_slice(&self.bytes[at - VERSION.len()..]);
     }
 
     /// Whether both say the same, but for the resourceVersion.
@@ -177,7 +219,8 @@ pub(crate) fn head(resource: &Resource) -> String {
     format!(r#"{{"kind":"{}","apiVersion":"{}""#, resource.kind, resource.api_version())
 }
 
-const METADATA: &str = r#","metadata":{"resourceVersion":""#;
+const METADATA: &str = r#","metadata":{"#;
+const VERSION: &str = r#""resourceVersion":""#;
 
 /// The JSON and where the resourceVersion stands in it.
 fn write(resource: &Resource, object: &Value, resource_version: u64) -> (Vec<u8>, usize) {
@@ -187,6 +230,7 @@ fn write(resource: &Resource, object: &Value, resource_version: u64) -> (Vec<u8>
     let mut json = Vec::with_capacity(1024);
     json.extend_from_slice(head(resource).as_bytes());
     json.extend_from_slice(METADATA.as_bytes());
+    json.extend_from_slice(VERSION.as_bytes());
     let version_at = json.len();
     json.extend_from_slice(resource_version.to_string().as_bytes());
     json.extend_from_slice(br#"","uid":"#);
@@ -230,30 +274,43 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::ownership::Credit;
 
     #[test]
     fn objects_are_written_in_one_way() {
         let resource = Resource::builtin("", "configmaps");
         let object = json!({"data": {"a": "1"}, "metadata": {"uid": "u-1", "name": "n", "namespace": "s", "labels": {"l": "v"}}});
-        let stored = Stored::new(&resource, &object, 9);
+        let stored = Arc::new(Stored::new(&resource, &object, 9, Ownership::of_new(Credit::Server)));
         assert_eq!(
             stored.bytes(),
             r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"9","uid":"u-1","labels":{"l":"v"},"name":"n","namespace":"s"},"data":{"a":"1"}}"#
         );
         let read = (stored.namespace(), stored.name(), stored.uid(), stored.label("l"), stored.label("m"));
         assert_eq!(read, ("s", "n", "u-1", Some("v"), None));
-        assert!(stored.tail().starts_with(br#","metadata":{"resourceVersion":"9""#));
+        let mut tail = Vec::new();
+        stored.write_tail(false, &mut tail);
+        assert!(tail.starts_with(br#","metadata":{"resourceVersion":"9","uid":"u-1""#));
     }
 
     #[test]
     fn the_version_is_replaced_without_reading() {
         let resource = Resource::builtin("", "persistentvolumes");
-        let old = Stored::new(&resource, &json!({"metadata": {"name": "v", "uid": "u"}, "spec": {"a": 1}}), 99);
+        let old = Arc::new(Stored::new(
+            &resource,
+            &json!({"metadata": {"name": "v", "uid": "u"}, "spec": {"a": 1}}),
+            99,
+            Ownership::of_new(Credit::Server),
+        ));
         let new = old.at_version(100);
         assert_eq!(new.value()["metadata"]["resourceVersion"], "100");
         assert_eq!((new.uid(), new.name(), new.value()["spec"]["a"].as_i64()), ("u", "v", Some(1)));
         assert!(old.same_but_version(&new));
-        let other = Stored::new(&resource, &json!({"metadata": {"name": "v", "uid": "u"}, "spec": {"a": 2}}), 99);
+        let other = Arc::new(Stored::new(
+            &resource,
+            &json!({"metadata": {"name": "v", "uid": "u"}, "spec": {"a": 2}}),
+            99,
+            Ownership::of_new(Credit::Server),
+        ));
         assert!(!old.same_but_version(&other));
     }
 }

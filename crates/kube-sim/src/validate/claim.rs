@@ -165,10 +165,7 @@ fn leniency(old: &Value) -> Leniency {
         selectors::label_selector(selector, "", false, &mut selector_causes);
     }
     let has_group = |field: &str| at(spec, &[field, "apiGroup"]).is_some();
-    Leniency {
-        selector: !selector_causes.is_empty(),
-        api_group: has_group("dataSource") || has_group("dataSourceRef"),
-    }
+    Leniency { selector: !selector_causes.is_empty(), api_group: has_group("dataSource") || has_group("dataSourceRef") }
 }
 
 /// All but the request (and the attributes class) of a bound claim, a first volume name, and a first class.
@@ -179,8 +176,8 @@ fn spec_is_immutable(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     let new_class = new_spec.get(class).and_then(Value::as_str);
     let had_class = old_spec.get(class).is_some();
     // From the annotation to the field, or from nothing to the field.
-    let moved = !had_class
-        && beta(old).is_some_and(|old| new_class == Some(old) && beta(new).is_none_or(|new| new == old));
+    let moved =
+        !had_class && beta(old).is_some_and(|old| new_class == Some(old) && beta(new).is_none_or(|new| new == old));
     if !moved && beta(new) != beta(old) {
         let shown = json!(beta(new).unwrap_or_default());
         causes.push(Cause::invalid(format!("metadata.annotations.{BETA_CLASS}"), &shown, IMMUTABLE));

@@ -33,7 +33,8 @@ pub(super) fn config_map(resource: &Resource, config_map: &Value, causes: &mut V
         size += decoded_len(value);
     }
     if size > MAX_SIZE {
-        causes.push(Cause::too_long("", MAX_SIZE));
+        // A path whose only element has no name.
+        causes.push(Cause::too_long("[]", MAX_SIZE));
     }
 }
 

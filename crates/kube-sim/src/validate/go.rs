@@ -46,7 +46,8 @@ impl GoValue {
         let fields = structure.fields_in_order().into_iter().filter(|field| wanted(field));
         // The types of `meta` are used as they are and have JSON names everywhere.
         if structure.is_meta() {
-            let present = fields.filter_map(|field| Some((field.name.to_owned(), Self::of(value.get(field.name)?, &field.ty))));
+            let present =
+                fields.filter_map(|field| Some((field.name.to_owned(), Self::of(value.get(field.name)?, &field.ty))));
             return Self::Object(present.collect());
         }
         let all = fields.map(|field| {
@@ -118,7 +119,8 @@ pub(crate) fn diff(old: &GoValue, new: &GoValue) -> String {
     let (mut old_text, mut new_text) = (String::new(), String::new());
     old.pretty(0, &mut old_text);
     new.pretty(0, &mut new_text);
-    let (old_lines, new_lines): (Vec<&str>, Vec<&str>) = (old_text.split('\n').collect(), new_text.split('\n').collect());
+    let (old_lines, new_lines): (Vec<&str>, Vec<&str>) =
+        (old_text.split('\n').collect(), new_text.split('\n').collect());
     let mut matches = Vec::new();
     find_matches(&old_lines, &new_lines, (0, 0), &mut matches);
     write_hunks(&hunks(&matches, old_lines.len(), new_lines.len()), &old_lines, &new_lines)

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::names;
+use super::go::GoValue;
+use super::{invalid_as_shown, names};
+use crate::defaults::schema::Struct;
 use crate::object;
 use crate::resource::Resource;
 use crate::status::Cause;
@@ -178,7 +180,10 @@ fn owner_references(object: &Value, causes: &mut Vec<Cause>) {
                     let detail = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {current}"
                     );
-                    causes.push(Cause::invalid("metadata.ownerReferences", &json!(references), &detail));
+                    let structure = Struct::named("meta/v1.OwnerReference");
+                    let shown = references.iter().map(|reference| GoValue::structure(reference, structure)).collect();
+                    let shown = GoValue::List(shown).to_string();
+                    causes.push(invalid_as_shown("metadata.ownerReferences", &shown, &detail));
                 }
             }
         }

@@ -49,7 +49,8 @@ pub fn qualified(text: &str) -> Vec<String> {
         None => {}
         Some("") => complaints.push("prefix part must be non-empty".to_owned()),
         Some(prefix) => {
-            complaints.extend(subdomain(prefix, "bytes").into_iter().map(|complaint| format!("prefix part {complaint}")));
+            complaints
+                .extend(subdomain(prefix, "bytes").into_iter().map(|complaint| format!("prefix part {complaint}")));
         }
     }
     if name.is_empty() {
@@ -172,7 +173,9 @@ fn key_format() -> String {
 fn is_label(text: &str) -> bool {
     let good = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
-    bytes.first().is_some_and(good) && bytes.last().is_some_and(good) && bytes.iter().all(|byte| good(byte) || *byte == b'-')
+    bytes.first().is_some_and(good)
+        && bytes.last().is_some_and(good)
+        && bytes.iter().all(|byte| good(byte) || *byte == b'-')
 }
 
 fn is_subdomain(text: &str) -> bool {

@@ -117,12 +117,19 @@ impl Quantity {
         }
     }
 
-    /// The amount in units, rounded away from zero, at most what fits.
+    /// The amount in units, rounded away from zero. Of one that does not fit the server gives nonsense: zero where the
+    /// digits would fit without the suffix, else the lowest bits.
     pub fn value(&self) -> i64 {
+        const MAX_DIGITS: u128 = 10_u128.pow(18);
         let mut whole = Self { text: None, ..self.clone() };
         whole.round_up(0);
-        let limit = if self.mantissa < 0 { i64::MIN } else { i64::MAX };
-        whole.at_scale(0).and_then(|value| i64::try_from(value).ok()).unwrap_or(limit)
+        let Some(value) = whole.at_scale(0) else { return 0 };
+        let [low @ .., _, _, _, _, _, _, _, _] = value.to_le_bytes();
+        match i64::try_from(value) {
+            Ok(value) => value,
+            Err(_) if self.mantissa.unsigned_abs() < MAX_DIGITS => 0,
+            Err(_) => i64::from_le_bytes(low),
+        }
     }
 
     /// The mantissa at a finer scale, where it fits.
@@ -364,7 +371,8 @@ mod tests {
         assert_eq!(Quantity::parse("1Gi").unwrap().value(), 1 << 30);
         assert_eq!(Quantity::parse("1500m").unwrap().value(), 2);
         assert_eq!(Quantity::parse("-1500m").unwrap().value(), -2);
-        assert_eq!(Quantity::parse("1e100").unwrap().value(), i64::MAX);
+        assert_eq!(Quantity::parse("1e100").unwrap().value(), 0);
+        assert_eq!(Quantity::parse("9223372036854775808").unwrap().value(), i64::MIN);
     }
 
     proptest! {

@@ -108,7 +108,9 @@ fn node_field_requirement(requirement: &Value, path: &str, causes: &mut Vec<Caus
 
 /// `validateAllowedTopologies` of a StorageClass.
 pub(super) fn topologies(class: &Value, causes: &mut Vec<Cause>) {
-    let mut known: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
+    // The server compares with as many empty terms as there are terms, so an empty one is always a duplicate.
+    let mut known: Vec<BTreeMap<&str, BTreeSet<&str>>> =
+        vec![BTreeMap::new(); items(class, "allowedTopologies").count()];
     for (index, term) in items(class, "allowedTopologies").enumerate() {
         let path = format!("allowedTopologies[{index}].matchLabelExpressions");
         let mut requirements: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();

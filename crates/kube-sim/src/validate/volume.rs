@@ -26,8 +26,7 @@ pub(super) fn create(resource: &Resource, volume: &Value, causes: &mut Vec<Cause
 /// On update of all but the status.
 pub(super) fn update(resource: &Resource, new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     let old_affinity = at(old, &["spec", "nodeAffinity"]);
-    let lenient =
-        old_affinity.and_then(|affinity| affinity.get("required")).is_some_and(selectors::has_invalid_values);
+    let lenient = old_affinity.and_then(|affinity| affinity.get("required")).is_some_and(selectors::has_invalid_values);
     // The strategy validates the volume, and so does the validation of the update.
     volume_and_metadata(resource, new, lenient, causes);
     mount_options(new, causes);
@@ -42,7 +41,8 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, causes: &mut
     }
     let class = ["spec", "volumeAttributesClassName"];
     if at(old, &class).is_some() && at(new, &class).is_none() {
-        causes.push(Cause::forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden"));
+        causes
+            .push(Cause::forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden"));
     }
 }
 
@@ -140,7 +140,7 @@ fn capacity(spec: &Value, causes: &mut Vec<Cause>) {
     }
     for (name, amount) in capacity.into_iter().flatten() {
         let Some(amount) = amount.as_str().and_then(|text| Quantity::parse(text).ok()) else { continue };
-        if amount.sign() < 0 {
+        if amount.value() < 0 {
             let detail = "must be a valid resource quantity";
             causes.push(Cause::invalid(format!("spec.capacity[{name}]"), &json!(amount.value()), detail));
         }
@@ -166,8 +166,19 @@ fn is_root(path: &str) -> bool {
 
 fn mount_options(volume: &Value, causes: &mut Vec<Cause>) {
     const MOUNTED: [&str; 13] = [
-        "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs",
-        "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk",
+        "gcePersistentDisk",
+        "awsElasticBlockStore",
+        "glusterfs",
+        "nfs",
+        "rbd",
+        "quobyte",
+        "iscsi",
+        "cinder",
+        "cephfs",
+        "azureFile",
+        "vsphereVolume",
+        "azureDisk",
+        "photonPersistentDisk",
     ];
     if object::annotation(volume, MOUNT_OPTIONS).is_some()
         && MOUNTED.iter().all(|source| at(volume, &["spec", source]).is_none())

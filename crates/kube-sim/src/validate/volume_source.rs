@@ -1,10 +1,10 @@
 //! The source of a PersistentVolume: exactly one. Those that provisioners make today (hostPath, local, nfs, csi) are
-//! checked in full, of the others only that something is there.
+//! checked in full, iscsi, rbd, cephfs, flexVolume and fc in part, of the others only that something is there.
 
 use serde_json::{Value, json};
 
 use super::metadata::invalid;
-use super::{names, text};
+use super::{items, names, text};
 use crate::status::Cause;
 
 /// All sources in the order the server looks at them, with the field its complaints name.
@@ -50,6 +50,14 @@ pub(super) fn check(spec: &Value, has_affinity: bool, causes: &mut Vec<Cause>) {
             "hostPath" => host_path(source, causes),
             "nfs" => nfs(source, causes),
             "csi" => csi(source, causes),
+            "iscsi" => iscsi(source, causes),
+            "rbd" => {
+                given(source, "spec.rbd", "monitors", causes);
+                given(source, "spec.rbd", "image", causes);
+            }
+            "cephfs" => given(source, "spec.cephfs", "monitors", causes),
+            "flexVolume" => given(source, "spec.flexVolume", "driver", causes),
+            "fc" => fibre_channel(source, causes),
             "local" => {
                 no_backsteps(text(source, "path"), "spec.local.path", causes);
                 if !has_affinity {
@@ -99,6 +107,57 @@ fn nfs(source: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
+/// Whether a text or list is there at all.
+fn given(source: &Value, path: &str, field: &str, causes: &mut Vec<Cause>) {
+    if text(source, field).is_empty() && items(source, field).next().is_none() {
+        causes.push(Cause::required(format!("{path}.{field}"), ""));
+    }
+}
+
+fn iscsi(source: &Value, causes: &mut Vec<Cause>) {
+    given(source, "spec.iscsi", "targetPortal", causes);
+    given(source, "spec.iscsi", "iqn", causes);
+    let name = text(source, "iqn");
+    if !name.is_empty() && !["iqn", "eui", "naa"].iter().any(|prefix| name.starts_with(prefix)) {
+        causes.push(Cause::invalid("spec.iscsi.iqn", &json!(name), "must be valid format"));
+    }
+    lun(source, "spec.iscsi.lun", causes);
+    let truth = |field: &str| source.get(field) == Some(&json!(true));
+    let secret = source.get("secretRef");
+    if secret.is_none() && (truth("chapAuthDiscovery") || truth("chapAuthSession")) {
+        causes.push(Cause::required("spec.iscsi.secretRef", ""));
+    }
+    if let Some(secret) = secret {
+        given(secret, "spec.iscsi.secretRef", "name", causes);
+    }
+}
+
+fn fibre_channel(source: &Value, causes: &mut Vec<Cause>) {
+    let has = |field: &str| items(source, field).next().is_some();
+    let field = "spec.fc.targetWWNs";
+    match (has("targetWWNs"), has("wwids")) {
+        (false, false) => causes.push(Cause::required(field, "must specify either targetWWNs or wwids, but not both")),
+        (true, true) => {
+            let detail = "targetWWNs and wwids can not be specified simultaneously";
+            causes.push(Cause::invalid(field, &source["targetWWNs"], detail));
+        }
+        _ => {}
+    }
+    if has("targetWWNs") {
+        match source.get("lun") {
+            None => causes.push(Cause::required("spec.fc.lun", "lun is required if targetWWNs is specified")),
+            Some(_) => lun(source, "spec.fc.lun", causes),
+        }
+    }
+}
+
+fn lun(source: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let lun = source.get("lun").and_then(Value::as_i64).unwrap_or(0);
+    if !(0..=255).contains(&lun) {
+        causes.push(Cause::invalid(path, &json!(lun), "must be between 0 and 255, inclusive"));
+    }
+}
+
 fn csi(source: &Value, causes: &mut Vec<Cause>) {
     let driver = text(source, "driver");
     if driver.is_empty() {
@@ -117,7 +176,8 @@ fn csi(source: &Value, causes: &mut Vec<Cause>) {
     {
         let Some(secret) = source.get(field) else { continue };
         let path = format!("spec.csi.{field}");
-        for (part, rule) in [("name", names::dns_subdomain as fn(&str) -> Vec<String>), ("namespace", names::dns_label)] {
+        for (part, rule) in [("name", names::dns_subdomain as fn(&str) -> Vec<String>), ("namespace", names::dns_label)]
+        {
             let path = format!("{path}.{part}");
             match text(secret, part) {
                 "" => causes.push(Cause::required(path, "")),

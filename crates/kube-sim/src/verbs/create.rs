@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Answer, refuse, validate_new, view};
-use crate::request::Request;
+use super::{Answer, credit, refuse, take_owners, validate_new, view};
+use crate::ownership::{Credit, Ownership, ServerSet};
+use crate::request::{Request, Verb};
 use crate::resource::Resource;
 use crate::state::State;
 use crate::status::Status;
@@ -20,13 +21,16 @@ pub(super) fn create_object(state: &mut State, request: &Request, object: Value)
     let resource = &request.resource;
     let view = view(state, request);
     let mut object = view.to_stored(object);
+    // Only an apply has worked them out; a creator owns all it sends.
+    let owners = take_owners(&mut object).filter(|_| request.verb == Verb::Patch);
     set_namespace(resource, &request.namespace, &mut object)?;
     let resource_version_given = !matches!(object::resource_version(&object), "" | "0");
     set_system_fields(state, resource, &mut object);
     let now = state.clock.seconds();
+    let left_out = ServerSet::left_alone(resource, None, &object);
     defaults::on_create(resource, &mut object, &*state, &now)?;
     crd::prepare(state, request, None, &mut object)?;
-    refuse(resource, object::name(&object), validate_new(state, resource, &object))?;
+    refuse(state, resource, object::name(&object), validate_new(state, resource, &object))?;
     if resource_version_given {
         return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
     }
@@ -34,10 +38,18 @@ pub(super) fn create_object(state: &mut State, request: &Request, object: Value)
     if let Some(existing) = state.find(resource, &request.namespace, name) {
         return Err(taken(resource, name, existing, &object));
     }
+    let credit = match owners {
+        Some(owners) => Credit::Known(owners.to_string().into()),
+        None => credit(state, request, left_out.now_changed(resource, None, &object)),
+    };
     if request.options.dry_run {
-        return Ok(Answer::object(&view, 201, &Stored::new(&state.storage(resource.storage).resource, &object, 0)));
+        let ownership = Ownership::of_new(credit);
+        let stored = Stored::new(&state.storage(resource.storage).resource, &object, 0, ownership);
+        let mut shown: Value = serde_json::from_slice(&view.bytes(&stored)).expect("views write JSON");
+        object::remove_meta(&mut shown, "resourceVersion");
+        return Ok(Answer::value(201, &shown));
     }
-    let created = state.create(resource.storage, &object);
+    let created = state.create(resource.storage, &object, credit);
     crd::after_write(state, resource, &created);
     Ok(Answer::object(&view, 201, &created))
 }
@@ -60,7 +72,7 @@ fn set_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Re
 /// What no client decides: `WipeObjectMetaSystemFields`, `FillObjectMetaSystemFields` and the generated name.
 fn set_system_fields(state: &mut State, resource: &Resource, object: &mut Value) {
     let metadata = object::metadata_mut(object);
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "resourceVersion"] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
         metadata.remove(field);
     }
     metadata.insert("uid".to_owned(), state.random.uid().into());

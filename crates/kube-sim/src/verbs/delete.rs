@@ -6,12 +6,16 @@ use serde_json::{Value, json};
 
 use super::{Answer, existing, read, view};
 use crate::clock;
+use crate::ownership::{Credit, Ownership};
 use crate::request::{DeleteOptions, Request};
 use crate::resource::Resource;
 use crate::state::State;
 use crate::status::Status;
 use crate::store::Stored;
 use crate::{crd, object};
+
+/// The namespaces admission (NamespaceLifecycle) keeps.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 pub(super) fn delete(state: &mut State, request: &Request) -> Result<Answer, Status> {
     let before = existing(state, request)?;
@@ -53,6 +57,9 @@ pub(crate) fn delete_object(
     dry_run: bool,
 ) -> Result<Deleted, Status> {
     check_preconditions(resource, before, options)?;
+    if resource.is("", "namespaces") && IMMORTAL.contains(&before.name()) {
+        return Err(Status::forbidden(resource, before.name(), "this namespace may not be deleted"));
+    }
     let mut object = before.value();
     let first = !before.is_deleting();
     let is_crd = resource.is("apiextensions.k8s.io", "customresourcedefinitions");
@@ -78,13 +85,14 @@ pub(crate) fn delete_object(
     };
     if dry_run {
         let version = before.resource_version();
-        let object = Arc::new(Stored::new(&state.storage(resource.storage).resource, &object, version));
+        let stored = &state.storage(resource.storage).resource;
+        let object = Arc::new(Stored::new(stored, &object, version, Ownership::same(before)));
         return Ok(if waits { Deleted::Pending(object) } else { Deleted::Gone(object) });
     }
     if !waits {
         return Ok(Deleted::Gone(remove(state, resource, before)));
     }
-    let marked = state.update(resource.storage, before, &object);
+    let marked = state.update(resource.storage, before, &object, Credit::Server);
     if is_crd {
         crd::clean_up(state, &marked);
     }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::{Answer, view};
+use crate::go_json;
 use crate::request::Request;
 use crate::selection::Selection;
 use crate::state::State;
@@ -31,6 +32,9 @@ pub(super) fn list(state: &State, request: &Request) -> Result<Answer, Status> {
     json.extend_from_slice(view.list_head().as_bytes());
     json.extend_from_slice(br#""metadata":"#);
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
+    if request.resource.custom && !request.metadata_only {
+        metadata["continue"] = "".into();
+    }
     if let Some(token) = page.continue_token {
         metadata["continue"] = token.into();
     }
@@ -99,7 +103,8 @@ pub(super) struct Page {
 pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<Page, Status> {
     let options = &request.options;
     let selection = Selection::new(state, request)?;
-    let asked = parse_version(&options.resource_version)?;
+    let asked = parse_version(&options.resource_version)
+        .map_err(|refused| Status::bad_request(format!("invalid resource version: {}", refused.message)))?;
     let storage = state.storage(request.resource.storage);
     let now = state.version();
     let mut from = String::new();
@@ -127,7 +132,9 @@ pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<Pag
     };
     let snapshot = match at == now {
         true => None,
-        false => Some(Snapshot::at(storage, at).ok_or_else(|| too_old(options.continue_token.is_empty(), &from, &selection))?),
+        false => Some(
+            Snapshot::at(storage, at).ok_or_else(|| too_old(options.continue_token.is_empty(), &from, &selection))?,
+        ),
     };
     let mut page = Page { items: Vec::new(), version: at, continue_token: None, remaining: None };
     match &snapshot {
@@ -150,7 +157,9 @@ impl Page {
             // Enough to know whether there is more; the server counts only without selectors.
             false => objects.take(1).count(),
         };
-        if rest > 0 && let Some(last) = self.items.last() {
+        if rest > 0
+            && let Some(last) = self.items.last()
+        {
             let key = last.key().strip_prefix(selection.prefix.as_str()).unwrap_or(last.key());
             self.continue_token = Some(encode_continue(&format!("{key}\0"), Some(self.version)));
             self.remaining = selection.is_everything().then_some(rest);
@@ -200,9 +209,9 @@ fn encode_continue(key: &str, version: Option<u64>) -> String {
 }
 
 fn decode_continue(token: &str) -> Result<(String, Option<u64>), Status> {
-    let refuse = |why: &str| Status::bad_request(format!("continue key is not valid{why}"));
+    let refuse = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid{why}"));
     let json = URL_SAFE_NO_PAD.decode(token).map_err(|error| refuse(&format!(": {error}")))?;
-    let value: serde_json::Value = serde_json::from_slice(&json).map_err(|error| refuse(&format!(": {error}")))?;
+    let value = go_json::parse(&json).map_err(|error| refuse(&format!(": {error}")))?.value;
     if value["v"] != "meta.k8s.io/v1" {
         return Err(refuse(&format!(": server does not recognize this encoded version {}", value["v"])));
     }

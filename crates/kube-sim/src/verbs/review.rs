@@ -7,12 +7,18 @@ use crate::authorize::{Attributes, Authorizer};
 use crate::object::{at, text_at};
 use crate::request::{Request, Verb};
 use crate::status::Status;
+use crate::validate;
 
 pub(super) fn create(authorizer: Option<&dyn Authorizer>, request: &mut Request) -> Result<Answer, Status> {
     if request.verb != Verb::Create || request.subresource.is_some() {
         return Err(Status::method_not_allowed());
     }
     let mut review = request.take_object()?;
+    let causes = validate::review(&request.resource, &review);
+    if !causes.is_empty() {
+        // The server names no kind here.
+        return Err(Status::invalid_kind(&request.resource.group, "", "", causes));
+    }
     let (user, groups) = (&*request.user, &*request.groups);
     let status = match request.resource.plural.as_str() {
         "selfsubjectaccessreviews" => access(authorizer, user, groups, &review),

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Answer, create, existing, refuse, view};
-use crate::patch::{self, PatchKind, PatchOptions};
+use super::{Answer, create, credit, existing, refuse, take_owners, view};
+use crate::ownership::{Credit, Ownership, ServerSet};
+use crate::patch::{self, Managers, PatchKind, PatchOptions};
 use crate::request::{Content, Request, Subresource};
 use crate::state::State;
 use crate::status::{Cause, Status};
@@ -33,8 +34,11 @@ pub(super) fn update(state: &mut State, request: &mut Request) -> Result<Answer,
     }
     let view = view(state, request);
     let object = view.to_stored(object);
-    write(state, request, &view, &before, object)
+    let value = before.value();
+    write(state, request, &view, Before { state: &before, value }, object, false)
 }
+
+const OWNERS: &[u8] = b"managedFields";
 
 pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, Status> {
     let Content::Patch(kind, patch) = std::mem::take(&mut request.content) else {
@@ -44,25 +48,51 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
     let now = state.clock.seconds();
     let manager = Some(request.options.field_manager.as_str()).filter(|manager| !manager.is_empty());
     let part = request.subresource.map(Subresource::as_str);
-    let options =
-        PatchOptions { field_manager: manager, force: request.options.force, subresource: part, now: &now };
-    let view = View::new(&resource, &state.storage(resource.storage).resource, false);
+    let options = PatchOptions {
+        field_manager: manager,
+        force: request.options.force == Some(true),
+        field_validation: request.options.field_validation,
+        subresource: part,
+        now: &now,
+    };
+    let view = View::new(&resource, &state.storage(resource.storage).resource, false, false);
     let before = match existing(state, request) {
         Ok(before) => before,
         Err(_) if kind == PatchKind::Apply && request.subresource.is_none() => {
-            let mut object = patch::apply_patch(kind, &resource, None, &patch, &options)?;
-            request.decode(&mut object)?;
+            let mut object = patch::apply_patch(kind, &resource, None, &patch, &options)?.object;
             check_name(request, &object)?;
+            object::remove_meta(&mut object, "resourceVersion");
             return create::create_object(state, request, object);
         }
         Err(refused) => return Err(refused),
     };
-    let current = view.value(&before);
-    let mut object = patch::apply_patch(kind, &resource, Some(&current), &patch, &options)?;
-    request.decode(&mut object)?;
-    check_name(request, &object)?;
-    let object = view.to_stored(object);
-    write(state, request, &self::view(state, request), &before, object)
+    let mut current = view.value(&before);
+    // Who patches them wants to find them.
+    if kind == PatchKind::Apply || patch.windows(OWNERS.len()).any(|text| text == OWNERS) {
+        let owners = before.managed_fields();
+        if let Ok(owners) = serde_json::from_str::<Value>(&owners) {
+            object::set_meta(&mut current, "managedFields", owners);
+        }
+    }
+    let patched = patch::apply_patch(kind, &resource, Some(&current), &patch, &options)?;
+    request.warnings.extend(patched.warnings);
+    check_name(request, &patched.object)?;
+    let object = view.to_stored(patched.object);
+    let old = view.into_stored(current, &before);
+    write(
+        state,
+        request,
+        &self::view(state, request),
+        Before { state: &before, value: old },
+        object,
+        kind == PatchKind::Apply,
+    )
+}
+
+/// The state that is to be replaced, and the same read.
+struct Before<'a> {
+    state: &'a Arc<Stored>,
+    value: Value,
 }
 
 /// Replaces `before` by `object` if that may be.
@@ -70,33 +100,42 @@ fn write(
     state: &mut State,
     request: &Request,
     view: &View,
-    before: &Arc<Stored>,
+    Before { state: before, value: old }: Before<'_>,
     mut object: Value,
+    is_apply: bool,
 ) -> Result<Answer, Status> {
     let resource = &request.resource;
-    check_version(request, before, &object)?;
-    let old = before.value();
+    check_version(request, before, &mut object)?;
     set_namespace(request, &mut object)?;
     let now = state.clock.seconds();
     let part = request.subresource.map(Subresource::as_str);
+    let owners = take_owners(&mut object);
+    let owners = match owners {
+        Some(owners) if is_apply => Some(owners.to_string().into()),
+        Some(owners) => sent_owners(request, before, (&old, &object), &owners, &now),
+        None => None,
+    };
+    let left_alone = ServerSet::left_alone(resource, Some(&old), &object);
     defaults::on_update(resource, &old, &mut object, part, &*state, &now)?;
-    object::remove_meta(&mut object, "managedFields");
     crd::prepare(state, request, Some(&old), &mut object)?;
     let mut causes = validate::on_update(resource, &old, &object, part);
     causes.extend(crd::validate(state, resource, &object));
-    refuse(resource, &request.name, causes)?;
-    if is_finished(request, &old, &object) {
-        let answer = Stored::new(&state.storage(resource.storage).resource, &object, before.resource_version());
-        if !request.options.dry_run {
+    refuse(state, resource, &request.name, causes)?;
+    let credit = match owners {
+        Some(owners) => Credit::Known(owners),
+        None => credit(state, request, left_alone.now_changed(resource, Some(&old), &object)),
+    };
+    let finished = is_finished(request, &old, &object);
+    if finished || request.options.dry_run {
+        let stored = &state.storage(resource.storage).resource;
+        let ownership = Ownership::after(before, credit);
+        let answer = Stored::new(stored, &object, before.resource_version(), ownership);
+        if finished && !request.options.dry_run {
             super::delete::remove(state, resource, before);
         }
         return Ok(Answer::object(view, 200, &answer));
     }
-    if request.options.dry_run {
-        let version = before.resource_version();
-        return Ok(Answer::object(view, 200, &Stored::new(&state.storage(resource.storage).resource, &object, version)));
-    }
-    let written = state.update(resource.storage, before, &object);
+    let written = state.update(resource.storage, before, &object, credit);
     crd::after_write(state, resource, &written);
     Ok(Answer::object(view, 200, &written))
 }
@@ -111,13 +150,7 @@ fn check_name(request: &Request, object: &Value) -> Result<(), Status> {
         name if name != wanted => Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({wanted})"
         ))),
-        _ => match object::namespace(object) {
-            namespace if request.namespace.is_empty() || namespace.is_empty() || namespace == request.namespace => Ok(()),
-            namespace => Err(Status::bad_request(format!(
-                "the namespace of the object ({namespace}) does not match the namespace on the request ({})",
-                request.namespace
-            ))),
-        },
+        _ => Ok(()),
     }
 }
 
@@ -136,22 +169,53 @@ fn set_namespace(request: &Request, object: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
+/// The owners after a write that sends other `metadata.managedFields` than it found; none where they follow from what
+/// changed.
+fn sent_owners(
+    request: &Request,
+    before: &Arc<Stored>,
+    (old, new): (&Value, &Value),
+    sent: &Value,
+    now: &str,
+) -> Option<Arc<str>> {
+    // Only with the object itself can they be sent.
+    if request.subresource.is_some() {
+        return None;
+    }
+    // `isResetManagedFields`
+    if *sent == json!([]) || *sent == json!([{}]) {
+        return Some(Arc::default());
+    }
+    let sent = Managers::read(sent);
+    if sent == Managers::from_json(&before.managed_fields()) {
+        return None;
+    }
+    let options = PatchOptions { field_manager: Some(request.manager()), now, ..PatchOptions::default() };
+    Some(sent.after_change(&request.resource, old, new, &options).to_json().into())
+}
+
 /// A write that names a resourceVersion must name the newest.
-fn check_version(request: &Request, before: &Stored, object: &Value) -> Result<(), Status> {
+fn check_version(request: &Request, before: &Stored, object: &mut Value) -> Result<(), Status> {
     let resource = &request.resource;
     match object::resource_version(object) {
-        "" | "0" if resource.unconditional_update => Ok(()),
+        "" | "0" if resource.unconditional_update => {
+            object::set_meta(object, "resourceVersion", before.resource_version().to_string());
+            Ok(())
+        }
         "" | "0" => {
             let field = "metadata.resourceVersion";
             let cause = Cause {
-                message: "Invalid value: 0x0: must be specified for an update".to_owned(),
+                message: "Invalid value: 0: must be specified for an update".to_owned(),
                 ..Cause::invalid(field, &Value::Null, "")
             };
             // The server names the resource here where it names the kind elsewhere.
             Err(Status::invalid_kind(&resource.group, &resource.plural, &request.name, vec![cause]))
         }
-        version if version.parse() == Ok(before.resource_version()) => Ok(()),
-        _ => Err(Status::modified(resource, &request.name)),
+        version => match version.parse::<u64>() {
+            Ok(version) if version == before.resource_version() => Ok(()),
+            Ok(_) => Err(Status::modified(resource, &request.name)),
+            Err(_) => Err(Status::new(500, "", format!("strconv.ParseUint: parsing {version:?}: invalid syntax"))),
+        },
     }
 }
 

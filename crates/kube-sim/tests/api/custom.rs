@@ -33,7 +33,9 @@ fn things(client: &Client, version: &str) -> Api<DynamicObject> {
 }
 
 fn thing(version: &str, spec: Value) -> DynamicObject {
-    from(json!({"apiVersion": format!("example.com/{version}"), "kind": "Thing", "metadata": {"name": "a"}, "spec": spec}))
+    from(
+        json!({"apiVersion": format!("example.com/{version}"), "kind": "Thing", "metadata": {"name": "a"}, "spec": spec}),
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +44,8 @@ async fn a_definition_makes_a_resource() {
     let client = cluster.client("test");
     let (code, made) = raw(&client, "POST", PATH, definition()).await;
     assert_eq!((code, made["spec"]["names"]["listKind"].as_str()), (201, Some("ThingList")));
-    let established = cluster.get("apiextensions.k8s.io", "customresourcedefinitions", "", "things.example.com").unwrap();
+    let established =
+        cluster.get("apiextensions.k8s.io", "customresourcedefinitions", "", "things.example.com").unwrap();
     let conditions = established["status"]["conditions"].as_array().unwrap();
     let names: Vec<_> = conditions.iter().map(|condition| (&condition["type"], &condition["status"])).collect();
     assert_eq!(names, [(&json!("NamesAccepted"), &json!("True")), (&json!("Established"), &json!("True"))]);

@@ -3,7 +3,9 @@ use super::super::*;
 async fn filled(count: usize) -> (Cluster, Api<ConfigMap>) {
     let cluster = Cluster::new();
     for index in 0..count {
-        cluster.create(&settings(&format!("m{index:02}"), &[("even", if index % 2 == 0 { "yes" } else { "no" })])).unwrap();
+        cluster
+            .create(&settings(&format!("m{index:02}"), &[("even", if index % 2 == 0 { "yes" } else { "no" })]))
+            .unwrap();
     }
     let maps = Api::default_namespaced(cluster.client("test"));
     (cluster, maps)
@@ -64,7 +66,10 @@ async fn resource_versions_of_lists() {
     cluster.forget_history();
     cluster.create(&settings("later", &[])).unwrap();
     let (code, status) = list(format!("resourceVersion={middle}&resourceVersionMatch=Exact")).await;
-    assert_eq!((code, status["message"].as_str()), (410, Some("The resourceVersion for the provided list is too old.")));
+    assert_eq!(
+        (code, status["message"].as_str()),
+        (410, Some("The resourceVersion for the provided list is too old."))
+    );
     let (code, status) = list("resourceVersionMatch=Exact".into()).await;
     assert_eq!(
         (code, status["message"].as_str().unwrap()),

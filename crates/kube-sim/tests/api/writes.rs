@@ -84,7 +84,10 @@ async fn updates_are_checked_against_the_newest_state() {
     blind.metadata.uid = Some("x".into());
     let (code, message) = refusal(maps.replace("a", &PostParams::default(), &blind).await);
     assert_eq!(code, 409);
-    assert!(message.ends_with(&format!("UID in precondition: x, UID in object meta: {}", first.uid().unwrap())), "{message}");
+    assert!(
+        message.ends_with(&format!("UID in precondition: x, UID in object meta: {}", first.uid().unwrap())),
+        "{message}"
+    );
     let lease = json!({"metadata": {"name": "l"}});
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     assert_eq!(raw(&client, "POST", path, lease.clone()).await.0, 201);
@@ -93,7 +96,7 @@ async fn updates_are_checked_against_the_newest_state() {
         (code, status["message"].as_str().unwrap()),
         (
             422,
-            "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0x0: must be specified \
+            "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified \
              for an update"
         )
     );
@@ -155,10 +158,15 @@ async fn events_are_one_set_under_two_names() {
     let old: Api<Event> = Api::default_namespaced(client);
     let selected = old.list(&ListParams::default().fields("involvedObject.name=a,reason=Provisioned")).await.unwrap();
     assert_eq!(selected.items[0].message.as_deref(), Some("done"));
-    let patch = json!({"series": {"count": 2, "lastObservedTime": "2030-01-01T00:00:01.000000Z"}, "note": "again"});
-    let patched = new.patch("e", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
-    assert_eq!((patched.note.as_deref(), patched.series.unwrap().count), (Some("again"), 2));
-    assert_eq!(old.get("e").await.unwrap().message.as_deref(), Some("again"));
+    let series = json!({"series": {"count": 2, "lastObservedTime": "2030-01-01T00:00:01.000000Z"}});
+    let patched = new.patch("e", &PatchParams::default(), &Patch::Merge(series)).await.unwrap();
+    assert_eq!(patched.series.unwrap().count, 2);
+    assert_eq!(old.get("e").await.unwrap().series.unwrap().count, Some(2));
+    // Nothing else of an event changes, but for who still speaks the old API.
+    let refused = refusal(new.patch("e", &PatchParams::default(), &Patch::Merge(json!({"note": "again"}))).await);
+    assert_eq!(refused, (422, "Event \"e\" is invalid: message: Invalid value: \"again\": field is immutable".into()));
+    let patched = old.patch("e", &PatchParams::default(), &Patch::Merge(json!({"message": "again"}))).await.unwrap();
+    assert_eq!(patched.message.as_deref(), Some("again"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +178,12 @@ async fn paths_that_lead_nowhere() {
         ("GET", "/api/v1/persistentvolumes/a/nonsense", 404, "the server could not find the requested resource"),
         ("POST", "/api/v1/configmaps", 405, "the server does not allow this method on the requested resource"),
         ("DELETE", "/api/v1/namespaces", 405, "the server does not allow this method on the requested resource"),
-        ("GET", "/apis/apps/v1/namespaces/d/deployments/a/scale", 501, "not implemented by kube-sim: the subresource deployments/scale"),
+        (
+            "GET",
+            "/apis/apps/v1/namespaces/d/deployments/a/scale",
+            501,
+            "not implemented by kube-sim: the subresource deployments/scale",
+        ),
         ("GET", "/apis", 501, "not implemented by kube-sim: the path /apis"),
     ];
     for (method, path, code, message) in cases {
@@ -210,4 +223,74 @@ async fn direct_calls_and_subscriptions_see_the_same_cluster() {
     assert!(changes.try_next().is_none());
     let mut existing = cluster.subscribe_with_existing(&[("", "persistentvolumes")]);
     assert_eq!(existing.try_next().unwrap().object().name(), "v");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_owns_which_fields_is_shown_unless_it_is_hidden() {
+    for (cluster, shown) in [(Cluster::new(), true), (Cluster::builder().hide_managed_fields().build(), false)] {
+        let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
+        let by = |manager: &str| PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
+        maps.create(&PostParams { field_manager: Some("maker".into()), ..PostParams::default() }, &settings("a", &[]))
+            .await
+            .unwrap();
+        maps.patch("a", &by("other"), &Patch::Merge(json!({"data": {"b": "2"}}))).await.unwrap();
+        let managers = |map: &ConfigMap| -> Vec<String> {
+            map.managed_fields().iter().filter_map(|entry| entry.manager.clone()).collect()
+        };
+        let listed = maps.list(&ListParams::default()).await.unwrap();
+        let got = maps.get("a").await.unwrap();
+        for map in [&listed.items[0], &got] {
+            assert_eq!(managers(map), if shown { vec!["maker", "other"] } else { Vec::new() });
+        }
+        // What was read may be written back, which says nothing about owners.
+        let same = maps.replace("a", &PostParams::default(), &got).await.unwrap();
+        assert_eq!(same.resource_version(), got.resource_version());
+        // Hidden or not, applies meet them.
+        let config =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "9", "b": "9"}});
+        let (code, message) = refusal(maps.patch("a", &PatchParams::apply("applier"), &Patch::Apply(&config)).await);
+        assert_eq!(
+            (code, message.as_str()),
+            (
+                409,
+                "Apply failed with 2 conflicts: conflicts with \"maker\" using v1:\n- .data.a\nconflicts with \"other\" \
+                 using v1:\n- .data.b"
+            )
+        );
+        let forced = maps.patch("a", &PatchParams::apply("applier").force(), &Patch::Apply(&config)).await.unwrap();
+        assert_eq!(managers(&forced), if shown { vec!["applier", "maker"] } else { Vec::new() });
+        // Who empties the list resets it.
+        let emptied = json!({"metadata": {"managedFields": []}});
+        let emptied = maps.patch("a", &PatchParams::default(), &Patch::Merge(emptied)).await.unwrap();
+        assert_eq!(managers(&emptied), [""; 0]);
+        let (_, message) = refusal(
+            maps.patch(
+                "a",
+                &PatchParams::apply("late"),
+                &Patch::Apply(&json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "1"},
+                })),
+            )
+            .await,
+        );
+        assert!(message.contains("before-first-apply"), "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_outlive_the_states_they_follow_from() {
+    let cluster = Cluster::builder().history(2).build();
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
+    let by = |manager: &str| PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
+    maps.create(&PostParams { field_manager: Some("maker".into()), ..PostParams::default() }, &settings("a", &[]))
+        .await
+        .unwrap();
+    for number in 0..10 {
+        let patch = json!({"data": {format!("k{number}"): "v"}});
+        maps.patch("a", &by(&format!("m{number}")), &Patch::Merge(patch)).await.unwrap();
+    }
+    let map = maps.get("a").await.unwrap();
+    let managers: Vec<&str> = map.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();
+    // There are never more than ten that update.
+    assert_eq!(managers, ["ancient-changes", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9", "maker"]);
 }

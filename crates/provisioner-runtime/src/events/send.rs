@@ -32,7 +32,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         let changed = shared.changed.notified();
         let room = loop {
-            let room = sending.len() < shared.concurrency.load(Ordering::Relaxed).max(1);
+            let room = sending.len() < shared.concurrency.load(Ordering::Relaxed);
             match room.then(|| crate::lock(&shared.state).take(Instant::now())).flatten() {
                 Some(job) => sending.push(send(&shared, job)),
                 None => break room,
@@ -40,6 +40,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         };
         let due = crate::lock(&shared.state).next_due().filter(|_| room);
         let outcome = tokio::select! {
+            biased;
             () = changed => None,
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => None,
             outcome = sending.next(), if !sending.is_empty() => outcome,
@@ -62,7 +63,7 @@ async fn send(shared: &Shared, job: Job) -> (Job, Outcome) {
         // Nothing but the series may change.
         Some(written) => {
             let patch = Patch::Merge(json!({ "series": series(written, &job.pending) }));
-            call(LIMIT, api.patch(&written.name, &PatchParams::default(), &patch)).await
+            call(LIMIT, api.patch(&written.id.name(&event.object.name), &PatchParams::default(), &patch)).await
         }
         None => {
             let body = body(shared, event, &job.pending, namespace);
@@ -113,10 +114,10 @@ fn complain(complained: &mut bool, error: &CallError) {
 }
 
 fn body(shared: &Shared, event: &Event, pending: &Pending, namespace: &str) -> ApiEvent {
-    let ObjectRef { api_version, kind, namespace: place, name, uid, resource_version } = &event.object;
+    let ObjectRef { api_version, kind, namespace: place, name, uid } = &event.object;
     ApiEvent {
         metadata: ObjectMeta {
-            name: Some(pending.name.clone()),
+            name: Some(pending.id.name(&event.object.name)),
             namespace: Some(namespace.to_owned()),
             ..ObjectMeta::default()
         },
@@ -124,11 +125,10 @@ fn body(shared: &Shared, event: &Event, pending: &Pending, namespace: &str) -> A
         regarding: Some(ObjectReference {
             api_version: Some((*api_version).to_owned()),
             kind: Some((*kind).to_owned()),
-            namespace: place.clone(),
-            name: Some(name.clone()),
-            uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
-            resource_version: resource_version.clone(),
-            field_path: None,
+            namespace: place.as_deref().map(str::to_owned),
+            name: Some(name.to_string()),
+            uid: Some(uid.to_string()).filter(|uid| !uid.is_empty()),
+            ..ObjectReference::default()
         }),
         type_: Some(event.kind.name().to_owned()),
         reason: Some(event.reason.to_owned()),

@@ -218,7 +218,7 @@ impl Test {
         });
         let sink = Arc::clone(&events);
         let api = Api::<ConfigMap>::all(client);
-        tokio::spawn(watch(api, "test", health.clone(), move |event| {
+        tokio::spawn(watch(api, "test", Surroundings::default(), health.clone(), move |event| {
             let name = |object: ConfigMap| object.name_any();
             crate::lock(&sink).push(match event {
                 Event::Begin => "begin".to_owned(),

@@ -1,0 +1,393 @@
+//! JSON texts as Go's `encoding/json` reads them: what of two members of one name counts, and its words for what is no
+//! JSON.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// What a text says.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Parsed {
+    /// The value; of members of one name the last.
+    pub(crate) value: Value,
+    /// Paths of members that stand there more than once, e.g. `data.a`.
+    pub(crate) duplicates: Vec<String>,
+}
+
+/// Reads a text; an error is Go's.
+pub(crate) fn parse(json: &[u8]) -> Result<Parsed, String> {
+    let mut repeated = false;
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let value = Seed { repeated: &mut repeated }.deserialize(&mut reader);
+    match value.and_then(|value| reader.end().map(|()| value)) {
+        // Which they are is looked up only where there are any.
+        Ok(value) if repeated => Ok(Parsed { value, duplicates: duplicates(json) }),
+        Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
+        Err(error) => Err(Scanner { text: json, at: 0 }.document().err().unwrap_or_else(|| error.to_string())),
+    }
+}
+
+/// `struct`, `array` and so on, as Go's type errors name what they found.
+pub(crate) fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Reads a value and notes whether a member stands there twice.
+struct Seed<'a> {
+    repeated: &'a mut bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Seed { repeated: self.repeated })? {
+            list.push(item);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            let value = members.next_value_seed(Seed { repeated: self.repeated })?;
+            *self.repeated |= map.insert(name, value).is_some();
+        }
+        Ok(map.into())
+    }
+}
+
+/// The paths of repeated members of a text that is JSON.
+fn duplicates(json: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    // It has been read before.
+    let _ = Paths { at: String::new(), found: &mut found }.deserialize(&mut reader);
+    found
+}
+
+/// Walks through a value and gathers the paths of repeated members.
+struct Paths<'a> {
+    at: String,
+    found: &'a mut Vec<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for Paths<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Paths<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let mut index = 0_usize;
+        while items.next_element_seed(Paths { at: format!("{}[{index}]", self.at), found: self.found })?.is_some() {
+            index += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let mut known: Vec<String> = Vec::new();
+        while let Some(name) = members.next_key::<String>()? {
+            let at = if self.at.is_empty() { name.clone() } else { format!("{}.{name}", self.at) };
+            if known.contains(&name) && !self.found.contains(&at) {
+                self.found.push(at.clone());
+            }
+            known.push(name);
+            members.next_value_seed(Paths { at, found: self.found })?;
+        }
+        Ok(())
+    }
+}
+
+/// `encoding/json/scanner.go`: finds the first character that cannot stand where it stands.
+struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Scanner<'_> {
+    fn document(mut self) -> Result<(), String> {
+        self.value()?;
+        match self.after_space() {
+            None => Ok(()),
+            Some(_) => self.refuse("after top-level value"),
+        }
+    }
+
+    fn value(&mut self) -> Result<(), String> {
+        const START: &str = "looking for beginning of value";
+        match self.after_space() {
+            Some(b'{') => self.object(),
+            Some(b'[') => self.list(),
+            Some(b'"') => self.string(),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.literal("true"),
+            Some(b'f') => self.literal("false"),
+            Some(b'n') => self.literal("null"),
+            _ => self.refuse(START),
+        }
+    }
+
+    fn object(&mut self) -> Result<(), String> {
+        self.at += 1;
+        if self.after_space() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            match self.after_space() {
+                Some(b'"') => self.string()?,
+                _ => return self.refuse("looking for beginning of object key string"),
+            }
+            match self.after_space() {
+                Some(b':') => self.at += 1,
+                _ => return self.refuse("after object key"),
+            }
+            self.value()?;
+            match self.after_space() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => break,
+                _ => return self.refuse("after object key:value pair"),
+            }
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn list(&mut self) -> Result<(), String> {
+        self.at += 1;
+        if self.after_space() == Some(b']') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.value()?;
+            match self.after_space() {
+                Some(b',') => self.at += 1,
+                Some(b']') => break,
+                _ => return self.refuse("after array element"),
+            }
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn string(&mut self) -> Result<(), String> {
+        loop {
+            self.at += 1;
+            match self.peek() {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    self.at += 1;
+                    match self.peek() {
+                        Some(b'u') => {
+                            for _ in 0..4 {
+                                self.at += 1;
+                                if !self.peek().is_some_and(|byte| byte.is_ascii_hexdigit()) {
+                                    return self.refuse("in \\u hexadecimal character escape");
+                                }
+                            }
+                        }
+                        Some(b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"') => {}
+                        _ => return self.refuse("in string escape code"),
+                    }
+                }
+                Some(0x20..) => {}
+                _ => return self.refuse("in string literal"),
+            }
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), String> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.peek() {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.digits(),
+            _ => return self.refuse("in numeric literal"),
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            match self.peek() {
+                Some(b'0'..=b'9') => self.digits(),
+                _ => return self.refuse("after decimal point in numeric literal"),
+            }
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            match self.peek() {
+                Some(b'0'..=b'9') => self.digits(),
+                _ => return self.refuse("in exponent of numeric literal"),
+            }
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) {
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+    }
+
+    fn literal(&mut self, word: &str) -> Result<(), String> {
+        for expected in word.bytes() {
+            if self.peek() != Some(expected) {
+                return self.refuse(&format!("in literal {word} (expecting {:?})", char::from(expected)));
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn after_space(&mut self) -> Option<u8> {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+        self.peek()
+    }
+
+    fn refuse(&self, place: &str) -> Result<(), String> {
+        // Go shows single bytes, as characters of Latin-1.
+        Err(match self.peek() {
+            None => "unexpected end of JSON input".to_owned(),
+            Some(b'\'') => format!(r"invalid character '\'' {place}"),
+            Some(b'"') => format!("invalid character '\"' {place}"),
+            Some(byte) => format!("invalid character '{}' {place}", char::from(byte).escape_debug()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_last_of_repeated_members_counts() {
+        let parsed = parse(br#"{"a":{"b":1,"b":2},"l":[{"c":1,"c":1,"c":3}],"a":{"b":3}}"#).unwrap();
+        assert_eq!(parsed.value, json!({"a": {"b": 3}, "l": [{"c": 3}]}));
+        assert_eq!(parsed.duplicates, ["a.b", "l[0].c", "a"]);
+        assert_eq!(parse(b" 7 ").unwrap(), Parsed { value: json!(7), duplicates: Vec::new() });
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused_in_gos_words() {
+        let end = "unexpected end of JSON input";
+        for (text, error) in [
+            ("", end),
+            ("{", end),
+            ("[1,", end),
+            (r#""a"#, end),
+            ("no json", "invalid character 'o' in literal null (expecting 'u')"),
+            ("\u{69}\u{b7}", "invalid character 'i' looking for beginning of value"),
+            ("{} more", "invalid character 'm' after top-level value"),
+            ("{a}", "invalid character 'a' looking for beginning of object key string"),
+            (r#"{"a" 1}"#, "invalid character '1' after object key"),
+            (r#"{"a":1 "b"}"#, "invalid character '\"' after object key:value pair"),
+            ("[1 2]", "invalid character '2' after array element"),
+            ("[1,]", "invalid character ']' looking for beginning of value"),
+            ("-x", "invalid character 'x' in numeric literal"),
+            ("1.x", "invalid character 'x' after decimal point in numeric literal"),
+            ("1ex", "invalid character 'x' in exponent of numeric literal"),
+            ("\"\n\"", r"invalid character '\n' in string literal"),
+            (r#""\x""#, "invalid character 'x' in string escape code"),
+            (r#""\u00x""#, "invalid character 'x' in \\u hexadecimal character escape"),
+        ] {
+            assert_eq!(parse(text.as_bytes()).unwrap_err(), error, "{text}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Fields the server sets after a client has sent an object. Their owner is not the client.
+
+use serde_json::{Value, json};
+
+use crate::object::at;
+use crate::resource::Resource;
+
+/// Which of a resource's places the server has set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ServerSet(u8);
+
+/// A field, or a text in a list.
+struct Place {
+    parent: &'static [&'static str],
+    field: &'static str,
+    item: &'static str,
+}
+
+/// What admission and the strategies set.
+fn places(resource: &Resource) -> &'static [Place] {
+    const fn field(parent: &'static [&'static str], field: &'static str) -> Place {
+        Place { parent, field, item: "" }
+    }
+    const fn finalizer(item: &'static str) -> Place {
+        Place { parent: &["metadata"], field: "finalizers", item }
+    }
+    const CLAIM: [Place; 4] = [
+        finalizer("kubernetes.io/pvc-protection"),
+        field(&["spec"], "storageClassName"),
+        field(&["spec"], "dataSource"),
+        field(&["spec"], "dataSourceRef"),
+    ];
+    const VOLUME: [Place; 2] =
+        [finalizer("kubernetes.io/pv-protection"), field(&["status"], "lastPhaseTransitionTime")];
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "persistentvolumeclaims") => &CLAIM,
+        ("", "persistentvolumes") => &VOLUME,
+        ("storage.k8s.io", "volumeattributesclasses") => const { &[finalizer("kubernetes.io/vac-protection")] },
+        ("", "namespaces") => const { &[field(&["spec"], "finalizers")] },
+        ("", "nodes") => const { &[field(&["spec"], "taints")] },
+        _ => &[],
+    }
+}
+
+impl ServerSet {
+    /// The server has set nothing.
+    pub(crate) const NOTHING: Self = Self(0);
+
+    /// The places the client left as they were; without an old object, those it left out.
+    pub(crate) fn left_alone(resource: &Resource, old: Option<&Value>, sent: &Value) -> Self {
+        Self::bits(resource, |place| old.and_then(|old| place.get(old)) == place.get(sent))
+    }
+
+    /// Those of them that are not as they were.
+    #[must_use]
+    pub(crate) fn now_changed(self, resource: &Resource, old: Option<&Value>, kept: &Value) -> Self {
+        let changed = Self::bits(resource, |place| old.and_then(|old| place.get(old)) != place.get(kept));
+        Self(self.0 & changed.0)
+    }
+
+    /// The object as the client sent it.
+    pub(crate) fn undo(self, resource: &Resource, old: Option<&Value>, mut kept: Value) -> Value {
+        for (index, place) in places(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
+            debug_assert!(index < 8, "the tables above are short");
+            place.set(&mut kept, old.and_then(|old| place.get(old)));
+        }
+        kept
+    }
+
+    fn bits(resource: &Resource, holds: impl Fn(&Place) -> bool) -> Self {
+        let places = places(resource).iter().enumerate();
+        Self(places.filter(|(_, place)| holds(place)).fold(0, |bits, (index, _)| bits | (1 << index)))
+    }
+}
+
+impl Place {
+    fn get<'a>(&self, object: &'a Value) -> Option<&'a Value> {
+        let value = at(object, self.parent)?.get(self.field)?;
+        match self.item {
+            "" => Some(value),
+            item => value.as_array()?.iter().find(|other| *other == item),
+        }
+    }
+
+    fn set(&self, object: &mut Value, value: Option<&Value>) {
+        let parent = self.parent.iter().try_fold(object, |value, key| value.get_mut(*key));
+        let Some(Value::Object(members)) = parent else { return };
+        if !self.item.is_empty() {
+            let Some(Value::Array(list)) = members.get_mut(self.field) else { return };
+            list.retain(|other| other != self.item);
+            if value.is_some() {
+                list.push(json!(self.item));
+            }
+            if list.is_empty() {
+                members.remove(self.field);
+            }
+            return;
+        }
+        match value {
+            Some(value) => drop(members.insert(self.field.to_owned(), value.clone())),
+            None => drop(members.remove(self.field)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_set_is_undone() {
+        let resource = Resource::builtin("", "persistentvolumeclaims");
+        let sent = json!({"metadata": {"name": "a", "finalizers": ["x/y"]}, "spec": {"storageClassName": "fast"}});
+        let kept = json!({
+            "metadata": {"name": "a", "finalizers": ["x/y", "kubernetes.io/pvc-protection"]},
+            "spec": {"storageClassName": "fast", "dataSource": {"kind": "A"}},
+        });
+        let set = ServerSet::left_alone(&resource, None, &sent).now_changed(&resource, None, &kept);
+        assert_eq!(set.undo(&resource, None, kept.clone()), sent);
+        let same = ServerSet::left_alone(&resource, Some(&kept), &kept).now_changed(&resource, Some(&kept), &kept);
+        assert_eq!(same, ServerSet::NOTHING);
+        assert_eq!(same.undo(&resource, Some(&kept), kept.clone()), kept);
+    }
+}

@@ -1,0 +1,177 @@
+//! Who did what, when, and what came of it: kept as it happens, told on demand.
+
+use std::fmt::{self, Write as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::request::{Content, Request, Subresource, Verb};
+use crate::resource::Resource;
+use crate::status::Status;
+use crate::verbs::Answer;
+
+/// What has happened in a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Story(Mutex<Vec<Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    /// Since the cluster was made.
+    at: Duration,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Request(Act, Outcome),
+    Note(String),
+}
+
+/// What somebody asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Act {
+    user: Arc<str>,
+    verb: Verb,
+    resource: Arc<Resource>,
+    subresource: Option<Subresource>,
+    namespace: String,
+    name: String,
+}
+
+#[derive(Debug)]
+enum Outcome {
+    /// It was done, and led to this resourceVersion where one object is the answer.
+    Done {
+        code: u16,
+        version: String,
+    },
+    Refused {
+        code: u16,
+        reason: &'static str,
+        message: String,
+    },
+    /// Something went wrong.
+    Fault(String),
+}
+
+impl Story {
+    /// Writes down an answer.
+    pub(crate) fn answered(&self, at: Duration, mut act: Act, answer: &Result<Answer, Status>) {
+        let outcome = match answer {
+            Ok(Answer::Watch(_)) => Outcome::Done { code: 200, version: String::new() },
+            Ok(Answer::Document { code, json }) => {
+                let head = serde_json::from_slice::<Head>(json).unwrap_or_default().metadata;
+                if act.verb == Verb::Create {
+                    act.name = head.name;
+                }
+                Outcome::Done { code: *code, version: head.resource_version }
+            }
+            Err(refused) => {
+                Outcome::Refused { code: refused.code, reason: refused.reason, message: refused.message.clone() }
+            }
+        };
+        self.push(at, What::Request(act, outcome));
+    }
+
+    /// Writes down something that went wrong.
+    pub(crate) fn fault(&self, at: Duration, act: Act, fault: impl fmt::Display) {
+        self.push(at, What::Request(act, Outcome::Fault(fault.to_string())));
+    }
+
+    /// Writes down what somebody else has to say.
+    pub(crate) fn note(&self, at: Duration, text: String) {
+        self.push(at, What::Note(text));
+    }
+
+    /// All of it, a line each.
+    pub(crate) fn tell(&self) -> String {
+        let mut text = String::new();
+        for Entry { at, what } in self.lock().iter() {
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "{:>12.6} {what}", at.as_secs_f64());
+        }
+        text
+    }
+
+    fn push(&self, at: Duration, what: What) {
+        self.lock().push(Entry { at, what });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<&Request> for Act {
+    fn from(request: &Request) -> Self {
+        let mut name = request.name.clone();
+        if request.verb == Verb::Create {
+            name = match &request.content {
+                Content::Json(json) => serde_json::from_slice::<Head>(json).unwrap_or_default().metadata.name,
+                Content::Value(object) => crate::object::name(object).to_owned(),
+                _ => name,
+            };
+        }
+        Self {
+            user: Arc::clone(&request.user),
+            verb: request.verb,
+            resource: Arc::clone(&request.resource),
+            subresource: request.subresource,
+            namespace: request.namespace.clone(),
+            name,
+        }
+    }
+}
+
+/// As much of an object, or of a list, as a line tells.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Head {
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    name: String,
+    resource_version: String,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request(act, outcome) => write!(f, "{act}: {outcome}"),
+            Self::Note(text) => write!(f, "-- {text}"),
+        }
+    }
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.user, self.verb.as_str(), self.resource.group_resource())?;
+        if let Some(part) = self.subresource {
+            write!(f, "/{}", part.as_str())?;
+        }
+        match (self.namespace.as_str(), self.name.as_str()) {
+            ("", "") => Ok(()),
+            ("", name) => write!(f, " {name}"),
+            (namespace, name) => write!(f, " {namespace}/{name}"),
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done { code, version } if version.is_empty() => write!(f, "{code}"),
+            Self::Done { code, version } => write!(f, "{code} rv {version}"),
+            Self::Refused { code, reason, message } => write!(f, "{code} {reason}: {}", first_line(message)),
+            Self::Fault(fault) => write!(f, "! {fault}"),
+        }
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}

@@ -1,0 +1,90 @@
+//! Objects, and waiting for what becomes of them.
+
+use std::time::Duration;
+
+use kube_sim::{Cluster, object};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+/// Whose volumes the classes want.
+pub(crate) const PROVISIONER: &str = "disks.example.com";
+
+/// Creates an object that the server must accept.
+#[track_caller]
+pub(crate) fn created(cluster: &Cluster, object: Value) -> Value {
+    cluster.create(&object).unwrap_or_else(|refused| panic!("{refused:?}: {object}"))
+}
+
+/// A class of that provisioner.
+pub(crate) fn class(name: &str, binding: &str) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+        "provisioner": PROVISIONER, "volumeBindingMode": binding, "reclaimPolicy": "Delete",
+    })
+}
+
+/// A claim of 1Gi.
+pub(crate) fn claim(name: &str, class: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": class,
+        },
+    })
+}
+
+/// A volume of 1Gi without a claim.
+pub(crate) fn volume(name: &str, class: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": class,
+            "persistentVolumeReclaimPolicy": "Delete", "hostPath": {"path": "/srv/volume"},
+        },
+    })
+}
+
+/// What a provisioner does for a claim.
+#[track_caller]
+pub(crate) fn provision(cluster: &Cluster, claim: &str, name: &str) -> Value {
+    let claim = cluster.get("", "persistentvolumeclaims", "default", claim).unwrap();
+    let mut volume = volume(name, object::text_at(&claim, &["spec", "storageClassName"]));
+    volume["spec"]["claimRef"] = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": object::name(&claim),
+        "uid": object::uid(&claim),
+    });
+    created(cluster, volume)
+}
+
+/// A node that is ready.
+pub(crate) fn node(name: &str, labels: &[(&str, &str)]) -> Value {
+    let labels: serde_json::Map<String, Value> =
+        labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+/// A pod that uses a claim.
+pub(crate) fn pod(name: &str, claim: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "containers": [{"name": "main", "image": "none"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+        },
+    })
+}
+
+/// Waits until something holds, for ten minutes at most.
+pub(crate) async fn until(cluster: &Cluster, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(600);
+    let mut changes = cluster.subscribe(&[]);
+    // What is to happen at once happens now.
+    sleep(Duration::ZERO).await;
+    while !holds() {
+        assert!(tokio::time::timeout_at(deadline, changes.next()).await.is_ok(), "it never came to that");
+    }
+}

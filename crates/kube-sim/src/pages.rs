@@ -35,7 +35,7 @@ pub(crate) fn page(cluster: &Cluster, request: &Parts) -> Result<Page, Status> {
         },
         ["apis", group, version] if discovery::has(cluster, group) => discovery::resources(cluster, group, version)?,
         ["api", ..] => return Err(Status::no_such_path()),
-        ["apis", group, ..] if discovery::has(cluster, group) => return Err(Status::no_such_path()),
+        ["apis", group, ..] if discovery::has_builtin(cluster, group) => return Err(Status::no_such_path()),
         ["openapi", "v2"] => openapi::old(&request.headers),
         ["openapi", "v3"] => openapi::index(cluster),
         ["openapi", "v3", "api", version] => openapi::document(cluster, "", version)?,

@@ -93,6 +93,11 @@ pub(super) fn has(cluster: &Cluster, group: &str) -> bool {
     cluster.resources().iter().any(|resource| resource.group == group)
 }
 
+/// Whether there is such a group that no definition made: custom ones have a handler with words of its own.
+pub(super) fn has_builtin(cluster: &Cluster, group: &str) -> bool {
+    cluster.resources().iter().any(|resource| resource.group == group && !resource.custom)
+}
+
 /// Everything there is, for `/`.
 pub(super) fn paths(cluster: &Cluster) -> Vec<String> {
     let mut paths: Vec<String> =

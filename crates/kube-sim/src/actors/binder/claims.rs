@@ -11,6 +11,7 @@ use crate::actors::storage::{
     self, BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER, PROVISIONER_BETA, SELECTED_NODE, attributes_class,
     bound_to, capacity, claim_ref, phase, requested, volume_mode, volume_name,
 };
+use crate::defaults::default_among;
 use crate::object::{self, annotation, set_annotation};
 use crate::request::Subresource;
 use crate::status::Status;
@@ -176,17 +177,9 @@ impl Binder {
         Ok(true)
     }
 
-    /// The newest of the classes marked as default, by name if there are several.
     fn default_class(&self) -> Option<String> {
-        const DEFAULT: [&str; 2] =
-            ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-        let classes = self.classes.values().map(|stored| stored.parsed());
-        let marked = classes.filter(|class| DEFAULT.iter().any(|name| annotation(class, name) == Some("true")));
-        let time = |class: &Value| object::text_at(class, &["metadata", "creationTimestamp"]).to_owned();
-        // The last of the equal ones counts, so the names are turned round.
-        let newest = marked
-            .max_by(|one, other| time(one).cmp(&time(other)).then_with(|| object::name(other).cmp(object::name(one))));
-        newest.map(|class| object::name(&class).to_owned())
+        let classes: Vec<Arc<Value>> = self.classes.values().map(|stored| stored.parsed()).collect();
+        default_among(classes.iter().map(|class| &**class)).map(|class| object::name(class).to_owned())
     }
 
     /// Hands a claim to the external provisioner of its class: `provisionClaim`.

@@ -188,7 +188,7 @@ enum Kind {
 /// What ends with the demo.
 enum Ending {
     Real(ControlPlane),
-    Simulated(Simulated),
+    Simulated(Box<Simulated>),
 }
 
 /// The control plane and the provisioner, and whether they stay. Dropped before its end, everything is stopped.
@@ -220,7 +220,7 @@ impl Stage {
             }
             Kind::Simulated => {
                 let simulated = Simulated::start(guard).await?;
-                (simulated.state().clone(), Some(Ending::Simulated(simulated)))
+                (simulated.state().clone(), Some(Ending::Simulated(Box::new(simulated))))
             }
         };
         report.done();

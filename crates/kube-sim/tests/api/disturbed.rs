@@ -3,7 +3,8 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube_sim::{
-    After, Attributes, Authorizer, Before, Decision, Interceptor, Request, Status, Stored, Verb, WatchInterceptor, WatchStep,
+    After, Attributes, Authorizer, Before, Decision, Interceptor, Request, Status, Stored, Verb, WatchInterceptor,
+    WatchStep,
 };
 
 use super::super::*;

@@ -22,14 +22,9 @@
 //! # fn list(root: &std::path::Path) -> Vec<String> {
 //! #     std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path().display().to_string()).collect()
 //! # }
-//! # stringify! {
-//! #[test]
-//! # }; keeps_the_contract();
-//! fn keeps_the_contract() {
-//!     let root = tempfile::tempdir().unwrap();
-//!     let (path, listed) = (root.path().to_owned(), root.path().to_owned());
-//!     Conformance::new(move || Directories(path.clone()), async move || list(&listed)).check();
-//! }
+//! let folder = tempfile::tempdir().unwrap();
+//! let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
+//! Conformance::new(move || Directories(root.clone()), async move || list(&listed)).check();
 //! ```
 //!
 //! Each rule has a name and a section in `docs/conformance.md`: what it says, what goes wrong in production where it is

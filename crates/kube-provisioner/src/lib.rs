@@ -15,7 +15,7 @@
 //!
 //! With `kube-sim`, and this crate's feature `conformance`, among the dev-dependencies:
 //!
-//! ```
+//! ```no_run
 //! # struct Directories;
 //! # fn main() {}
 #![doc = include_str!("../examples/directories/tests.rs")]

@@ -1,6 +1,7 @@
 //! What a check found.
 
 use std::fmt;
+use std::time::Duration;
 
 /// What a check found, rule by rule.
 #[derive(Clone, Debug)]
@@ -50,6 +51,7 @@ pub struct RuleResult {
     rule: &'static str,
     says: &'static str,
     judgement: Judgement,
+    took: Duration,
 }
 
 /// Whether a rule is kept.
@@ -64,8 +66,8 @@ pub enum Judgement {
 }
 
 impl RuleResult {
-    pub(super) fn new(rule: &'static str, says: &'static str, judgement: Judgement) -> Self {
-        Self { rule, says, judgement }
+    pub(super) fn new(rule: &'static str, says: &'static str, judgement: Judgement, took: Duration) -> Self {
+        Self { rule, says, judgement, took }
     }
 
     /// The rule's name, which is also its section in `docs/conformance.md`.
@@ -82,13 +84,18 @@ impl RuleResult {
     pub fn judgement(&self) -> &Judgement {
         &self.judgement
     }
+
+    /// The real time that it took to check it.
+    pub fn took(&self) -> Duration {
+        self.took
+    }
 }
 
 impl fmt::Display for RuleResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rule, says, judgement } = self;
+        let Self { rule, says, judgement, took } = self;
         match judgement {
-            Judgement::Kept => write!(f, "ok    {rule}: {says}"),
+            Judgement::Kept => write!(f, "ok    {rule}: {says} ({:.1} s)", took.as_secs_f64()),
             Judgement::NotApplicable(why) => write!(f, "-     {rule}: not applicable, {why}"),
             Judgement::Broken(seen) => {
                 write!(f, "FAIL  {rule}: {says}")?;

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::time::Instant;
 
 use futures::FutureExt;
 
@@ -94,6 +95,7 @@ impl Rule {
 }
 
 pub(super) async fn judge(rule: Rule, subject: &Subject) -> RuleResult {
+    let start = Instant::now();
     let verdict = async {
         match rule {
             Rule::Provision => calls::provision(subject).await,
@@ -117,7 +119,7 @@ pub(super) async fn judge(rule: Rule, subject: &Subject) -> RuleResult {
         Ok(Err(Broken(seen))) => Judgement::Broken(seen),
         Err(panic) => Judgement::Broken(format!("panicked: {}", panic_text(&*panic))),
     };
-    RuleResult::new(rule.id(), rule.says(), judgement)
+    RuleResult::new(rule.id(), rule.says(), judgement, start.elapsed())
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {

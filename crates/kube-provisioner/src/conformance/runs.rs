@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 
 use super::lab::{Lab, Plan};
 use super::report::Judgement;
-use super::rules::Verdict;
+use super::rules::{Broken, Verdict};
 use super::spy::Calls;
 use super::subject::Subject;
 
@@ -48,7 +48,16 @@ pub(super) async fn restart(subject: &Subject) -> Verdict {
 }
 
 pub(super) async fn two_replicas(subject: &Subject) -> Verdict {
-    let mut lab = lab(subject, SEEDS + 1).await?;
+    // At the same moment: without latencies both see a claim at once.
+    let plan = Plan { seed: SEEDS + 1, actors: Actors::all(), faults: &Faults::none(0), calls: Calls::plain() };
+    replaced(Lab::new(subject, &subject.class(&subject.parameters), plan).await?).await?;
+    // And one behind the other.
+    replaced(lab(subject, SEEDS + 2).await?).await?;
+    Ok(Judgement::Kept)
+}
+
+/// Two processes share the work; one of them is told to stop, and another one starts.
+async fn replaced(mut lab: Lab<'_>) -> Result<(), Broken> {
     lab.start();
     for claim in 0..CLAIMS / 2 {
         lab.create_claim(&format!("claim-{claim}"));
@@ -56,7 +65,7 @@ pub(super) async fn two_replicas(subject: &Subject) -> Verdict {
     lab.start();
     for claim in CLAIMS / 2..CLAIMS {
         lab.create_claim(&format!("claim-{claim}"));
-        lab.writes(2, subject.tempo.step()).await;
+        lab.writes(2, lab.subject.tempo.step()).await;
     }
     for claim in lab.bound().iter().take(CLAIMS / 3) {
         lab.delete_claim(claim);
@@ -64,12 +73,11 @@ pub(super) async fn two_replicas(subject: &Subject) -> Verdict {
     lab.stop().await;
     lab.start();
     lab.all_bound().await?;
-    lab.all_gone().await?;
-    Ok(Judgement::Kept)
+    lab.all_gone().await
 }
 
 pub(super) async fn hundred_claims(subject: &Subject) -> Verdict {
-    let mut lab = lab(subject, SEEDS + 2).await?;
+    let mut lab = lab(subject, SEEDS + 3).await?;
     lab.start();
     for claim in 0..100 {
         lab.create_claim(&format!("claim-{claim}"));
@@ -80,7 +88,7 @@ pub(super) async fn hundred_claims(subject: &Subject) -> Verdict {
 }
 
 /// A cluster with nothing wrong in it, in which everything takes its time.
-async fn lab(subject: &Subject, seed: u64) -> Result<Lab<'_>, super::rules::Broken> {
+async fn lab(subject: &Subject, seed: u64) -> Result<Lab<'_>, Broken> {
     let faults = Faults::none(seed).latency(Duration::from_millis(1)..=Duration::from_millis(15));
     let calls = Calls::delayed(subject.tempo, seed);
     let plan = Plan { seed, actors: Actors::all().at(&Pace::USUAL), faults: &faults, calls };

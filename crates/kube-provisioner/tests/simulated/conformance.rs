@@ -43,8 +43,13 @@ fn what_is_wrong_is_found_for_the_right_reason() {
         (Flaw::LooksThenMakes, "two-replicas", "not every claim has one volume and one asset"),
         (Flaw::Panics, "provision", "panicked: no way to delete"),
     ];
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/conformance.md")).unwrap();
+    let rules: Vec<String> = page.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect();
     for (flaw, rule, text) in cases {
-        let report = runtime().block_on(check(flaw).seeds([]).run());
+        // Whatever else is broken by it comes later.
+        let simpler = rules.iter().map(String::as_str).take_while(|known| *known != rule).chain([rule]);
+        let check = simpler.fold(check(flaw), |check, rule| check.only(rule));
+        let report = runtime().block_on(check.run());
         let (first, seen) = first_broken(&report).unwrap_or_else(|| panic!("{flaw:?} was not found"));
         assert_eq!(first, rule, "{flaw:?}: {seen}");
         assert!(seen.contains(text), "{flaw:?}: {seen}");

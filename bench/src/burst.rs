@@ -40,21 +40,27 @@ pub(crate) async fn run(count: usize) -> anyhow::Result<()> {
 
 /// How often each claim was told of its volume, when all were or nothing new comes.
 pub(crate) async fn wait_told(cluster: &Cluster, uids: &[String]) -> anyhow::Result<HashMap<String, i32>> {
-    let events: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
     let deadline = Instant::now() + Duration::from_secs(120);
     loop {
-        let mut told = HashMap::new();
-        for event in events.list(&ListParams::default()).await?.items {
-            let uid = event.regarding.and_then(|object| object.uid).unwrap_or_default();
-            if event.reason.as_deref() == Some("ProvisioningSucceeded") {
-                *told.entry(uid).or_insert(0) += event.series.map_or(1, |series| series.count);
-            }
-        }
+        let told = told(cluster).await?;
         if uids.iter().all(|uid| told.contains_key(uid)) || Instant::now() > deadline {
             return Ok(told);
         }
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
+}
+
+/// How often each claim was told of its volume so far.
+pub(crate) async fn told(cluster: &Cluster) -> anyhow::Result<HashMap<String, i32>> {
+    let events: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
+    let mut told = HashMap::new();
+    for event in events.list(&ListParams::default()).await?.items {
+        let uid = event.regarding.and_then(|object| object.uid).unwrap_or_default();
+        if event.reason.as_deref() == Some("ProvisioningSucceeded") {
+            *told.entry(uid).or_insert(0) += event.series.map_or(1, |series| series.count);
+        }
+    }
+    Ok(told)
 }
 
 pub(crate) fn mb(kib: u64) -> f64 {

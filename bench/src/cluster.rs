@@ -16,6 +16,7 @@ use serde_json::json;
 pub(crate) const NAMESPACE: &str = "bench";
 pub(crate) const CLASS: &str = "bench";
 pub(crate) const PROVISIONER: &str = "bench.example.com/noop";
+const GO_ACCOUNT: &str = "go-provisioner";
 /// Requests under way at a time while a measurement is prepared.
 const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -34,6 +35,14 @@ impl Cluster {
             json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": CLASS},
                 "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
         ];
+        // What every cluster has ready for provisioners written with the Go library.
+        objects.push(json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": GO_ACCOUNT, "namespace": NAMESPACE}}));
+        objects.push(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": GO_ACCOUNT},
+            "subjects": [{"kind": "ServiceAccount", "name": GO_ACCOUNT, "namespace": NAMESPACE}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "system:persistent-volume-provisioner"}}));
         objects.extend(manifests(&Account { name: "provisioner", namespace: NAMESPACE }));
         apply(&client, &objects).await?;
         Ok(Self { state, client })
@@ -57,6 +66,10 @@ impl Cluster {
 
     pub(crate) async fn kubeconfig(&self) -> anyhow::Result<PathBuf> {
         kubeconfig_for_service_account(&self.client, &self.state, NAMESPACE, "provisioner").await
+    }
+
+    pub(crate) async fn go_kubeconfig(&self) -> anyhow::Result<PathBuf> {
+        kubeconfig_for_service_account(&self.client, &self.state, NAMESPACE, GO_ACCOUNT).await
     }
 
     /// Creates claims of our class.

@@ -1,11 +1,14 @@
 //! The provisioner as a process: started, measured, stopped.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
 use crate::cluster::{Cluster, PROVISIONER};
+use e2e::go_provisioner::go_provisioner;
+use e2e::progress;
 
 pub(crate) struct Provisioner {
     child: Child,
@@ -16,17 +19,25 @@ impl Provisioner {
     /// Starts the provisioner that costs nothing, with its own service account and default settings.
     pub(crate) async fn start(cluster: &Cluster, more: &[String]) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?.with_file_name("noop-provisioner");
-        let log = cluster.state().dir.join("noop-provisioner.log");
-        let output = std::fs::File::create(&log)?;
-        let child = Command::new(&program)
-            .args(["--provisioner-name", PROVISIONER, "--kubeconfig"])
-            .arg(cluster.kubeconfig().await?)
-            .args(more)
-            .stdout(Stdio::null())
-            .stderr(output)
-            .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(Self { child, log })
+        let mut command = Command::new(&program);
+        command.args(["--provisioner-name", PROVISIONER, "--kubeconfig"]).arg(cluster.kubeconfig().await?).args(more);
+        Self::spawn(command, &cluster.state().dir.join("noop-provisioner.log"))
+    }
+
+    /// Starts the one written with the Go library, without its client's limits, as it costs nothing either.
+    pub(crate) async fn start_go(cluster: &Cluster, workers: usize) -> anyhow::Result<Self> {
+        let program = go_provisioner(&cluster.state().guard(), &progress::silent()).await?;
+        let mut command = Command::new(program);
+        command.args(["-provisioner", PROVISIONER, "-qps", "-1", "-add-finalizer", "-threads", &workers.to_string()]);
+        command.arg("-kubeconfig").arg(cluster.go_kubeconfig().await?);
+        Self::spawn(command, &cluster.state().dir.join("go-provisioner.log"))
+    }
+
+    fn spawn(mut command: Command, log: &Path) -> anyhow::Result<Self> {
+        let output = std::fs::File::create(log)?;
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).spawn();
+        let child = child.with_context(|| format!("cannot start {}", command.get_program().display()))?;
+        Ok(Self { child, log: log.to_owned() })
     }
 
     pub(crate) async fn wait_ready(&mut self) -> anyhow::Result<()> {

@@ -12,7 +12,7 @@ use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::burst::{mb, wait_told};
+use crate::burst::{mb, told, wait_told};
 use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER};
 use crate::process::Provisioner;
 
@@ -32,17 +32,20 @@ struct Rest {
 
 pub(crate) async fn run(count: usize, rounds: usize, connections: usize) -> anyhow::Result<()> {
     let cluster = Cluster::connect().await?;
-    let (mut bare, mut ours) = (Vec::new(), Vec::new());
+    let (mut bare, mut ours, mut peers) = (Vec::new(), Vec::new(), Vec::new());
     println!("| | volumes/s | first after | told | all told after the last volume | peak memory | processor time |");
     println!("|---|---|---|---|---|---|---|");
     for _ in 0..rounds {
-        for (name, rates) in [("bare client", &mut bare), ("kube-provisioner", &mut ours)] {
+        for (name, rates) in
+            [("bare client", &mut bare), ("kube-provisioner", &mut ours), ("the Go library", &mut peers)]
+        {
             cluster.clear().await?;
             cluster.create_claims(count).await?;
             let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
             let claims = cluster.wait_claims(count, "annotated", asks).await?;
             let round = match name {
                 "bare client" => bare_client(&cluster, &claims, connections).await?,
+                "the Go library" => go_library(&cluster, &claims, connections).await?,
                 _ => provisioner(&cluster, &claims, connections).await?,
             };
             rates.push(round.rate);
@@ -61,6 +64,7 @@ pub(crate) async fn run(count: usize, rounds: usize, connections: usize) -> anyh
     }
     cluster.clear().await?;
     let share = median(&mut ours) / median(&mut bare);
+    println!("| median of the Go library | {:.0} | | | | | |", median(&mut peers));
     println!("| medians | {:.0} of {:.0} = {:.0} % | | | | | |", median(&mut ours), median(&mut bare), 100.0 * share);
     ensure!(share >= 0.85, "the provisioner is below 85 % of the bare client");
     Ok(())
@@ -98,6 +102,25 @@ async fn provisioner(cluster: &Cluster, claims: &[PersistentVolumeClaim], worker
         rate: rate(claims.len(), first, last),
         first: first - start,
         rest: Some(Rest { told, told_after, peak, processor }),
+    })
+}
+
+/// It tells no claim that it forgot to tell: what is told after a while is what will ever be.
+async fn go_library(cluster: &Cluster, claims: &[PersistentVolumeClaim], workers: usize) -> anyhow::Result<Round> {
+    const A_WHILE: Duration = Duration::from_secs(20);
+    let saved = Saved::watch(cluster, claims.len()).await?;
+    let start = Instant::now();
+    let provisioner = Provisioner::start_go(cluster, workers).await?;
+    let (first, last) = saved.all().await?;
+    let processor = provisioner.processor_time()?;
+    tokio::time::sleep(A_WHILE).await;
+    let told = told(cluster).await?;
+    let told = claims.iter().filter_map(ResourceExt::uid).filter(|uid| told.contains_key(uid)).count();
+    let peak = provisioner.memory("VmHWM")?;
+    Ok(Round {
+        rate: rate(claims.len(), first, last),
+        first: first - start,
+        rest: Some(Rest { told, told_after: A_WHILE, peak, processor }),
     })
 }
 

@@ -6,6 +6,8 @@
 //! [`cluster`] is the fixture that a test uses: a client, a namespace and a provisioner name of its own, waiting with
 //! failure messages that say what was seen last, and programs that never outlive the test.
 //!
+//! [`control_plane::Simulated`] is kube-sim on a port in its place, for what needs no real one.
+//!
 //! [`scenario`] runs the files under `scenarios/`: requests and what the real servers answered to them.
 //!
 //! A test never skips. Without a control plane it fails with one line that says how to get one.
@@ -15,6 +17,7 @@
 pub mod cluster;
 pub mod control_plane;
 pub mod faults;
+pub mod go_provisioner;
 pub mod guard;
 pub mod process;
 pub mod progress;

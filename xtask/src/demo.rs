@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use e2e::cluster::{self, Program, eventually};
-use e2e::control_plane::{self, ControlPlane, Settings, State, Up};
+use e2e::control_plane::{self, Binaries, ControlPlane, Settings, Simulated, State, Up};
 use e2e::guard::Guard;
 use e2e::process::ProcessId;
 use e2e::progress;
@@ -29,7 +29,18 @@ const ACCOUNT: &str = "hostpath-provisioner";
 const PROVISIONER: &str = "demo.example.com/hostpath";
 const CLASS: &str = "hostpath-demo";
 
-pub(crate) async fn run(keep: bool, guard: &Guard) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(keep: bool, simulated: bool, guard: &Guard) -> anyhow::Result<ExitCode> {
+    let mut kind = match (keep, simulated) {
+        (true, _) => Kind::Standing,
+        (_, true) => Kind::Simulated,
+        _ => Kind::Real,
+    };
+    if kind == Kind::Real
+        && let Some(obstacle) = Binaries::obstacle()
+    {
+        println!("on a simulated API server, as there is no real control plane: {obstacle:#}");
+        kind = Kind::Simulated;
+    }
     if keep && State::standing()?.is_some() {
         bail!("a control plane is already up; `cargo xtask control-plane down` first");
     }
@@ -41,7 +52,7 @@ pub(crate) async fn run(keep: bool, guard: &Guard) -> anyhow::Result<ExitCode> {
     report.show(&format!("{:.1} MB, limit {} MB", size as f64 / 1e6, SIZE_LIMIT / 1_000_000));
     ensure!(size <= SIZE_LIMIT, "{} is larger than {SIZE_LIMIT} bytes", program.display());
 
-    let mut stage = Stage::start(keep, guard, &mut report).await?;
+    let mut stage = Stage::start(kind, guard, &mut report).await?;
     let memory = show(&mut stage, &program, &mut report).await.with_context(|| stage.failure())?;
     let (state, log) = (stage.state.clone(), stage.log.clone());
     stage.end(&mut report).await?;
@@ -164,29 +175,53 @@ fn objects() -> Vec<serde_json::Value> {
     objects
 }
 
+/// What the demo is shown on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A control plane that ends with the demo.
+    Real,
+    /// One that stays.
+    Standing,
+    Simulated,
+}
+
+/// What ends with the demo.
+enum Ending {
+    Real(ControlPlane),
+    Simulated(Box<Simulated>),
+}
+
 /// The control plane and the provisioner, and whether they stay. Dropped before its end, everything is stopped.
 struct Stage {
     state: State,
     /// None if it stays.
-    control_plane: Option<ControlPlane>,
+    control_plane: Option<Ending>,
     provisioner: Option<Program>,
     log: Option<PathBuf>,
     has_ended: bool,
 }
 
 impl Stage {
-    async fn start(keep: bool, guard: &Guard, report: &mut Report) -> anyhow::Result<Self> {
-        report.begin("start the control plane");
+    async fn start(kind: Kind, guard: &Guard, report: &mut Report) -> anyhow::Result<Self> {
+        report.begin(match kind {
+            Kind::Real | Kind::Standing => "start the control plane",
+            Kind::Simulated => "start a simulated API server with its controllers",
+        });
         let settings = Settings::default();
         let progress = progress::terminal();
-        let (state, control_plane) = if keep {
-            match control_plane::up(&settings, guard, &progress).await? {
+        let (state, control_plane) = match kind {
+            Kind::Standing => match control_plane::up(&settings, guard, &progress).await? {
                 Up::Started(state) => (state, None),
                 Up::Already(_) => bail!("a control plane came up meanwhile; `cargo xtask control-plane down` first"),
+            },
+            Kind::Real => {
+                let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
+                (control_plane.state(), Some(Ending::Real(control_plane)))
             }
-        } else {
-            let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
-            (control_plane.state(), Some(control_plane))
+            Kind::Simulated => {
+                let simulated = Simulated::start(guard).await?;
+                (simulated.state().clone(), Some(Ending::Simulated(Box::new(simulated))))
+            }
         };
         report.done();
         Ok(Self { state, control_plane, provisioner: None, log: None, has_ended: false })
@@ -234,7 +269,10 @@ impl Stage {
             report.done();
         }
         report.begin("stop the control plane");
-        control_plane.stop().await?;
+        match control_plane {
+            Ending::Real(control_plane) => control_plane.stop().await?,
+            Ending::Simulated(simulated) => simulated.stop()?,
+        }
         report.done();
         Ok(())
     }

@@ -41,6 +41,10 @@ enum Command {
         /// Leave the control plane and the provisioner running until `control-plane down`
         #[arg(long)]
         keep: bool,
+
+        /// Show it on a simulated API server instead of a real control plane; also done where there is none
+        #[arg(long, conflicts_with = "keep")]
+        simulated: bool,
     },
 
     /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists what
@@ -88,7 +92,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Bench { arguments } => bench::run(&arguments, &guard).await,
             Command::ControlPlane(command) => control_plane::run(command, &guard).await,
             Command::Test { filter } => test::run(&filter, &guard).await,
-            Command::Demo { keep } => demo::run(keep, &guard).await,
+            Command::Demo { keep, simulated } => demo::run(keep, simulated, &guard).await,
             Command::Guard { .. } => unreachable!("handled before the runtime starts"),
         }
     };

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use e2e::control_plane::{ControlPlane, STATE_VARIABLE, Settings};
+use e2e::go_provisioner::go_provisioner;
 use e2e::guard::Guard;
 use e2e::progress::{self, SharedProgress, seconds};
 
@@ -23,6 +24,8 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
     progress.line("building the tests and the provisioner");
     let built = build::tests(guard).await?;
     progress.line(&format!("built in {}", seconds(step.elapsed())));
+
+    go_provisioner(guard, &progress).await?;
 
     let step = Instant::now();
     let settings = Settings { audit: true, ..Settings::default() };

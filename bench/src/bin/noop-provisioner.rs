@@ -26,7 +26,7 @@ impl Provisioner for Noop {
     }
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), RunError> {
     let Args { options } = arguments::<Args, Noop>();
     Controller::new(Noop, options).run().await

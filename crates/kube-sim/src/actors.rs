@@ -17,6 +17,7 @@ mod protection;
 mod recorder;
 mod scheduler;
 mod storage;
+mod volume_index;
 mod worker;
 
 use std::collections::BTreeMap;

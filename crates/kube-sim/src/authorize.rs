@@ -1,30 +1,48 @@
 //! Who may do what. Without an [`Authorizer`] everybody may do everything.
 
+mod rbac;
+
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use crate::request::{Request, Subresource};
+pub(crate) use rbac::Rbac;
+
+use crate::request::{Request, Subresource, Verb};
 use crate::resource::qualified;
+use crate::selector::FieldSelector;
 use crate::status::{Details, Status};
 
 /// Decides what callers may do; also asked by access reviews.
 pub trait Authorizer: Send + Sync {
     /// Whether it is allowed.
-    fn allows(&self, attributes: &Attributes<'_>) -> bool;
+    fn authorize(&self, attributes: &Attributes<'_>) -> Decision;
 
     /// The `status` of a SelfSubjectRulesReview.
-    fn rules(&self, user: &str, namespace: &str) -> Value;
+    fn rules(&self, user: &str, groups: &[String], namespace: &str) -> Value;
+}
+
+/// What an [`Authorizer`] says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether it is allowed.
+    pub allowed: bool,
+    /// Why, for people; often empty. Refusals end with it.
+    pub reason: String,
 }
 
 /// What somebody wants to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes<'a> {
     /// Who.
     pub user: &'a str,
+    /// The groups the user is in.
+    pub groups: &'a [String],
     /// The verb, e.g. `list`.
     pub verb: &'a str,
     /// API group; empty for core.
     pub group: &'a str,
-    /// Plural name.
+    /// Plural name; empty for paths that lead to no resource.
     pub resource: &'a str,
     /// `status` and the like, or empty.
     pub subresource: &'a str,
@@ -32,24 +50,48 @@ pub struct Attributes<'a> {
     pub namespace: &'a str,
     /// Name, empty for all.
     pub name: &'a str,
+    /// A path that leads to no resource, e.g. `/healthz`; empty for resources.
+    pub path: &'a str,
 }
 
 impl<'a> Attributes<'a> {
-    pub(crate) fn of(request: &'a Request) -> Self {
+    /// What apiserver's `endpoints/request/requestinfo.go` makes of a request; `selector` is its field selector, read.
+    pub(crate) fn of(request: &'a Request, selector: Option<&'a FieldSelector>) -> Self {
+        let spans =
+            matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection) && request.name.is_empty();
+        let name = match selector.and_then(FieldSelector::name) {
+            Some(name) if spans => name,
+            _ => &request.name,
+        };
+        // A namespace is in itself.
+        let namespace = if request.resource.is("", "namespaces") { &request.name } else { &request.namespace };
         Self {
             user: &request.user,
+            groups: &request.groups,
             verb: request.verb.as_str(),
             group: &request.resource.group,
             resource: &request.resource.plural,
             subresource: request.subresource.map_or("", Subresource::as_str),
-            namespace: &request.namespace,
-            name: &request.name,
+            namespace,
+            name,
+            path: "",
         }
     }
 
+    /// Refuses what the authorizer does not allow.
+    pub(crate) fn check(&self, authorizer: &dyn Authorizer) -> Result<(), Status> {
+        let decision = authorizer.authorize(self);
+        if decision.allowed { Ok(()) } else { Err(self.forbidden(&decision.reason)) }
+    }
+
     /// 403, in the words of apiserver's `responsewriters/errors.go`.
-    pub(crate) fn forbidden(&self) -> Status {
-        let Self { user, verb, group, resource, subresource, namespace, name } = self;
+    fn forbidden(&self, reason: &str) -> Status {
+        let Self { user, verb, group, resource, subresource, namespace, name, path, .. } = self;
+        let subject = match (*resource, *name) {
+            ("", _) => "forbidden".to_owned(),
+            (_, "") => format!("{} is forbidden", qualified(resource, group)),
+            (_, name) => format!("{} {name:?} is forbidden", qualified(resource, group)),
+        };
         let what = match *subresource {
             "" => (*resource).to_owned(),
             part => format!("{resource}/{part}"),
@@ -58,13 +100,14 @@ impl<'a> Attributes<'a> {
             "" => "at the cluster scope".to_owned(),
             namespace => format!("in the namespace {namespace:?}"),
         };
-        let subject = match *name {
-            "" => qualified(resource, group),
-            name => format!("{} {name:?}", qualified(resource, group)),
+        let mut message = match *path {
+            "" => format!("{subject}: User {user:?} cannot {verb} resource {what:?} in API group {group:?} {place}"),
+            path => format!("{subject}: User {user:?} cannot {verb} path {path:?}"),
         };
-        let message = format!(
-            "{subject} is forbidden: User {user:?} cannot {verb} resource {what:?} in API group {group:?} {place}"
-        );
+        if !reason.is_empty() {
+            message.push_str(": ");
+            message.push_str(reason);
+        }
         let details = Details {
             name: (*name).to_owned(),
             group: (*group).to_owned(),
@@ -72,5 +115,19 @@ impl<'a> Attributes<'a> {
             ..Details::default()
         };
         Status { details: Some(Box::new(details)), ..Status::new(403, "Forbidden", message) }
+    }
+}
+
+/// The groups the server puts a user into by itself.
+pub(crate) fn groups_of(user: &str) -> Arc<[String]> {
+    let account = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+    match account {
+        Some((namespace, _)) => Arc::new([
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+            "system:authenticated".to_owned(),
+        ]),
+        None if user == "system:anonymous" => Arc::new(["system:unauthenticated".to_owned()]),
+        None => Arc::new(["system:authenticated".to_owned()]),
     }
 }

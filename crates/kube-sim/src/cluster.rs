@@ -8,14 +8,14 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::error::Elapsed;
 
-use crate::authorize::Authorizer;
+use crate::authorize::{Authorizer, Rbac, groups_of};
 use crate::clock::SimClock;
 use crate::faults::Faults;
 use crate::intercept::Interceptor;
 use crate::patch::PatchKind;
 use crate::request::{Content, DeleteOptions, Request, Subresource, Verb};
 use crate::resource::Resource;
-use crate::service::{ApiService, Pages};
+use crate::service::ApiService;
 use crate::state::State;
 use crate::status::Status;
 use crate::store::Stored;
@@ -35,7 +35,6 @@ pub(crate) struct Shared {
     pub(crate) story: Option<Story>,
     pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
-    pub(crate) pages: Option<Arc<dyn Pages>>,
     pub(crate) managed_fields: bool,
 }
 
@@ -48,7 +47,7 @@ pub struct Builder {
     story: bool,
     interceptor: Option<Arc<dyn Interceptor>>,
     authorizer: Option<Arc<dyn Authorizer>>,
-    pages: Option<Arc<dyn Pages>>,
+    rbac: Option<Arc<Rbac>>,
     managed_fields: bool,
 }
 
@@ -67,7 +66,7 @@ impl Cluster {
             story: false,
             interceptor: None,
             authorizer: None,
-            pages: None,
+            rbac: None,
             managed_fields: true,
         }
     }
@@ -80,9 +79,14 @@ impl Cluster {
         kube::Client::new(self.service(name), "default")
     }
 
-    /// The HTTP side of this cluster for one caller.
+    /// The HTTP side of this cluster for one caller, who is in the groups every server puts such a user into.
     pub fn service(&self, name: &str) -> ApiService {
-        ApiService::new(Arc::clone(&self.0), name)
+        ApiService::new(Arc::clone(&self.0), Arc::from(name), groups_of(name))
+    }
+
+    /// As [`Cluster::service`], for a caller in these groups and no others.
+    pub fn service_in_groups(&self, name: &str, groups: &[String]) -> ApiService {
+        ApiService::new(Arc::clone(&self.0), Arc::from(name), Arc::from(groups))
     }
 
     /// The cluster's clock.
@@ -374,13 +378,16 @@ impl Builder {
     /// Who decides what callers may do; without one they may do everything.
     #[must_use]
     pub fn authorizer(self, authorizer: Arc<dyn Authorizer>) -> Self {
-        Self { authorizer: Some(authorizer), ..self }
+        Self { authorizer: Some(authorizer), rbac: None, ..self }
     }
 
-    /// Who answers the paths that lead to no resource, such as discovery.
+    /// Lets the roles and bindings in the cluster decide what callers may do. It begins with a few roles of the real
+    /// server: `cluster-admin` for the group `system:masters`, and what every user may see. The real server's checks
+    /// against escalation are not made, and aggregated cluster roles are not filled.
     #[must_use]
-    pub fn pages(self, pages: Arc<dyn Pages>) -> Self {
-        Self { pages: Some(pages), ..self }
+    pub fn rbac(self) -> Self {
+        let rbac = Arc::new(Rbac::default());
+        Self { authorizer: Some(rbac.clone()), rbac: Some(rbac), ..self }
     }
 
     /// Leaves `metadata.managedFields` out of all answers, which makes them smaller and faster. Who owns which fields is
@@ -393,16 +400,19 @@ impl Builder {
     /// The cluster, with its first namespaces. Its clock starts now.
     pub fn build(self) -> Cluster {
         let clock = SimClock::new(self.epoch);
-        Cluster(Arc::new(Shared {
+        let cluster = Cluster(Arc::new(Shared {
             state: Mutex::new(State::new(clock, self.seed, self.history)),
             clock,
             seed: self.seed,
             story: self.story.then(Story::default),
             interceptor: self.interceptor,
             authorizer: self.authorizer,
-            pages: self.pages,
             managed_fields: self.managed_fields,
-        }))
+        }));
+        if let Some(rbac) = self.rbac {
+            rbac.begin(&cluster);
+        }
+        cluster
     }
 }
 

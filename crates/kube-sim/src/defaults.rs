@@ -22,6 +22,7 @@ mod strategy;
 mod time;
 mod types;
 
+pub(crate) use admission::default_among;
 pub use decode::{FieldValidation, decode};
 pub(crate) use decode::{decode_result, unknown_fields, zero};
 

@@ -22,6 +22,8 @@ use crate::{defaults, go_json};
 pub struct Request {
     /// Who asks.
     pub user: Arc<str>,
+    /// The groups the user is in.
+    pub groups: Arc<[String]>,
     /// What is asked.
     pub verb: Verb,
     /// Of which resource.
@@ -98,6 +100,7 @@ impl Request {
         Self {
             agent: Arc::clone(&user),
             user,
+            groups: Arc::default(),
             verb,
             resource,
             namespace: namespace.to_owned(),

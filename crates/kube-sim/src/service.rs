@@ -17,8 +17,10 @@ use tower::BoxError;
 use crate::authorize::Attributes;
 use crate::cluster::{Cluster, Shared};
 use crate::intercept::{After, Before};
+use crate::pages;
 use crate::patch::PatchKind;
 use crate::request::{Content, MAX_MANAGER, Options, Path, Request, Subresource, Verb};
+use crate::selector::FieldSelector;
 use crate::status::Status;
 use crate::story::Act;
 use crate::verbs::Answer;
@@ -29,6 +31,7 @@ use crate::watch::Watch;
 pub struct ApiService {
     shared: Arc<Shared>,
     user: Arc<str>,
+    groups: Arc<[String]>,
 }
 
 /// The body of an answer: a document, or the lines of a watch.
@@ -39,20 +42,14 @@ enum Source {
     Watch(Box<Watch>),
 }
 
-/// Answers paths that lead to no resource: `/api`, `/apis`, `/openapi` and the like.
-pub trait Pages: Send + Sync {
-    /// None for what it does not know.
-    fn page(&self, cluster: &Cluster, request: &Parts) -> Option<http::Response<Bytes>>;
-}
-
 /// `--max-request-bytes` and the limit of apiserver's `limitedReadBody`.
-const BODY_LIMIT: usize = 3 * 1024 * 1024;
+pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
 /// How long the watch cache waits for a resourceVersion it has not seen yet.
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
 impl ApiService {
-    pub(crate) fn new(shared: Arc<Shared>, user: &str) -> Self {
-        Self { shared, user: Arc::from(user) }
+    pub(crate) fn new(shared: Arc<Shared>, user: Arc<str>, groups: Arc<[String]>) -> Self {
+        Self { shared, user, groups }
     }
 }
 
@@ -188,10 +185,9 @@ impl ApiService {
     /// Handles a request; one for a resourceVersion that is still to come waits for it.
     async fn handle(&self, request: &mut Request) -> Result<Answer, Status> {
         if let Some(authorizer) = &self.shared.authorizer {
-            let attributes = Attributes::of(request);
-            if !authorizer.allows(&attributes) {
-                return Err(attributes.forbidden());
-            }
+            // One that cannot be read is refused later.
+            let selector = FieldSelector::parse(&request.options.field_selector, &request.resource, &[]).ok();
+            Attributes::of(request, selector.as_ref()).check(&**authorizer)?;
         }
         match self.shared.handle(request) {
             Err(refused) if refused.is_too_large_resource_version() => {
@@ -204,9 +200,8 @@ impl ApiService {
 
     /// What a request's line and headers ask for.
     fn understand(&self, parts: &Parts) -> Result<Understood, Status> {
-        let cluster = Cluster(Arc::clone(&self.shared));
         let Some(path) = Path::parse(parts.uri.path()) else {
-            return Ok(Understood::Page(self.page(&cluster, parts)));
+            return Ok(Understood::Page(self.page(parts)?));
         };
         let state = self.shared.lock();
         let Some(resource) = state.registry.at_path(&path.group, &path.version, &path.plural).cloned() else {
@@ -214,13 +209,13 @@ impl ApiService {
             drop(state);
             return match known {
                 true => Err(Status::no_such_path()),
-                false => Ok(Understood::Page(self.page(&cluster, parts))),
+                false => Ok(Understood::Page(self.page(parts)?)),
             };
         };
         drop(state);
         if !resource.namespaced && !path.namespace.is_empty() {
             return match resource.custom {
-                true => Ok(Understood::Page(self.page(&cluster, parts))),
+                true => Ok(Understood::Page(self.page(parts)?)),
                 false => Err(Status::no_such_path()),
             };
         }
@@ -252,6 +247,7 @@ impl ApiService {
         let metadata_only = wants_metadata_only(&parts.headers, resource.custom)?;
         Ok(Understood::Request(Box::new(Request {
             user: Arc::clone(&self.user),
+            groups: Arc::clone(&self.groups),
             verb,
             resource,
             namespace: path.namespace.into_owned(),
@@ -267,35 +263,23 @@ impl ApiService {
     }
 
     /// Paths that lead to no resource.
-    fn page(&self, cluster: &Cluster, parts: &Parts) -> http::Response<Body> {
-        if let Some(page) = self.shared.pages.as_ref().and_then(|pages| pages.page(cluster, parts)) {
-            return page.map(|bytes| Body(Source::Document(Some(bytes))));
+    fn page(&self, parts: &Parts) -> Result<http::Response<Body>, Status> {
+        let path = parts.uri.path();
+        if let Some(authorizer) = &self.shared.authorizer {
+            let verb = parts.method.as_str().to_ascii_lowercase();
+            let (user, groups) = (&*self.user, &*self.groups);
+            Attributes { user, groups, verb: &verb, path, ..Attributes::default() }.check(&**authorizer)?;
         }
-        match parts.uri.path() {
-            "/healthz" | "/livez" | "/readyz" => plain(200, "ok"),
-            "/version" | "/version/" => document(200, Bytes::from_static(VERSION.as_bytes())),
-            path if path.starts_with("/openapi") || is_discovery(path) => {
-                refusal(&Status::not_implemented(format_args!("the path {path}")))
-            }
-            _ => plain(404, "404 page not found\n"),
-        }
+        let page = pages::page(&Cluster(Arc::clone(&self.shared)), parts)?;
+        let mut response = document(page.code, page.body);
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type));
+        Ok(response)
     }
 }
 
 enum Understood {
     Request(Box<Request>),
     Page(http::Response<Body>),
-}
-
-const VERSION: &str = r#"{"major":"1","minor":"37","emulationMajor":"1","emulationMinor":"37","minCompatibilityMajor":"1","minCompatibilityMinor":"36","gitVersion":"v1.37.1+kube-sim","gitCommit":"","gitTreeState":"clean","buildDate":"2030-01-01T00:00:00Z","goVersion":"","compiler":"","platform":"linux/amd64"}"#;
-
-fn is_discovery(path: &str) -> bool {
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    match parts.as_slice() {
-        ["api", rest @ ..] => rest.is_empty() || rest == ["v1"],
-        ["apis", rest @ ..] => rest.len() < 3,
-        _ => false,
-    }
 }
 
 /// Parts of objects the real server has and this one has not are told apart from those nobody has.
@@ -346,17 +330,11 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
             request.options.complete(request.verb, Some(kind))?;
             request.content = Content::Patch(kind, body);
         }
-        _ if matches!(
-            content_type,
-            "application/yaml" | "application/vnd.kubernetes.protobuf" | "application/cbor"
-        ) =>
-        {
+        // Only a server on a port reads YAML.
+        _ if content_type == "application/yaml" => {
             return Err(Status::not_implemented(format_args!("bodies of type {content_type}")));
         }
-        _ => {
-            let accepted = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-            return Err(Status::unsupported_media_type(&accepted));
-        }
+        _ => return Err(Status::unsupported_media_type(&["application/json", "application/yaml"])),
     }
     Ok(())
 }
@@ -429,18 +407,20 @@ fn document(code: u16, json: Bytes) -> http::Response<Body> {
     respond(code, Body(Source::Document(Some(json))))
 }
 
-fn plain(code: u16, text: &'static str) -> http::Response<Body> {
-    let mut response = document(code, Bytes::from_static(text.as_bytes()));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
-}
-
 fn respond(code: u16, body: Body) -> http::Response<Body> {
     let mut response = http::Response::new(body);
     // A fault may carry any number as its code.
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+impl Body {
+    /// Whether it is a watch's.
+    #[cfg(feature = "serve")]
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self.0, Source::Watch(_))
+    }
 }
 
 impl http_body::Body for Body {

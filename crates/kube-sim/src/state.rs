@@ -172,6 +172,7 @@ impl State {
             let mut objects: Vec<_> = self
                 .storages
                 .iter()
+                .filter(|storage| queue.wants(&storage.resource))
                 .flat_map(|storage| storage.range("", "").map(|object| (&storage.resource, object)))
                 .collect();
             objects.sort_by_key(|(_, object)| object.resource_version());

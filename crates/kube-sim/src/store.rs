@@ -1,5 +1,6 @@
 //! The objects of one resource, and what has lately happened to them.
 
+mod parsed;
 mod registry;
 mod snapshot;
 mod stored;

@@ -104,9 +104,13 @@ impl Queue {
         Self { resources, waiting: Mutex::default() }
     }
 
+    /// Whether changes of this resource are of interest.
+    pub(crate) fn wants(&self, resource: &Resource) -> bool {
+        self.resources.is_empty() || self.resources.iter().any(|(group, plural)| resource.is(group, plural))
+    }
+
     pub(crate) fn push(&self, change: Change) {
-        if !self.resources.is_empty() && !self.resources.iter().any(|(group, plural)| change.resource.is(group, plural))
-        {
+        if !self.wants(&change.resource) {
             return;
         }
         let mut waiting = self.lock();

@@ -7,7 +7,7 @@ mod actors {
 
 use std::time::Duration;
 
-use common::{PROVISIONER, claim, class, created, node, pod, provision, until, volume};
+use common::{PROVISIONER, claim, class, created, node, pod, until, volume};
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use kube::api::{Api, PostParams};
 use kube_sim::{Actor, Actors, Cluster, DeleteOptions, Pace, Target, object};
@@ -59,6 +59,7 @@ async fn nothing_happens_before_an_actor_starts_and_after_it_is_dropped() {
     created(&cluster, volume("disk", "fast"));
     sleep(Duration::from_secs(60)).await;
     assert_eq!(cluster.list("", "persistentvolumes", None).unwrap()[0]["status"]["phase"], "Pending");
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,6 +211,18 @@ async fn a_pod_comes_to_the_node_its_volume_is_bound_to() {
     let pod = || cluster.get("", "pods", "default", "pod").unwrap();
     until(&cluster, || pod()["spec"]["nodeName"] == "c").await;
     assert_eq!(pod()["status"]["conditions"][0]["type"], "PodScheduled");
+}
+
+/// What a provisioner does for a claim.
+#[track_caller]
+fn provision(cluster: &Cluster, claim: &str, name: &str) -> Value {
+    let claim = cluster.get("", "persistentvolumeclaims", "default", claim).unwrap();
+    let mut volume = volume(name, object::text_at(&claim, &["spec", "storageClassName"]));
+    volume["spec"]["claimRef"] = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": object::name(&claim),
+        "uid": object::uid(&claim),
+    });
+    created(cluster, volume)
 }
 
 fn get(cluster: &Cluster, name: &str) -> Value {

@@ -56,13 +56,11 @@ pub struct ObjectRef {
     /// The kind.
     pub kind: &'static str,
     /// The namespace; `None` for cluster-scoped objects, whose events go to the namespace `default`.
-    pub namespace: Option<String>,
+    pub namespace: Option<Arc<str>>,
     /// The name.
-    pub name: String,
+    pub name: Arc<str>,
     /// The uid; events are shown only with objects that have this uid.
-    pub uid: String,
-    /// The version of the object that the event is about, if that matters.
-    pub resource_version: Option<String>,
+    pub uid: Arc<str>,
 }
 
 /// Whether an event is good or bad news.
@@ -164,7 +162,10 @@ impl EventSink {
 
     /// Takes an event, to be sent when its turn comes. Never waits.
     pub fn publish(&self, event: Event) {
-        let event = Event { note: cut(event.note, LONGEST_NOTE), ..event };
+        let mut note = cut(event.note, LONGEST_NOTE);
+        // It may wait for long, among many.
+        note.shrink_to_fit();
+        let event = Event { note, ..event };
         crate::lock(&self.shared.state).publish(event, Instant::now(), self.shared.surroundings.now());
         self.shared.changed.notify_one();
         self.shared.filled.notify_waiters();

@@ -27,7 +27,8 @@ struct Args {
     options: Options,
 }
 
-#[tokio::main]
+// One thread: the work is waiting, and what blocks is on threads of its own.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let Args { root, options } = arguments::<Args, HostPath>();
     let root = match Root::open(&root) {

@@ -49,6 +49,25 @@ impl Binaries {
             .map_err(|missing| anyhow::anyhow!("the build left out {} in {}", missing.join(", "), bin.display()))
     }
 
+    /// The programs, where they are there already: from `KUBEBUILDER_ASSETS` or the user's cache.
+    pub fn at_hand() -> anyhow::Result<Self> {
+        if let Some(found) =
+            non_empty_var("KUBEBUILDER_ASSETS").and_then(|assets| Self::complete(Path::new(&assets)).ok())
+        {
+            return Ok(found);
+        }
+        let cache = cache_dir()?.join(Versions::of_this_project()?.cache_key());
+        Self::complete(&cache.join("bin")).map_err(|missing| anyhow::anyhow!("no {}", missing.join(", ")))
+    }
+
+    /// Why [`Binaries::find`] would find nothing and could build nothing, if so.
+    pub fn obstacle() -> Option<anyhow::Error> {
+        if Self::at_hand().is_ok() {
+            return None;
+        }
+        Versions::of_this_project().and_then(|versions| go_build::check_go(&versions)).err()
+    }
+
     /// The programs in `dir`, or the names of those that are missing.
     fn complete(dir: &Path) -> Result<Self, Vec<&'static str>> {
         let missing: Vec<_> = NEEDED.iter().copied().filter(|name| !is_program(&dir.join(name))).collect();

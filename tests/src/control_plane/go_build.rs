@@ -129,7 +129,7 @@ fn linker_flags(program: &Program, versions: &Versions) -> String {
 }
 
 /// Asks in the module's directory, where Go may choose a newer toolchain than the installed one.
-fn check_go(versions: &Versions) -> anyhow::Result<()> {
+pub(super) fn check_go(versions: &Versions) -> anyhow::Result<()> {
     let wanted = &versions.go;
     let what_to_do =
         format!("install Go {wanted} or newer, or set KUBEBUILDER_ASSETS to a directory with the programs");

@@ -2,26 +2,31 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context;
 
 use super::binaries::cache_dir;
 
+/// The number of the next instance in this process.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
 /// The directory of one instance, and the lock that shows that its owner lives.
+#[derive(Debug)]
 pub(super) struct Instance {
     pub(super) dir: PathBuf,
     _lock: File,
 }
 
 impl Instance {
-    /// Creates a directory for this process, after removing those of owners that are gone.
+    /// Creates a directory of its own, after removing those of owners that are gone.
     pub(super) fn create() -> anyhow::Result<Self> {
         let all = cache_dir()?.join("instances");
         create_private_dir(&all)?;
         // Without it, two runs that start together could take each other's new directory for an old one.
         let _both = lock(&all.join("lock"))?;
         remove_abandoned(&all)?;
-        let dir = all.join(std::process::id().to_string());
+        let dir = all.join(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         create_private_dir(&dir)?;
         let lock = lock(&dir.join("lock"))?;
         Ok(Self { dir, _lock: lock })
@@ -39,7 +44,7 @@ pub(super) fn create_private_dir(dir: &Path) -> anyhow::Result<()> {
 }
 
 /// Waits for the lock on a file, which is created if need be. It is released when the file is closed, also by a crash.
-pub(super) fn lock(path: &Path) -> anyhow::Result<File> {
+pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
     file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     Ok(file)

@@ -19,6 +19,7 @@ mod instance;
 mod kubeconfig;
 mod logs;
 mod pki;
+mod simulated;
 mod start;
 mod state;
 mod status;
@@ -29,6 +30,7 @@ pub use binaries::{Binaries, cache_dir};
 pub use kubeconfig::{client_from, config_from, kubeconfig_for_service_account, service_account_token};
 pub use logs::last_lines;
 pub use rustix::process::Signal;
+pub use simulated::Simulated;
 pub use state::{Health, Process, STATE_VARIABLE, State};
 pub use status::{ComponentStatus, Status};
 pub use versions::Versions;
@@ -38,7 +40,9 @@ use crate::process::ProcessId;
 use crate::progress::SharedProgress;
 use health::Prober;
 use instance::Instance;
+pub(crate) use instance::lock;
 use supervisor::Supervisor;
+pub(crate) use versions::fnv1a;
 
 /// What can be chosen about a control plane.
 #[derive(Clone, Debug)]

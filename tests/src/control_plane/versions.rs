@@ -68,7 +68,7 @@ fn required(go_mod: &str, module: &str) -> Option<String> {
 }
 
 /// FNV-1a: the same in every Rust version, unlike the standard library's hasher.
-fn fnv1a<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
+pub(crate) fn fnv1a<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
     texts
         .into_iter()
         .flat_map(str::bytes)

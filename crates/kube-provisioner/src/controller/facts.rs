@@ -82,7 +82,7 @@ pub(crate) enum Progress {
     /// The volume went while the claim looked unbound: ask the API server before making another.
     Confirm,
     /// The asset of the volume with this uid is gone; the object may remain.
-    BackendDeleted { uid: Box<str>, finished: bool },
+    BackendDeleted { uid: Arc<str>, finished: bool },
 }
 
 /// A claim and its class as they were when the work began.
@@ -117,9 +117,9 @@ pub(crate) struct WaitingClaim {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClaimFacts {
-    pub(crate) uid: Box<str>,
-    pub(crate) namespace: Box<str>,
-    pub(crate) name: Box<str>,
+    pub(crate) uid: Arc<str>,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) deleting: bool,
     /// The author's `accepts` said no.
     pub(crate) vetoed: bool,
@@ -183,7 +183,7 @@ pub(crate) struct OurVolume {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct VolumeFacts {
-    pub(crate) uid: Box<str>,
+    pub(crate) uid: Arc<str>,
     pub(crate) phase: Phase,
     pub(crate) policy: ReclaimPolicy,
     pub(crate) deleting: bool,

@@ -31,12 +31,12 @@ pub(super) struct Api {
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) stored: Arc<Stored>,
-    pub(super) value: Value,
+    pub(super) value: Arc<Value>,
 }
 
 impl From<Arc<Stored>> for Seen {
     fn from(stored: Arc<Stored>) -> Self {
-        Self { value: stored.value(), stored }
+        Self { value: stored.parsed(), stored }
     }
 }
 
@@ -87,7 +87,7 @@ impl Api {
         part: Option<Subresource>,
         change: impl FnOnce(&mut Value),
     ) -> Result<Seen, Status> {
-        let mut value = seen.value.clone();
+        let mut value = Value::clone(&seen.value);
         change(&mut value);
         self.travel().await;
         let (namespace, name) = (seen.stored.namespace(), seen.stored.name());
@@ -140,13 +140,13 @@ impl Api {
     pub(super) fn event(&mut self, regarding: &Value, kind: EventKind, reason: &str, message: &str) {
         let now = self.cluster.clock();
         if let Some(event) = self.recorder.record(now, regarding, kind, reason, message) {
-            let resource = Resource::builtin("", "events");
+            let resource = storage::events();
             let namespace = object::namespace(&event).to_owned();
-            let (verb, name) = match self.peek(&resource, &namespace, object::name(&event)) {
+            let (verb, name) = match self.peek(resource, &namespace, object::name(&event)) {
                 Some(_) => (Verb::Update, object::name(&event).to_owned()),
                 None => (Verb::Create, String::new()),
             };
-            let mut request = self.request(verb, &resource, &namespace, &name);
+            let mut request = self.request(verb, resource, &namespace, &name);
             request.content = Content::Value(event);
             drop(self.handle(request));
         }

@@ -1,7 +1,6 @@
 //! The binder of claims and volumes: `pkg/controller/volume/persistentvolume` of Kubernetes 1.37.
 
 mod claims;
-mod index;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,9 +9,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::index::Index;
 use super::api::{Api, Seen};
 use super::storage::{self, claim_ref};
+use super::volume_index::VolumeIndex;
 use super::worker::{Controller, Queue};
 use crate::status::Status;
 use crate::store::{ChangeKind, Stored, key};
@@ -25,7 +24,7 @@ const RESYNC: Duration = Duration::from_secs(15);
 #[derive(Default)]
 pub(super) struct Binder {
     claims: BTreeMap<String, Arc<Stored>>,
-    volumes: Index,
+    volumes: VolumeIndex,
     classes: BTreeMap<String, Arc<Stored>>,
     /// What was not done when it was last looked at.
     waiting: BTreeSet<Key>,
@@ -94,12 +93,17 @@ impl Binder {
         let claim = change.object();
         let name = key(claim.namespace(), claim.name());
         if change.kind != ChangeKind::Deleted {
-            self.keep_claim(claim);
-            return queue.add(Key::Claim(name));
+            // An own write is known already, and what was to be done was done with it.
+            let known = self.claims.get(&name).map(|known| known.resource_version());
+            if known < Some(claim.resource_version()) {
+                self.keep_claim(claim);
+                queue.add(Key::Claim(name));
+            }
+            return;
         }
         self.claims.remove(&name);
         // The volume is released.
-        let claim = claim.value();
+        let claim = claim.parsed();
         if !storage::volume_name(&claim).is_empty() {
             queue.add(Key::Volume(storage::volume_name(&claim).to_owned()));
         }
@@ -108,12 +112,16 @@ impl Binder {
     fn observe_volume(&mut self, change: &Change, queue: &mut Queue<Key>) {
         let volume = change.object();
         if change.kind != ChangeKind::Deleted {
-            self.volumes.keep(&Seen::from(Arc::clone(volume)));
-            return queue.add(Key::Volume(volume.name().to_owned()));
+            let known = self.volumes.get(volume.name()).map(|known| known.resource_version());
+            if known < Some(volume.resource_version()) {
+                self.keep_volume(&Seen::from(Arc::clone(volume)));
+                queue.add(Key::Volume(volume.name().to_owned()));
+            }
+            return;
         }
         self.volumes.remove(volume.name());
         // The claim is lost.
-        if let Some(reference) = claim_ref(&volume.value()) {
+        if let Some(reference) = claim_ref(&volume.parsed()) {
             queue.add(Key::Claim(reference.key()));
         }
     }

@@ -60,7 +60,7 @@ impl Controller for GarbageCollector {
         let object = change.object();
         let id = (change.resource.storage, key(object.namespace(), object.name()));
         let deleted = change.kind == ChangeKind::Deleted;
-        let owners = if deleted || !object.is_owned() { Vec::new() } else { owners(&object.value()) };
+        let owners = if deleted || !object.is_owned() { Vec::new() } else { owners(&object.parsed()) };
         if owners.is_empty() && !self.owners.contains_key(&id) && !deleted && !object.is_deleting() {
             return;
         }
@@ -228,7 +228,7 @@ fn find(owner: &Owner, resource: &Resource, object: &Seen, api: &Api) -> Found {
     let namespace = if owners.namespaced { object.stored.namespace() } else { "" };
     match api.peek(&owners, namespace, &owner.name).filter(|found| found.uid() == owner.uid) {
         None => Found::Missing,
-        Some(found) if found.is_deleting() && object::finalizers(&found.value()).any(|name| name == FOREGROUND) => {
+        Some(found) if found.is_deleting() && object::finalizers(&found.parsed()).any(|name| name == FOREGROUND) => {
             Found::Waiting
         }
         Some(_) => Found::Solid,

@@ -140,7 +140,7 @@ impl Protection {
 
 impl Pod {
     fn of(pod: &Arc<Stored>) -> Self {
-        let value = pod.value();
+        let value = pod.parsed();
         Self {
             claims: pods::claims_of(&value).map(|name| key(pod.namespace(), &name)).collect(),
             scheduled: !pods::node(&value).is_empty(),

@@ -7,6 +7,7 @@
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 use self::volumes::{Plan, Volumes};
 use super::api::{Api, Seen};
 use super::storage::{self, SELECTED_NODE};
+use super::volume_index::VolumeIndex;
 use super::worker::{Controller, Queue};
 use super::{node_selector, pods};
 use crate::object;
@@ -35,6 +37,7 @@ pub(super) struct Scheduler {
     pending: BTreeMap<String, Pending>,
     /// Pods without a node by the claims they use.
     by_claim: BTreeMap<String, BTreeSet<String>>,
+    volumes: VolumeIndex,
 }
 
 #[derive(Default)]
@@ -64,14 +67,19 @@ impl Controller for Scheduler {
         let name = key(object.namespace(), object.name());
         match change.resource.plural.as_str() {
             "pods" => {
-                let pod = (change.kind != ChangeKind::Deleted).then(|| object.value());
-                match pod.filter(is_ours) {
+                let pod = (change.kind != ChangeKind::Deleted).then(|| object.parsed());
+                match pod.filter(|pod| is_ours(pod)) {
                     Some(pod) => self.keep(name, &pod, queue),
                     None => self.forget(&name),
                 }
             }
             "persistentvolumeclaims" => queue.extend(self.by_claim.get(&name).into_iter().flatten().cloned()),
-            _ => {
+            plural => {
+                match change.kind {
+                    _ if plural != "persistentvolumes" => {}
+                    ChangeKind::Deleted => self.volumes.remove(&name),
+                    _ => self.volumes.keep(&Seen::from(Arc::clone(object))),
+                }
                 let unassumed = self.pending.iter().filter(|(_, pod)| pod.assumed.is_none());
                 queue.extend(unassumed.map(|(name, _)| name.clone()));
             }
@@ -161,10 +169,11 @@ impl Scheduler {
         queue: &mut Queue<String>,
     ) -> Result<(), Status> {
         let Some(volumes) = Volumes::of(&pod.value, api) else { return Ok(()) };
-        let nodes: Vec<Value> = api.list(storage::nodes(), None).await.iter().map(|node| node.value()).collect();
+        let nodes = api.list(storage::nodes(), None).await;
+        let nodes: Vec<Arc<Value>> = nodes.iter().map(|node| node.parsed()).collect();
         let fitting = nodes.iter().filter(|node| node_selector::pod_fits(&pod.value, node));
-        let mut plans: Vec<(&Value, Plan)> =
-            fitting.filter_map(|node| Some((node, volumes.plan(node, api)?))).collect();
+        let mut plans: Vec<(&Arc<Value>, Plan)> =
+            fitting.filter_map(|node| Some((node, volumes.plan(node, &self.volumes, api)?))).collect();
         if plans.is_empty() {
             return Ok(());
         }
@@ -184,16 +193,18 @@ impl Scheduler {
 
     /// `checkBindings`.
     fn progress(&self, pod: &Value, node: &str, api: &Api) -> Progress {
-        let Some(node) = api.peek(storage::nodes(), "", node).map(|node| node.value()) else { return Progress::Failed };
+        let Some(node) = api.peek(storage::nodes(), "", node).map(|node| node.parsed()) else {
+            return Progress::Failed;
+        };
         let mut waits = false;
         for name in pods::claims_of(pod) {
-            let claim = api.peek(storage::claims(), object::namespace(pod), &name).map(|claim| claim.value());
+            let claim = api.peek(storage::claims(), object::namespace(pod), &name).map(|claim| claim.parsed());
             let Some(claim) = claim.filter(|claim| object::deletion_timestamp(claim).is_none()) else {
                 return Progress::Failed;
             };
             if !storage::volume_name(&claim).is_empty() {
                 let volume =
-                    api.peek(storage::volumes(), "", storage::volume_name(&claim)).map(|volume| volume.value());
+                    api.peek(storage::volumes(), "", storage::volume_name(&claim)).map(|volume| volume.parsed());
                 match volume {
                     Some(volume) if !node_selector::volume_reaches(&volume, &node) => return Progress::Failed,
                     Some(_) => waits |= !storage::is_fully_bound(&claim),
@@ -202,7 +213,7 @@ impl Scheduler {
                 continue;
             }
             let selected = object::annotation(&claim, SELECTED_NODE);
-            let reserved = || volumes::is_reserved(&claim, api);
+            let reserved = || self.volumes.is_reserved_for(&claim);
             if selected != Some(object::name(&node)) && !reserved() {
                 return Progress::Failed;
             }

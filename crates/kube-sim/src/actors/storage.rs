@@ -30,6 +30,7 @@ resources! {
     volumes: "", "persistentvolumes";
     pods: "", "pods";
     nodes: "", "nodes";
+    events: "", "events";
     namespaces: "", "namespaces";
     classes: "storage.k8s.io", "storageclasses";
     drivers: "storage.k8s.io", "csidrivers";
@@ -123,12 +124,15 @@ pub(super) fn bound_to(volume: &Value, claim: &Value) -> Option<impl FnOnce(&mut
     let reference = claim_ref(volume);
     let reserved = reference.is_some_and(|reference| refers_to(reference, claim));
     let complete = reserved && reference.is_some_and(|reference| reference.uid == uid(claim));
+    if complete {
+        return None;
+    }
     let mark = !reserved && annotation(volume, BOUND_BY_CONTROLLER).is_none();
     let reference = serde_json::json!({
         "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": namespace(claim), "name": name(claim),
         "uid": uid(claim), "resourceVersion": crate::object::resource_version(claim),
     });
-    (!complete).then_some(move |volume: &mut Value| {
+    Some(move |volume: &mut Value| {
         volume["spec"]["claimRef"] = reference;
         if mark {
             crate::object::set_annotation(volume, BOUND_BY_CONTROLLER, "yes");

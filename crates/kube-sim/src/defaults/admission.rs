@@ -90,20 +90,24 @@ fn add_finalizer(object: &mut Value, name: &str) {
     }
 }
 
-/// Of several default classes the newest, of equally new ones the first by name.
+/// DefaultStorageClass.
 fn default_class(claim: &mut Value, cluster: &dyn Lookup) {
     if class_name(claim).is_some() {
         return;
     }
     let classes = cluster.list("storage.k8s.io", "storageclasses");
-    let is_default = |class: &&Value| IS_DEFAULT.iter().any(|key| object::annotation(class, key) == Some("true"));
-    let created = |class: &Value| object::meta(class, "creationTimestamp").and_then(Value::as_str).map(str::to_owned);
-    let newest = classes.iter().filter(is_default).max_by(|left, right| {
-        created(left).cmp(&created(right)).then_with(|| object::name(right).cmp(object::name(left)))
-    });
-    if let Some(class) = newest {
+    if let Some(class) = default_among(classes.iter()) {
         object::object_mut(claim, "spec").insert("storageClassName".to_owned(), object::name(class).into());
     }
+}
+
+/// `GetDefaultClass`: of several default classes the newest, of equally new ones the first by name.
+pub(crate) fn default_among<'a>(classes: impl Iterator<Item = &'a Value>) -> Option<&'a Value> {
+    let is_default = |class: &&Value| IS_DEFAULT.iter().any(|key| object::annotation(class, key) == Some("true"));
+    let created = |class: &'a Value| object::meta(class, "creationTimestamp").and_then(Value::as_str);
+    classes.filter(is_default).max_by(|left, right| {
+        created(left).cmp(&created(right)).then_with(|| object::name(right).cmp(object::name(left)))
+    })
 }
 
 /// The class a claim names, by the annotation or the field.

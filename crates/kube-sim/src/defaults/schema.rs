@@ -96,6 +96,11 @@ pub(crate) enum Kind {
 impl Struct {
     /// The struct of a built-in resource's objects; none for custom ones.
     pub(crate) fn of(resource: &Resource) -> Option<&'static Self> {
+        Self::id_of(resource).map(Self::named)
+    }
+
+    /// Its id in the table.
+    pub(crate) fn id_of(resource: &Resource) -> Option<&'static str> {
         if resource.custom {
             return None;
         }
@@ -105,7 +110,7 @@ impl Struct {
             None => &resource.group,
         };
         let key = (package, resource.version.as_str(), resource.kind.as_str());
-        SCHEMA.roots.get(&key).map(|id| Self::named(id))
+        SCHEMA.roots.get(&key).copied()
     }
 
     /// A struct by its id in the table.

@@ -43,6 +43,8 @@ pub struct Options {
     pub force: Option<bool>,
     /// `fieldValidation`.
     pub field_validation: FieldValidation,
+    /// `includeObject`: what stands beside the rows of a table.
+    pub include_object: String,
     /// A `fieldValidation` that is none of the known ones.
     pub(crate) odd_field_validation: Option<String>,
     /// What a delete says besides.
@@ -105,6 +107,7 @@ impl Options {
                     "Strict" => options.field_validation = FieldValidation::Strict,
                     _ => options.odd_field_validation = Some(value.into_owned()),
                 },
+                "includeObject" => options.include_object = value.into_owned(),
                 "gracePeriodSeconds" => options.delete.grace_period_seconds = Some(integer(&value)?),
                 "orphanDependents" => options.delete.orphan_dependents = Some(boolean(&value)),
                 "propagationPolicy" => options.delete.propagation_policy = Some(value.into_owned()),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Answer;
 use crate::authorize::{Attributes, Authorizer};
-use crate::object::text_at;
+use crate::object::{at, text_at};
 use crate::request::{Request, Verb};
 use crate::status::Status;
 use crate::validate;
@@ -19,15 +19,15 @@ pub(super) fn create(authorizer: Option<&dyn Authorizer>, request: &mut Request)
         // The server names no kind here.
         return Err(Status::invalid_kind(&request.resource.group, "", "", causes));
     }
-    let user = match text_at(&review, &["spec", "user"]) {
-        "" => request.user.to_string(),
-        user => user.to_owned(),
-    };
+    let (user, groups) = (&*request.user, &*request.groups);
     let status = match request.resource.plural.as_str() {
-        "selfsubjectaccessreviews" => access(authorizer, &request.user, &review)?,
-        "subjectaccessreviews" | "localsubjectaccessreviews" => access(authorizer, &user, &review)?,
-        "selfsubjectrulesreviews" => rules(authorizer, &request.user, text_at(&review, &["spec", "namespace"])),
-        "selfsubjectreviews" => json!({"userInfo": {"username": &*request.user, "groups": ["system:authenticated"]}}),
+        "selfsubjectaccessreviews" => access(authorizer, user, groups, &review),
+        "subjectaccessreviews" | "localsubjectaccessreviews" => {
+            let groups: Vec<String> = items_at(&review, &["spec", "groups"]);
+            access(authorizer, text_at(&review, &["spec", "user"]), &groups, &review)
+        }
+        "selfsubjectrulesreviews" => rules(authorizer, user, groups, text_at(&review, &["spec", "namespace"])),
+        "selfsubjectreviews" => json!({"userInfo": {"username": user, "groups": groups}}),
         other => return Err(Status::not_implemented(other)),
     };
     review["kind"] = request.resource.kind.as_str().into();
@@ -36,32 +36,44 @@ pub(super) fn create(authorizer: Option<&dyn Authorizer>, request: &mut Request)
     Ok(Answer::value(201, &review))
 }
 
-fn access(authorizer: Option<&dyn Authorizer>, user: &str, review: &Value) -> Result<Value, Status> {
-    let resource = &review["spec"]["resourceAttributes"];
-    let Some(authorizer) = authorizer else { return Ok(json!({"allowed": true})) };
-    if !resource.is_object() {
-        return Err(Status::not_implemented("access reviews of non-resource paths"));
-    }
-    let text = |field: &str| resource.get(field).and_then(Value::as_str).unwrap_or_default();
-    let attributes = Attributes {
-        user,
-        verb: text("verb"),
-        group: text("group"),
-        resource: text("resource"),
-        subresource: text("subresource"),
-        namespace: text("namespace"),
-        name: text("name"),
+fn access(authorizer: Option<&dyn Authorizer>, user: &str, groups: &[String], review: &Value) -> Value {
+    let Some(authorizer) = authorizer else { return json!({"allowed": true}) };
+    let spec = &review["spec"];
+    let resource = |field| text_at(spec, &["resourceAttributes", field]);
+    let other = |field| text_at(spec, &["nonResourceAttributes", field]);
+    let attributes = match spec["resourceAttributes"].is_object() {
+        true => Attributes {
+            user,
+            groups,
+            verb: resource("verb"),
+            group: resource("group"),
+            resource: resource("resource"),
+            subresource: resource("subresource"),
+            namespace: resource("namespace"),
+            name: resource("name"),
+            path: "",
+        },
+        false => Attributes { user, groups, verb: other("verb"), path: other("path"), ..Attributes::default() },
     };
-    Ok(json!({"allowed": authorizer.allows(&attributes)}))
+    let decision = authorizer.authorize(&attributes);
+    match decision.reason.as_str() {
+        "" => json!({"allowed": decision.allowed}),
+        reason => json!({"allowed": decision.allowed, "reason": reason}),
+    }
 }
 
-fn rules(authorizer: Option<&dyn Authorizer>, user: &str, namespace: &str) -> Value {
+fn rules(authorizer: Option<&dyn Authorizer>, user: &str, groups: &[String], namespace: &str) -> Value {
     match authorizer {
-        Some(authorizer) => authorizer.rules(user, namespace),
+        Some(authorizer) => authorizer.rules(user, groups, namespace),
         None => json!({
             "incomplete": false,
             "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
             "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
         }),
     }
+}
+
+fn items_at(object: &Value, path: &[&str]) -> Vec<String> {
+    let items = at(object, path).and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str).map(str::to_owned).collect()
 }

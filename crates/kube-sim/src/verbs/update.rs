@@ -121,6 +121,7 @@ fn write(
     let mut causes = validate::on_update(resource, &old, &object, part);
     causes.extend(crd::validate(state, resource, &object));
     refuse(state, resource, &request.name, causes)?;
+    defaults::admit_update(resource, &old, &object, part, &*state)?;
     let credit = match owners {
         Some(owners) => Credit::Known(owners),
         None => credit(state, request, left_alone.now_changed(resource, Some(&old), &object)),

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube_sim::{
-    After, Attributes, Authorizer, Before, Interceptor, Request, Status, Stored, Verb, WatchInterceptor, WatchStep,
+    After, Attributes, Authorizer, Before, Decision, Interceptor, Request, Status, Stored, Verb, WatchInterceptor,
+    WatchStep,
 };
 
 use super::super::*;
@@ -100,11 +101,12 @@ async fn events_are_delayed_and_refused() {
 struct Readers;
 
 impl Authorizer for Readers {
-    fn allows(&self, attributes: &Attributes<'_>) -> bool {
-        matches!(attributes.verb, "get" | "list" | "watch") || attributes.group == "authorization.k8s.io"
+    fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        let reads = matches!(attributes.verb, "get" | "list" | "watch");
+        Decision { allowed: reads || attributes.group == "authorization.k8s.io", reason: String::new() }
     }
 
-    fn rules(&self, _: &str, _: &str) -> Value {
+    fn rules(&self, _: &str, _: &[String], _: &str) -> Value {
         json!({"resourceRules": [{"verbs": ["get", "list", "watch"], "apiGroups": ["*"], "resources": ["*"]}]})
     }
 }

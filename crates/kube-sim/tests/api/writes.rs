@@ -184,7 +184,7 @@ async fn paths_that_lead_nowhere() {
             501,
             "not implemented by kube-sim: the subresource deployments/scale",
         ),
-        ("GET", "/apis", 501, "not implemented by kube-sim: the path /apis"),
+        ("GET", "/metrics", 501, "not implemented by kube-sim: the path /metrics"),
     ];
     for (method, path, code, message) in cases {
         let (actual, status) = raw(&client, method, path, Value::Null).await;

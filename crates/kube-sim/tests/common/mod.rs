@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube_sim::{Cluster, object};
+use kube_sim::Cluster;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -43,18 +43,6 @@ pub(crate) fn volume(name: &str, class: &str) -> Value {
             "persistentVolumeReclaimPolicy": "Delete", "hostPath": {"path": "/srv/volume"},
         },
     })
-}
-
-/// What a provisioner does for a claim.
-#[track_caller]
-pub(crate) fn provision(cluster: &Cluster, claim: &str, name: &str) -> Value {
-    let claim = cluster.get("", "persistentvolumeclaims", "default", claim).unwrap();
-    let mut volume = volume(name, object::text_at(&claim, &["spec", "storageClassName"]));
-    volume["spec"]["claimRef"] = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": object::name(&claim),
-        "uid": object::uid(&claim),
-    });
-    created(cluster, volume)
 }
 
 /// A node that is ready.

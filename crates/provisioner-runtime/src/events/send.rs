@@ -63,7 +63,7 @@ async fn send(shared: &Shared, job: Job) -> (Job, Outcome) {
         // Nothing but the series may change.
         Some(written) => {
             let patch = Patch::Merge(json!({ "series": series(written, &job.pending) }));
-            call(LIMIT, api.patch(&written.name, &PatchParams::default(), &patch)).await
+            call(LIMIT, api.patch(&written.id.name(&event.object.name), &PatchParams::default(), &patch)).await
         }
         None => {
             let body = body(shared, event, &job.pending, namespace);
@@ -114,10 +114,10 @@ fn complain(complained: &mut bool, error: &CallError) {
 }
 
 fn body(shared: &Shared, event: &Event, pending: &Pending, namespace: &str) -> ApiEvent {
-    let ObjectRef { api_version, kind, namespace: place, name, uid, resource_version } = &event.object;
+    let ObjectRef { api_version, kind, namespace: place, name, uid } = &event.object;
     ApiEvent {
         metadata: ObjectMeta {
-            name: Some(pending.name.clone()),
+            name: Some(pending.id.name(&event.object.name)),
             namespace: Some(namespace.to_owned()),
             ..ObjectMeta::default()
         },
@@ -125,11 +125,10 @@ fn body(shared: &Shared, event: &Event, pending: &Pending, namespace: &str) -> A
         regarding: Some(ObjectReference {
             api_version: Some((*api_version).to_owned()),
             kind: Some((*kind).to_owned()),
-            namespace: place.clone(),
-            name: Some(name.clone()),
-            uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
-            resource_version: resource_version.clone(),
-            field_path: None,
+            namespace: place.as_deref().map(str::to_owned),
+            name: Some(name.to_string()),
+            uid: Some(uid.to_string()).filter(|uid| !uid.is_empty()),
+            ..ObjectReference::default()
         }),
         type_: Some(event.kind.name().to_owned()),
         reason: Some(event.reason.to_owned()),

@@ -65,16 +65,16 @@ pub(super) struct Pending {
     pub(super) event: Event,
     pub(super) count: i32,
     pub(super) last: Timestamp,
-    /// The name of the event to be written; kept when the request is repeated, so that one that was
+    /// Names the event to be written; kept when the request is repeated, so that one that was
     /// written without our knowledge is not written twice.
-    pub(super) name: String,
+    pub(super) id: EventId,
     due: Instant,
     attempts: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Written {
-    pub(super) name: Box<str>,
+    pub(super) id: EventId,
     /// How often it was seen altogether.
     pub(super) count: i32,
     /// Stands for the text.
@@ -120,9 +120,9 @@ impl State {
 
     pub(super) fn publish(&mut self, event: Event, now: Instant, clock: Timestamp) {
         let line = Line { object: identity(&event), reason: event.reason, kind: event.kind };
-        let name = self.name(&event, clock);
+        let id = self.id(clock);
         if let Some(pending) = self.track(&line).and_then(|track| track.pending.as_mut()) {
-            pending.absorb(event, name, clock);
+            pending.absorb(event, id, clock);
             self.stats.coalesced += 1;
             return;
         }
@@ -135,7 +135,7 @@ impl State {
         }
         self.sweep(now);
         let due = self.charge(&line, now);
-        self.put(line, Pending { event, count: 1, last: clock, name, due, attempts: 0 });
+        self.put(line, Pending { event, count: 1, last: clock, id, due, attempts: 0 });
     }
 
     /// The next request to be made, if there is one now.
@@ -290,15 +290,26 @@ impl State {
         self.sweep_at = (2 * self.objects.len()).max(1024);
     }
 
-    /// A name that nobody else uses: the object's and the time, as all clients do it.
-    fn name(&mut self, event: &Event, clock: Timestamp) -> String {
-        const SUFFIX: usize = 17;
-        const LONGEST: usize = 253;
+    /// One that nobody else uses: the time, as all clients do it.
+    fn id(&mut self, clock: Timestamp) -> EventId {
         self.turn += 1;
-        let name = head(&event.object.name, LONGEST - SUFFIX).trim_end_matches(['.', '-']);
         // Of the time only what fits 16 digits; it is some centuries until it repeats.
         let time = clock.as_nanosecond() as u64;
-        format!("{name}.{:x}", time.wrapping_add(self.turn))
+        EventId(time.wrapping_add(self.turn))
+    }
+}
+
+/// What tells the events of an object apart by their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EventId(u64);
+
+impl EventId {
+    /// The event's name.
+    pub(super) fn name(self, object: &str) -> String {
+        const SUFFIX: usize = 17;
+        const LONGEST: usize = 253;
+        let object = head(object, LONGEST - SUFFIX).trim_end_matches(['.', '-']);
+        format!("{object}.{:x}", self.0)
     }
 }
 
@@ -330,27 +341,27 @@ struct Track {
 }
 
 impl Pending {
-    /// One more event of the line, which has not been sent yet; `name` is for the case that it differs.
-    fn absorb(&mut self, event: Event, name: String, clock: Timestamp) {
+    /// One more event of the line, which has not been sent yet; `id` is for the case that it differs.
+    fn absorb(&mut self, event: Event, id: EventId, clock: Timestamp) {
         self.count = self.count.saturating_add(1);
         self.last = clock;
         if self.event.note != event.note {
-            self.name = name;
+            self.id = id;
         }
         self.event = event;
     }
 
     /// What there is on the server now, with the event whose count was raised.
     fn written(self, series: Option<Written>, now: Instant) -> Written {
-        let (name, before) = series.map_or((self.name.into(), 0), |series| (series.name, series.count));
-        Written { name, count: before.saturating_add(self.count), note: digest(&self.event.note), at: now }
+        let (id, before) = series.map_or((self.id, 0), |series| (series.id, series.count));
+        Written { id, count: before.saturating_add(self.count), note: digest(&self.event.note), at: now }
     }
 
     /// To be sent again at once, together with what came meanwhile.
     fn and(mut self, newer: Option<Self>, now: Instant) -> Self {
         if let Some(newer) = newer {
             let count = self.count.saturating_add(newer.count);
-            self.absorb(newer.event, newer.name, newer.last);
+            self.absorb(newer.event, newer.id, newer.last);
             self.count = count;
         }
         Self { due: now, ..self }
@@ -365,11 +376,11 @@ fn digest(note: &str) -> u64 {
 
 fn identity(event: &Event) -> Arc<str> {
     let object = &event.object;
-    match object.uid.as_str() {
+    match &*object.uid {
         "" => {
             let namespace = object.namespace.as_deref().unwrap_or_default();
             format!("{}/{namespace}/{}", object.kind, object.name).into()
         }
-        uid => uid.into(),
+        _ => Arc::clone(&object.uid),
     }
 }

@@ -22,10 +22,9 @@ async fn an_event_is_written_with_all_that_the_api_asks_for() {
         object: ObjectRef {
             api_version: "v1",
             kind: "Pod",
-            namespace: Some("n".to_owned()),
-            name: "a".to_owned(),
-            uid: "u".to_owned(),
-            resource_version: Some("7".to_owned()),
+            namespace: Some("n".into()),
+            name: "a".into(),
+            uid: "u".into(),
         },
         kind: EventKind::Warning,
         reason: "Failed",
@@ -48,7 +47,6 @@ async fn an_event_is_written_with_all_that_the_api_asks_for() {
             "namespace": "n",
             "name": "a",
             "uid": "u",
-            "resourceVersion": "7",
         },
         "type": "Warning",
         "reason": "Failed",
@@ -151,7 +149,7 @@ async fn long_texts_are_cut_between_characters() {
 
     let test = Test::start([]);
     let mut long = event("a", &"x".repeat(5_000));
-    long.object.name = format!("{}.b", "n".repeat(235));
+    long.object.name = format!("{}.b", "n".repeat(235)).into();
     test.sink.publish(long);
     test.wait(1).await;
     let body = test.only().body;
@@ -362,10 +360,9 @@ fn event(name: &str, note: &str) -> Event {
         object: ObjectRef {
             api_version: "v1",
             kind: "Pod",
-            namespace: Some("n".to_owned()),
-            name: name.to_owned(),
-            uid: name.to_owned(),
-            resource_version: None,
+            namespace: Some("n".into()),
+            name: name.into(),
+            uid: name.into(),
         },
         kind: EventKind::Warning,
         reason: "Failed",

@@ -11,6 +11,7 @@ use crate::actors::storage::{
     self, BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER, PROVISIONER_BETA, SELECTED_NODE, attributes_class,
     bound_to, capacity, claim_ref, phase, requested, volume_mode, volume_name,
 };
+use crate::defaults::default_among;
 use crate::object::{self, annotation, set_annotation};
 use crate::request::Subresource;
 use crate::status::Status;
@@ -176,24 +177,16 @@ impl Binder {
         Ok(true)
     }
 
-    /// The newest of the classes marked as default, by name if there are several.
     fn default_class(&self) -> Option<String> {
-        const DEFAULT: [&str; 2] =
-            ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-        let classes = self.classes.values().map(|stored| stored.value());
-        let marked = classes.filter(|class| DEFAULT.iter().any(|name| annotation(class, name) == Some("true")));
-        let time = |class: &Value| object::text_at(class, &["metadata", "creationTimestamp"]).to_owned();
-        // The last of the equal ones counts, so the names are turned round.
-        let newest = marked
-            .max_by(|one, other| time(one).cmp(&time(other)).then_with(|| object::name(other).cmp(object::name(one))));
-        newest.map(|class| object::name(&class).to_owned())
+        let classes: Vec<Arc<Value>> = self.classes.values().map(|stored| stored.parsed()).collect();
+        default_among(classes.iter().map(|class| &**class)).map(|class| object::name(class).to_owned())
     }
 
     /// Hands a claim to the external provisioner of its class: `provisionClaim`.
     async fn provision(&mut self, claim: Seen, api: &mut Api) -> Result<(), Status> {
         const FAILED: &str = "ProvisioningFailed";
         let class = storage::class(&claim.value);
-        let Some(class) = self.classes.get(class).map(|stored| stored.value()) else {
+        let Some(class) = self.classes.get(class).map(|stored| stored.parsed()) else {
             let message = format!("storageclass.storage.k8s.io {class:?} not found");
             api.event(&claim.value, EventKind::Warning, FAILED, &message);
             return Ok(());
@@ -241,7 +234,7 @@ impl Binder {
     }
 
     fn waits_for_consumer(&self, claim: &Value) -> bool {
-        let class = self.classes.get(storage::class(claim)).map(|stored| stored.value());
+        let class = self.classes.get(storage::class(claim)).map(|stored| stored.parsed());
         class.is_some_and(|class| object::text_at(&class, &["volumeBindingMode"]) == "WaitForFirstConsumer")
     }
 }
@@ -280,7 +273,7 @@ fn tell_whom_it_waits_for(claim: &Value, api: &mut Api) {
 fn unscheduled_pods(claim: &Value, api: &Api) -> Vec<String> {
     let pods = api.cluster().list_stored("", "pods", Some(object::namespace(claim))).unwrap_or_default();
     let waits = |pod: &Arc<Stored>| {
-        let pod = pod.value();
+        let pod = pod.parsed();
         let uses = pods::claims_of(&pod).any(|name| name == object::name(claim));
         uses && !pods::has_ended(&pod) && pods::node(&pod).is_empty()
     };

@@ -2,14 +2,13 @@
 //! node that is chosen.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::actors::api::{Api, Seen};
-use crate::actors::storage::{
-    self, SELECTED_NODE, access_modes, attributes_class, bound_to, capacity, claim_ref, is_enough, requested,
-    volume_mode, volume_name,
-};
+use crate::actors::storage::{self, SELECTED_NODE, bound_to, is_enough, requested, volume_name};
+use crate::actors::volume_index::VolumeIndex;
 use crate::actors::{node_selector, pods};
 use crate::object::{self, annotation};
 use crate::selector::LabelSelector;
@@ -19,11 +18,9 @@ use crate::validate::quantity::Quantity;
 /// The claims of a pod.
 pub(super) struct Volumes {
     /// Volumes of the claims that are bound.
-    bound: Vec<Value>,
+    bound: Vec<Arc<Value>>,
     /// Claims that wait for this pod, each with its class.
-    waiting: Vec<(Seen, Value)>,
-    /// Volumes without a claim, or reserved for one.
-    volumes: Vec<Seen>,
+    waiting: Vec<(Seen, Arc<Value>)>,
 }
 
 /// What is to be written for one node.
@@ -44,27 +41,22 @@ impl Volumes {
                 return None;
             }
             if storage::is_fully_bound(&claim.value) {
-                bound.push(api.peek(storage::volumes(), "", volume_name(&claim.value))?.value());
+                bound.push(api.peek(storage::volumes(), "", volume_name(&claim.value))?.parsed());
                 continue;
             }
             // Claims whose volume does not wait for the pod are the binder's alone.
-            let class = api.peek(storage::classes(), "", storage::class(&claim.value))?.value();
+            let class = api.peek(storage::classes(), "", storage::class(&claim.value))?.parsed();
             let waits = object::text_at(&class, &["volumeBindingMode"]) == "WaitForFirstConsumer";
             if !waits || !volume_name(&claim.value).is_empty() {
                 return None;
             }
             waiting.push((claim, class));
         }
-        let mut volumes = Vec::new();
-        if !waiting.is_empty() {
-            let all = api.cluster().list_stored("", "persistentvolumes", None).unwrap_or_default();
-            volumes = all.into_iter().filter(|volume| !volume.is_deleting()).map(Seen::from).collect();
-        }
-        Some(Self { bound, waiting, volumes })
+        Some(Self { bound, waiting })
     }
 
     /// What is to be done for a node; none if the node does not fit.
-    pub(super) fn plan(&self, node: &Value, api: &Api) -> Option<Plan> {
+    pub(super) fn plan(&self, node: &Value, volumes: &VolumeIndex, api: &Api) -> Option<Plan> {
         if !self.bound.iter().all(|volume| node_selector::volume_reaches(volume, node)) {
             return None;
         }
@@ -75,44 +67,14 @@ impl Volumes {
                 return None;
             }
             let taken: BTreeSet<&str> = plan.bindings.iter().map(|(volume, _)| volume.stored.name()).collect();
-            let found = self.find(&claim.value, node, &taken).filter(|_| selected.is_none());
+            let found = volumes.find_on_node(&claim.value, node, &taken).filter(|_| selected.is_none());
             match found {
-                Some(volume) => plan.bindings.push((volume.clone(), claim.clone())),
+                Some(volume) => plan.bindings.push((Seen::from(Arc::clone(volume)), claim.clone())),
                 None if can_provision(&claim.value, class, node, api) => plan.provisions.push(claim.clone()),
                 None => return None,
             }
         }
         Some(plan)
-    }
-
-    /// The volume for a claim on a node: one that is reserved for it, or the smallest that is large enough.
-    fn find(&self, claim: &Value, node: &Value, taken: &BTreeSet<&str>) -> Option<&Seen> {
-        let selector = LabelSelector::from_object(object::at(claim, &["spec", "selector"]));
-        let size = requested(claim);
-        let is_reserved =
-            |volume: &Value| claim_ref(volume).is_some_and(|reference| storage::refers_to(reference, claim));
-        let fits = |volume: &&Seen| {
-            let value = &volume.value;
-            let free = claim_ref(value).is_none()
-                && storage::phase(value) == "Available"
-                && storage::class(value) == storage::class(claim)
-                && selector.as_ref().is_none_or(|selector| selector.matches(|label| volume.stored.label(label)))
-                && access_modes(claim).all(|mode| access_modes(value).any(|own| own == mode));
-            !taken.contains(volume.stored.name())
-                && (is_reserved(value) || free)
-                && is_enough(capacity(value).as_ref(), size.as_ref())
-                && volume_mode(value) == volume_mode(claim)
-                && attributes_class(value) == attributes_class(claim)
-                && node_selector::volume_reaches(value, node)
-        };
-        let fitting = self.volumes.iter().filter(fits);
-        fitting.min_by(|one, other| {
-            let by_claim = is_reserved(&other.value).cmp(&is_reserved(&one.value));
-            by_claim.then_with(|| match (capacity(&one.value), capacity(&other.value)) {
-                (Some(one), Some(other)) => one.compare(&other),
-                _ => std::cmp::Ordering::Equal,
-            })
-        })
     }
 }
 
@@ -137,14 +99,6 @@ impl Plan {
     }
 }
 
-/// Whether a volume was found for a claim that waits, and the binder is to bind it.
-pub(super) fn is_reserved(claim: &Value, api: &Api) -> bool {
-    let volumes = api.cluster().list_stored("", "persistentvolumes", None).unwrap_or_default();
-    volumes.iter().map(|volume| volume.value()).any(|volume| {
-        claim_ref(&volume).is_some_and(|reference| !reference.uid.is_empty() && storage::refers_to(reference, claim))
-    })
-}
-
 /// `checkVolumeProvisions`.
 fn can_provision(claim: &Value, class: &Value, node: &Value, api: &Api) -> bool {
     let provisioner = object::text_at(class, &["provisioner"]);
@@ -156,13 +110,13 @@ fn can_provision(claim: &Value, class: &Value, node: &Value, api: &Api) -> bool 
 
 /// `hasEnoughCapacity`: only drivers that publish their capacity can be out of it.
 fn has_capacity(provisioner: &str, claim: &Value, class: &Value, node: &Value, api: &Api) -> bool {
-    let driver = api.peek(storage::drivers(), "", provisioner).map(|driver| driver.value());
+    let driver = api.peek(storage::drivers(), "", provisioner).map(|driver| driver.parsed());
     if driver.and_then(|driver| object::at(&driver, &["spec", "storageCapacity"])?.as_bool()) != Some(true) {
         return true;
     }
     let size = requested(claim);
     let capacities = api.cluster().list_stored("storage.k8s.io", "csistoragecapacities", None).unwrap_or_default();
-    capacities.iter().map(|capacity| capacity.value()).any(|capacity| {
+    capacities.iter().map(|capacity| capacity.parsed()).any(|capacity| {
         let text = |field: &str| object::text_at(&capacity, &[field]);
         let amount = [text("maximumVolumeSize"), text("capacity")].into_iter().find(|amount| !amount.is_empty());
         let amount = amount.and_then(|amount| Quantity::parse(amount).ok());

@@ -26,7 +26,7 @@ async fn g32_a_leap_of_the_wall_clock_ends_no_series_and_repeats_no_name() {
     for clock in clocks {
         state.publish(event("b", &format!("note {}", names.len())), start, clock);
         let job = state.take(start).expect("at once");
-        names.insert(job.pending.name.clone());
+        names.insert(job.pending.id);
         state.conclude(job, Ending::Written, start);
     }
     assert_eq!(names.len(), clocks.len());

@@ -1,11 +1,13 @@
 //! Volumes, found by the claim they refer to or by what they offer.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::actors::api::Seen;
+use crate::actors::node_selector;
 use crate::actors::storage::{
     self, access_modes, attributes_class, capacity, claim_ref, is_enough, requested, volume_mode,
 };
@@ -16,7 +18,7 @@ use crate::validate::quantity::Quantity;
 
 /// All volumes that were seen.
 #[derive(Default)]
-pub(super) struct Index {
+pub(super) struct VolumeIndex {
     volumes: BTreeMap<String, Entry>,
     /// Names by the claim they refer to.
     by_claim: BTreeMap<String, BTreeSet<String>>,
@@ -47,7 +49,7 @@ enum Place {
     Class(String),
 }
 
-impl Index {
+impl VolumeIndex {
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Stored>> {
         self.volumes.get(name).map(|entry| &entry.stored)
     }
@@ -78,16 +80,37 @@ impl Index {
         }
     }
 
-    /// The volume for a claim: one that refers to it, or the smallest that is large enough. Volumes with fewer access modes
-    /// come first. With `reserved_only`, only those that refer to the claim count.
+    /// The volume for a claim, whatever the node: one that refers to it, or the smallest that is large enough; but volumes
+    /// with fewer access modes come before all others. With `reserved_only`, only those that refer to the claim count.
     pub(super) fn find(&self, claim: &Value, reserved_only: bool) -> Option<&Arc<Stored>> {
+        let modes = |entry: &Entry| (entry.offer.modes.len(), entry.offer.modes.clone());
+        let fitting = self.fitting(claim, reserved_only);
+        let best = fitting.min_by(|one, other| modes(one).cmp(&modes(other)).then_with(|| one.rank(other)));
+        best.map(|entry| &entry.stored)
+    }
+
+    /// The volume for a claim of a pod that is to come to a node, none of those that are taken.
+    pub(super) fn find_on_node(&self, claim: &Value, node: &Value, taken: &BTreeSet<&str>) -> Option<&Arc<Stored>> {
+        let fitting = self.fitting(claim, false).filter(|entry| {
+            !taken.contains(entry.stored.name()) && node_selector::volume_reaches(&entry.stored.parsed(), node)
+        });
+        fitting.min_by(|one, other| one.rank(other)).map(|entry| &entry.stored)
+    }
+
+    /// Whether a volume refers to this very claim.
+    pub(super) fn is_reserved_for(&self, claim: &Value) -> bool {
+        let names = self.by_claim.get(&key(object::namespace(claim), object::name(claim))).into_iter().flatten();
+        names
+            .filter_map(|name| self.get(name))
+            .any(|volume| claim_ref(&volume.parsed()).is_some_and(|reference| reference.uid == object::uid(claim)))
+    }
+
+    fn fitting(&self, claim: &Value, reserved_only: bool) -> impl Iterator<Item = &Entry> {
         let wanted = Wanted::of(claim);
         let reserved = self.by_claim.get(&key(object::namespace(claim), object::name(claim)));
         let free = self.free.get(storage::class(claim)).filter(|_| !reserved_only);
         let names = reserved.into_iter().chain(free).flatten();
-        let fitting = names.filter_map(|name| self.volumes.get(name)).filter(|entry| entry.fits(&wanted));
-        let best = fitting.min_by(|one, other| one.rank(other));
-        best.map(|entry| &entry.stored)
+        names.filter_map(|name| self.volumes.get(name)).filter(move |entry| entry.fits(&wanted))
     }
 
     fn names_at(&mut self, place: &Place) -> &mut BTreeSet<String> {
@@ -122,7 +145,7 @@ impl Entry {
             && offer.attributes_class == attributes_class(wanted.claim);
         let chosen = match &offer.place {
             Place::Claim(_) => {
-                let volume = self.stored.value();
+                let volume = self.stored.parsed();
                 claim_ref(&volume).is_some_and(|reference| storage::refers_to(reference, wanted.claim))
             }
             Place::Class(_) => {
@@ -134,13 +157,11 @@ impl Entry {
     }
 
     /// Which of two fitting volumes is taken.
-    fn rank(&self, other: &Self) -> std::cmp::Ordering {
+    fn rank(&self, other: &Self) -> Ordering {
         let is_free = |entry: &Self| matches!(entry.offer.place, Place::Class(_));
-        let modes = |entry: &Self| (entry.offer.modes.len(), entry.offer.modes.clone());
-        let by_modes = modes(self).cmp(&modes(other));
-        by_modes.then(is_free(self).cmp(&is_free(other))).then_with(|| match (&self.offer.size, &other.offer.size) {
+        is_free(self).cmp(&is_free(other)).then_with(|| match (&self.offer.size, &other.offer.size) {
             (Some(size), Some(other)) if is_free(self) => size.compare(other),
-            _ => std::cmp::Ordering::Equal,
+            _ => Ordering::Equal,
         })
     }
 }

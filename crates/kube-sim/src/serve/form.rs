@@ -1,0 +1,99 @@
+//! What form an answer is wanted in: the header `Accept`.
+
+use http::header::{ACCEPT, HeaderMap};
+
+use crate::status::Status;
+
+/// The form of an answer about objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    pub(super) shape: Shape,
+    pub(super) language: Language,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Objects,
+    /// `PartialObjectMetadata`.
+    Metadata,
+    /// A table, in this version of `meta.k8s.io`.
+    Table(&'static str),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Language {
+    Json,
+    Yaml,
+}
+
+impl Form {
+    /// The first choice that can be served; protobuf and CBOR cannot.
+    pub(super) fn wanted(headers: &HeaderMap) -> Result<Self, Status> {
+        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
+        let found = accept.split(',').find_map(Self::of);
+        found.ok_or_else(|| Status::not_acceptable(&["application/json", "application/yaml"]))
+    }
+
+    /// `application/json;as=Table;v=v1;g=meta.k8s.io`
+    fn of(choice: &str) -> Option<Self> {
+        let mut parts = choice.split(';').map(str::trim);
+        let language = match parts.next()? {
+            "application/json" | "application/*" | "*/*" => Language::Json,
+            "application/yaml" => Language::Yaml,
+            _ => return None,
+        };
+        let parts: Vec<&str> = parts.collect();
+        let value = |key: &str| parts.iter().find_map(|part| part.strip_prefix(key)?.strip_prefix('='));
+        let shape = match value("as") {
+            None => Shape::Objects,
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Shape::Metadata,
+            Some("Table") if value("g") == Some("meta.k8s.io") => match value("v") {
+                Some("v1") => Shape::Table("v1"),
+                Some("v1beta1") => Shape::Table("v1beta1"),
+                _ => return None,
+            },
+            Some(_) => return None,
+        };
+        Some(Self { shape, language })
+    }
+
+    /// What to ask the API itself for.
+    pub(super) fn accept(self) -> &'static str {
+        match self.shape {
+            Shape::Objects | Shape::Table(_) => "application/json",
+            Shape::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn the_first_choice_that_can_be_served() {
+        let json = |shape| Some(Form { shape, language: Language::Json });
+        let cases = [
+            ("application/json", json(Shape::Objects)),
+            ("application/vnd.kubernetes.protobuf,application/json", json(Shape::Objects)),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", json(Shape::Table("v1"))),
+            ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", json(Shape::Objects)),
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+              application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+                json(Shape::Metadata),
+            ),
+            ("application/json;stream=watch", json(Shape::Objects)),
+            ("application/yaml", Some(Form { shape: Shape::Objects, language: Language::Yaml })),
+            ("application/vnd.kubernetes.protobuf", None),
+            ("text/html", None),
+        ];
+        for (accept, expected) in cases {
+            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
+            assert_eq!(Form::wanted(&headers).ok(), expected, "{accept}");
+        }
+        assert_eq!(Form::wanted(&HeaderMap::new()).ok(), json(Shape::Objects));
+    }
+}

@@ -1,0 +1,293 @@
+//! Which columns a resource has, and what is in them.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::age::since;
+use super::custom::CustomColumn;
+use super::{custom, pods, storage};
+use crate::cluster::Cluster;
+use crate::object::{annotation, at, meta, name, text_at};
+use crate::resource::Resource;
+
+/// One resource's columns.
+pub(super) enum Printer {
+    BuiltIn(&'static Columns),
+    Custom(Vec<CustomColumn>),
+}
+
+/// The columns of a built-in resource: `Name:type` each, with a `+` before those that only `-o wide` shows.
+pub(super) struct Columns {
+    pub(super) names: &'static [&'static str],
+    pub(super) cells: fn(&Value, Timestamp) -> Vec<Value>,
+}
+
+const OTHERS: Columns =
+    Columns { names: &["Name", "Age"], cells: |object, now| vec![name(object).into(), age(object, now)] };
+
+/// Resources without columns of their own in the real server.
+const UNKNOWN: Columns = Columns {
+    names: &["Name", "Created At:date"],
+    cells: |object, _| vec![name(object).into(), meta(object, "creationTimestamp").cloned().unwrap_or_default()],
+};
+
+const NAMESPACES: Columns = Columns {
+    names: &["Name", "Status", "Age"],
+    cells: |object, now| vec![name(object).into(), text(object, &["status", "phase"]), age(object, now)],
+};
+
+const SECRETS: Columns = Columns {
+    names: &["Name", "Type", "Data", "Age"],
+    cells: |object, now| {
+        vec![name(object).into(), text(object, &["type"]), count(object, &["data"]).into(), age(object, now)]
+    },
+};
+
+const CONFIG_MAPS: Columns = Columns {
+    names: &["Name", "Data", "Age"],
+    cells: |object, now| {
+        let entries = count(object, &["data"]) + count(object, &["binaryData"]);
+        vec![name(object).into(), entries.into(), age(object, now)]
+    },
+};
+
+const LEASES: Columns = Columns {
+    names: &["Name", "Holder", "Age"],
+    cells: |object, now| vec![name(object).into(), text(object, &["spec", "holderIdentity"]), age(object, now)],
+};
+
+const BINDINGS: Columns = Columns {
+    names: &["Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts"],
+    cells: |object, now| {
+        let role = format!("{}/{}", text_at(object, &["roleRef", "kind"]), text_at(object, &["roleRef", "name"]));
+        let subjects = || at(object, &["subjects"]).and_then(Value::as_array).into_iter().flatten();
+        let names = |kind: &str| {
+            let of_kind = subjects().filter(|subject| text_at(subject, &["kind"]) == kind);
+            let names = of_kind.map(|subject| match text_at(subject, &["namespace"]) {
+                "" => text_at(subject, &["name"]).to_owned(),
+                namespace => format!("{namespace}/{}", text_at(subject, &["name"])),
+            });
+            Value::from(names.collect::<Vec<String>>().join(", "))
+        };
+        vec![name(object).into(), role.into(), age(object, now), names("User"), names("Group"), names("ServiceAccount")]
+    },
+};
+
+const EVENTS: Columns = Columns {
+    names: &[
+        "Last Seen",
+        "Type",
+        "Reason",
+        "Object",
+        "+Subobject",
+        "+Source",
+        "Message",
+        "+First Seen",
+        "+Count",
+        "+Name",
+    ],
+    cells: event,
+};
+
+const NODES: Columns = Columns {
+    names: &[
+        "Name",
+        "Status",
+        "Roles",
+        "Age",
+        "Version",
+        "+Internal-IP",
+        "+External-IP",
+        "+OS-Image",
+        "+Kernel-Version",
+        "+Container-Runtime",
+    ],
+    cells: node,
+};
+
+impl Printer {
+    pub(super) fn of(cluster: &Cluster, resource: &Resource) -> Self {
+        if resource.custom {
+            return Self::Custom(custom::columns(cluster, resource));
+        }
+        Self::BuiltIn(match resource.plural.as_str() {
+            "persistentvolumes" => &storage::VOLUMES,
+            "persistentvolumeclaims" => &storage::CLAIMS,
+            "storageclasses" => &storage::CLASSES,
+            "volumeattributesclasses" => &storage::ATTRIBUTES_CLASSES,
+            "csidrivers" => &storage::DRIVERS,
+            "csinodes" => &storage::CSI_NODES,
+            "csistoragecapacities" => &storage::CAPACITIES,
+            "pods" => &pods::PODS,
+            "events" => &EVENTS,
+            "namespaces" => &NAMESPACES,
+            "nodes" => &NODES,
+            "secrets" => &SECRETS,
+            "configmaps" => &CONFIG_MAPS,
+            "leases" => &LEASES,
+            "rolebindings" | "clusterrolebindings" => &BINDINGS,
+            "roles" | "clusterroles" | "limitranges" | "customresourcedefinitions" => &UNKNOWN,
+            _ => &OTHERS,
+        })
+    }
+
+    /// The `columnDefinitions`.
+    pub(super) fn columns(&self) -> Value {
+        match self {
+            Self::BuiltIn(columns) => columns.names.iter().map(|name| definition(name)).collect(),
+            Self::Custom(columns) => {
+                let own = columns.iter().map(|column| column.definition.clone());
+                std::iter::once(definition("Name")).chain(own).collect()
+            }
+        }
+    }
+
+    /// The cells of one row; `marked` is the name of the default storage class.
+    pub(super) fn cells(&self, object: &Value, now: Timestamp, marked: Option<&str>) -> Vec<Value> {
+        let mut cells = match self {
+            Self::BuiltIn(columns) => (columns.cells)(object, now),
+            Self::Custom(columns) => {
+                let own = columns.iter().map(|column| column.cell(object, now));
+                std::iter::once(name(object).into()).chain(own).collect()
+            }
+        };
+        if marked == Some(name(object)) {
+            cells[0] = format!("{} (default)", name(object)).into();
+        }
+        cells
+    }
+}
+
+/// The storage class that is the default when several say they are: the newest, and the first by name of those.
+pub(super) fn default_class<'a>(resource: &Resource, objects: &'a [Value]) -> Option<&'a str> {
+    if !resource.is("storage.k8s.io", "storageclasses") || objects.len() == 1 && objects[0].get("kind").is_some() {
+        return None;
+    }
+    let says = |object: &&Value| {
+        let keys = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+        keys.iter().any(|key| annotation(object, key) == Some("true"))
+    };
+    let created =
+        |object: &Value| meta(object, "creationTimestamp").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let best =
+        objects.iter().filter(says).min_by_key(|object| (std::cmp::Reverse(created(object)), name(object).to_owned()));
+    best.map(name)
+}
+
+/// `+Source` or `Created At:date`
+fn definition(column: &str) -> Value {
+    let (priority, column) = match column.strip_prefix('+') {
+        Some(column) => (1, column),
+        None => (0, column),
+    };
+    let (name, ty) = column.split_once(':').unwrap_or((column, "string"));
+    let format = if name == "Name" { "name" } else { "" };
+    json!({"name": name, "type": ty, "format": format, "description": "", "priority": priority})
+}
+
+/// The age of an object.
+pub(super) fn age(object: &Value, now: Timestamp) -> Value {
+    since(meta(object, "creationTimestamp"), now).into()
+}
+
+/// The text at a path; empty where there is none.
+pub(super) fn text(object: &Value, path: &[&str]) -> Value {
+    text_at(object, path).into()
+}
+
+/// The text at a path, or another one.
+pub(super) fn text_or(object: &Value, path: &[&str], other: &str) -> Value {
+    match text_at(object, path) {
+        "" => other.into(),
+        text => text.into(),
+    }
+}
+
+fn count(object: &Value, path: &[&str]) -> usize {
+    at(object, path).and_then(Value::as_object).map_or(0, serde_json::Map::len)
+}
+
+/// An event of either group.
+fn event(object: &Value, now: Timestamp) -> Vec<Value> {
+    let pick = |paths: &[&[&str]]| paths.iter().find_map(|path| at(object, path).filter(|value| !value.is_null()));
+    let pick_text = |paths: &[&[&str]]| paths.iter().map(|path| text_at(object, path)).find(|text| !text.is_empty());
+    let first = since(pick(&[&["firstTimestamp"], &["deprecatedFirstTimestamp"], &["eventTime"]]), now);
+    let last = pick(&[&["series", "lastObservedTime"], &["lastTimestamp"], &["deprecatedLastTimestamp"]]);
+    let last = last.map_or_else(|| first.clone(), |time| since(Some(time), now));
+    let count = pick(&[&["series", "count"], &["count"], &["deprecatedCount"]]);
+    let count = count.and_then(Value::as_i64).filter(|count| *count > 0).unwrap_or(1);
+    let about = |field: &str| pick_text(&[&["involvedObject", field], &["regarding", field]]).unwrap_or_default();
+    let kind = about("kind").to_lowercase();
+    let target = if about("name").is_empty() { kind } else { format!("{kind}/{}", about("name")) };
+    let component = pick_text(&[
+        &["source", "component"],
+        &["deprecatedSource", "component"],
+        &["reportingComponent"],
+        &["reportingController"],
+    ]);
+    let instance = pick_text(&[&["source", "host"], &["deprecatedSource", "host"], &["reportingInstance"]]);
+    let component = component.unwrap_or_default();
+    let source = instance.map_or_else(|| component.to_owned(), |instance| format!("{component}, {instance}"));
+    let message = pick_text(&[&["message"], &["note"]]).unwrap_or_default();
+    vec![
+        last.into(),
+        text(object, &["type"]),
+        text(object, &["reason"]),
+        target.into(),
+        about("fieldPath").into(),
+        source.into(),
+        message.trim().into(),
+        first.into(),
+        count.into(),
+        name(object).into(),
+    ]
+}
+
+fn node(object: &Value, now: Timestamp) -> Vec<Value> {
+    let conditions = || at(object, &["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
+    let ready = conditions().rfind(|condition| text_at(condition, &["type"]) == "Ready");
+    let mut status = match ready.map(|condition| text_at(condition, &["status"])) {
+        Some("True") => "Ready",
+        Some(_) => "NotReady",
+        None => "Unknown",
+    }
+    .to_owned();
+    if at(object, &["spec", "unschedulable"]) == Some(&Value::Bool(true)) {
+        status.push_str(",SchedulingDisabled");
+    }
+    let labels = meta(object, "labels").and_then(Value::as_object).into_iter().flatten();
+    let mut roles: Vec<&str> = labels
+        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+            Some(role) => Some(role),
+            None if key == "kubernetes.io/role" => value.as_str(),
+            None => None,
+        })
+        .filter(|role| !role.is_empty())
+        .collect();
+    roles.sort_unstable();
+    roles.dedup();
+    let roles = if roles.is_empty() { "<none>".to_owned() } else { roles.join(",") };
+    let addresses = || at(object, &["status", "addresses"]).and_then(Value::as_array).into_iter().flatten();
+    let address = |kind: &str| {
+        let found = addresses().find(|address| text_at(address, &["type"]) == kind);
+        found.map_or_else(|| "<none>".into(), |address| text(address, &["address"]))
+    };
+    let info = |field: &str| text_or(object, &["status", "nodeInfo", field], "<unknown>");
+    let mut kernel = info("kernelVersion").as_str().unwrap_or_default().to_owned();
+    let architecture = text_at(object, &["status", "nodeInfo", "architecture"]);
+    if !architecture.is_empty() {
+        kernel = format!("{kernel} ({architecture})");
+    }
+    vec![
+        name(object).into(),
+        status.into(),
+        roles.into(),
+        age(object, now),
+        text(object, &["status", "nodeInfo", "kubeletVersion"]),
+        address("InternalIP"),
+        address("ExternalIP"),
+        info("osImage"),
+        kernel.into(),
+        info("containerRuntimeVersion"),
+    ]
+}

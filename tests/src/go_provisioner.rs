@@ -1,0 +1,60 @@
+//! The provisioner written with the Go library (`bench/go`): the peer in measurements, and a client that a simulated API
+//! server must please.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+
+use crate::control_plane::{cache_dir, fnv1a, lock};
+use crate::guard::{Guard, Lifetime, Running};
+use crate::progress::{SharedProgress, seconds};
+
+/// The program's path. It is built once per state of its sources, from Go modules, into the user's cache.
+pub async fn go_provisioner(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
+    let module = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/go"));
+    let sources = ["go.mod", "go.sum", "main.go"].map(|name| {
+        let path = module.join(name);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    });
+    let sources: Vec<String> = sources.into_iter().collect::<anyhow::Result<_>>()?;
+    let key = fnv1a(sources.iter().map(String::as_str));
+    let program = cache_dir()?.join(format!("go-provisioner-{:08x}", key as u32));
+    if program.is_file() {
+        return Ok(program);
+    }
+    // Tests of several programs may ask at the same time.
+    let waiting = program.with_extension("lock");
+    let _lock = tokio::task::spawn_blocking(move || lock(&waiting)).await??;
+    if !program.is_file() {
+        build(module, &program, guard, progress).await?;
+    }
+    Ok(program)
+}
+
+async fn build(module: &Path, program: &Path, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<()> {
+    let unfinished = program.with_extension("unfinished");
+    let log = program.with_extension("log");
+    let output = fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let mut command = guard.command(Lifetime::WithOwner, "go");
+    command.args(["build", "-mod=readonly", "-trimpath", "-o"]).arg(&unfinished).arg(".");
+    command.current_dir(module).env("CGO_ENABLED", "0").env("GOWORK", "off").stdin(Stdio::null());
+    command.stdout(output.try_clone()?).stderr(output);
+    let start = Instant::now();
+    let mut go = Running::start(command).context("cannot start go")?;
+    let status = loop {
+        if let Some(status) = go.try_wait()? {
+            break status;
+        }
+        progress.status(&format!("building the Go provisioner, {}", seconds(start.elapsed())));
+        tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+    };
+    if !status.success() {
+        let end = crate::control_plane::last_lines(&log, 15);
+        bail!("cannot build the Go provisioner (it needs Go 1.26 or newer): {status}\n{end}");
+    }
+    progress.line(&format!("built the Go provisioner in {}", seconds(start.elapsed())));
+    fs::rename(&unfinished, program).with_context(|| format!("cannot create {}", program.display()))
+}

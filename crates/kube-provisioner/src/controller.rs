@@ -40,9 +40,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::act::{Actor, Limits};
 use self::decide::{Names, Rules, decide};
-use self::erased::Backend;
+pub(crate) use self::erased::Backend;
 use self::key::Key;
 use self::measure::Meters;
+#[cfg(feature = "conformance")]
+pub(crate) use self::erased::{Parsed, UntypedRequest};
+#[cfg(feature = "conformance")]
+pub(crate) use self::persistent_volume::{Order, build};
 pub(crate) use self::report::parameters_text as parameters_problem;
 use self::report::{Case, Thresholds, report};
 use self::tell::Narrator;
@@ -111,7 +115,11 @@ impl fmt::Debug for RunError {
 impl Controller {
     /// A controller for this provisioner. Nothing happens before it runs.
     pub fn new(provisioner: impl Provisioner, options: Options) -> Self {
-        Self { options, backend: Arc::new(provisioner), surroundings: Surroundings::default() }
+        Self::with_backend(Arc::new(provisioner), options)
+    }
+
+    pub(crate) fn with_backend(backend: Arc<dyn Backend>, options: Options) -> Self {
+        Self { options, backend, surroundings: Surroundings::default() }
     }
 
     /// With another time of day and other chance than the machine's: for simulations, which repeat by their seed.

@@ -8,7 +8,17 @@
 //! # A whole provisioner
 //!
 //! ```no_run
-#![doc = include_str!("../examples/directories.rs")]
+#![doc = include_str!("../examples/directories/main.rs")]
+//! ```
+//!
+//! # Its tests
+//!
+//! With `kube-sim`, and this crate's feature `conformance`, among the dev-dependencies:
+//!
+//! ```no_run
+//! # struct Directories;
+//! # fn main() {}
+#![doc = include_str!("../examples/directories/tests.rs")]
 //! ```
 //!
 //! # The nouns
@@ -23,6 +33,8 @@
 #![deny(missing_docs)]
 
 mod cli;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod controller;
 mod error;
 #[cfg(feature = "fuzzing")]

@@ -1,10 +1,12 @@
 //! The simulated cluster, and calls of it without HTTP.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
+use tokio::time::error::Elapsed;
 
 use crate::authorize::{Authorizer, Rbac, groups_of};
 use crate::clock::SimClock;
@@ -117,6 +119,33 @@ impl Cluster {
         self.open_subscription(resources, true)
     }
 
+    /// Waits until something holds, looking again after each change.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let cluster = kube_sim::Cluster::new();
+    /// # cluster.create(&serde_json::json!({
+    /// #     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config", "namespace": "default"},
+    /// # })).unwrap();
+    /// let made = |cluster: &kube_sim::Cluster| cluster.get("", "configmaps", "default", "config").is_ok();
+    /// cluster.wait(Duration::from_secs(60), made).await.expect("a ConfigMap");
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When it does not hold in time.
+    pub async fn wait(&self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) -> Result<(), Elapsed> {
+        let mut changes = self.subscribe(&[]);
+        tokio::time::timeout(limit, async {
+            while !holds(self) {
+                changes.next().await;
+            }
+        })
+        .await
+    }
+
     /// Forgets all changes so far, as etcd's compaction does: watches and pages that need them are refused with 410.
     pub fn forget_history(&self) {
         let mut state = self.0.lock();
@@ -128,6 +157,13 @@ impl Cluster {
         let object = serde_json::to_value(object).map_err(|error| Status::bad_request(error.to_string()))?;
         let resource = self.resource_of(&object)?;
         self.write(Verb::Create, &resource, None, object)
+    }
+
+    /// Creates the objects of a manifest, one after the other, up to the first that is refused.
+    pub fn create_yaml(&self, manifest: &str) -> Result<Vec<Value>, Status> {
+        let objects: Vec<Value> =
+            serde_saphyr::from_multiple(manifest).map_err(|error| Status::bad_request(error.to_string()))?;
+        objects.iter().map(|object| self.create(object)).collect()
     }
 
     /// Replaces an object.

@@ -80,3 +80,40 @@ fn node_of(volume: &ProvisionedVolume) -> Option<&str> {
     let expression = term.match_expressions.as_ref()?.first()?;
     expression.values.as_ref()?.first().map(String::as_str)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use kube_provisioner::conformance::Conformance;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn keeps_the_contract() {
+        let folder = tempfile::tempdir().unwrap();
+        conformance(&folder, None).check();
+    }
+
+    #[test]
+    fn keeps_the_contract_on_a_node() {
+        let folder = tempfile::tempdir().unwrap();
+        conformance(&folder, Some("node-a")).node("node-a").check();
+    }
+
+    /// As `main` starts it.
+    fn conformance(folder: &TempDir, node: Option<&'static str>) -> Conformance {
+        let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
+        let start = move || {
+            let provisioner = HostPath::new(Root::open(&root).unwrap(), node.map(str::to_owned));
+            provisioner.finish_deletions();
+            provisioner
+        };
+        Conformance::new(start, async move || entries(&listed)).refuses([("path", "/etc")])
+    }
+
+    fn entries(root: &Path) -> Vec<String> {
+        root.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}

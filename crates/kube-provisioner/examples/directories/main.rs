@@ -1,3 +1,6 @@
+#[cfg(test)]
+mod tests;
+
 use std::io::ErrorKind;
 use std::path::PathBuf;
 

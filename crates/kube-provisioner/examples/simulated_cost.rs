@@ -1,0 +1,127 @@
+//! What a simulated run of the whole controller costs: two replicas, ten claims that come and go, faults.
+//!
+//! `cargo run --release -p kube-provisioner --example simulated_cost`
+
+use std::error::Error;
+use std::io::Write;
+use std::time::Duration;
+
+use kube_provisioner::{
+    CancellationToken, Controller, DeleteError, Options, ProvisionError, ProvisionRequest, ProvisionedVolume,
+    Provisioner, Volume,
+};
+use kube_sim::{Actors, Cluster, DeleteOptions, Faults, Pace, SimClock, Target};
+use provisioner_runtime::surroundings::Surroundings;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+const RUNS: u64 = 200;
+const CLAIMS: usize = 10;
+const PROVISIONER: &str = "example.com/cost";
+
+/// What is measured: the cluster's and the controllers' work, not the author's.
+struct Free;
+
+impl Provisioner for Free {
+    type Parameters = ();
+
+    async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+        sleep(Duration::from_millis(20)).await;
+        Ok(Volume::nfs("server", format!("/{}", request.name)))
+    }
+
+    async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
+        sleep(Duration::from_millis(20)).await;
+        Ok(())
+    }
+}
+
+/// The sums over some runs.
+#[derive(Default)]
+struct Sums {
+    simulated: Duration,
+    events: usize,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut out = std::io::stdout();
+    writeln!(
+        out,
+        "{:<28} {:>12} {:>18} {:>10} {:>12}",
+        "a run of", "CPU time", "simulated/real s", "events", "events/s"
+    )?;
+    for (what, faulty) in [("a quiet cluster", false), ("a storm", true)] {
+        let (before, mut sums) = (cpu_time()?, Sums::default());
+        for seed in 0..RUNS {
+            // Time begins anew with each.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+            runtime.block_on(run(seed, faulty, &mut sums));
+        }
+        let spent = cpu_time()? - before;
+        let seconds = spent.as_secs_f64();
+        writeln!(
+            out,
+            "{what:<28} {:>9.2} ms {:>18.0} {:>10.0} {:>12.0}",
+            seconds * 1e3 / RUNS as f64,
+            sums.simulated.as_secs_f64() / seconds,
+            sums.events as f64 / RUNS as f64,
+            sums.events as f64 / seconds,
+        )?;
+    }
+    Ok(())
+}
+
+async fn run(seed: u64, faulty: bool, sums: &mut Sums) {
+    let start = Instant::now();
+    let faults = if faulty { Faults::storm(seed) } else { Faults::none(seed) };
+    let cluster = Cluster::builder().seed(seed).faults(&faults).hide_managed_fields().story().build();
+    let actors = if faulty { Actors::drawn(seed) } else { Actors::all().at(&Pace::USUAL) };
+    let _actors = cluster.run(actors);
+    for replica in 0..2 {
+        let surroundings = Surroundings::simulated(seed + replica, SimClock::EPOCH);
+        let controller = Controller::new(Free, Options::new(PROVISIONER)).surroundings(surroundings);
+        let client = cluster.client(&format!("replica-{replica}"));
+        tokio::spawn(controller.run_with(client, CancellationToken::new()));
+    }
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "class"},
+        "provisioner": PROVISIONER,
+    });
+    cluster.create(&class).expect("a good class");
+    for index in 0..CLAIMS {
+        cluster.create(&claim(index)).expect("a good claim");
+        sleep(Duration::from_millis(100)).await;
+    }
+    let day = Duration::from_secs(24 * 3600);
+    let bound = |cluster: &Cluster| {
+        let claims = cluster.list("", "persistentvolumeclaims", None).unwrap_or_default();
+        claims.iter().all(|claim| claim["status"]["phase"] == "Bound")
+    };
+    cluster.wait(day, bound).await.expect("every claim is bound in the end");
+    for index in 0..CLAIMS {
+        let (plural, name) = ("persistentvolumeclaims", format!("claim-{index}"));
+        let target = Target { group: "", plural, namespace: "default", name: &name };
+        cluster.delete(&target, DeleteOptions::default()).expect("a claim that is there");
+    }
+    let gone = |cluster: &Cluster| cluster.list_stored("", "persistentvolumes", None).is_ok_and(|all| all.is_empty());
+    cluster.wait(day, gone).await.expect("every volume is removed in the end");
+    sums.simulated += start.elapsed();
+    sums.events += cluster.story().lines().count();
+}
+
+/// What this thread has computed: other processes do not count.
+fn cpu_time() -> Result<Duration, Box<dyn Error>> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    Ok(Duration::from_nanos(stat.split(' ').next().ok_or("an empty schedstat")?.parse()?))
+}
+
+fn claim(index: usize) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": format!("claim-{index}"), "namespace": "default"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "class",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    })
+}

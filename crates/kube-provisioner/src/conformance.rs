@@ -1,0 +1,178 @@
+//! Checks a provisioner against its contract, on its own backend and a cluster that lives in the test.
+//!
+//! ```
+//! # use kube_provisioner::*;
+//! # struct Directories(std::path::PathBuf);
+//! # impl Provisioner for Directories {
+//! #     type Parameters = ();
+//! #     async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+//! #         let path = self.0.join(&request.name);
+//! #         std::fs::create_dir_all(&path)?;
+//! #         Ok(Volume::host_path(path.to_string_lossy()))
+//! #     }
+//! #     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+//! #         match std::fs::remove_dir_all(self.0.join(volume.name())) {
+//! #             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+//! #             _ => Ok(()),
+//! #         }
+//! #     }
+//! # }
+//! use kube_provisioner::conformance::Conformance;
+//!
+//! # fn list(root: &std::path::Path) -> Vec<String> {
+//! #     std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path().display().to_string()).collect()
+//! # }
+//! let folder = tempfile::tempdir().unwrap();
+//! let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
+//! Conformance::new(move || Directories(root.clone()), async move || list(&listed)).check();
+//! ```
+//!
+//! Each rule has a name and a section in `docs/conformance.md`: what it says, what goes wrong in production where it is
+//! broken, and how to mend it. A few rules call the provisioner alone; the others run the whole
+//! [`Controller`](crate::Controller) against a simulated cluster ([`kube_sim`]) and kill it, double it and disturb it.
+
+mod assets;
+mod calls;
+mod cancellation;
+mod lab;
+mod parameters;
+mod report;
+mod rules;
+mod runs;
+mod spy;
+mod storm;
+mod subject;
+mod tempo;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::provisioner::Provisioner;
+
+pub use self::report::{Judgement, Report, RuleResult};
+use self::rules::Rule;
+use self::subject::Subject;
+use self::tempo::Tempo;
+
+/// How many storms there are unless [`Conformance::seeds`] says which.
+const STORMS: u64 = 8;
+
+/// What is to be checked, and how. See [the module](self).
+#[must_use = "nothing is checked before `check` or `run`"]
+pub struct Conformance {
+    subject: Subject,
+    only: Vec<String>,
+}
+
+impl Conformance {
+    /// Checks what `start` makes.
+    ///
+    /// * `start` makes the provisioner as a process that starts has it. It is called many times, always for the same
+    ///   backend, and what it made before may be gone in the middle of whatever it did.
+    /// * `assets` names what the backend holds now, one text per asset: directories, buckets, exports.
+    ///
+    /// The backend should be empty and nobody else's.
+    pub fn new<P, A>(start: impl Fn() -> P + 'static, assets: impl AsyncFn() -> A + 'static) -> Self
+    where
+        P: Provisioner,
+        A: IntoIterator<Item: ToString>,
+    {
+        Self { subject: Subject::new(start, assets), only: Vec::new() }
+    }
+
+    /// The parameters of a good class. Without this call a class has none.
+    pub fn parameters<K: Into<String>, V: Into<String>>(mut self, good: impl IntoIterator<Item = (K, V)>) -> Self {
+        self.subject.parameters = map(good);
+        self
+    }
+
+    /// Parameters that must be refused, beside unknown ones: malformed ones, or some that do not go together. May be
+    /// called again for others.
+    pub fn refuses<K: Into<String>, V: Into<String>>(mut self, bad: impl IntoIterator<Item = (K, V)>) -> Self {
+        self.subject.refused.push(map(bad));
+        self
+    }
+
+    /// Claims are for this node, as the scheduler chooses one for classes that wait for their first consumer.
+    pub fn node(mut self, name: impl Into<String>) -> Self {
+        self.subject.node = Some(name.into());
+        self
+    }
+
+    /// Which storms there are. A storm that fails names its seed, and `seeds([seed])` repeats it. Without this call
+    /// there are those of 0 to 7.
+    pub fn seeds(mut self, seeds: impl IntoIterator<Item = u64>) -> Self {
+        self.subject.seeds = seeds.into_iter().collect();
+        self
+    }
+
+    /// For a backend that needs real time, such as a server behind a network. Without this call time is tokio's paused
+    /// clock: hours pass in a moment, but only files and the like (`spawn_blocking`, `tokio::fs`) are waited for.
+    pub fn real_time(mut self) -> Self {
+        self.subject.tempo = Tempo::Real;
+        self
+    }
+
+    /// Only the rule of this name. May be called again for others.
+    ///
+    /// # Panics
+    /// When there is no such rule.
+    pub fn only(mut self, rule: &str) -> Self {
+        assert!(
+            Rule::ALL.iter().any(|known| known.id() == rule),
+            "there is no rule {rule:?}; there are {}",
+            Rule::ALL.map(Rule::id).join(", ")
+        );
+        self.only.push(rule.to_owned());
+        self
+    }
+
+    /// Checks every rule, prints a line for each, and panics when one is broken.
+    ///
+    /// # Panics
+    /// When a rule is broken, and inside of a tokio runtime: there is [`run`](Self::run) for that.
+    #[expect(clippy::print_stdout, reason = "a test shows what it did, and the test runner catches only this")]
+    pub fn check(self) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(self.subject.tempo == Tempo::Virtual)
+            .build()
+            .expect("a thread without a runtime can have one");
+        println!("{}", self.subject.name);
+        let report = runtime.block_on(self.judge(|result| println!("{result}")));
+        // What was killed may have left a thread at work, which must not outlive the author's folder.
+        drop(runtime);
+        assert!(report.is_kept(), "{}", report.broken_text());
+    }
+
+    /// The same in the caller's runtime: one thread with a paused clock, or any with [`real_time`](Self::real_time).
+    pub async fn run(self) -> Report {
+        self.judge(|_| {}).await
+    }
+
+    async fn judge(self, mut each: impl FnMut(&RuleResult)) -> Report {
+        let chosen = |rule: &Rule| self.only.is_empty() || self.only.iter().any(|only| only == rule.id());
+        let mut results = Vec::new();
+        for rule in Rule::ALL.into_iter().filter(chosen) {
+            let result = rules::judge(rule, &self.subject).await;
+            each(&result);
+            let hopeless = rule == Rule::Provision && matches!(result.judgement(), Judgement::Broken(_));
+            results.push(result);
+            if hopeless {
+                // Every other rule begins with this one.
+                break;
+            }
+        }
+        Report::new(self.subject.name, results)
+    }
+}
+
+impl fmt::Debug for Conformance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conformance").field("of", &self.subject.name).field("only", &self.only).finish_non_exhaustive()
+    }
+}
+
+fn map<K: Into<String>, V: Into<String>>(pairs: impl IntoIterator<Item = (K, V)>) -> BTreeMap<String, String> {
+    pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
+}

@@ -1,0 +1,59 @@
+//! What the backend holds, and how that changes.
+
+use std::collections::BTreeSet;
+
+use super::rules::Broken;
+use super::subject::Subject;
+
+/// The assets there are at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Assets(BTreeSet<String>);
+
+impl Assets {
+    /// What the backend holds once everything that was dropped has come to rest.
+    pub(super) async fn now(subject: &Subject) -> Self {
+        subject.tempo.calm().await;
+        Self((subject.assets)().await)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What is here and not there.
+    pub(super) fn without(&self, other: &Self) -> Self {
+        Self(self.0.difference(&other.0).cloned().collect())
+    }
+
+    pub(super) fn contains_all(&self, other: &Self) -> bool {
+        other.0.is_subset(&self.0)
+    }
+
+    /// Nothing but what was there before may be there.
+    pub(super) fn expect(&self, before: &Self, added: usize, when: &str) -> Result<(), Broken> {
+        let (new, gone) = (self.without(before), before.without(self));
+        if gone.count() > 0 {
+            return Err(Broken(format!("{when}, assets that were there before are gone: {gone}")));
+        }
+        if new.count() != added {
+            let text = match new.count() {
+                0 => "no new asset".to_owned(),
+                count => format!("{count} new assets ({new})"),
+            };
+            return Err(Broken(format!("{when}, the backend holds {text}, expected {added}")));
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Assets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const SHOWN: usize = 5;
+        let names: Vec<&str> = self.0.iter().take(SHOWN).map(String::as_str).collect();
+        f.write_str(&names.join(", "))?;
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}

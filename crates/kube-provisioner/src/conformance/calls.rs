@@ -1,0 +1,178 @@
+//! Rules about single calls, made without any cluster.
+
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::PersistentVolume;
+use serde_json::{Value, json};
+
+use super::assets::Assets;
+use super::report::Judgement;
+use super::rules::{Broken, Verdict};
+use super::subject::{Made, Request, Subject};
+
+pub(super) async fn provision(subject: &Subject) -> Verdict {
+    let before = Assets::now(subject).await;
+    let backend = subject.start();
+    let made = subject.provision(&backend, &subject.new_name()).await?;
+    subject.expect(&before, 1, "after `provision`").await?;
+    subject.delete(&backend, &made.object).await?;
+    subject.expect(&before, 0, "after `provision` and `delete`").await?;
+    Ok(Judgement::Kept)
+}
+
+pub(super) async fn idempotent(subject: &Subject) -> Verdict {
+    let (before, name) = (Assets::now(subject).await, subject.new_name());
+    let first = subject.start();
+    let made = subject.provision(&first, &name).await?;
+    let again = subject.provision(&first, &name).await?;
+    same(&made, &again, "the second call of `provision`")?;
+    subject.expect(&before, 1, "after the second call of `provision`").await?;
+    drop(first);
+    let restarted = subject.start();
+    let again = subject.provision(&restarted, &name).await?;
+    same(&made, &again, "`provision` in a new process")?;
+    subject.expect(&before, 1, "after `provision` in a new process").await?;
+    subject.delete(&restarted, &made.object).await?;
+    subject.expect(&before, 0, "after `delete`").await?;
+    Ok(Judgement::Kept)
+}
+
+pub(super) async fn separate(subject: &Subject) -> Verdict {
+    let (before, backend) = (Assets::now(subject).await, subject.start());
+    let mut names: Vec<String> = (0..8).map(|_| subject.new_name()).collect();
+    // A name that begins as another one does, as with `list --prefix`.
+    names.push(format!("{}0", names[0]));
+    let made = try_join_all(names.iter().map(|name| subject.provision(&backend, name))).await?;
+    for (index, one) in made.iter().enumerate() {
+        if let Some(other) = made[..index].iter().position(|other| other.volume.source == one.volume.source) {
+            let (one, other) = (&names[index], &names[other]);
+            return Err(Broken(format!("{one} and {other} have the same source: {:?}", made[index].volume.source)));
+        }
+    }
+    let mut left = subject.expect(&before, names.len(), "after concurrent calls of `provision`").await?;
+    for (index, (name, made)) in names.iter().zip(&made).enumerate() {
+        subject.delete(&backend, &made.object).await?;
+        let when = format!("after deleting {name} alone");
+        let now = subject.expect(&before, names.len() - index - 1, &when).await?;
+        if !left.contains_all(&now) {
+            return Err(Broken(format!("{when}, there is something new: {}", now.without(&left))));
+        }
+        left = now;
+    }
+    Ok(Judgement::Kept)
+}
+
+pub(super) async fn delete_gone(subject: &Subject) -> Verdict {
+    let (before, name) = (Assets::now(subject).await, subject.new_name());
+    let backend = subject.start();
+    let made = subject.provision(&backend, &name).await?;
+    for when in ["`delete`", "`delete` of what is gone"] {
+        subject.delete(&backend, &made.object).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+        subject.expect(&before, 0, &format!("after {when}")).await?;
+    }
+    let restarted = subject.start();
+    let seen = |Broken(seen)| Broken(format!("`delete` of what is gone, in a new process: {seen}"));
+    subject.delete(&restarted, &made.object).await.map_err(seen)?;
+
+    let again = subject.provision(&restarted, &name).await?;
+    subject.expect(&before, 1, "after `provision`, `delete` and `provision` again").await?;
+    subject.delete(&subject.start(), &again.object).await?;
+    subject.expect(&before, 0, "after `delete` in a process that did not provision").await?;
+    Ok(Judgement::Kept)
+}
+
+pub(super) async fn capacity(subject: &Subject) -> Verdict {
+    const SIZES: [u64; 5] = [1, 1 << 20, (1 << 20) + 1, 1_000_000_000, (1 << 30) + 1];
+    let backend = subject.start();
+    for bytes in SIZES {
+        let (before, name) = (Assets::now(subject).await, subject.new_name());
+        let request = Request::new(subject, &backend, &name, bytes);
+        let made = match subject.ask(&backend, &request).await? {
+            Ok(volume) => request.save(volume),
+            // A size that the backend does not have.
+            Err(_) => continue,
+        };
+        let made = made.map_err(|Broken(seen)| Broken(format!("asked for {bytes} bytes: {seen}")))?;
+        subject.delete(&backend, &made.object).await?;
+        subject.expect(&before, 0, &format!("after a volume of {bytes} bytes was deleted")).await?;
+    }
+    Ok(Judgement::Kept)
+}
+
+pub(super) async fn foreign_volume(subject: &Subject) -> Verdict {
+    let (before, backend) = (Assets::now(subject).await, subject.start());
+    let (mine, other) = (subject.new_name(), subject.new_name());
+    let mine_made = subject.provision(&backend, &mine).await?;
+    let with_mine = subject.expect(&before, 1, "after `provision`").await?;
+    let short = &mine[..mine.len() - 1];
+    let forged = [
+        (format!("{mine}-copy"), "a name that only begins like the other's"),
+        (short.to_owned(), "a name that the other's begins with"),
+        (subject.new_name(), "a name of its own"),
+    ];
+    for (name, what) in forged {
+        let volume = disguised(&mine_made.object, &name)?;
+        // Its answer does not matter: refusing is as good as finding nothing.
+        let _ = subject.delete_once(&backend, &volume).await;
+        let when = format!("after `delete` of a volume with {what} ({name}) and the source and annotations of {mine}");
+        subject.expect(&with_mine, 0, &when).await?;
+    }
+    let other_made = subject.provision(&backend, &other).await?;
+    subject.expect(&before, 2, "after a second `provision`").await?;
+    for detour in [false, true] {
+        let mut volume = disguised(&mine_made.object, &other)?;
+        if detour && !with_detour(&mut volume, &other)? {
+            continue;
+        }
+        let _ = subject.delete_once(&backend, &volume).await;
+        let now = Assets::now(subject).await;
+        if !now.contains_all(&with_mine) {
+            return Err(Broken(format!(
+                "after `delete` of the volume {other}, whose source and annotations somebody had replaced by those of \
+                 {mine}, the asset of {mine} is gone: {}",
+                with_mine.without(&now)
+            )));
+        }
+    }
+    subject.delete(&backend, &other_made.object).await?;
+    subject.delete(&backend, &mine_made.object).await?;
+    subject.expect(&before, 0, "after `delete` of the true volumes").await?;
+    Ok(Judgement::Kept)
+}
+
+/// The volume under another name, with another uid.
+fn disguised(volume: &PersistentVolume, name: &str) -> Result<PersistentVolume, Broken> {
+    let mut value = encoded(volume)?;
+    value["metadata"]["name"] = json!(name);
+    value["metadata"]["uid"] = json!(format!("uid-of-{name}"));
+    decoded(value)
+}
+
+/// Puts `/NAME/..` into the path before its last part. Only to a path that leads to the asset: if somebody deletes by it,
+/// nothing but the asset of this check is hit.
+fn with_detour(volume: &mut PersistentVolume, name: &str) -> Result<bool, Broken> {
+    let mut value = encoded(volume)?;
+    for source in ["hostPath", "local", "nfs"] {
+        let Some((folder, last)) = value["spec"][source]["path"].as_str().and_then(|path| path.rsplit_once('/')) else {
+            continue;
+        };
+        value["spec"][source]["path"] = json!(format!("{folder}/{name}/../{last}"));
+        *volume = decoded(value)?;
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+fn encoded(volume: &PersistentVolume) -> Result<Value, Broken> {
+    serde_json::to_value(volume).map_err(|error| Broken(error.to_string()))
+}
+
+fn decoded(value: Value) -> Result<PersistentVolume, Broken> {
+    serde_json::from_value(value).map_err(|error| Broken(error.to_string()))
+}
+
+fn same(first: &Made, second: &Made, what: &str) -> Result<(), Broken> {
+    if first.volume == second.volume {
+        return Ok(());
+    }
+    Err(Broken(format!("{what} returned another volume:\n  first {:?}\n  then  {:?}", first.volume, second.volume)))
+}

@@ -1,0 +1,109 @@
+//! Calls that are cut off at every await.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use super::assets::Assets;
+use super::report::Judgement;
+use super::rules::{Broken, Verdict};
+use super::subject::{Request, Subject, USUAL};
+use crate::provisioner::ProvisionedVolume;
+
+/// Who waits longer than that many times in one call is not cut off any later.
+const MOST: usize = 200;
+
+pub(super) async fn provision(subject: &Subject) -> Verdict {
+    for polls in 0..=MOST {
+        let mut finished = true;
+        for restart in [false, true] {
+            finished &= provision_cut_off(subject, polls, restart).await?;
+        }
+        delete_half_made(subject, polls).await?;
+        if finished {
+            break;
+        }
+    }
+    Ok(Judgement::Kept)
+}
+
+/// Whether the call was faster.
+async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
+    let (before, name) = (Assets::now(subject).await, subject.new_name());
+    let mut backend = subject.start();
+    let request = Request::new(subject, &backend, &name, USUAL);
+    let finished = cut_off(request.call(&backend), polls).await.is_some();
+    subject.tempo.calm().await;
+    if restart {
+        backend = subject.start();
+    }
+    let who = if restart { "by a new process" } else { "by the same process" };
+    let when = format!("after `provision` was dropped after {polls} polls and called again {who}");
+    let made = subject.provision(&backend, &name).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+    subject.expect(&before, 1, &when).await?;
+    subject.delete(&backend, &made.object).await?;
+    subject.expect(&before, 0, &format!("{when}, and deleted")).await?;
+    Ok(finished)
+}
+
+/// Two replicas may work on one volume: what one of them made again, cut off, must go with the other's volume.
+async fn delete_half_made(subject: &Subject, polls: usize) -> Result<(), Broken> {
+    let (before, name, backend) = (Assets::now(subject).await, subject.new_name(), subject.start());
+    let made = subject.provision(&backend, &name).await?;
+    subject.delete(&backend, &made.object).await?;
+    let request = Request::new(subject, &backend, &name, USUAL);
+    cut_off(request.call(&backend), polls).await;
+    subject.tempo.calm().await;
+    let when = format!("after `provision` was dropped after {polls} polls and the volume deleted");
+    subject.delete(&backend, &made.object).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+    subject.expect(&before, 0, &when).await?;
+    Ok(())
+}
+
+pub(super) async fn delete(subject: &Subject) -> Verdict {
+    for polls in 0..=MOST {
+        let mut finished = true;
+        for restart in [false, true] {
+            finished &= delete_cut_off(subject, polls, restart).await?;
+        }
+        if finished {
+            break;
+        }
+    }
+    Ok(Judgement::Kept)
+}
+
+async fn delete_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
+    let (before, name) = (Assets::now(subject).await, subject.new_name());
+    let mut backend = subject.start();
+    let made = subject.provision(&backend, &name).await?;
+    let call = backend.delete(ProvisionedVolume::new(made.object.clone()));
+    let finished = cut_off(call, polls).await.is_some();
+    subject.tempo.calm().await;
+    if restart {
+        backend = subject.start();
+    }
+    let who = if restart { "by a new process" } else { "by the same process" };
+    let when = format!("after `delete` was dropped after {polls} polls and called again {who}");
+    subject.delete(&backend, &made.object).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+    subject.expect(&before, 0, &when).await?;
+    Ok(finished)
+}
+
+/// Polls a call that many times and drops it; the answer if it came before.
+async fn cut_off<T>(call: impl Future<Output = T>, polls: usize) -> Option<T> {
+    let mut call = pin!(call);
+    let mut left = polls;
+    poll_fn(move |context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match call.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}

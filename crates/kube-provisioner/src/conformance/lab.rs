@@ -1,0 +1,234 @@
+//! A simulated cluster with the author's provisioner in it, in as many processes as wanted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_sim::{Actors, Cluster, DeleteOptions, Faults, Running, SimClock, Target, object};
+use provisioner_runtime::surroundings::Surroundings;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::assets::Assets;
+use super::rules::Broken;
+use super::spy::{Calls, Spy};
+use super::subject::{PROVISIONER, Subject, USUAL};
+use crate::controller::Controller;
+
+const CLAIMS: &str = "persistentvolumeclaims";
+const VOLUMES: &str = "persistentvolumes";
+const NAMESPACE: &str = "default";
+/// How much of the story is shown.
+const LINES: usize = 30;
+
+pub(super) struct Lab<'a> {
+    pub(super) subject: &'a Subject,
+    pub(super) cluster: Cluster,
+    pub(super) calls: Arc<Calls>,
+    /// What the backend held before.
+    before: Assets,
+    processes: Vec<Process>,
+    started: u64,
+    seed: u64,
+    _actors: Running,
+}
+
+/// A controller at work.
+struct Process {
+    name: String,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// How a cluster is to be.
+pub(super) struct Plan<'a> {
+    pub(super) seed: u64,
+    pub(super) actors: Actors,
+    pub(super) faults: &'a Faults,
+    pub(super) calls: Calls,
+}
+
+impl<'a> Lab<'a> {
+    /// A cluster with the class.
+    pub(super) async fn new(subject: &'a Subject, class: &Value, plan: Plan<'_>) -> Result<Self, Broken> {
+        let Plan { seed, actors, faults, calls } = plan;
+        let cluster = Cluster::builder().seed(seed).story().hide_managed_fields().faults(faults).build();
+        cluster.create(class).map_err(|refused| {
+            Broken(format!("the API server does not take a class with these parameters: {}", refused.message))
+        })?;
+        Ok(Self {
+            subject,
+            calls: Arc::new(calls),
+            before: Assets::now(subject).await,
+            processes: Vec::new(),
+            started: 0,
+            seed,
+            _actors: cluster.run(actors),
+            cluster,
+        })
+    }
+
+    /// Starts another process.
+    pub(super) fn start(&mut self) {
+        self.started += 1;
+        let process = format!("process-{}", self.started);
+        self.cluster.note(format!("{process} starts"));
+        let spy = Spy {
+            backend: self.subject.start(),
+            calls: Arc::clone(&self.calls),
+            cluster: self.cluster.clone(),
+            process: process.clone(),
+        };
+        let stop = CancellationToken::new();
+        let surroundings = Surroundings::simulated(self.seed.wrapping_add(self.started), SimClock::EPOCH);
+        let controller = Controller::with_backend(Arc::new(spy), self.subject.tempo.options(PROVISIONER));
+        let running = controller.surroundings(surroundings).run_with(self.cluster.client(&process), stop.clone());
+        let task = tokio::spawn(async move {
+            // Only an address to listen on could fail, and there is none.
+            let _ = running.await;
+        });
+        self.processes.push(Process { name: process, stop, task });
+    }
+
+    /// Ends the oldest process in the middle of whatever it does.
+    pub(super) async fn kill(&mut self) {
+        if self.processes.is_empty() {
+            return;
+        }
+        let process = self.processes.remove(0);
+        self.cluster.note(format!("{} is killed", process.name));
+        process.task.abort();
+        // A process takes its threads with it: what they are at must have happened before the next one starts.
+        self.subject.tempo.calm().await;
+    }
+
+    /// Asks the oldest process to end, and waits until it has.
+    pub(super) async fn stop(&mut self) {
+        if self.processes.is_empty() {
+            return;
+        }
+        let process = self.processes.remove(0);
+        self.cluster.note(format!("{} is told to stop", process.name));
+        process.stop.cancel();
+        // The task can neither fail nor be cancelled: nobody else holds it.
+        let _ = process.task.await;
+    }
+
+    pub(super) fn create_claim(&self, name: &str) {
+        let claim = self.subject.claim(&self.subject.start(), name, USUAL);
+        // What is no good claim has been refused by the first rule.
+        let created = self.cluster.create(&claim);
+        debug_assert!(created.is_ok(), "{created:?}");
+    }
+
+    pub(super) fn delete_claim(&self, name: &str) {
+        let target = Target { group: "", plural: CLAIMS, namespace: NAMESPACE, name };
+        // It may be gone already.
+        let _ = self.cluster.delete(&target, DeleteOptions::default());
+    }
+
+    /// The names of the claims that are bound and stay.
+    pub(super) fn bound(&self) -> Vec<String> {
+        let claims = self.list("", CLAIMS);
+        let bound = claims.iter().filter(|claim| {
+            claim["status"]["phase"] == "Bound" && claim["metadata"]["deletionTimestamp"] == Value::Null
+        });
+        bound.map(|claim| object::name(claim).to_owned()).collect()
+    }
+
+    /// Waits until every claim is bound, to a volume and an asset of its own, and stays so.
+    pub(super) async fn all_bound(&self) -> Result<(), Broken> {
+        self.lasting("not every claim has one volume and one asset", async || {
+            let (claims, bound) = (self.list("", CLAIMS).len(), self.bound().len());
+            let volumes = self.list("", VOLUMES).len();
+            if (claims, volumes) != (bound, bound) {
+                return Err(format!("{claims} claims, of which bound {bound}; {volumes} volumes"));
+            }
+            self.assets(bound).await
+        })
+        .await
+    }
+
+    /// Deletes all claims and waits until nothing is left of them, and stays so.
+    pub(super) async fn all_gone(&self) -> Result<(), Broken> {
+        for claim in self.list("", CLAIMS) {
+            self.delete_claim(object::name(&claim));
+        }
+        self.lasting("not everything is removed although all claims are deleted", async || {
+            let (claims, volumes) = (self.list("", CLAIMS).len(), self.list("", VOLUMES).len());
+            if claims + volumes > 0 {
+                return Err(format!("{claims} claims and {volumes} volumes are left"));
+            }
+            self.assets(0).await
+        })
+        .await
+    }
+
+    /// The backend holds what it held before, and so many assets more.
+    pub(super) async fn assets(&self, added: usize) -> Result<(), String> {
+        let when = format!("with {added} volumes");
+        Assets::now(self.subject).await.expect(&self.before, added, &when).map_err(|Broken(seen)| seen)
+    }
+
+    /// The warnings that were written about a claim.
+    pub(super) fn warnings(&self, claim: &str) -> Vec<String> {
+        let about = |event: &&Value| event["involvedObject"]["name"] == claim && event["type"] == "Warning";
+        let events = self.list("", "events");
+        let notes = events.iter().filter(about).filter_map(|event| event["message"].as_str());
+        notes.map(str::to_owned).collect()
+    }
+
+    /// Waits until that many writes have happened, or for a while.
+    pub(super) async fn writes(&self, count: u64, limit: Duration) {
+        let mut changes = self.cluster.subscribe(&[("", CLAIMS), ("", VOLUMES)]);
+        let counted = async {
+            for _ in 0..count {
+                changes.next().await;
+            }
+        };
+        // Whichever comes first.
+        let _ = tokio::time::timeout(limit, counted).await;
+    }
+
+    /// Waits until something holds; it may say why it does not.
+    pub(super) async fn until(
+        &self,
+        otherwise: &str,
+        holds: impl AsyncFn() -> Result<(), String>,
+    ) -> Result<(), Broken> {
+        let (end, mut pause) = (Instant::now() + self.subject.tempo.limit(), self.subject.tempo.step());
+        while let Err(why) = holds().await {
+            if Instant::now() > end {
+                return Err(Broken(format!("{otherwise}: {why}\n{}", self.story())));
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(self.subject.tempo.limit() / 100);
+        }
+        Ok(())
+    }
+
+    async fn lasting(&self, otherwise: &str, holds: impl AsyncFn() -> Result<(), String>) -> Result<(), Broken> {
+        self.until(otherwise, &holds).await?;
+        sleep(self.subject.tempo.silence()).await;
+        self.until(otherwise, &holds).await
+    }
+
+    /// The end of the story, without what only looks.
+    fn story(&self) -> String {
+        let story = self.cluster.story();
+        let reads = [" get ", " list ", " watch "];
+        let lines: Vec<&str> = story.lines().filter(|line| !reads.iter().any(|read| line.contains(read))).collect();
+        format!("the last that happened:\n{}", lines[lines.len().saturating_sub(LINES)..].join("\n"))
+    }
+
+    fn list(&self, group: &str, plural: &str) -> Vec<Value> {
+        self.cluster.list(group, plural, None).unwrap_or_default()
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        self.processes.iter().for_each(|process| process.task.abort());
+    }
+}

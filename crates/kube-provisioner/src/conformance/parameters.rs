@@ -1,0 +1,74 @@
+//! Rules about the parameters of classes.
+
+use std::collections::BTreeMap;
+
+use kube_sim::{Actors, Faults};
+use tokio::time::sleep;
+
+use super::lab::{Lab, Plan};
+use super::report::Judgement;
+use super::rules::{Broken, Verdict};
+use super::spy::Calls;
+use super::subject::Subject;
+
+/// No provisioner has a parameter of this name.
+const UNKNOWN: &str = "kubeProvisionerConformance";
+
+pub(super) async fn unknown(subject: &Subject) -> Verdict {
+    let mut parameters = subject.parameters.clone();
+    parameters.insert(UNKNOWN.to_owned(), "x".to_owned());
+    if subject.start().parse(&parameters).is_ok() {
+        return Ok(Judgement::NotApplicable("its `Parameters` take any key".to_owned()));
+    }
+    let warnings = refusal(subject, 0, &parameters).await?;
+    if !warnings.iter().any(|warning| warning.contains(UNKNOWN)) {
+        return Err(Broken(format!(
+            "the claim's events do not name the parameter {UNKNOWN:?}: {}",
+            warnings.join("; ")
+        )));
+    }
+    Ok(Judgement::Kept)
+}
+
+pub(super) async fn refused(subject: &Subject) -> Verdict {
+    if subject.refused.is_empty() {
+        return Ok(Judgement::NotApplicable("`.refuses(..)` names no bad parameters".to_owned()));
+    }
+    for (seed, parameters) in (1..).zip(&subject.refused) {
+        refusal(subject, seed, parameters)
+            .await
+            .map_err(|Broken(seen)| Broken(format!("with the parameters {parameters:?}: {seen}")))?;
+    }
+    Ok(Judgement::Kept)
+}
+
+/// Lets a claim ask for these parameters; what its user is told.
+async fn refusal(subject: &Subject, seed: u64, parameters: &BTreeMap<String, String>) -> Result<Vec<String>, Broken> {
+    const CLAIM: &str = "refused";
+    let plan = Plan { seed, actors: Actors::all(), faults: &Faults::none(seed), calls: Calls::plain() };
+    let mut lab = Lab::new(subject, &subject.class(parameters), plan).await?;
+    lab.start();
+    lab.create_claim(CLAIM);
+    lab.until("the claim's user is told nothing", async || {
+        if !lab.bound().is_empty() {
+            return Ok(());
+        }
+        let told = !lab.warnings(CLAIM).is_empty();
+        told.then_some(()).ok_or_else(|| "the claim has no event of type Warning".to_owned())
+    })
+    .await?;
+    if !lab.bound().is_empty() {
+        lab.all_gone().await?;
+        return Err(Broken("the claim got a volume".to_owned()));
+    }
+    sleep(subject.tempo.silence()).await;
+    let calls = lab.calls.provisions();
+    if calls > 1 {
+        return Err(Broken(format!(
+            "`provision` was called {calls} times: what can never succeed is to be refused by `Parameters`, or by \
+             ProvisionError::invalid, which is not tried again"
+        )));
+    }
+    lab.assets(0).await.map_err(Broken)?;
+    Ok(lab.warnings(CLAIM))
+}

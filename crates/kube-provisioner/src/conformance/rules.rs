@@ -1,0 +1,140 @@
+//! The rules: their names, what they say, and who judges them.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use futures::FutureExt;
+
+use super::report::{Judgement, RuleResult};
+use super::subject::Subject;
+use super::{calls, cancellation, parameters, runs, storm};
+
+/// What was seen when a rule was found to be broken.
+#[derive(Debug)]
+pub(super) struct Broken(pub(super) String);
+
+/// Kept, not applicable, or broken.
+pub(super) type Verdict = Result<Judgement, Broken>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    Provision,
+    Idempotent,
+    Separate,
+    DeleteGone,
+    CancelProvision,
+    CancelDelete,
+    Capacity,
+    ForeignVolume,
+    UnknownParameters,
+    RefusedParameters,
+    Restart,
+    TwoReplicas,
+    HundredClaims,
+    Storm,
+}
+
+impl Rule {
+    /// All there are, the simpler ones first: what breaks them breaks the later ones too.
+    pub(super) const ALL: [Self; 14] = [
+        Self::Provision,
+        Self::Idempotent,
+        Self::Separate,
+        Self::DeleteGone,
+        Self::CancelProvision,
+        Self::CancelDelete,
+        Self::Capacity,
+        Self::ForeignVolume,
+        Self::UnknownParameters,
+        Self::RefusedParameters,
+        Self::Restart,
+        Self::TwoReplicas,
+        Self::HundredClaims,
+        Self::Storm,
+    ];
+
+    /// Its name, which never changes: tests choose by it.
+    pub(super) const fn id(self) -> &'static str {
+        match self {
+            Self::Provision => "provision",
+            Self::Idempotent => "idempotent",
+            Self::Separate => "separate",
+            Self::DeleteGone => "delete-gone",
+            Self::CancelProvision => "cancel-provision",
+            Self::CancelDelete => "cancel-delete",
+            Self::Capacity => "capacity",
+            Self::ForeignVolume => "foreign-volume",
+            Self::UnknownParameters => "unknown-parameters",
+            Self::RefusedParameters => "refused-parameters",
+            Self::Restart => "restart",
+            Self::TwoReplicas => "two-replicas",
+            Self::HundredClaims => "hundred-claims",
+            Self::Storm => "storm",
+        }
+    }
+
+    const fn says(self) -> &'static str {
+        match self {
+            Self::Provision => "a request makes one asset and a volume that can be saved",
+            Self::Idempotent => "the same request again, also by a new process, finds the same asset and volume",
+            Self::Separate => "volumes of different names never meet",
+            Self::DeleteGone => "deleting removes the asset; deleting what is gone or half made succeeds",
+            Self::CancelProvision => "cut off at any await, provisioning again makes one asset, and deleting none",
+            Self::CancelDelete => "cut off at any await, deleting again removes everything",
+            Self::Capacity => "a volume is at least as large as was asked for",
+            Self::ForeignVolume => "deleting a volume that says it is another leaves the other alone",
+            Self::UnknownParameters => "a parameter that nobody knows is refused, and the claim's user told its name",
+            Self::RefusedParameters => "bad parameters are refused once, the claim's user told, the backend untouched",
+            Self::Restart => "killed again and again, it binds every claim, makes nothing twice and leaves nothing",
+            Self::TwoReplicas => "two at once, as while one replaces the other, make nothing twice and leave nothing",
+            Self::HundredClaims => "a hundred claims at once are all bound, and all removed",
+            Self::Storm => "whatever the API server and the machine do, all comes right when they calm down",
+        }
+    }
+}
+
+pub(super) async fn judge(rule: Rule, subject: &Subject) -> RuleResult {
+    let start = Instant::now();
+    let verdict = async {
+        match rule {
+            Rule::Provision => calls::provision(subject).await,
+            Rule::Idempotent => calls::idempotent(subject).await,
+            Rule::Separate => calls::separate(subject).await,
+            Rule::DeleteGone => calls::delete_gone(subject).await,
+            Rule::CancelProvision => cancellation::provision(subject).await,
+            Rule::CancelDelete => cancellation::delete(subject).await,
+            Rule::Capacity => calls::capacity(subject).await,
+            Rule::ForeignVolume => calls::foreign_volume(subject).await,
+            Rule::UnknownParameters => parameters::unknown(subject).await,
+            Rule::RefusedParameters => parameters::refused(subject).await,
+            Rule::Restart => runs::restart(subject).await,
+            Rule::TwoReplicas => runs::two_replicas(subject).await,
+            Rule::HundredClaims => runs::hundred_claims(subject).await,
+            Rule::Storm => storm::storms(subject).await,
+        }
+    };
+    let judgement = match AssertUnwindSafe(verdict).catch_unwind().await {
+        Ok(Ok(judgement)) => judgement,
+        Ok(Err(Broken(seen))) => Judgement::Broken(seen),
+        Err(panic) => Judgement::Broken(format!("panicked: {}", panic_text(&*panic))),
+    };
+    RuleResult::new(rule.id(), rule.says(), judgement, start.elapsed())
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_is_explained() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/conformance.md")).unwrap();
+        let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        assert_eq!(sections, Rule::ALL.map(Rule::id));
+    }
+}

@@ -1,0 +1,96 @@
+//! Rules about whole runs of the controller, each disturbed in one way.
+
+use std::time::Duration;
+
+use kube_sim::{Actors, Faults, Pace};
+use tokio::time::{sleep, timeout};
+
+use super::lab::{Lab, Plan};
+use super::report::Judgement;
+use super::rules::{Broken, Verdict};
+use super::spy::Calls;
+use super::subject::Subject;
+
+const CLAIMS: usize = 10;
+/// What the seeds of these runs begin with, so that no claim has the uid of a storm's.
+const SEEDS: u64 = 1 << 32;
+
+pub(super) async fn restart(subject: &Subject) -> Verdict {
+    const KILLS: u64 = 48;
+    let mut random = fastrand::Rng::with_seed(SEEDS);
+    let mut lab = lab(subject, SEEDS).await?;
+    let limit = subject.tempo.step() * 6;
+    let mut created = 0;
+    for kill in 0..KILLS {
+        if kill % 3 == 0 && created < CLAIMS {
+            lab.create_claim(&format!("claim-{created}"));
+            created += 1;
+        }
+        // Only bound ones: nobody remembers what was begun for a claim that goes before it is bound and while no
+        // process lives.
+        if let Some(claim) = lab.bound().first()
+            && kill % 8 == 7
+        {
+            lab.delete_claim(claim);
+        }
+        lab.start();
+        match random.u8(..3) {
+            0 => drop(timeout(limit, lab.calls.wait(random.u64(1..=4))).await),
+            1 => lab.writes(random.u64(1..=12), limit).await,
+            _ => sleep(limit.mul_f64(random.f64())).await,
+        }
+        lab.kill().await;
+    }
+    lab.start();
+    lab.all_bound().await?;
+    lab.all_gone().await?;
+    Ok(Judgement::Kept)
+}
+
+pub(super) async fn two_replicas(subject: &Subject) -> Verdict {
+    // At the same moment: without latencies both see a claim at once.
+    let plan = Plan { seed: SEEDS + 1, actors: Actors::all(), faults: &Faults::none(0), calls: Calls::plain() };
+    replaced(Lab::new(subject, &subject.class(&subject.parameters), plan).await?).await?;
+    // And one behind the other.
+    replaced(lab(subject, SEEDS + 2).await?).await?;
+    Ok(Judgement::Kept)
+}
+
+/// Two processes share the work; one of them is told to stop, and another one starts.
+async fn replaced(mut lab: Lab<'_>) -> Result<(), Broken> {
+    lab.start();
+    for claim in 0..CLAIMS / 2 {
+        lab.create_claim(&format!("claim-{claim}"));
+    }
+    lab.start();
+    for claim in CLAIMS / 2..CLAIMS {
+        lab.create_claim(&format!("claim-{claim}"));
+        lab.writes(2, lab.subject.tempo.step()).await;
+    }
+    for claim in lab.bound().iter().take(CLAIMS / 3) {
+        lab.delete_claim(claim);
+    }
+    lab.stop().await;
+    lab.start();
+    lab.all_bound().await?;
+    lab.all_gone().await
+}
+
+pub(super) async fn hundred_claims(subject: &Subject) -> Verdict {
+    let mut lab = lab(subject, SEEDS + 3).await?;
+    lab.start();
+    for claim in 0..100 {
+        lab.create_claim(&format!("claim-{claim}"));
+    }
+    lab.all_bound().await?;
+    lab.all_gone().await?;
+    Ok(Judgement::Kept)
+}
+
+/// A cluster with nothing wrong in it, in which everything takes its time.
+async fn lab(subject: &Subject, seed: u64) -> Result<Lab<'_>, Broken> {
+    let faults = Faults::none(seed).latency(Duration::from_millis(1)..=Duration::from_millis(15));
+    let calls = Calls::delayed(subject.tempo, seed);
+    let plan = Plan { seed, actors: Actors::all().at(&Pace::USUAL), faults: &faults, calls };
+    Lab::new(subject, &subject.class(&subject.parameters), plan).await
+}

@@ -1,0 +1,158 @@
+//! The author's provisioner as the controller sees it: written down, slowed down, and watched while it waits.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube_sim::Cluster;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::tempo::Tempo;
+use crate::controller::{Backend, Parsed, UntypedRequest};
+use crate::error::{DeleteError, ProvisionError};
+use crate::parameters::ParameterError;
+use crate::provisioner::{Capabilities, ProvisionedVolume};
+use crate::volume::Volume;
+
+pub(super) struct Spy {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) calls: Arc<Calls>,
+    pub(super) cluster: Cluster,
+    /// The process that calls.
+    pub(super) process: String,
+}
+
+/// What is known of all calls of one run.
+pub(super) struct Calls {
+    provisions: AtomicUsize,
+    /// How often a call had to wait for something.
+    waits: watch::Sender<u64>,
+    delays: Option<(Tempo, Mutex<fastrand::Rng>)>,
+}
+
+impl Calls {
+    /// Calls that are made as they are.
+    pub(super) fn plain() -> Self {
+        Self { provisions: AtomicUsize::new(0), waits: watch::Sender::new(0), delays: None }
+    }
+
+    /// Calls that are late, and whose answers are late: some for so long that nobody waits for them.
+    pub(super) fn delayed(tempo: Tempo, seed: u64) -> Self {
+        Self { delays: Some((tempo, Mutex::new(fastrand::Rng::with_seed(seed)))), ..Self::plain() }
+    }
+
+    /// How often `provision` was called.
+    pub(super) fn provisions(&self) -> usize {
+        self.provisions.load(Ordering::Relaxed)
+    }
+
+    /// Returns when calls had to wait that many times more.
+    pub(super) async fn wait(&self, times: u64) {
+        let mut waits = self.waits.subscribe();
+        let end = *waits.borrow() + times;
+        // An error would mean that the sender is gone, and we hold it.
+        let _ = waits.wait_for(|waits| *waits >= end).await;
+    }
+
+    async fn delay(&self) {
+        let Some((tempo, random)) = &self.delays else { return };
+        let delay = draw(*tempo, &mut random.lock().unwrap_or_else(PoisonError::into_inner));
+        if !delay.is_zero() {
+            self.waits.send_modify(|waits| *waits += 1);
+            sleep(delay).await;
+        }
+    }
+}
+
+fn draw(tempo: Tempo, random: &mut fastrand::Rng) -> Duration {
+    let most = match (tempo, random.u8(..64)) {
+        (_, 0..40) => 0,
+        (Tempo::Real, _) => 20,
+        (Tempo::Virtual, 40..56) => 200,
+        (Tempo::Virtual, 56..63) => 5_000,
+        // Longer than any limit.
+        (Tempo::Virtual, _) => 400_000,
+    };
+    Duration::from_millis(random.u64(0..=most))
+}
+
+impl Spy {
+    async fn observed<T, E: fmt::Debug>(
+        &self,
+        what: &str,
+        name: String,
+        mut call: BoxFuture<'_, Result<T, E>>,
+    ) -> Result<T, E> {
+        let mut line = Line { spy: self, what: format!("{what} {name}"), ended: false };
+        line.write("is called");
+        self.calls.delay().await;
+        let answer = poll_fn(|context| {
+            let poll = call.poll_unpin(context);
+            if poll.is_pending() {
+                self.calls.waits.send_modify(|waits| *waits += 1);
+            }
+            poll
+        })
+        .await;
+        match &answer {
+            Ok(_) => line.write("is done"),
+            Err(error) => line.write(&format!("says {error:?}")),
+        }
+        self.calls.delay().await;
+        line.ended = true;
+        answer
+    }
+}
+
+/// What is written down of one call.
+struct Line<'a> {
+    spy: &'a Spy,
+    what: String,
+    ended: bool,
+}
+
+impl Line<'_> {
+    fn write(&self, text: &str) {
+        self.spy.cluster.note(format!("{}: {} {text}", self.spy.process, self.what));
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.write("is dropped");
+        }
+    }
+}
+
+impl Backend for Spy {
+    fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError> {
+        self.backend.parse(parameters)
+    }
+
+    fn provision(&self, request: UntypedRequest, parameters: Parsed) -> BoxFuture<'_, Result<Volume, ProvisionError>> {
+        self.calls.provisions.fetch_add(1, Ordering::Relaxed);
+        let name = request.name.clone();
+        self.observed("provision", name, self.backend.provision(request, parameters)).boxed()
+    }
+
+    fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
+        let name = volume.name().to_owned();
+        self.observed("delete", name, self.backend.delete(volume)).boxed()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.backend.capabilities()
+    }
+
+    fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
+        self.backend.accepts(claim)
+    }
+}

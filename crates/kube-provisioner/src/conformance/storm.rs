@@ -1,0 +1,120 @@
+//! Everything at once, drawn from a seed.
+
+use std::time::Duration;
+
+use kube_sim::{Actors, Fault, Faults, Pace};
+use tokio::time::{Instant, sleep_until};
+
+use super::lab::{Lab, Plan};
+use super::report::Judgement;
+use super::rules::{Broken, Verdict};
+use super::spy::Calls;
+use super::subject::Subject;
+use super::tempo::Tempo;
+
+const CLAIMS: usize = 12;
+
+/// What happens in a storm beside faults. Not all at once: while a process is dead, nobody remembers what it had begun
+/// for a claim that goes before it is bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Processes are killed; only bound claims are deleted.
+    Crashes,
+    /// Claims are deleted at any time.
+    Deletions,
+    /// Two processes, and claims are deleted at any time.
+    Replicas,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Create(usize),
+    Delete(usize),
+    Crash,
+}
+
+pub(super) async fn storms(subject: &Subject) -> Verdict {
+    for seed in subject.seeds.iter().copied() {
+        storm(subject, seed).await.map_err(|Broken(seen)| {
+            Broken(format!("seed {seed}: {seen}\nagain: `.only(\"storm\").seeds([{seed}])`"))
+        })?;
+    }
+    Ok(Judgement::Kept)
+}
+
+async fn storm(subject: &Subject, seed: u64) -> Result<(), Broken> {
+    let mut random = fastrand::Rng::with_seed(seed ^ 0x5707_2331);
+    let kind = [Kind::Crashes, Kind::Deletions, Kind::Replicas][random.usize(..3)];
+    let (faults, actors) = weather(subject.tempo, seed);
+    let plan = Plan { seed, actors, faults: &faults, calls: Calls::delayed(subject.tempo, seed) };
+    let mut lab = Lab::new(subject, &subject.class(&subject.parameters), plan).await?;
+    lab.cluster.note(format!("a storm with {kind:?}"));
+    lab.start();
+    if kind == Kind::Replicas {
+        lab.start();
+    }
+    let start = Instant::now();
+    for (after, deed) in deeds(&mut random, kind, subject.tempo.storm()) {
+        sleep_until(start + after).await;
+        match deed {
+            Deed::Create(claim) => lab.create_claim(&name(claim)),
+            Deed::Delete(claim) if kind != Kind::Crashes || lab.bound().contains(&name(claim)) => {
+                lab.cluster.note(format!("{} is deleted", name(claim)));
+                lab.delete_claim(&name(claim));
+            }
+            Deed::Delete(_) => {}
+            Deed::Crash => {
+                lab.kill().await;
+                lab.start();
+            }
+        }
+    }
+    faults.stop();
+    lab.cluster.note("the storm is over");
+    lab.all_bound().await?;
+    lab.all_gone().await
+}
+
+/// What goes wrong between the controller and the API server, and how fast the cluster's own controllers are.
+fn weather(tempo: Tempo, seed: u64) -> (Faults, Actors) {
+    match tempo {
+        Tempo::Virtual => (Faults::storm(seed), Actors::drawn(seed)),
+        // Nothing that has to be waited out.
+        Tempo::Real => {
+            let quick = [
+                Fault::Conflict,
+                Fault::InternalError,
+                Fault::LostAnswer,
+                Fault::Break,
+                Fault::BreakAfter,
+                Fault::WatchEnd,
+                Fault::WatchBreak,
+                Fault::WatchExpired,
+            ];
+            let faults = quick.into_iter().fold(Faults::none(seed), |faults, fault| faults.with(fault, 0.03));
+            (faults.latency(Duration::ZERO..=Duration::from_millis(5)), Actors::all().at(&Pace::PROMPT))
+        }
+    }
+}
+
+/// When what happens, in order.
+fn deeds(random: &mut fastrand::Rng, kind: Kind, time: Duration) -> Vec<(Duration, Deed)> {
+    let mut at = |from: f64, to: f64| time.mul_f64(from + random.f64() * (to - from));
+    let mut deeds = Vec::new();
+    for claim in 0..CLAIMS {
+        let created = at(0.0, 0.6);
+        deeds.push((created, Deed::Create(claim)));
+        if claim % 3 != 0 {
+            deeds.push((created + at(0.0, 0.4), Deed::Delete(claim)));
+        }
+    }
+    if kind == Kind::Crashes {
+        deeds.extend((0..8).map(|_| (at(0.0, 1.0), Deed::Crash)));
+    }
+    deeds.sort_by_key(|(after, _)| *after);
+    deeds
+}
+
+fn name(claim: usize) -> String {
+    format!("claim-{claim}")
+}

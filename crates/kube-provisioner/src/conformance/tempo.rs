@@ -1,0 +1,67 @@
+//! How long things take, under a clock that is paused and under one that is not.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::options::Options;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tempo {
+    /// Tokio's paused clock: waiting costs nothing.
+    Virtual,
+    /// The machine's clock: waiting is kept short.
+    Real,
+}
+
+impl Tempo {
+    /// One of two times.
+    fn choose(self, paused: Duration, real: Duration) -> Duration {
+        match self {
+            Self::Virtual => paused,
+            Self::Real => real,
+        }
+    }
+
+    /// How long everything may take to come to its end.
+    pub(super) fn limit(self) -> Duration {
+        self.choose(Duration::from_secs(2400), Duration::from_secs(60))
+    }
+
+    /// The pause between two looks.
+    pub(super) fn step(self) -> Duration {
+        self.choose(Duration::from_millis(500), Duration::from_millis(20))
+    }
+
+    /// How long nothing may change once all is as it should be: longer than any pause between two attempts.
+    pub(super) fn silence(self) -> Duration {
+        self.choose(Duration::from_secs(300), Duration::from_millis(500))
+    }
+
+    /// The time in which a disturbed run creates and deletes its claims.
+    pub(super) fn storm(self) -> Duration {
+        self.choose(Duration::from_secs(90), Duration::from_secs(2))
+    }
+
+    /// The pause before a call of the author's code is made again.
+    pub(super) fn retry(self, wanted: Option<Duration>) -> Duration {
+        self.choose(wanted.unwrap_or(Duration::from_secs(1)), Duration::from_millis(50))
+    }
+
+    /// Lets what was dropped come to rest. Under a paused clock this sleep ends only when all tasks have nothing to do
+    /// and all blocking threads are done.
+    pub(super) async fn calm(self) {
+        sleep(self.choose(Duration::from_millis(1), Duration::from_millis(20))).await;
+    }
+
+    /// Options of a controller with pauses that fit.
+    pub(super) fn options(self, provisioner: &str) -> Options {
+        let mut options = Options::new(provisioner);
+        options.retry_interval_max = Duration::from_secs(60);
+        if self == Self::Real {
+            options.retry_interval_start = Duration::from_millis(50);
+            options.retry_interval_max = Duration::from_secs(1);
+        }
+        options
+    }
+}

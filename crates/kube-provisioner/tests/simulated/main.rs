@@ -1,0 +1,5 @@
+//! Tests on simulated clusters, as authors write them.
+
+mod conformance;
+mod repeats;
+mod toy;

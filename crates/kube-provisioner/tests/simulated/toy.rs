@@ -1,0 +1,205 @@
+//! A backend in memory, and a provisioner that can be made wrong in one way at a time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube_provisioner::{DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+use tokio::time::sleep;
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    Nothing,
+    /// Every call makes another asset.
+    RandomNames,
+    /// Looks whether there is an asset, and makes one a moment later.
+    LooksThenMakes,
+    /// What is half made has another name each time.
+    LeavesHalfMade,
+    /// A size is rounded down.
+    TooSmall,
+    /// All volumes lead to one place.
+    OnePlace,
+    /// The asset is found by its label alone, which is set when it is made already.
+    LabelsLate,
+    /// Deleting what is gone fails.
+    MissesWhatIsGone,
+    /// Everything whose name begins so is deleted.
+    DeletesByPrefix,
+    /// What the volume object says is deleted.
+    DeletesByPath,
+    /// What is to be deleted gets another name first, which is forgotten.
+    ForgetsTrash,
+    /// Only what this process made is deleted.
+    RemembersInProcess,
+    /// A bad parameter is found late, and called a passing failure.
+    RetriesBadParameters,
+    /// A call panics.
+    Panics,
+}
+
+/// What the backend holds: ids, and for which volume they are.
+#[derive(Clone, Default)]
+pub(crate) struct Shelf(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    assets: BTreeMap<String, String>,
+    numbers: u64,
+}
+
+impl Shelf {
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.lock().assets.keys().cloned().collect()
+    }
+
+    /// As a call over a network.
+    async fn put(&self, id: &str, label: &str) {
+        sleep(Duration::from_millis(1)).await;
+        self.lock().assets.insert(id.to_owned(), label.to_owned());
+        sleep(Duration::from_millis(1)).await;
+    }
+
+    async fn remove(&self, id: &str) -> bool {
+        sleep(Duration::from_millis(1)).await;
+        let removed = self.lock().assets.remove(id).is_some();
+        sleep(Duration::from_millis(1)).await;
+        removed
+    }
+
+    async fn find(&self, label: &str) -> Option<String> {
+        sleep(Duration::from_millis(1)).await;
+        self.lock().assets.iter().find(|(_, of)| *of == label).map(|(id, _)| id.clone())
+    }
+
+    fn number(&self) -> u64 {
+        let mut inner = self.lock();
+        inner.numbers += 1;
+        inner.numbers
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) struct Toy {
+    shelf: Shelf,
+    flaw: Flaw,
+    made: Mutex<Vec<String>>,
+}
+
+impl Toy {
+    pub(crate) fn new(shelf: Shelf, flaw: Flaw) -> Self {
+        Self { shelf, flaw, made: Mutex::default() }
+    }
+
+    async fn make(&self, name: &str) -> String {
+        let Self { shelf, flaw, .. } = self;
+        match flaw {
+            Flaw::RandomNames => {
+                let id = format!("{name}-{}", shelf.number());
+                shelf.put(&id, name).await;
+                return id;
+            }
+            Flaw::LooksThenMakes | Flaw::LabelsLate => {
+                if let Some(id) = shelf.find(name).await {
+                    return id;
+                }
+                let id = format!("vol-{}", shelf.number());
+                if *flaw == Flaw::LabelsLate {
+                    shelf.put(&id, "").await;
+                }
+                shelf.put(&id, name).await;
+                return id;
+            }
+            _ => {}
+        }
+        let part = match flaw {
+            Flaw::LeavesHalfMade => format!("{name}.part-{}", shelf.number()),
+            _ => format!("{name}.part"),
+        };
+        shelf.put(&part, name).await;
+        shelf.put(name, name).await;
+        shelf.remove(&part).await;
+        name.to_owned()
+    }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Parameters {
+    #[serde(default)]
+    tier: Tier,
+    #[serde(default)]
+    colour: String,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Tier {
+    #[default]
+    Slow,
+    Fast,
+}
+
+impl Provisioner for Toy {
+    type Parameters = Parameters;
+
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        let Parameters { tier, colour } = &*request.parameters;
+        if *tier == Tier::Fast && colour == "red" {
+            let why = "there is nothing fast that is red";
+            return Err(match self.flaw {
+                Flaw::RetriesBadParameters => ProvisionError::retry(why),
+                _ => ProvisionError::invalid(why),
+            });
+        }
+        let id = self.make(&request.name).await;
+        self.made.lock().unwrap().push(request.name.clone());
+        let place = if self.flaw == Flaw::OnePlace { "all" } else { &id };
+        let bytes = match self.flaw {
+            Flaw::TooSmall => request.bytes / 1024 * 1024,
+            _ => request.bytes.next_multiple_of(1024),
+        };
+        Ok(Volume::nfs("server", format!("/exports/{place}")).capacity(bytes).annotation("example.com/id", id))
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        let Self { shelf, flaw, made } = self;
+        let name = volume.name();
+        match flaw {
+            Flaw::Panics => panic!("no way to delete {name}"),
+            Flaw::RandomNames | Flaw::LooksThenMakes | Flaw::LabelsLate => {
+                while let Some(id) = shelf.find(name).await {
+                    shelf.remove(&id).await;
+                }
+            }
+            Flaw::DeletesByPrefix => shelf.lock().assets.retain(|id, _| !id.starts_with(name)),
+            Flaw::DeletesByPath => {
+                let path = volume.object().spec.as_ref().and_then(|spec| Some(&spec.nfs.as_ref()?.path));
+                let id = path.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+                shelf.remove(id).await;
+                shelf.remove(&format!("{id}.part")).await;
+            }
+            Flaw::ForgetsTrash => {
+                if shelf.remove(name).await {
+                    let trash = format!("trash-{}", shelf.number());
+                    shelf.put(&trash, "").await;
+                    shelf.remove(&trash).await;
+                }
+                shelf.remove(&format!("{name}.part")).await;
+            }
+            Flaw::RemembersInProcess if !made.lock().unwrap().iter().any(|made| made == name) => {}
+            _ => {
+                let removed = shelf.remove(name).await;
+                let part = shelf.remove(&format!("{name}.part")).await;
+                if *flaw == Flaw::MissesWhatIsGone && !removed && !part {
+                    return Err(DeleteError::retry(format!("there is no {name}")));
+                }
+            }
+        }
+        Ok(())
+    }
+}

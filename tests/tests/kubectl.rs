@@ -272,7 +272,7 @@ async fn custom_resources() -> anyhow::Result<()> {
     both.refused("apply -f -", &thing("green"))?;
     both.done(&format!("api-resources --api-group={group}"), "")?;
     // The real server takes a while to publish new schemas.
-    let said = both.simulated.run(&["explain", &format!("{name}.spec"), &format!("--api-version={group}/v1")], "")?;
+    let said = both.simulated.run(&["explain", &format!("{name}.spec")], "")?;
     for expected in
         ["FIELD: spec <Object>", "What it is", "color <string>", "enum: red, blue", "Its colour", "size <integer>"]
     {

@@ -41,10 +41,10 @@ use tokio_util::sync::CancellationToken;
 use self::act::{Actor, Limits};
 use self::decide::{Names, Rules, decide};
 pub(crate) use self::erased::Backend;
-use self::key::Key;
-use self::measure::Meters;
 #[cfg(feature = "conformance")]
 pub(crate) use self::erased::{Parsed, UntypedRequest};
+use self::key::Key;
+use self::measure::Meters;
 #[cfg(feature = "conformance")]
 pub(crate) use self::persistent_volume::{Order, build};
 pub(crate) use self::report::parameters_text as parameters_problem;

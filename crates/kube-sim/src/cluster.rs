@@ -104,6 +104,11 @@ impl Cluster {
         self.0.lock().registry.named(group, plural).cloned()
     }
 
+    /// The form in which objects of a resource are kept.
+    pub(crate) fn stored_as(&self, resource: &Resource) -> Arc<Resource> {
+        Arc::clone(&self.0.lock().storage(resource.storage).resource)
+    }
+
     /// The resourceVersion of the last change.
     pub fn resource_version(&self) -> u64 {
         self.0.lock().version()

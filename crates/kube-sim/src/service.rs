@@ -334,7 +334,10 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
         _ if content_type == "application/yaml" => {
             return Err(Status::not_implemented(format_args!("bodies of type {content_type}")));
         }
-        _ => return Err(Status::unsupported_media_type(&["application/json", "application/yaml"])),
+        _ => {
+            let accepted = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+            return Err(Status::unsupported_media_type(&accepted));
+        }
     }
     Ok(())
 }

@@ -3,7 +3,10 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::Page;
 use crate::cluster::Cluster;
@@ -84,7 +87,7 @@ pub(super) fn resources(cluster: &Cluster, group: &str, version: &str) -> Result
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }
-    list["resources"] = found.flat_map(|resource| resource_and_parts(resource)).collect();
+    list["resources"] = found.flat_map(|resource| resource_and_parts(cluster, resource)).collect();
     Ok(Page::json(&list))
 }
 
@@ -209,7 +212,7 @@ fn parts(resource: &Resource) -> Vec<Part> {
     parts
 }
 
-fn resource_and_parts(resource: &Resource) -> Vec<Value> {
+fn resource_and_parts(cluster: &Cluster, resource: &Resource) -> Vec<Value> {
     let mut all = vec![json!({
         "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
         "kind": resource.kind, "verbs": verbs(resource),
@@ -219,6 +222,9 @@ fn resource_and_parts(resource: &Resource) -> Vec<Value> {
             all[0][field] = names.as_slice().into();
         }
     }
+    if !resource.ephemeral {
+        all[0]["storageVersionHash"] = storage_version_hash(&cluster.stored_as(resource)).into();
+    }
     for part in parts(resource) {
         all.push(json!({
             "name": format!("{}/{}", resource.plural, part.name), "singularName": "", "namespaced": resource.namespaced,
@@ -226,6 +232,12 @@ fn resource_and_parts(resource: &Resource) -> Vec<Value> {
         }));
     }
     all
+}
+
+/// `StorageVersionHash` of apiserver's `endpoints/discovery/storageversionhash.go`.
+fn storage_version_hash(stored: &Resource) -> String {
+    let digest = Sha256::digest(format!("{}/{}/{}", stored.group, stored.version, stored.kind));
+    STANDARD.encode(&digest[..8])
 }
 
 fn all_at_once<'a>(groups: impl Iterator<Item = &'a Group>) -> Page {

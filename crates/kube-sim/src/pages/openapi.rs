@@ -18,11 +18,13 @@ use crate::status::Status;
 /// `/openapi/v2`: it names no types. Clients that know version 3 look here for types that are not there either.
 pub(super) fn old(headers: &HeaderMap) -> Page {
     const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    // Go takes no `@` in the type of an answer.
+    const ANSWERED: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     /// `swagger: 2.0`, `info: {title: Kubernetes, version: 1.37}`, `paths: {}`.
     const NOTHING: &[u8] = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.37\x42\x00";
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match accept.contains(PROTOBUF) {
-        true => Page { code: 200, content_type: PROTOBUF, body: Bytes::from_static(NOTHING) },
+        true => Page { code: 200, content_type: ANSWERED, body: Bytes::from_static(NOTHING) },
         false => {
             Page::json(&json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "1.37"}, "paths": {}}))
         }

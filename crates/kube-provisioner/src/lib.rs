@@ -18,7 +18,9 @@
 //! ```no_run
 //! # struct Directories;
 //! # fn main() {}
+//! # mod tests {
 #![doc = include_str!("../examples/directories/tests.rs")]
+//! # }
 //! ```
 //!
 //! # The nouns

@@ -149,7 +149,8 @@ async fn media_types_nobody_understands() {
     let (code, _, text) =
         served.ask(http::Request::post("/api/v1/namespaces").header(CONTENT_TYPE, "application/cbor"), "x").await;
     let refusal: Value = serde_json::from_str(&text).unwrap();
-    let expected = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml";
+    let expected = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, \
+                    application/vnd.kubernetes.protobuf";
     assert_eq!((code, refusal["message"].as_str()), (415, Some(expected)));
     let (code, refusal) = served.get("/api/v1/namespaces", "application/vnd.kubernetes.protobuf").await;
     let expected = "only the following media types are accepted: application/json, application/yaml";

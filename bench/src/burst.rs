@@ -23,7 +23,7 @@ pub(crate) async fn run(count: usize) -> anyhow::Result<()> {
     let claims = cluster.wait_claims(count, "bound", e2e::cluster::is_bound).await?;
     let bound = start.elapsed();
     let uids: Vec<_> = claims.iter().filter_map(|claim| claim.metadata.uid.clone()).collect();
-    let told = wait_told(&cluster, &uids).await?;
+    let told = wait_told(&cluster, &uids, Duration::from_secs(120)).await?;
     let all_told = start.elapsed();
     let once = uids.iter().filter(|uid| told.get(*uid) == Some(&1)).count();
     println!("| measured | figure |\n|---|---|");
@@ -38,9 +38,13 @@ pub(crate) async fn run(count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How often each claim was told of its volume, when all were or nothing new comes.
-pub(crate) async fn wait_told(cluster: &Cluster, uids: &[String]) -> anyhow::Result<HashMap<String, i32>> {
-    let deadline = Instant::now() + Duration::from_secs(120);
+/// How often each claim was told of its volume, when all were or the patience is at its end.
+pub(crate) async fn wait_told(
+    cluster: &Cluster,
+    uids: &[String],
+    patience: Duration,
+) -> anyhow::Result<HashMap<String, i32>> {
+    let deadline = Instant::now() + patience;
     loop {
         let told = told(cluster).await?;
         if uids.iter().all(|uid| told.contains_key(uid)) || Instant::now() > deadline {
@@ -51,7 +55,7 @@ pub(crate) async fn wait_told(cluster: &Cluster, uids: &[String]) -> anyhow::Res
 }
 
 /// How often each claim was told of its volume so far.
-pub(crate) async fn told(cluster: &Cluster) -> anyhow::Result<HashMap<String, i32>> {
+async fn told(cluster: &Cluster) -> anyhow::Result<HashMap<String, i32>> {
     let events: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
     let mut told = HashMap::new();
     for event in events.list(&ListParams::default()).await?.items {

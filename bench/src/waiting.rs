@@ -12,9 +12,20 @@ use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::burst::{mb, told, wait_told};
+use crate::burst::{mb, wait_told};
 use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER};
 use crate::process::Provisioner;
+
+/// How long claims may wait to be told.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The Go library tells some claims never.
+const A_WHILE: Duration = Duration::from_secs(20);
+
+enum Contender {
+    Bare,
+    Ours,
+    Go,
+}
 
 struct Round {
     rate: f64,
@@ -36,17 +47,24 @@ pub(crate) async fn run(count: usize, rounds: usize, connections: usize) -> anyh
     println!("| | volumes/s | first after | told | all told after the last volume | peak memory | processor time |");
     println!("|---|---|---|---|---|---|---|");
     for _ in 0..rounds {
-        for (name, rates) in
-            [("bare client", &mut bare), ("kube-provisioner", &mut ours), ("the Go library", &mut peers)]
-        {
+        for (contender, name, rates) in [
+            (Contender::Bare, "bare client", &mut bare),
+            (Contender::Ours, "kube-provisioner", &mut ours),
+            (Contender::Go, "the Go library", &mut peers),
+        ] {
             cluster.clear().await?;
             cluster.create_claims(count).await?;
             let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
             let claims = cluster.wait_claims(count, "annotated", asks).await?;
-            let round = match name {
-                "bare client" => bare_client(&cluster, &claims, connections).await?,
-                "the Go library" => go_library(&cluster, &claims, connections).await?,
-                _ => provisioner(&cluster, &claims, connections).await?,
+            let round = match contender {
+                Contender::Bare => bare_client(&cluster, &claims, connections).await?,
+                Contender::Ours => {
+                    let workers = ["--workers".to_owned(), connections.to_string()];
+                    provisioner(&cluster, &claims, Provisioner::start(&cluster, &workers), PATIENCE).await?
+                }
+                Contender::Go => {
+                    provisioner(&cluster, &claims, Provisioner::start_go(&cluster, connections), A_WHILE).await?
+                }
             };
             rates.push(round.rate);
             print!("| {name} | {:.0} | {:.2} s |", round.rate, round.first.as_secs_f64());
@@ -86,41 +104,28 @@ async fn bare_client(cluster: &Cluster, claims: &[PersistentVolumeClaim], connec
     Ok(Round { rate: rate(claims.len(), first, last), first: first - start, rest: None })
 }
 
-async fn provisioner(cluster: &Cluster, claims: &[PersistentVolumeClaim], workers: usize) -> anyhow::Result<Round> {
+/// A provisioner at its work, until all claims are told of their volumes, or for a while: some are never told.
+async fn provisioner(
+    cluster: &Cluster,
+    claims: &[PersistentVolumeClaim],
+    start: impl Future<Output = anyhow::Result<Provisioner>>,
+    patience: Duration,
+) -> anyhow::Result<Round> {
     let saved = Saved::watch(cluster, claims.len()).await?;
-    let start = Instant::now();
-    let provisioner = Provisioner::start(cluster, &["--workers".to_owned(), workers.to_string()]).await?;
+    let begun = Instant::now();
+    let provisioner = start.await?;
     let (first, last) = saved.all().await?;
     let peak = provisioner.memory("VmHWM")?;
     let processor = provisioner.processor_time()?;
     let uids: Vec<String> = claims.iter().filter_map(ResourceExt::uid).collect();
-    let told = wait_told(cluster, &uids).await?;
+    let told = wait_told(cluster, &uids, patience).await?;
     let told_after = last.elapsed();
     let told = uids.iter().filter(|uid| told.get(*uid) == Some(&1)).count();
     let peak = peak.max(provisioner.memory("VmHWM")?);
     Ok(Round {
         rate: rate(claims.len(), first, last),
-        first: first - start,
+        first: first - begun,
         rest: Some(Rest { told, told_after, peak, processor }),
-    })
-}
-
-/// It tells no claim that it forgot to tell: what is told after a while is what will ever be.
-async fn go_library(cluster: &Cluster, claims: &[PersistentVolumeClaim], workers: usize) -> anyhow::Result<Round> {
-    const A_WHILE: Duration = Duration::from_secs(20);
-    let saved = Saved::watch(cluster, claims.len()).await?;
-    let start = Instant::now();
-    let provisioner = Provisioner::start_go(cluster, workers).await?;
-    let (first, last) = saved.all().await?;
-    let processor = provisioner.processor_time()?;
-    tokio::time::sleep(A_WHILE).await;
-    let told = told(cluster).await?;
-    let told = claims.iter().filter_map(ResourceExt::uid).filter(|uid| told.contains_key(uid)).count();
-    let peak = provisioner.memory("VmHWM")?;
-    Ok(Round {
-        rate: rate(claims.len(), first, last),
-        first: first - start,
-        rest: Some(Rest { told, told_after: A_WHILE, peak, processor }),
     })
 }
 

@@ -15,6 +15,8 @@ use serde_json::json;
 const CLAIMS: usize = 100;
 const LIMIT: Duration = Duration::from_secs(60);
 const PROVISIONER: &str = "example.com/go";
+/// The Go library's complaint when a claim is woken by its last change and gone before its turn: nothing went wrong.
+const WENT_BEFORE_ITS_TURN: &str = "in work queue no longer exists";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_claims_come_and_go_without_an_error() -> anyhow::Result<()> {
@@ -69,7 +71,10 @@ async fn a_hundred_claims_come_and_go_without_an_error() -> anyhow::Result<()> {
     let output = program.output();
     assert!(status.success(), "{status}:\n{output}");
     // klog's lines begin with their severity.
-    let is_bad = |line: &&str| line.starts_with(['W', 'E', 'F']) || line.contains("err=") || line.contains("panic");
+    let is_bad = |line: &&str| {
+        let bad = line.starts_with(['W', 'E', 'F']) || line.contains("err=") || line.contains("panic");
+        bad && !line.contains(WENT_BEFORE_ITS_TURN)
+    };
     let bad: Vec<&str> = output.lines().filter(is_bad).collect();
     assert!(bad.is_empty(), "{}", bad.join("\n"));
     simulated.stop()

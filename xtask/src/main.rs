@@ -1,5 +1,5 @@
 //! The project's commands: `cargo xtask --help`.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program talks to its user")]
 
 use std::ffi::OsString;
 use std::process::ExitCode;

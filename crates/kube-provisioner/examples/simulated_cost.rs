@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use kube_provisioner::{
     CancellationToken, Controller, DeleteError, Options, ProvisionError, ProvisionRequest, ProvisionedVolume,
-    Provisioner, Volume,
+    Provisioner, Surroundings, Volume,
 };
 use kube_sim::{Actors, Cluster, DeleteOptions, Faults, Pace, SimClock, Target};
-use provisioner_runtime::surroundings::Surroundings;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 

@@ -256,7 +256,7 @@ impl Engine {
                 delete: options.failed_delete_threshold,
             },
             world,
-            queue: Queue::new(QueueOptions { backoff, seed: Some(surroundings.number("queue")) }),
+            queue: Queue::new(QueueOptions { backoff, surroundings }),
             started: AtomicBool::new(false),
             health: Default::default(),
             surroundings,

@@ -57,5 +57,7 @@ pub use self::error::{DeleteError, DeleteVerdict, ProvisionError, Verdict};
 pub use self::options::{LogStyle, Options};
 pub use self::provisioner::{AccessMode, Capabilities, ProvisionRequest, ProvisionedVolume, Provisioner};
 pub use self::volume::{Volume, VolumeSource};
+/// What [`Controller::surroundings`] takes.
+pub use provisioner_runtime::surroundings::Surroundings;
 /// What stops [`Controller::run_with`].
 pub use tokio_util::sync::CancellationToken;

@@ -49,17 +49,9 @@ pub fn on_create(resource: &Resource, object: &mut Value, cluster: &dyn Lookup, 
 /// Makes a decoded object ready to take the place of `old`: defaults, and the strategy's `PrepareForUpdate` for the
 /// resource or its `subresource` (`status`, `finalize`): what the request may not touch is as it was. `now` is a
 /// `metav1.Time`.
-pub fn on_update(
-    resource: &Resource,
-    old: &Value,
-    new: &mut Value,
-    subresource: Option<&str>,
-    _cluster: &dyn Lookup,
-    now: &str,
-) -> Result<(), Status> {
+pub fn on_update(resource: &Resource, old: &Value, new: &mut Value, subresource: Option<&str>, now: &str) {
     types::set_defaults(resource, new);
     strategy::prepare_for_update(resource, old, new, subresource, now);
-    Ok(())
 }
 
 /// What validating admission refuses of an update that is valid: a claim that grows although it may not.

@@ -1,5 +1,5 @@
 //! `kube-sim`: a simulated Kubernetes API for programs on this machine.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program talks to its user")]
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
 //! The forms in which objects leave the server: as they are kept, in another version, or only their metadata.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -85,7 +86,7 @@ impl View {
                 object.write_tail(self.with_owners, json);
             }
             Form::Event | Form::Metadata => {
-                let mut value = self.value(object);
+                let mut value = self.value(Cow::Owned(object.value())).into_owned();
                 let owners = if self.with_owners { object.managed_fields() } else { Arc::default() };
                 if let Ok(owners) = serde_json::from_str::<Value>(&owners) {
                     object::set_meta(&mut value, "managedFields", owners);
@@ -95,20 +96,19 @@ impl View {
         }
     }
 
-    /// The object as this view shows it, but without `metadata.managedFields`.
-    pub(crate) fn value(&self, object: &Stored) -> Value {
-        let value = object.value();
+    /// An object that is kept, as this view shows it, but without `metadata.managedFields`.
+    pub(crate) fn value<'v>(&self, stored: Cow<'v, Value>) -> Cow<'v, Value> {
         match self.form {
-            Form::Stored => value,
+            Form::Stored => stored,
             Form::Renamed => {
-                let mut value = value;
+                let mut value = stored.into_owned();
                 value["apiVersion"] = self.resource.api_version().into();
-                value
+                Cow::Owned(value)
             }
-            Form::Event => event::to_events_group(value),
-            Form::Metadata => {
-                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
-            }
+            Form::Event => Cow::Owned(event::to_events_group(stored.into_owned())),
+            Form::Metadata => Cow::Owned(
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": stored["metadata"]}),
+            ),
         }
     }
 
@@ -117,17 +117,6 @@ impl View {
         match self.form {
             Form::Event => event::to_core(object),
             Form::Stored | Form::Renamed | Form::Metadata => object,
-        }
-    }
-
-    /// What [`View::value`] gave of an object, as it is kept.
-    pub(crate) fn into_stored(self, mut shown: Value, object: &Stored) -> Value {
-        match self.form {
-            Form::Stored => {
-                object::remove_meta(&mut shown, "managedFields");
-                shown
-            }
-            Form::Renamed | Form::Event | Form::Metadata => object.value(),
         }
     }
 

@@ -49,7 +49,7 @@ use tokio::time::Instant;
 pub use run::work;
 use state::State;
 
-use crate::Backoff;
+use crate::{Backoff, Surroundings};
 
 /// A queue of keys; clones are the same queue.
 pub struct Queue<K> {
@@ -162,15 +162,15 @@ pub enum Priority {
 pub struct QueueOptions {
     /// The delay after each failed attempt of a key.
     pub backoff: Backoff,
-    /// Makes the jitter of the delays repeatable.
-    pub seed: Option<u64>,
+    /// What the jitter of the delays is drawn from.
+    pub surroundings: Surroundings,
 }
 
 impl Default for QueueOptions {
     /// From 1 second to 5 minutes, doubling.
     fn default() -> Self {
         let backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(300));
-        Self { backoff, seed: None }
+        Self { backoff, surroundings: Surroundings::default() }
     }
 }
 

@@ -49,7 +49,7 @@ impl Surroundings {
 
     /// A generator for one purpose.
     pub(crate) fn random(&self, purpose: &str) -> Random {
-        Random::new(Some(self.number(purpose)))
+        Random::new(self.number(purpose))
     }
 }
 
@@ -76,6 +76,7 @@ mod tests {
     fn real_ones_do_not() {
         let real = Surroundings::default();
         assert_ne!(real.number("a"), real.number("a"));
+        assert_ne!(real.random("a").next(), real.random("a").next());
         assert!(real.now() > Timestamp::UNIX_EPOCH);
     }
 }

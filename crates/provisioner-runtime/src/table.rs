@@ -112,12 +112,16 @@ impl<K: Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// Removes and returns what was not seen since [`begin_snapshot`](Self::begin_snapshot).
+    /// Removes and returns what was not seen since [`begin_snapshot`](Self::begin_snapshot), in the order of the keys.
     ///
     /// Without one it removes nothing.
-    pub fn end_snapshot(&mut self) -> Vec<(K, V)> {
+    pub fn end_snapshot(&mut self) -> Vec<(K, V)>
+    where
+        K: Ord,
+    {
         self.in_snapshot = false;
-        let gone = mem::take(&mut self.unseen).into_iter().collect();
+        let mut gone: Vec<_> = mem::take(&mut self.unseen).into_iter().collect();
+        gone.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         self.current.shrink_to_fit();
         gone
     }
@@ -180,9 +184,7 @@ mod tests {
         table.insert(0, 0);
         table.begin_snapshot();
         table.insert(1, 1);
-        let mut gone = table.end_snapshot();
-        gone.sort_unstable();
-        assert_eq!(gone, [(0, 0), (2, 2)]);
+        assert_eq!(table.end_snapshot(), [(0, 0), (2, 2)]);
     }
 
     #[test]

@@ -158,8 +158,7 @@ impl World {
                 return key.filter(|key| self.claim_gone(key)).into_iter().collect();
             }
             Event::Ready => {
-                let mut gone = self.claims.end_snapshot();
-                gone.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+                let gone = self.claims.end_snapshot();
                 for (key, entry) in &gone {
                     self.forget_class_of(key, entry);
                     self.claim_gone(key);
@@ -182,8 +181,7 @@ impl World {
                 }
             }
             Event::Ready => {
-                let mut gone: Vec<Key> = self.volumes.end_snapshot().into_iter().map(|(key, _)| key).collect();
-                gone.sort_unstable();
+                let gone: Vec<Key> = self.volumes.end_snapshot().into_iter().map(|(key, _)| key).collect();
                 gone.iter().for_each(|key| self.volume_gone(key));
                 return gone;
             }
@@ -200,8 +198,7 @@ impl World {
                 return self.waiting_for(class.name());
             }
             Event::Ready => {
-                let mut gone = self.classes.end_snapshot();
-                gone.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+                let gone = self.classes.end_snapshot();
                 return gone.iter().flat_map(|(name, _)| self.waiting_for(name)).collect();
             }
         }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use kube_provisioner::{CancellationToken, Controller, Options};
+use kube_provisioner::{CancellationToken, Controller, Options, Surroundings};
 use kube_sim::{Actors, Cluster, DeleteOptions, Faults, SimClock, Target};
-use provisioner_runtime::surroundings::Surroundings;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 

@@ -147,7 +147,7 @@ fn an_update_touches_only_its_own_part() {
     });
     let updated = |part| {
         let mut new = sent.clone();
-        on_update(&volumes, &old, &mut new, part, &Objects(Vec::new()), "2030-06-01T00:00:00Z").unwrap();
+        on_update(&volumes, &old, &mut new, part, "2030-06-01T00:00:00Z");
         new
     };
     let (whole, status) = (updated(None), updated(Some("status")));

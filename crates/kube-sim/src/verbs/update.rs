@@ -1,5 +1,6 @@
 //! update and patch, and what both end in.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -34,8 +35,8 @@ pub(super) fn update(state: &mut State, request: &mut Request) -> Result<Answer,
     }
     let view = view(state, request);
     let object = view.to_stored(object);
-    let value = before.value();
-    write(state, request, &view, Before { state: &before, value }, object, false)
+    let value = before.parsed();
+    write(state, request, &view, Before { state: &before, value: &value }, object, false)
 }
 
 const OWNERS: &[u8] = b"managedFields";
@@ -66,24 +67,24 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
         }
         Err(refused) => return Err(refused),
     };
-    let mut current = view.value(&before);
+    let old = before.parsed();
+    let mut current = view.value(Cow::Borrowed(&old));
     // Who patches them wants to find them.
     if kind == PatchKind::Apply || patch.windows(OWNERS.len()).any(|text| text == OWNERS) {
         let owners = before.managed_fields();
         if let Ok(owners) = serde_json::from_str::<Value>(&owners) {
-            object::set_meta(&mut current, "managedFields", owners);
+            object::set_meta(current.to_mut(), "managedFields", owners);
         }
     }
     let patched = patch::apply_patch(kind, &resource, Some(&current), &patch, &options)?;
     request.warnings.extend(patched.warnings);
     check_name(request, &patched.object)?;
     let object = view.to_stored(patched.object);
-    let old = view.into_stored(current, &before);
     write(
         state,
         request,
         &self::view(state, request),
-        Before { state: &before, value: old },
+        Before { state: &before, value: &old },
         object,
         kind == PatchKind::Apply,
     )
@@ -92,7 +93,7 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
 /// The state that is to be replaced, and the same read.
 struct Before<'a> {
     state: &'a Arc<Stored>,
-    value: Value,
+    value: &'a Value,
 }
 
 /// Replaces `before` by `object` if that may be.
@@ -112,21 +113,21 @@ fn write(
     let owners = take_owners(&mut object);
     let owners = match owners {
         Some(owners) if is_apply => Some(owners.to_string().into()),
-        Some(owners) => sent_owners(request, before, (&old, &object), &owners, &now),
+        Some(owners) => sent_owners(request, before, (old, &object), &owners, &now),
         None => None,
     };
-    let left_alone = ServerSet::left_alone(resource, Some(&old), &object);
-    defaults::on_update(resource, &old, &mut object, part, &*state, &now)?;
-    crd::prepare(state, request, Some(&old), &mut object)?;
-    let mut causes = validate::on_update(resource, &old, &object, part);
+    let left_alone = ServerSet::left_alone(resource, Some(old), &object);
+    defaults::on_update(resource, old, &mut object, part, &now);
+    crd::prepare(state, request, Some(old), &mut object)?;
+    let mut causes = validate::on_update(resource, old, &object, part);
     causes.extend(crd::validate(state, resource, &object));
     refuse(state, resource, &request.name, causes)?;
-    defaults::admit_update(resource, &old, &object, part, &*state)?;
+    defaults::admit_update(resource, old, &object, part, &*state)?;
     let credit = match owners {
         Some(owners) => Credit::Known(owners),
-        None => credit(state, request, left_alone.now_changed(resource, Some(&old), &object)),
+        None => credit(state, request, left_alone.now_changed(resource, Some(old), &object)),
     };
-    let finished = is_finished(request, &old, &object);
+    let finished = is_finished(request, old, &object);
     if finished || request.options.dry_run {
         let stored = &state.storage(resource.storage).resource;
         let ownership = Ownership::after(before, credit);

@@ -17,7 +17,7 @@ proptest! {
     #[test]
     fn the_queue_behaves_like_the_model(steps in prop::collection::vec(step(), 1..150)) {
         let start = Instant::now();
-        let options = QueueOptions { backoff: BACKOFF, seed: Some(0) };
+        let options = QueueOptions { backoff: BACKOFF, ..QueueOptions::default() };
         let mut both = Both {
             real: State::new(&options),
             model: Model::default(),

@@ -50,7 +50,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             awaiting_change: 0,
             next_id: 0,
             backoff: options.backoff,
-            random: Random::new(options.seed),
+            random: options.surroundings.random("queue"),
             adds: 0,
             retries: 0,
             shut_down: false,

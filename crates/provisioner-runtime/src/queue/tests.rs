@@ -4,6 +4,7 @@ mod lanes;
 mod workers;
 
 use futures::FutureExt;
+use k8s_openapi::jiff::Timestamp;
 use tokio::time::advance;
 
 use super::*;
@@ -268,7 +269,8 @@ async fn a_forgotten_key_that_is_woken_during_its_run_starts_anew() {
 #[tokio::test(start_paused = true)]
 async fn a_seed_makes_the_jitter_repeatable() {
     async fn times(seed: u64) -> Vec<Duration> {
-        let queue = Queue::new(QueueOptions { seed: Some(seed), ..QueueOptions::default() });
+        let surroundings = Surroundings::simulated(seed, Timestamp::UNIX_EPOCH);
+        let queue = Queue::new(QueueOptions { surroundings, ..QueueOptions::default() });
         queue.wake("a", 1, Change);
         let start = Instant::now();
         let mut times = Vec::new();
@@ -284,7 +286,7 @@ async fn a_seed_makes_the_jitter_repeatable() {
 
 fn queue() -> Queue<&'static str> {
     let backoff = Backoff::exponential(SECOND, 300 * SECOND).with_jitter(0.0);
-    Queue::new(QueueOptions { backoff, seed: Some(0) })
+    Queue::new(QueueOptions { backoff, ..QueueOptions::default() })
 }
 
 fn lane(name: &str, limit: usize) -> Lane {

@@ -9,6 +9,7 @@
 //! | [`queue`] | keys that need work: priorities, back-off, lanes |
 //! | [`backoff`] | how long to wait before the next attempt |
 //! | [`call`](mod@call) | one API call with a deadline and an error by meaning |
+//! | [`journal`] | intents that survive the process, and the fence around them |
 //! | [`events`] | Kubernetes events, sent in the background |
 //! | [`metrics`], [`admin`] | what can be measured, and a small HTTP server for it and for probes |
 //! | [`shutdown`] | signals become a cancellation token |
@@ -28,6 +29,7 @@ pub mod backoff;
 pub mod call;
 pub mod client;
 pub mod events;
+pub mod journal;
 pub mod logs;
 pub mod metrics;
 pub mod queue;
@@ -47,6 +49,7 @@ pub use access::{AccessError, AccessRule, check_access};
 pub use backoff::Backoff;
 pub use call::{CallError, call};
 pub use client::{ConnectError, Connection, connect};
+pub use journal::{Entry, Journal, JournalError, JournalOptions};
 pub use queue::{Lane, Next, Permit, Priority, Queue, QueueOptions, QueueStats, Work, work};
 pub use surroundings::Surroundings;
 pub use table::Table;

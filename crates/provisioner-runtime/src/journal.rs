@@ -1,0 +1,208 @@
+//! A record of intents that survives the process: what was begun and is not known to have ended.
+//!
+//! Who does something that cannot be found again by looking, such as making an asset in a backend, first
+//! [records](Journal::record) that it is about to. Whoever comes next [takes the journal over](Journal::take_over)
+//! and finishes what is in it. The journal is a ConfigMap:
+//!
+//! ```yaml
+//! metadata:
+//!   labels: {app.kubernetes.io/component: journal, app.kubernetes.io/instance: example.com-disks}
+//!   annotations: {provisioner-runtime/holder: disks-7f9c_01ab…, provisioner-runtime/layout: "1"}
+//! data:
+//!   version: "1"
+//!   entries: |
+//!     pvc-4a1c… gold-9f21 {"metadata":{"name":"data",…},"spec":{…}}
+//!   shared: |
+//!     gold-9f21 {"provisioner":"example.com/disks",…}
+//! ```
+//!
+//! * **One writer.** Every write names the version that the last one left. Taking over writes the new holder's name, so
+//!   that from then on no write of the former one succeeds, and it can begin nothing more: it is *fenced*. What needs no
+//!   record asks for a [fence](Journal::fence) instead.
+//! * **Group commit.** What arrives while a write is under way goes into the next one. Removals wait a second for
+//!   company, for an entry that stays too long does no harm.
+//! * **Bounded.** At most 20 writes and 1 MB in a second, and at most 900 kB in all, which is what a ConfigMap takes.
+//!   What finds no room is refused, not queued.
+
+mod adopt;
+mod state;
+#[cfg(test)]
+mod tests;
+mod text;
+mod write;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use kube::Client;
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use self::state::{Seat, State};
+use crate::{CallError, Surroundings};
+
+pub use self::adopt::{Other, adopt};
+pub use self::state::JournalStats;
+pub use self::text::{Entry, Unreadable};
+pub use self::write::Writer;
+
+/// Where a journal is and who writes it.
+#[derive(Clone, Debug)]
+pub struct JournalOptions {
+    /// The ConfigMap's namespace.
+    pub namespace: String,
+    /// The ConfigMap's name.
+    pub name: String,
+    /// A label's value that all journals of one kind of work share.
+    pub group: String,
+    /// How keys are spread over the journals of the group. Entries of other layouts can be [adopted](adopt).
+    pub layout: String,
+    /// This process: no two have ever had the same.
+    pub holder: String,
+    /// What the jitter of pauses is drawn from.
+    pub surroundings: Surroundings,
+}
+
+/// One journal, from taking it over to losing it. Clones are the same journal.
+#[derive(Clone)]
+pub struct Journal {
+    shared: Arc<Shared>,
+}
+
+/// Why something was not recorded, so that it must not be begun.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// No room.
+    #[error("it is full: {entries} entries in {bytes} bytes")]
+    Full {
+        /// How many entries there are.
+        entries: usize,
+        /// How large they are together.
+        bytes: usize,
+    },
+    /// Another process has taken the journal over, or this one has given it up.
+    #[error("it was taken over by {0}")]
+    Lost(String),
+    /// The API server did not take it.
+    #[error(transparent)]
+    Call(#[from] Arc<CallError>),
+}
+
+/// Why a journal could not be taken over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TakeOverError {
+    /// The API server did not answer as it should.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// What is there was not written by this version of the program or an earlier one.
+    #[error("its format {0:?} is not known to this version; run the version that wrote it")]
+    Version(String),
+}
+
+impl Journal {
+    /// Takes a journal over, or begins it. Returns what is to be finished, and the writer: nothing is written unless it
+    /// [runs](Writer::run), and whoever waits for a write waits for that.
+    ///
+    /// `still_ours` is asked when the ConfigMap has vanished: whether it may be written anew.
+    ///
+    /// # Errors
+    /// See [`TakeOverError`]. Nothing is lost then; another attempt may succeed.
+    pub async fn take_over(
+        client: Client,
+        options: JournalOptions,
+        still_ours: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<(Self, Writer, Vec<Entry>), TakeOverError> {
+        let (place, content) = write::take_over(client, options).await?;
+        let entries = content.entries.clone();
+        let state = Mutex::new(State::new(content));
+        let shared = Arc::new(Shared { state, changed: Notify::new(), over: CancellationToken::new() });
+        let writer = Writer::new(place, shared.clone(), Box::new(still_ours));
+        Ok((Self { shared }, writer, entries))
+    }
+
+    /// Records that something is about to be begun, and returns when that is stored. It replaces an entry of the same key.
+    ///
+    /// # Errors
+    /// When it is not stored; then it must not be begun.
+    pub async fn record(&self, entry: Entry) -> Result<(), JournalError> {
+        let seat = self.change(|state| state.record(entry))?;
+        wait(seat).await
+    }
+
+    /// The work on `key` has ended and can be found again by looking, or left nothing behind.
+    pub fn remove(&self, key: &str) {
+        self.change(|state| state.remove(key));
+    }
+
+    /// Whether there is an entry for `key`.
+    pub fn contains(&self, key: &str) -> bool {
+        crate::lock(&self.shared.state).contains(key)
+    }
+
+    /// Returns once the API server has said, after this call, that the journal is still ours. Removals made before are
+    /// stored by then.
+    ///
+    /// # Errors
+    /// When it is not ours, or when the server does not say.
+    pub async fn fence(&self) -> Result<(), JournalError> {
+        let seat = self.change(State::fence)?;
+        wait(seat).await
+    }
+
+    /// Returns when everything is stored, which it does not wait for as long as it usually would.
+    ///
+    /// # Errors
+    /// When the first attempt fails.
+    pub async fn flush(&self) -> Result<(), JournalError> {
+        match self.change(State::flush)? {
+            Some(seat) => wait(seat).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the journal up: nothing more is written. What is in it stays.
+    pub fn close(&self) {
+        self.change(|state| state.end("nobody yet"));
+        self.shared.over.cancel();
+    }
+
+    /// Cancelled when the journal is lost or [closed](Self::close).
+    pub fn over(&self) -> &CancellationToken {
+        &self.shared.over
+    }
+
+    /// Counts since it was taken over.
+    pub fn stats(&self) -> JournalStats {
+        crate::lock(&self.shared.state).stats()
+    }
+
+    /// Why the last attempt to write failed; `None` while it works.
+    pub fn problem(&self) -> Option<String> {
+        crate::lock(&self.shared.state).problem()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut crate::lock(&self.shared.state));
+        self.shared.changed.notify_one();
+        result
+    }
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Notify,
+    over: CancellationToken,
+}
+
+async fn wait(seat: oneshot::Receiver<Seat>) -> Result<(), JournalError> {
+    // A writer that is dropped answers nobody.
+    seat.await.unwrap_or_else(|_| Err(JournalError::Lost("nobody: this process stops".to_owned())))
+}

@@ -1,0 +1,280 @@
+//! What is to be in the journal, and when it is to be written: everything but the writing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::JournalError;
+use super::text::{self, Content, Entry, Unreadable};
+use crate::{Backoff, CallError};
+
+/// A ConfigMap takes 1 MiB; the rest is for labels, annotations and managed fields.
+pub(super) const MOST_BYTES: usize = 900_000;
+/// Etcd keeps every version until the next compaction: no burst may fill its quota before that.
+const BYTES_PER_SECOND: u64 = 1_000_000;
+/// At most 20 in a second.
+const SHORTEST_GAP: Duration = Duration::from_millis(50);
+/// How long a removal waits for company.
+const LINGER: Duration = Duration::from_secs(1);
+/// Between attempts to write, while they fail.
+const RETRIES: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(15));
+
+/// The answer for somebody who waits.
+pub(super) type Seat = Result<(), JournalError>;
+
+pub(super) struct State {
+    entries: BTreeMap<String, Entry>,
+    /// How many entries name a shared text.
+    sharing: HashMap<String, usize>,
+    unreadable: Vec<Unreadable>,
+    bytes: usize,
+    /// Entries that are not stored yet, and who waits for them.
+    recording: Vec<(String, oneshot::Sender<Seat>)>,
+    /// Who waits for whatever is stored next, or for a look at the holder.
+    fencing: Vec<oneshot::Sender<Seat>>,
+    /// Since when there is something to take out.
+    removing: Option<Instant>,
+    hurry: bool,
+    /// Before that nothing is written.
+    not_before: Option<Instant>,
+    failures: u32,
+    problem: Option<Arc<CallError>>,
+    over: Option<String>,
+    stats: JournalStats,
+}
+
+/// What a journal holds, and what it has cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalStats {
+    /// Entries at this moment.
+    pub entries: usize,
+    /// Their size at this moment.
+    pub bytes: usize,
+    /// Successful writes.
+    pub commits: u64,
+    /// Bytes of data in successful writes.
+    pub bytes_written: u64,
+    /// Looks at the holder, for fences.
+    pub checks: u64,
+    /// Attempts to write or to look that failed.
+    pub failures: u64,
+}
+
+/// What the writer is to do.
+pub(super) enum Step {
+    /// Store this.
+    Commit(BTreeMap<String, String>, Batch),
+    /// Look whether the journal is still ours.
+    Check(Batch),
+    /// Nothing until then, or until something changes.
+    Wait(Option<Instant>),
+}
+
+/// Who waits for one write.
+#[derive(Default)]
+pub(super) struct Batch {
+    recording: Vec<(String, oneshot::Sender<Seat>)>,
+    fencing: Vec<oneshot::Sender<Seat>>,
+    removing: Option<Instant>,
+    bytes: usize,
+}
+
+impl State {
+    pub(super) fn new(content: Content) -> Self {
+        let mut state = Self {
+            entries: BTreeMap::new(),
+            sharing: HashMap::new(),
+            unreadable: content.unreadable,
+            bytes: 0,
+            recording: Vec::new(),
+            fencing: Vec::new(),
+            removing: None,
+            hurry: false,
+            not_before: None,
+            failures: 0,
+            problem: None,
+            over: None,
+            stats: JournalStats::default(),
+        };
+        state.bytes = state.unreadable.iter().map(|Unreadable(line)| line.len() + 1).sum();
+        content.entries.into_iter().for_each(|entry| state.put(entry));
+        state
+    }
+
+    pub(super) fn record(&mut self, entry: Entry) -> Result<oneshot::Receiver<Seat>, JournalError> {
+        self.alive()?;
+        if self.entries.get(&entry.key) == Some(&entry) && !self.recording.iter().any(|(key, _)| *key == entry.key) {
+            return self.fence();
+        }
+        let shared = entry.shared.as_ref().filter(|(name, _)| !self.sharing.contains_key(name));
+        let room = text::room(&entry) + shared.map_or(0, |(name, text)| name.len() + text.len() + 2);
+        if self.bytes + room > MOST_BYTES {
+            return Err(JournalError::Full { entries: self.entries.len(), bytes: self.bytes });
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.recording.push((entry.key.clone(), sender));
+        self.put(entry);
+        Ok(receiver)
+    }
+
+    pub(super) fn remove(&mut self, key: &str) {
+        if self.take(key) {
+            self.removing.get_or_insert_with(Instant::now);
+        }
+    }
+
+    pub(super) fn fence(&mut self) -> Result<oneshot::Receiver<Seat>, JournalError> {
+        self.alive()?;
+        let (sender, receiver) = oneshot::channel();
+        self.fencing.push(sender);
+        Ok(receiver)
+    }
+
+    /// Nothing when all is stored.
+    pub(super) fn flush(&mut self) -> Result<Option<oneshot::Receiver<Seat>>, JournalError> {
+        self.alive()?;
+        if self.removing.is_none() && self.recording.is_empty() {
+            return Ok(None);
+        }
+        self.hurry = true;
+        self.fence().map(Some)
+    }
+
+    pub(super) fn contains(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    pub(super) fn next_step(&mut self, now: Instant) -> Step {
+        if self.over.is_some() {
+            return Step::Wait(None);
+        }
+        let removal_due = self.removing.map(|since| if self.hurry { since } else { since + LINGER });
+        // A fence promises that removals are stored, so it does not overtake them.
+        let wanted = !self.recording.is_empty() || (self.removing.is_some() && !self.fencing.is_empty());
+        let due = if wanted { Some(now) } else { removal_due };
+        let due = due.map(|due| self.not_before.map_or(due, |earliest| due.max(earliest)));
+        if due.is_some_and(|due| due <= now) {
+            let data = self.data();
+            let bytes = data.values().map(String::len).sum();
+            let gap = Duration::from_secs(bytes as u64) / BYTES_PER_SECOND as u32;
+            self.not_before = Some(now + gap.max(SHORTEST_GAP));
+            self.hurry = false;
+            let batch = Batch {
+                recording: std::mem::take(&mut self.recording),
+                fencing: std::mem::take(&mut self.fencing),
+                removing: self.removing.take(),
+                bytes,
+            };
+            return Step::Commit(data, batch);
+        }
+        // A look costs etcd nothing, so it waits for nothing but the pause after a failure.
+        let check_due = (self.removing.is_none() && !self.fencing.is_empty())
+            .then(|| self.not_before.filter(|_| self.failures > 0).unwrap_or(now));
+        if check_due.is_some_and(|due| due <= now) {
+            let fencing = std::mem::take(&mut self.fencing);
+            return Step::Check(Batch { fencing, ..Batch::default() });
+        }
+        Step::Wait(due.into_iter().chain(check_due).min())
+    }
+
+    /// Everything as it is to be stored.
+    pub(super) fn data(&self) -> BTreeMap<String, String> {
+        text::write(self.entries.values(), &self.unreadable)
+    }
+
+    pub(super) fn committed(&mut self, batch: Batch) {
+        self.stats.commits += 1;
+        self.stats.bytes_written += batch.bytes as u64;
+        self.settle(batch);
+    }
+
+    pub(super) fn checked(&mut self, batch: Batch) {
+        self.stats.checks += 1;
+        self.settle(batch);
+    }
+
+    /// Nobody may rely on what may or may not have been stored, so it is taken out again.
+    pub(super) fn failed(&mut self, batch: Batch, error: CallError, random: f64, now: Instant) {
+        self.failures += 1;
+        self.stats.failures += 1;
+        let pause = error.retry_after().unwrap_or_else(|| RETRIES.delay(self.failures, random));
+        self.not_before = Some(now + pause);
+        self.removing = self.removing.into_iter().chain(batch.removing).min();
+        let error = Arc::new(error);
+        self.problem = Some(error.clone());
+        for (key, seat) in batch.recording {
+            self.remove(&key);
+            let _ = seat.send(Err(JournalError::Call(error.clone())));
+        }
+        for seat in batch.fencing {
+            let _ = seat.send(Err(JournalError::Call(error.clone())));
+        }
+    }
+
+    /// Nothing is written any more; whoever waits is told.
+    pub(super) fn end(&mut self, taken_by: &str) {
+        if self.over.is_some() {
+            return;
+        }
+        self.over = Some(taken_by.to_owned());
+        let recording = std::mem::take(&mut self.recording).into_iter().map(|(_, seat)| seat);
+        for seat in recording.chain(std::mem::take(&mut self.fencing)) {
+            let _ = seat.send(Err(JournalError::Lost(taken_by.to_owned())));
+        }
+    }
+
+    pub(super) fn lost(&mut self, batch: Batch, taken_by: &str) {
+        self.recording.extend(batch.recording);
+        self.fencing.extend(batch.fencing);
+        self.end(taken_by);
+    }
+
+    pub(super) fn stats(&self) -> JournalStats {
+        JournalStats { entries: self.entries.len(), bytes: self.bytes, ..self.stats }
+    }
+
+    pub(super) fn problem(&self) -> Option<String> {
+        self.problem.as_ref().map(ToString::to_string)
+    }
+
+    fn settle(&mut self, batch: Batch) {
+        self.failures = 0;
+        self.problem = None;
+        // Whoever stopped waiting does not care.
+        batch.recording.into_iter().for_each(|(_, seat)| drop(seat.send(Ok(()))));
+        batch.fencing.into_iter().for_each(|seat| drop(seat.send(Ok(()))));
+    }
+
+    fn alive(&self) -> Result<(), JournalError> {
+        self.over.clone().map_or(Ok(()), |by| Err(JournalError::Lost(by)))
+    }
+
+    fn put(&mut self, entry: Entry) {
+        self.take(&entry.key);
+        self.bytes += text::room(&entry);
+        if let Some((name, text)) = &entry.shared {
+            let users = self.sharing.entry(name.clone()).or_default();
+            self.bytes += if *users == 0 { name.len() + text.len() + 2 } else { 0 };
+            *users += 1;
+        }
+        self.entries.insert(entry.key.clone(), entry);
+    }
+
+    fn take(&mut self, key: &str) -> bool {
+        let Some(entry) = self.entries.remove(key) else { return false };
+        self.bytes -= text::room(&entry);
+        if let Some((name, text)) = &entry.shared
+            && let Some(users) = self.sharing.get_mut(name)
+        {
+            *users -= 1;
+            if *users == 0 {
+                self.sharing.remove(name);
+                self.bytes -= name.len() + text.len() + 2;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,294 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use kube_sim::{Cluster, Faults};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::state::MOST_BYTES;
+use super::text::{Content, write};
+use super::*;
+
+const NAME: &str = "disks-journal";
+
+struct Held {
+    journal: Journal,
+    entries: Vec<Entry>,
+    writer: JoinHandle<()>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.writer.abort();
+    }
+}
+
+fn options(name: &str, holder: &str) -> JournalOptions {
+    let (namespace, group, layout) = ("default".to_owned(), "disks".to_owned(), "1".to_owned());
+    let surroundings = Surroundings::default();
+    JournalOptions { namespace, name: name.to_owned(), group, layout, holder: holder.to_owned(), surroundings }
+}
+
+async fn hold_as(client: Client, options: JournalOptions) -> Held {
+    let (journal, writer, entries) = Journal::take_over(client, options, || true).await.unwrap();
+    Held { journal, entries, writer: tokio::spawn(writer.run()) }
+}
+
+async fn hold(cluster: &Cluster, holder: &str) -> Held {
+    hold_as(cluster.client(holder), options(NAME, holder)).await
+}
+
+fn entry(key: &str) -> Entry {
+    Entry { key: key.to_owned(), text: format!("{{\"about\":\"{key}\"}}"), shared: Some(("gold".into(), "{}".into())) }
+}
+
+async fn stored(cluster: &Cluster) -> ConfigMap {
+    Api::<ConfigMap>::default_namespaced(cluster.client("reader")).get(NAME).await.unwrap()
+}
+
+async fn stored_keys(cluster: &Cluster) -> Vec<String> {
+    let content = Content::read(&stored(cluster).await.data.unwrap());
+    content.entries.into_iter().map(|entry| entry.key).collect()
+}
+
+#[test]
+fn what_is_written_is_read_again_and_the_rest_is_kept() {
+    let plain = Entry { key: "a".into(), text: "x y".into(), shared: None };
+    let damaged = Unreadable("b lost-text {}".to_owned());
+    let data = write([&plain, &entry("c")].into_iter(), std::slice::from_ref(&damaged));
+    assert_eq!(data["entries"], "a - x y\nc gold {\"about\":\"c\"}\nb lost-text {}\n");
+    assert_eq!(data["shared"], "gold {}\n");
+    let content = Content::read(&data);
+    assert_eq!(content.entries, [plain, entry("c")]);
+    assert_eq!(content.unreadable, [damaged]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_is_stored_before_it_is_confirmed_and_found_by_the_next_holder() {
+    let cluster = Cluster::builder().build();
+    let first = hold(&cluster, "first").await;
+    assert_eq!(first.entries, []);
+    first.journal.record(entry("a")).await.unwrap();
+    assert_eq!(stored_keys(&cluster).await, ["a"]);
+    drop(first);
+    assert_eq!(hold(&cluster, "second").await.entries, [entry("a")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_arrives_while_a_write_is_under_way_shares_the_next() {
+    let cluster = Cluster::builder().build();
+    let held = hold(&cluster, "one").await;
+    let all = (0..100).map(|number| held.journal.record(entry(&format!("key-{number}"))));
+    for recorded in futures::future::join_all(all).await {
+        recorded.unwrap();
+    }
+    assert_eq!(held.journal.stats().entries, 100);
+    assert!(held.journal.stats().commits <= 2, "{:?}", held.journal.stats());
+}
+
+#[tokio::test(start_paused = true)]
+async fn removals_wait_for_company_but_not_for_ever() {
+    let cluster = Cluster::builder().build();
+    let held = hold(&cluster, "one").await;
+    held.journal.record(entry("a")).await.unwrap();
+    held.journal.record(entry("b")).await.unwrap();
+    let commits = held.journal.stats().commits;
+    held.journal.remove("a");
+    held.journal.record(entry("c")).await.unwrap();
+    assert_eq!(stored_keys(&cluster).await, ["b", "c"]);
+    assert_eq!(held.journal.stats().commits, commits + 1);
+    held.journal.remove("b");
+    held.journal.remove("c");
+    sleep(Duration::from_secs(2)).await;
+    assert!(stored_keys(&cluster).await.is_empty());
+    assert_eq!(held.journal.stats().commits, commits + 2);
+    held.journal.record(entry("d")).await.unwrap();
+    held.journal.remove("d");
+    held.journal.flush().await.unwrap();
+    assert!(stored_keys(&cluster).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_not_the_holder_any_more_can_begin_nothing() {
+    let cluster = Cluster::builder().build();
+    let old = hold(&cluster, "old").await;
+    old.journal.record(entry("a")).await.unwrap();
+    let new = hold(&cluster, "new").await;
+    assert_eq!(new.entries, [entry("a")]);
+    assert!(matches!(old.journal.record(entry("b")).await, Err(JournalError::Lost(by)) if by == "new"));
+    assert!(old.journal.over().is_cancelled());
+    assert!(matches!(old.journal.fence().await, Err(JournalError::Lost(_))));
+    new.journal.fence().await.unwrap();
+    assert_eq!(stored_keys(&cluster).await, ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_alone_costs_a_look_and_no_write_and_finds_the_new_holder() {
+    let cluster = Cluster::builder().build();
+    let old = hold(&cluster, "old").await;
+    old.journal.fence().await.unwrap();
+    assert_eq!((old.journal.stats().commits, old.journal.stats().checks), (0, 1));
+    // An entry that is there already needs no second write either.
+    old.journal.record(entry("a")).await.unwrap();
+    old.journal.record(entry("a")).await.unwrap();
+    assert_eq!((old.journal.stats().commits, old.journal.stats().checks), (1, 2));
+    let _new = hold(&cluster, "new").await;
+    assert!(matches!(old.journal.fence().await, Err(JournalError::Lost(by)) if by == "new"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_stores_what_was_removed_before_it() {
+    let cluster = Cluster::builder().build();
+    let held = hold(&cluster, "one").await;
+    held.journal.record(entry("a")).await.unwrap();
+    held.journal.remove("a");
+    held.journal.fence().await.unwrap();
+    assert!(stored_keys(&cluster).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_s_edit_is_written_over_and_a_vanished_journal_written_anew() {
+    let cluster = Cluster::builder().build();
+    let held = hold(&cluster, "one").await;
+    held.journal.record(entry("a")).await.unwrap();
+    let api: Api<ConfigMap> = Api::default_namespaced(cluster.client("person"));
+    let edit = Patch::Merge(serde_json::json!({"data": {"entries": "nonsense"}}));
+    api.patch(NAME, &PatchParams::default(), &edit).await.unwrap();
+    held.journal.record(entry("b")).await.unwrap();
+    assert_eq!(stored_keys(&cluster).await, ["a", "b"]);
+    for _ in 0..2 {
+        api.delete(NAME, &DeleteParams::default()).await.unwrap();
+        held.journal.fence().await.unwrap();
+        assert_eq!(stored_keys(&cluster).await, ["a", "b"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vanished_journal_is_not_written_by_one_that_may_have_lost_it() {
+    let cluster = Cluster::builder().build();
+    let ours = Arc::new(AtomicBool::new(true));
+    let asked = ours.clone();
+    let client = cluster.client("one");
+    let taken = Journal::take_over(client.clone(), options(NAME, "one"), move || asked.load(Ordering::Relaxed)).await;
+    let (journal, writer, _) = taken.unwrap();
+    let _writer = tokio::spawn(writer.run());
+    ours.store(false, Ordering::Relaxed);
+    Api::<ConfigMap>::default_namespaced(client).delete(NAME, &DeleteParams::default()).await.unwrap();
+    assert!(matches!(journal.record(entry("a")).await, Err(JournalError::Lost(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_journal_refuses_and_has_room_again() {
+    let cluster = Cluster::builder().build();
+    let held = hold(&cluster, "one").await;
+    let large = |key: &str| Entry { key: key.into(), text: "x".repeat(MOST_BYTES / 2 - 100), shared: None };
+    held.journal.record(large("a")).await.unwrap();
+    held.journal.record(large("b")).await.unwrap();
+    assert!(matches!(held.journal.record(large("c")).await, Err(JournalError::Full { entries: 2, .. })));
+    held.journal.remove("a");
+    held.journal.record(large("c")).await.unwrap();
+    assert_eq!(stored_keys(&cluster).await, ["b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_keep_below_twenty_and_one_megabyte_in_a_second() {
+    let cluster = Cluster::builder().build();
+    let held = hold(&cluster, "one").await;
+    let started = Instant::now();
+    for number in 0..40 {
+        held.journal.record(entry(&format!("key-{number}"))).await.unwrap();
+    }
+    assert!(started.elapsed() >= Duration::from_millis(39 * 50), "{:?}", started.elapsed());
+    let large = |number: usize| Entry { key: format!("large-{number}"), text: "x".repeat(80_000), shared: None };
+    let (started, before) = (Instant::now(), held.journal.stats().bytes_written);
+    for number in 0..10 {
+        held.journal.record(large(number)).await.unwrap();
+    }
+    let bytes = held.journal.stats().bytes_written - before;
+    let last = held.journal.stats().bytes as u64;
+    assert!(bytes - last <= started.elapsed().as_millis() as u64 * 1000, "{bytes} in {:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_format_of_a_later_version_is_not_touched() {
+    let cluster = Cluster::builder().build();
+    let api: Api<ConfigMap> = Api::default_namespaced(cluster.client("later"));
+    let later = serde_json::json!({"metadata": {"name": NAME}, "data": {"version": "2", "blob": "…"}});
+    api.create(&PostParams::default(), &serde_json::from_value(later).unwrap()).await.unwrap();
+    let error = Journal::take_over(cluster.client("one"), options(NAME, "one"), || true).await.unwrap_err();
+    assert!(error.to_string().contains("\"2\""), "{error}");
+    assert!(stored(&cluster).await.data.unwrap().contains_key("blob"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_storm_what_is_confirmed_is_stored() {
+    let mut total = 0;
+    for seed in 0..50 {
+        let faults = Faults::storm(seed);
+        let cluster = Cluster::builder().seed(seed).faults(&faults).build();
+        let mut confirmed: Vec<String> = Vec::new();
+        for holder in 0..3 {
+            let holder = format!("holder-{holder}");
+            let held = loop {
+                let client = cluster.client(&holder);
+                match Journal::take_over(client, options(NAME, &holder), || true).await {
+                    Ok((journal, writer, entries)) => {
+                        break Held { journal, entries, writer: tokio::spawn(writer.run()) };
+                    }
+                    Err(_) => sleep(Duration::from_secs(1)).await,
+                }
+            };
+            let found: Vec<&str> = held.entries.iter().map(|entry| &*entry.key).collect();
+            for key in &confirmed {
+                assert!(found.contains(&&**key), "seed {seed}: {key} is not in {found:?}");
+            }
+            for number in 0..10 {
+                let key = format!("{holder}-{number}");
+                if held.journal.record(entry(&key)).await.is_ok() {
+                    confirmed.push(key);
+                }
+                if number % 3 == 2
+                    && let Some(key) = confirmed.pop()
+                {
+                    held.journal.remove(&key);
+                }
+            }
+        }
+        total += confirmed.len();
+    }
+    assert!(total > 500, "too little happened: {total}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_of_another_layout_are_adopted_once() {
+    let cluster = Cluster::builder().build();
+    let client = cluster.client("old");
+    let old = hold_as(client.clone(), options("disks-old", "old")).await;
+    for key in ["a", "b", "c"] {
+        old.journal.record(entry(key)).await.unwrap();
+    }
+    let new = |name: &str| {
+        let options = JournalOptions { layout: "2".to_owned(), ..options(name, name) };
+        (options.clone(), hold_as(client.clone(), options))
+    };
+    let (first_options, first) = new("disks-0-of-2");
+    let (second_options, second) = new("disks-1-of-2");
+    let (first, second) = (first.await, second.await);
+    let abandoned = |other: Other<'_>| other.layout != "2";
+    let is_a = |key: &str| key == "a";
+    let (one, two) = tokio::join!(
+        adopt(&client, &first_options, &first.journal, abandoned, is_a),
+        adopt(&client, &second_options, &second.journal, abandoned, |key| !is_a(key)),
+    );
+    assert_eq!(one.unwrap(), [entry("a")]);
+    assert_eq!(two.unwrap(), [entry("b"), entry("c")]);
+    assert!(first.journal.contains("a") && second.journal.contains("c"));
+    // It was emptied and deleted; its holder cannot go on.
+    let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    assert!(api.get_opt("disks-old").await.unwrap().is_none());
+    assert_eq!(api.get("disks-1-of-2").await.unwrap().annotations().len(), 2);
+}

@@ -1,0 +1,88 @@
+//! What a journal looks like inside its ConfigMap.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// The format that is written. Anything else is not touched.
+pub(super) const VERSION: &str = "1";
+pub(super) const VERSION_KEY: &str = "version";
+const ENTRIES: &str = "entries";
+const SHARED: &str = "shared";
+/// Stands for no shared text.
+const NONE: &str = "-";
+
+/// Something that was begun. All texts are single lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is about; no spaces.
+    pub key: String,
+    /// What is needed to finish it.
+    pub text: String,
+    /// The same for many entries, and stored once: a name without spaces, and the text.
+    pub shared: Option<(String, Arc<str>)>,
+}
+
+/// A line that cannot be read. It is kept as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable(pub String);
+
+/// Everything in a journal.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub(super) entries: Vec<Entry>,
+    pub(super) unreadable: Vec<Unreadable>,
+}
+
+impl Content {
+    pub(super) fn read(data: &BTreeMap<String, String>) -> Self {
+        let lines = |name: &str| data.get(name).map(String::as_str).unwrap_or_default().lines();
+        let shared: BTreeMap<&str, Arc<str>> =
+            lines(SHARED).filter_map(|line| line.split_once(' ')).map(|(name, text)| (name, text.into())).collect();
+        let mut content = Self::default();
+        for line in lines(ENTRIES).filter(|line| !line.trim().is_empty()) {
+            match read_entry(line, &shared) {
+                Some(entry) => content.entries.push(entry),
+                None => content.unreadable.push(Unreadable(line.to_owned())),
+            }
+        }
+        content
+    }
+}
+
+fn read_entry(line: &str, shared: &BTreeMap<&str, Arc<str>>) -> Option<Entry> {
+    let (key, rest) = line.split_once(' ')?;
+    let (name, text) = rest.split_once(' ')?;
+    let shared = match name {
+        NONE => None,
+        name => Some((name.to_owned(), shared.get(name)?.clone())),
+    };
+    Some(Entry { key: key.to_owned(), text: text.to_owned(), shared })
+}
+
+/// The ConfigMap's data. Shared texts that no entry names are left out.
+pub(super) fn write<'a>(
+    entries: impl Iterator<Item = &'a Entry>,
+    unreadable: &[Unreadable],
+) -> BTreeMap<String, String> {
+    let (mut lines, mut shared) = (String::new(), BTreeMap::new());
+    for Entry { key, text, shared: with } in entries {
+        let name = with.as_ref().map_or(NONE, |(name, _)| name);
+        // Writing to a String cannot fail.
+        let _ = writeln!(lines, "{key} {name} {text}");
+        shared.extend(with.as_ref().map(|(name, text)| (name, text)));
+    }
+    for Unreadable(line) in unreadable {
+        let _ = writeln!(lines, "{line}");
+    }
+    let shared: String = shared.into_iter().flat_map(|(name, text)| [name, " ", text, "\n"]).collect();
+    let data = [(ENTRIES, lines), (SHARED, shared)].into_iter().filter(|(_, text)| !text.is_empty());
+    let version = (VERSION_KEY, VERSION.to_owned());
+    data.chain([version]).map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
+/// How much room an entry takes, its shared text not counted.
+pub(super) fn room(entry: &Entry) -> usize {
+    let name = entry.shared.as_ref().map_or(NONE.len(), |(name, _)| name.len());
+    entry.key.len() + name + entry.text.len() + 3
+}

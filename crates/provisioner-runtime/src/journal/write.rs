@@ -1,0 +1,240 @@
+//! The one task that writes a journal.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{ACCEPT, HeaderValue};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{GetParams, PartialObjectMeta, PostParams};
+use kube::{Client, Resource, ResourceExt};
+use tokio::time::{Instant, sleep_until};
+
+use super::state::Step;
+use super::text::{Content, VERSION, VERSION_KEY, write};
+use super::{JournalOptions, Shared, TakeOverError};
+use crate::backoff::Random;
+use crate::{CallError, call};
+
+/// How long one request may take.
+const LIMIT: Duration = Duration::from_secs(10);
+/// How often somebody else may be faster before an attempt counts as failed.
+const TRIES: usize = 10;
+/// Who writes the journal, for `kubectl` and for its former holder.
+pub(super) const HOLDER: &str = "provisioner-runtime/holder";
+pub(super) const LAYOUT: &str = "provisioner-runtime/layout";
+/// The labels that all journals of one group have.
+pub(super) fn labels(group: &str) -> BTreeMap<String, String> {
+    let labels = [("app.kubernetes.io/component", "journal"), ("app.kubernetes.io/instance", group)];
+    labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+/// Of an answer only the metadata matter.
+const METADATA_ONLY: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+
+/// Writes a journal while it [runs](Self::run).
+pub struct Writer {
+    place: Place,
+    shared: Arc<Shared>,
+    still_ours: Box<dyn Fn() -> bool + Send + Sync>,
+    random: Random,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("options", &self.place.options).finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    pub(super) fn new(place: Place, shared: Arc<Shared>, still_ours: Box<dyn Fn() -> bool + Send + Sync>) -> Self {
+        let random = Random::new(place.options.surroundings.number("journal"));
+        Self { place, shared, still_ours, random }
+    }
+
+    /// Runs until the journal is over; returns who has it then. Dropping it leaves those who wait without an answer.
+    pub async fn run(mut self) {
+        let shared = self.shared.clone();
+        loop {
+            let changed = shared.changed.notified();
+            let step = crate::lock(&shared.state).next_step(Instant::now());
+            let outcome = match step {
+                Step::Wait(due) => {
+                    tokio::select! {
+                        biased;
+                        () = shared.over.cancelled() => return,
+                        () = changed => {}
+                        () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                    }
+                    continue;
+                }
+                Step::Commit(data, batch) => (self.place.store(&data, &self.still_ours).await, batch, true),
+                Step::Check(batch) => (self.check().await, batch, false),
+            };
+            let mut state = crate::lock(&shared.state);
+            match outcome {
+                (Ok(()), batch, true) => state.committed(batch),
+                (Ok(()), batch, false) => state.checked(batch),
+                (Err(Trouble::Failed(error)), batch, _) => {
+                    tracing::warn!(journal = self.place.options.name, "the journal cannot be written: {error}");
+                    state.failed(batch, error, self.random.next(), Instant::now());
+                }
+                (Err(Trouble::Taken(by)), batch, _) => {
+                    tracing::warn!(journal = self.place.options.name, by, "the journal was taken over");
+                    state.lost(batch, &by);
+                    shared.over.cancel();
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Writer {
+    async fn check(&mut self) -> Result<(), Trouble> {
+        match self.place.look().await {
+            Err(Trouble::Failed(CallError::NotFound)) => {
+                let data = crate::lock(&self.shared.state).data();
+                self.place.store(&data, &self.still_ours).await
+            }
+            other => other,
+        }
+    }
+}
+
+/// The ConfigMap, and the version that our last write left.
+pub(super) struct Place {
+    client: Client,
+    options: JournalOptions,
+    uid: Option<String>,
+    version: Option<String>,
+}
+
+pub(super) enum Trouble {
+    Failed(CallError),
+    Taken(String),
+}
+
+impl From<CallError> for Trouble {
+    fn from(error: CallError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+pub(super) async fn take_over(client: Client, options: JournalOptions) -> Result<(Place, Content), TakeOverError> {
+    let mut place = Place { client, options, uid: None, version: None };
+    for _ in 0..TRIES {
+        let found = match place.read().await {
+            Ok(found) => Some(found),
+            Err(CallError::NotFound) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let data = found.as_ref().and_then(|found| found.data.clone()).unwrap_or_default();
+        match data.get(VERSION_KEY).map(String::as_str) {
+            None | Some(VERSION) => {}
+            Some(other) => return Err(TakeOverError::Version(other.to_owned())),
+        }
+        let content = Content::read(&data);
+        place.uid = found.as_ref().and_then(|found| found.uid());
+        place.version = found.and_then(|found| found.resource_version());
+        match place.put(&write(content.entries.iter(), &content.unreadable)).await {
+            Ok(()) => {
+                for line in &content.unreadable {
+                    tracing::warn!(journal = place.options.name, line = line.0, "a line of the journal is unreadable");
+                }
+                return Ok((place, content));
+            }
+            Err(CallError::Conflict | CallError::AlreadyExists | CallError::NotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(CallError::Conflict.into())
+}
+
+impl Place {
+    /// Stores the data if the journal is still ours.
+    async fn store(
+        &mut self,
+        data: &BTreeMap<String, String>,
+        still_ours: &(dyn Fn() -> bool + Send + Sync),
+    ) -> Result<(), Trouble> {
+        for _ in 0..TRIES {
+            let conflict = match self.put(data).await {
+                Ok(()) => return Ok(()),
+                Err(error @ (CallError::Conflict | CallError::AlreadyExists | CallError::NotFound)) => error,
+                Err(error) => return Err(error.into()),
+            };
+            // Perhaps by an earlier write of ours whose answer was lost, or by a person.
+            match self.look().await {
+                Ok(()) => {}
+                Err(Trouble::Failed(CallError::NotFound)) if still_ours() => {
+                    tracing::warn!(journal = self.options.name, "the journal has vanished and is written anew");
+                    (self.uid, self.version) = (None, None);
+                }
+                Err(Trouble::Failed(CallError::NotFound)) => return Err(Trouble::Taken("nobody: it is gone".into())),
+                Err(trouble) => return Err(trouble),
+            }
+            tracing::debug!(journal = self.options.name, "written again after: {conflict}");
+        }
+        Err(CallError::Conflict.into())
+    }
+
+    /// Whether we are the holder; notes the version.
+    async fn look(&mut self) -> Result<(), Trouble> {
+        let request = kube::core::Request::new(ConfigMap::url_path(&(), Some(&self.options.namespace)));
+        let request = request.get_metadata(&self.options.name, &GetParams::default()).map_err(unsent)?;
+        let found: PartialObjectMeta<ConfigMap> = call(LIMIT, self.client.request(request)).await?;
+        let holder = found.annotations().get(HOLDER).cloned();
+        if holder.as_deref() != Some(&*self.options.holder) {
+            return Err(Trouble::Taken(holder.unwrap_or_else(|| "somebody who left no name".to_owned())));
+        }
+        self.uid = found.metadata.uid;
+        self.version = found.metadata.resource_version;
+        Ok(())
+    }
+
+    async fn read(&self) -> Result<ConfigMap, CallError> {
+        let request = kube::core::Request::new(ConfigMap::url_path(&(), Some(&self.options.namespace)));
+        let request = request.get(&self.options.name, &GetParams::default()).map_err(unsent)?;
+        call(LIMIT, self.client.request(request)).await
+    }
+
+    /// Replaces the version that we know, or creates where there was none.
+    async fn put(&mut self, data: &BTreeMap<String, String>) -> Result<(), CallError> {
+        let JournalOptions { namespace, name, group, layout, holder, .. } = &self.options;
+        let object = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                namespace: Some(namespace.clone()),
+                uid: self.uid.clone(),
+                resource_version: self.version.clone(),
+                labels: Some(labels(group)),
+                annotations: Some(BTreeMap::from([
+                    (HOLDER.to_owned(), holder.clone()),
+                    (LAYOUT.to_owned(), layout.clone()),
+                ])),
+                ..ObjectMeta::default()
+            },
+            data: Some(data.clone()),
+            ..ConfigMap::default()
+        };
+        let body = serde_json::to_vec(&object).map_err(unsent)?;
+        let request = kube::core::Request::new(ConfigMap::url_path(&(), Some(namespace)));
+        let request = match self.version {
+            Some(_) => request.replace(name, &PostParams::default(), body),
+            None => request.create(&PostParams::default(), body),
+        };
+        let mut request = request.map_err(unsent)?;
+        request.headers_mut().insert(ACCEPT, METADATA_ONLY);
+        let stored: PartialObjectMeta<ConfigMap> = call(LIMIT, self.client.request(request)).await?;
+        self.uid = stored.metadata.uid;
+        self.version = stored.metadata.resource_version;
+        Ok(())
+    }
+}
+
+pub(super) fn unsent(error: impl std::fmt::Display) -> CallError {
+    CallError::Other(error.to_string())
+}

@@ -10,6 +10,7 @@
 //! | [`backoff`] | how long to wait before the next attempt |
 //! | [`call`](mod@call) | one API call with a deadline and an error by meaning |
 //! | [`events`] | Kubernetes events, sent in the background |
+//! | [`lease`] | Leases held by a fleet of replicas: leader election, with one Lease or with several |
 //! | [`metrics`], [`admin`] | what can be measured, and a small HTTP server for it and for probes |
 //! | [`shutdown`] | signals become a cancellation token |
 //! | [`surroundings`] | the time of day and chance: the machine's, or simulated ones |
@@ -28,6 +29,7 @@ pub mod backoff;
 pub mod call;
 pub mod client;
 pub mod events;
+pub mod lease;
 pub mod logs;
 pub mod metrics;
 pub mod queue;
@@ -47,6 +49,7 @@ pub use access::{AccessError, AccessRule, check_access};
 pub use backoff::Backoff;
 pub use call::{CallError, call};
 pub use client::{ConnectError, Connection, connect};
+pub use lease::{LeaseHealth, LeaseOptions, Leases, Term, lease_name};
 pub use queue::{Lane, Next, Permit, Priority, Queue, QueueOptions, QueueStats, Work, work};
 pub use surroundings::Surroundings;
 pub use table::Table;

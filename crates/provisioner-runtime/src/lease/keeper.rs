@@ -169,7 +169,9 @@ where
     /// have only begun, the one with more shards steps back.
     async fn is_alone(&self) -> bool {
         let Fleet { board, options, store, health, .. } = self.fleet;
-        let Some(deadline) = self.sent.map(|sent| sent + options.renew_deadline / 2) else { return false };
+        // With time enough for one attempt to renew.
+        let time = options.renew_deadline - options.call_limit();
+        let Some(deadline) = self.sent.map(|sent| sent + time) else { return false };
         let mut changes = board.subscribe();
         while !self.stop.is_cancelled() && Instant::now() < deadline {
             let limit = options.call_limit().min(deadline - Instant::now());

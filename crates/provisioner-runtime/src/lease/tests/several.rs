@@ -102,7 +102,7 @@ async fn another_number_of_shards_waits_for_the_last_of_the_old_fleet() {
         // A rolling update: one comes, one goes.
         let third = Replica::start(&cluster, &terms, "c", new);
         sleep(seconds(30)).await;
-        assert_eq!(third.held(), []);
+        assert!(third.held().is_empty());
         let notice = third.health.notice().unwrap();
         assert!(notice.contains(&format!("as one of {old} instead of {new}")), "{notice}");
         assert_eq!(third.health.problem(), None, "or the update would never go on");

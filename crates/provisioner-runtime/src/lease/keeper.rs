@@ -124,8 +124,7 @@ where
     }
 
     fn is_ours(&self) -> bool {
-        let known = self.fleet.board.known(&self.name);
-        known.is_some_and(|known| known.lease.is_some() && known.spec.holder() == self.fleet.options.identity)
+        self.fleet.board.name_in(&self.name).as_ref() == Some(&self.fleet.options.identity)
     }
 
     /// One attempt; `None` when somebody was faster.
@@ -263,12 +262,11 @@ where
                     }
                 },
                 _ = changes.changed() => {
-                    let known = board.known(&self.name);
-                    if known.as_ref().is_none_or(|known| known.lease.is_none()) {
+                    match board.name_in(&self.name) {
+                        Some(name) if name != options.identity => return Err(Loss::Taken),
+                        Some(_) => {}
                         // Deleted: it is to be there again soon.
-                        next = next.min(Instant::now() + options.short_pause());
-                    } else if known.is_some_and(|known| known.spec.holder() != options.identity) {
-                        return Err(Loss::Taken);
+                        None => next = next.min(Instant::now() + options.short_pause()),
                     }
                     self.consider_leaving(term);
                 }

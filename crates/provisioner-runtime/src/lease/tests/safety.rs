@@ -24,7 +24,7 @@ impl Dice {
 /// replicas are started with.
 async fn storm(seed: u64, shards: &[u32]) {
     let faults = Faults::storm(seed).with(Fault::HangAfter, 0.02).with(Fault::WatchSilence, 0.01);
-    let cluster = Cluster::builder().seed(seed).faults(&faults).build();
+    let cluster = Cluster::builder().seed(seed).faults(&faults).hide_managed_fields().build();
     let terms = Terms::default();
     let mut dice = Dice(crate::backoff::Random::new(seed));
     let mut replicas: Vec<Replica> = Vec::new();

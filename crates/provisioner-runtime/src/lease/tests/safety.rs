@@ -105,18 +105,20 @@ fn fleets_of_different_numbers_never_work_at_the_same_time_in_any_storm() {
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_slept_knows_that_its_term_is_over() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
-    let first = Replica::start_with(&cluster, &terms, "a", 2, Duty::Deaf);
-    first.until_holding(2).await;
-    // Another number of shards, so that nobody touches the Leases of the one that sleeps.
-    let second = Replica::start(&cluster, &terms, "b", 3);
+    let first = Replica::start_with(&cluster, &terms, "a", 1, Duty::Deaf);
+    first.until_holding(1).await;
+    // Another number of shards, so that nobody touches the Lease of the one that sleeps.
+    let second = Replica::start(&cluster, &terms, "b", 2);
     sleep(seconds(5)).await;
     first.pause.begin();
-    until(|| second.held().len() == 3).await;
+    until(|| second.held().len() == 2).await;
     terms.check();
+    assert_eq!(lease(&cluster, NAME)["spec"]["holderIdentity"], "a");
     first.pause.end();
     for _ in 0..600 {
         sleep(Duration::from_millis(100)).await;
         terms.check();
     }
-    assert_eq!((first.health.lost(), first.health.begun(), second.held().len()), (2, 2, 3));
+    assert_eq!((first.health.lost(), first.health.begun(), second.held().len()), (1, 1, 2));
+    assert!(first.health.notice().unwrap().contains("waiting for b"));
 }

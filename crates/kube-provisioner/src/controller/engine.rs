@@ -21,7 +21,7 @@ use super::act::{Actor, Limits, Locks};
 use super::decide::{Rules, decide};
 use super::duty::{Duties, Duty};
 use super::erased::Backend;
-use super::facts::Facts;
+use super::facts::{ClaimState, Facts};
 use super::key::Key;
 use super::measure::Meters;
 use super::report::{Case, Report, Thresholds, report};
@@ -152,6 +152,16 @@ impl Engine {
         hold();
         begun.extend(world.unsettled(here));
         self.wake(&world, begun, Priority::Resync);
+    }
+
+    /// Tells the claims among these keys that wait why nothing is done.
+    pub(super) fn held_up(&self, here: impl Fn(&Key) -> bool, problem: &str) {
+        let world = self.world();
+        for key in world.unsettled(here) {
+            if let ClaimState::Waiting(claim) = world.facts(&key).claim {
+                self.narrator.held_up(&claim.facts, problem);
+            }
+        }
     }
 
     /// Drops what is remembered of work on these keys.

@@ -13,6 +13,7 @@ use provisioner_runtime::metrics::RuntimeMetrics;
 use provisioner_runtime::queue::{Next, Priority, Queue, QueueOptions, Work, work};
 use provisioner_runtime::surroundings::Surroundings;
 use provisioner_runtime::watch::{Event, WatchHealth, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -90,6 +91,7 @@ impl Engine {
                 world: world.clone(),
                 narrator: narrator.clone(),
                 locks,
+                places: Semaphore::new(options.workers),
             },
             duties,
             rules,
@@ -204,8 +206,9 @@ impl Engine {
         self.narrator.pace(&self.queue).await;
     }
 
-    /// Works on keys until [`Engine::shut_down`].
+    /// Works on keys until [`Engine::shut_down`]: as many as there are places, and as many more may wait for the journal.
     pub(crate) async fn work(self: Arc<Self>, workers: usize) {
+        let workers = workers.saturating_mul(2);
         let handler = self.clone();
         work(&self.queue, workers, CancellationToken::new(), move |work| handler.clone().step(work)).await;
     }

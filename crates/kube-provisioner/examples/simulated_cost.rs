@@ -1,6 +1,6 @@
 //! What a simulated run of the whole controller costs: two replicas, ten claims that come and go, faults.
 //!
-//! `cargo run --release -p kube-provisioner --example simulated_cost`
+//! `cargo run --profile sim -p kube-provisioner --example simulated_cost [RUNS]`
 
 use std::error::Error;
 use std::io::Write;
@@ -14,7 +14,6 @@ use kube_sim::{Actors, Cluster, DeleteOptions, Faults, Pace, SimClock, Target};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-const RUNS: u64 = 200;
 const CLAIMS: usize = 10;
 /// Far longer than any storm lasts.
 const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -46,6 +45,7 @@ struct Sums {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout();
+    let runs: u64 = std::env::args().nth(1).map_or(Ok(200), |runs| runs.parse())?;
     writeln!(
         out,
         "{:<28} {:>12} {:>18} {:>10} {:>12}",
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     )?;
     for (what, faulty) in [("a quiet cluster", false), ("a storm", true)] {
         let (before, mut sums) = (cpu_time()?, Sums::default());
-        for seed in 0..RUNS {
+        for seed in 0..runs {
             // Time begins anew with each.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
             runtime.block_on(run(seed, faulty, &mut sums));
@@ -63,9 +63,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(
             out,
             "{what:<28} {:>9.2} ms {:>18.0} {:>10.0} {:>12.0}",
-            seconds * 1e3 / RUNS as f64,
+            seconds * 1e3 / runs as f64,
             sums.simulated.as_secs_f64() / seconds,
-            sums.events as f64 / RUNS as f64,
+            sums.events as f64 / runs as f64,
             sums.events as f64 / seconds,
         )?;
     }

@@ -37,12 +37,7 @@ impl View {
     /// `stored` is the resource in the version its objects are kept in.
     pub(crate) fn new(resource: &Arc<Resource>, stored: &Resource, metadata_only: bool, with_owners: bool) -> Self {
         if metadata_only {
-            return Self {
-                form: Form::Metadata,
-                with_owners,
-                resource: Arc::clone(resource),
-                bare_items: false,
-            };
+            return Self { form: Form::Metadata, with_owners, resource: Arc::clone(resource), bare_items: false };
         }
         let form = match (resource.version == stored.version, resource.group == stored.group) {
             (true, true) => Form::Stored,

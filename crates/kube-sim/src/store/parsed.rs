@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Stored;
-use crate::{defaults, object};
 use crate::resource::Resource;
+use crate::{defaults, object};
 
 /// As many are kept; the memory they take is bounded by it.
 const KEPT: usize = 64;

@@ -28,9 +28,7 @@ pub(super) fn delete(state: &mut State, request: &Request) -> Result<Answer, Sta
     };
     Ok(match deleted {
         Deleted::Gone(last) if !resource.returns_deleted => Answer::value(code, &success(resource, &last)),
-        Deleted::Gone(object) | Deleted::Pending(object) => {
-            Answer::Object { code, view: view(state, request), object }
-        }
+        Deleted::Gone(object) | Deleted::Pending(object) => Answer::Object { code, view: view(state, request), object },
     })
 }
 

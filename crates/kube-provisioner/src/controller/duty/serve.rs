@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 use provisioner_runtime::backoff::Backoff;
-use provisioner_runtime::journal::{Entry, Journal, Other, Writer, adopt};
+use provisioner_runtime::journal::{Adoption, Entry, Journal, Other, Writer};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -94,8 +94,12 @@ impl Place<'_> {
 
     /// Everything between taking the journal over and having nothing in flight any more.
     async fn work(&self, turn: &Turn, journal: &Journal, mut entries: Vec<Entry>) {
-        let mut watch = Vigil::default();
-        entries.extend(self.adopt_abandoned(journal, &mut watch).await);
+        let mut vigil = Vigil::default();
+        tokio::select! {
+            biased;
+            () = turn.leave.cancelled() => return,
+            adopted = self.adopt_abandoned(journal, &mut vigil) => entries.extend(adopted),
+        }
         let working = TaskTracker::new();
         self.engine.begin(
             entries,
@@ -109,7 +113,7 @@ impl Place<'_> {
         tokio::select! {
             biased;
             () = turn.leave.cancelled() => {}
-            () = self.look_after_the_dead(journal, &mut watch) => {}
+            () = self.look_after_the_dead(journal, &mut vigil) => {}
         }
         working.close();
         let grace = self.engine.duties.plan.grace;
@@ -140,9 +144,10 @@ impl Place<'_> {
             other.layout != options.layout || (options.beat.is_some() && vigil.is_silent(other, patience))
         };
         let mine = |entry: &Entry| plan.is_mine(self.shard, entry);
+        let mut adoption = Adoption::new(self.engine.client(), &options, journal);
         let mut attempt = 0;
         loop {
-            match adopt(&self.engine.client(), &options, journal, &mut abandoned, mine).await {
+            match adoption.run(&mut abandoned, mine).await {
                 Ok(adopted) => return adopted,
                 Err(error) => {
                     attempt += 1;

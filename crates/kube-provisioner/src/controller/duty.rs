@@ -1,5 +1,6 @@
 //! Which keys this process may work on, and the journal behind each: from getting a shard to giving it up.
 
+mod peers;
 mod plan;
 mod serve;
 
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use self::peers::Peers;
 use self::plan::Plan;
 pub(crate) use self::serve::serve;
 use super::key::Key;
@@ -30,6 +32,7 @@ pub(crate) struct Duties {
 /// The right to work on one key. Its shard is not given up before it is dropped.
 pub(crate) struct Duty {
     pub(crate) journal: Journal,
+    pub(crate) peers: Arc<Peers>,
     valid: Arc<dyn Fn() -> bool + Send + Sync>,
     _working: TaskTrackerToken,
 }
@@ -44,6 +47,7 @@ impl Duty {
 
 struct Held {
     journal: Journal,
+    peers: Arc<Peers>,
     valid: Arc<dyn Fn() -> bool + Send + Sync>,
     working: TaskTracker,
 }
@@ -79,9 +83,13 @@ impl Duties {
     /// The right to work on a key, if this process has it now.
     pub(crate) fn of(&self, key: &Key) -> Option<Duty> {
         let held = self.held();
-        let Held { journal, valid, working } = held.get(&self.shard_of(key))?;
-        let duty = || Duty { journal: journal.clone(), valid: valid.clone(), _working: working.token() };
-        (!working.is_closed()).then(duty)
+        let Held { journal, peers, valid, working } = held.get(&self.shard_of(key))?;
+        (!working.is_closed()).then(|| Duty {
+            journal: journal.clone(),
+            peers: peers.clone(),
+            valid: valid.clone(),
+            _working: working.token(),
+        })
     }
 
     pub(crate) fn holds(&self, key: &Key) -> bool {

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use tokio::time::sleep;
 
-use super::text::{Content, VERSION, VERSION_KEY, write};
+use super::text::{Content, ENTRIES, VERSION, VERSION_KEY, write};
 use super::write::{HOLDER, LAYOUT, labels};
 use super::{Entry, Journal, JournalOptions};
 use crate::{CallError, call};
@@ -30,6 +30,14 @@ pub struct Other<'a> {
     pub layout: &'a str,
     /// Changes with every write.
     pub version: &'a str,
+    entries: &'a str,
+}
+
+impl Other<'_> {
+    /// Whether it has an entry for `key`.
+    pub fn holds(&self, key: &str) -> bool {
+        self.entries.lines().any(|line| line.split(' ').next() == Some(key))
+    }
 }
 
 /// Moves entries from other journals of the group into one that is being written meanwhile. An entry is in one of the two at
@@ -80,8 +88,10 @@ impl<'a> Adoption<'a> {
             let name = other.name_any();
             let layout = other.annotations().get(LAYOUT).map(String::as_str).unwrap_or_default();
             let version = other.resource_version().unwrap_or_default();
+            let entries =
+                other.data.as_ref().and_then(|data| data.get(ENTRIES)).map(String::as_str).unwrap_or_default();
             let begun = self.pins.values().any(|pin| pin.source == name);
-            if begun || abandoned(Other { name: &name, layout, version: &version }) {
+            if begun || abandoned(Other { name: &name, layout, version: &version, entries }) {
                 self.empty(other, &mine).await?;
             }
         }

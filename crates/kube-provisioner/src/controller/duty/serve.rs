@@ -1,15 +1,15 @@
 //! From taking the journal of a shard over to giving the shard up.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
 use provisioner_runtime::backoff::Backoff;
-use provisioner_runtime::journal::{Adoption, Entry, Journal, Other, Writer};
-use tokio::time::{Instant, sleep, timeout};
+use provisioner_runtime::journal::{Adoption, Entry, Journal, Writer};
+use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::peers::Peers;
 use super::{Held, Turn};
 use crate::controller::engine::Engine;
 use crate::controller::key::Key;
@@ -41,21 +41,6 @@ pub(crate) async fn serve(engine: Arc<Engine>, turn: Turn) -> Option<String> {
     over.cancel();
     place.give_up(&journal).await;
     ended
-}
-
-/// Since when journals are as they are.
-#[derive(Default)]
-struct Vigil(HashMap<String, (String, Instant)>);
-
-impl Vigil {
-    fn is_silent(&mut self, other: Other<'_>, patience: Duration) -> bool {
-        let now = Instant::now();
-        let (version, since) = self.0.entry(other.name.to_owned()).or_insert_with(|| (other.version.to_owned(), now));
-        if version != other.version {
-            (*version, *since) = (other.version.to_owned(), now);
-        }
-        now.duration_since(*since) >= patience
-    }
 }
 
 /// A shard of this process. Dropping it ends all work on it at once.
@@ -94,11 +79,12 @@ impl Place<'_> {
 
     /// Everything between taking the journal over and having nothing in flight any more.
     async fn work(&self, turn: &Turn, journal: &Journal, mut entries: Vec<Entry>) {
-        let mut vigil = Vigil::default();
+        let plan = &self.engine.duties.plan;
+        let peers = Arc::new(Peers::new(plan.journal(self.shard), plan.lease_duration));
         tokio::select! {
             biased;
             () = turn.leave.cancelled() => return,
-            adopted = self.adopt_abandoned(journal, &mut vigil) => entries.extend(adopted),
+            adopted = self.adopt_abandoned(journal, &peers) => entries.extend(adopted),
         }
         let working = TaskTracker::new();
         self.engine.begin(
@@ -106,14 +92,16 @@ impl Place<'_> {
             journal,
             |key| self.is_here(key),
             || {
-                let held = Held { journal: journal.clone(), valid: turn.valid.clone(), working: working.clone() };
+                let peers = peers.clone();
+                let held =
+                    Held { journal: journal.clone(), valid: turn.valid.clone(), peers, working: working.clone() };
                 self.engine.duties.held().insert(self.shard, held);
             },
         );
         tokio::select! {
             biased;
             () = turn.leave.cancelled() => {}
-            () = self.look_after_the_dead(journal, &mut vigil) => {}
+            () = self.look_after_the_dead(journal, &peers) => {}
         }
         working.close();
         let grace = self.engine.duties.plan.grace;
@@ -125,29 +113,22 @@ impl Place<'_> {
     }
 
     /// Where every replica has a journal of its own, those of dead ones are finished by the others.
-    async fn look_after_the_dead(&self, journal: &Journal, vigil: &mut Vigil) {
-        let Some(beat) = self.engine.duties.plan.journal(self.shard).beat else { return std::future::pending().await };
+    async fn look_after_the_dead(&self, journal: &Journal, peers: &Peers) {
+        let Some(beat) = peers.options.beat else { return std::future::pending().await };
         loop {
             sleep(beat).await;
-            let entries = self.adopt_abandoned(journal, vigil).await;
+            let entries = self.adopt_abandoned(journal, peers).await;
             self.engine.begin(entries, journal, |_| false, || {});
         }
     }
 
-    /// Journals of another number of shards, or of another way to share the work, have no holder any more. Neither have
-    /// those that do not beat.
-    async fn adopt_abandoned(&self, journal: &Journal, vigil: &mut Vigil) -> Vec<Entry> {
+    async fn adopt_abandoned(&self, journal: &Journal, peers: &Peers) -> Vec<Entry> {
         let plan = &self.engine.duties.plan;
-        let options = plan.journal(self.shard);
-        let patience = plan.lease_duration;
-        let mut abandoned = |other: Other<'_>| {
-            other.layout != options.layout || (options.beat.is_some() && vigil.is_silent(other, patience))
-        };
         let mine = |entry: &Entry| plan.is_mine(self.shard, entry);
-        let mut adoption = Adoption::new(self.engine.client(), &options, journal);
+        let mut adoption = Adoption::new(self.engine.client(), &peers.options, journal);
         let mut attempt = 0;
         loop {
-            match adoption.run(&mut abandoned, mine).await {
+            match adoption.run(|other| peers.is_abandoned(other), mine).await {
                 Ok(adopted) => return adopted,
                 Err(error) => {
                     attempt += 1;

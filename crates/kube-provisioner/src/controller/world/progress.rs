@@ -35,6 +35,13 @@ impl World {
         matches!(self.progress.get(key), Some(Progress::Background(_) | Progress::Unsaved(_)))
     }
 
+    /// Another replica goes on with what was begun for this key.
+    pub(crate) fn give_up(&mut self, key: &Key) {
+        if matches!(self.progress.get(key), Some(Progress::Background(_))) {
+            self.progress.remove(key);
+        }
+    }
+
     /// Drops what is remembered of work on these keys: somebody else goes on with it.
     pub(crate) fn forget_progress(&mut self, of: impl Fn(&Key) -> bool) {
         self.progress.retain(|key, progress| matches!(progress, Progress::Confirm) || !of(key));

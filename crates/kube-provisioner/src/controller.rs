@@ -37,6 +37,7 @@ use provisioner_runtime::shutdown;
 use provisioner_runtime::surroundings::Surroundings;
 use thiserror::Error;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::decide::{Names, Rules};
@@ -57,6 +58,10 @@ use crate::options::{Coordination, LogStyle, Options};
 use crate::provisioner::Provisioner;
 use crate::rbac;
 
+/// How often rights that are missing are looked at again at the start.
+const ACCESS_CHECKS: u32 = 4;
+/// The time between two such looks.
+const ACCESS_PAUSE: Duration = Duration::from_millis(500);
 /// How long events that are still to be sent may take when the controller stops.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -155,7 +160,19 @@ impl Controller {
         let connection = connect(self.options.kubeconfig.as_deref()).await?;
         let namespace = self.options.namespace.as_deref().unwrap_or(&connection.namespace);
         let rules: Vec<_> = rbac::CLUSTER_RULES.iter().chain(rbac::NAMESPACE_RULES).copied().collect();
-        check_access(&connection.client, namespace, &rules).await?;
+        let mut attempt = 0;
+        while let Err(error) = check_access(&connection.client, namespace, &rules).await {
+            attempt += 1;
+            // A server that has just started refuses everybody for a moment.
+            if attempt > ACCESS_CHECKS {
+                return Err(error.into());
+            }
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return Ok(()),
+                () = sleep(ACCESS_PAUSE) => {}
+            }
+        }
         tracing::info!(provisioner = self.options.provisioner_name, "connected by {}", connection.source);
         let namespace = Some(namespace.to_owned());
         let options = Options { namespace, ..self.options };

@@ -43,6 +43,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gid;
+mod mandate;
 mod options;
 pub mod parameters;
 pub mod protocol;
@@ -56,6 +57,7 @@ pub use self::cli::arguments;
 pub use self::controller::Safeguard;
 pub use self::controller::{Controller, RunError};
 pub use self::error::{DeleteError, DeleteVerdict, ProvisionError, Verdict};
+pub use self::mandate::Mandate;
 pub use self::options::{Coordination, LogStyle, Options};
 pub use self::provisioner::{AccessMode, Capabilities, ProvisionRequest, ProvisionedVolume, Provisioner};
 pub use self::volume::{Volume, VolumeSource};

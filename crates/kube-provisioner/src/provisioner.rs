@@ -8,6 +8,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde::de::DeserializeOwned;
 
 use crate::error::{DeleteError, ProvisionError};
+use crate::mandate::Mandate;
 use crate::volume::Volume;
 
 /// Makes and removes the storage behind PersistentVolumes.
@@ -20,7 +21,7 @@ use crate::volume::Volume;
 /// * **One call at a time per volume.** Calls for different volumes run at the same time.
 /// * **Cancellable.** A call that takes longer than its time limit is dropped at an `.await`; the
 ///   controller then calls again until there is a final answer. Blocking work belongs into
-///   `tokio::task::spawn_blocking`.
+///   `tokio::task::spawn_blocking`, and asks its [`Mandate`] before each step that makes or removes something.
 /// * A panic costs the attempt and nothing else.
 ///
 /// # Example
@@ -109,6 +110,8 @@ pub struct ProvisionRequest<P> {
     pub class: Arc<StorageClass>,
     /// The node that the scheduler chose, for classes that wait for the first consumer.
     pub selected_node: Option<String>,
+    /// Whether this call may still act, for threads that cannot be dropped.
+    pub mandate: Mandate,
 }
 
 impl<P> ProvisionRequest<P> {
@@ -142,12 +145,22 @@ impl<P> ProvisionRequest<P> {
 #[derive(Clone, Debug)]
 pub struct ProvisionedVolume {
     object: Arc<PersistentVolume>,
+    mandate: Mandate,
 }
 
 impl ProvisionedVolume {
     /// Wraps a PersistentVolume, for an author's own tests.
     pub fn new(object: impl Into<Arc<PersistentVolume>>) -> Self {
-        Self { object: object.into() }
+        Self { object: object.into(), mandate: Mandate::unlimited() }
+    }
+
+    pub(crate) fn with_mandate(self, mandate: Mandate) -> Self {
+        Self { mandate, ..self }
+    }
+
+    /// Whether this call may still act, for threads that cannot be dropped.
+    pub fn mandate(&self) -> &Mandate {
+        &self.mandate
     }
 
     /// The name that [`ProvisionRequest::name`] had.

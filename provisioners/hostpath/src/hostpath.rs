@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use kube_provisioner::{DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+use kube_provisioner::{
+    DeleteError, Mandate, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+};
 use tokio::task::spawn_blocking;
 
 use crate::root::{Root, RootError};
@@ -23,7 +24,7 @@ impl HostPath {
     /// Deletions that an earlier run did not finish: their volumes may be gone, so nobody would ask again.
     pub(crate) fn finish_deletions(&self) {
         let root = self.root.clone();
-        spawn_blocking(move || match root.finish_removals(&AtomicBool::new(false)) {
+        spawn_blocking(move || match root.finish_removals(&Mandate::unlimited()) {
             Ok(()) => {}
             Err(error) => tracing::warn!("a deletion of an earlier run is not finished: {error}"),
         });
@@ -40,7 +41,7 @@ impl Provisioner for HostPath {
             return Err(ProvisionError::not_mine(format!("the claim's pod runs on {selected}, this is {here}")));
         }
         let root = self.root.clone();
-        let path: PathBuf = spawn_blocking(move || root.create(&request.name)).await??;
+        let path: PathBuf = spawn_blocking(move || root.create(&request.name, &request.mandate)).await??;
         let volume = Volume::host_path(path.to_string_lossy());
         Ok(match &self.node {
             Some(node) => volume.on_node(node),
@@ -56,21 +57,12 @@ impl Provisioner for HostPath {
             return Err(DeleteError::not_mine(format!("the volume is on {there}, this is {here}")));
         }
         let (root, name) = (self.root.clone(), volume.name().to_owned());
-        let cancelled = Arc::new(AtomicBool::new(false));
         // A dropped call must not leave a thread behind that goes on deleting for hours.
-        let _cancel_on_drop = CancelOnDrop(cancelled.clone());
-        match spawn_blocking(move || root.remove(&name, &cancelled)).await? {
+        let mandate = volume.mandate().clone();
+        match spawn_blocking(move || root.remove(&name, &mandate)).await? {
             Err(error @ RootError::Busy { .. }) => Err(DeleteError::in_use(error)),
             result => Ok(result?),
         }
-    }
-}
-
-struct CancelOnDrop(Arc<AtomicBool>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

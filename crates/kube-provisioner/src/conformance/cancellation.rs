@@ -8,7 +8,6 @@ use super::assets::Assets;
 use super::report::Judgement;
 use super::rules::{Broken, Verdict};
 use super::subject::{Request, Subject, USUAL};
-use crate::provisioner::ProvisionedVolume;
 
 /// Who waits longer than that many times in one call is not cut off any later.
 const MOST: usize = 200;
@@ -77,7 +76,7 @@ async fn delete_cut_off(subject: &Subject, polls: usize, restart: bool) -> Resul
     let (before, name) = (Assets::now(subject).await, subject.new_name());
     let mut backend = subject.start();
     let made = subject.provision(&backend, &name).await?;
-    let call = backend.delete(ProvisionedVolume::new(made.object.clone()));
+    let call = subject.delete_once(&backend, &made.object);
     let finished = cut_off(call, polls).await.is_some();
     subject.tempo.calm().await;
     if restart {

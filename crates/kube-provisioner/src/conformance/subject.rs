@@ -19,6 +19,7 @@ use super::rules::Broken;
 use super::tempo::Tempo;
 use crate::controller::{Backend, Order, UntypedRequest, build};
 use crate::error::{DeleteError, ProvisionError, Verdict};
+use crate::mandate::Mandate;
 use crate::protocol;
 use crate::provisioner::{AccessMode, ProvisionedVolume, Provisioner};
 use crate::volume::Volume;
@@ -151,7 +152,8 @@ impl Subject {
         backend: &Arc<dyn Backend>,
         object: &PersistentVolume,
     ) -> Result<(), DeleteError> {
-        backend.delete(ProvisionedVolume::new(object.clone())).await
+        let (mandate, _call) = Mandate::of_call(|| true);
+        backend.delete(ProvisionedVolume::new(object.clone()).with_mandate(mandate)).await
     }
 
     /// The class with some parameters.
@@ -206,12 +208,15 @@ impl Request {
             return Err(ProvisionError::not_mine("`accepts` says no to a plain claim"));
         }
         let parameters = backend.parse(&self.parameters).map_err(ProvisionError::invalid)?;
+        // It ends when the call is dropped, as under the controller.
+        let (mandate, _call) = Mandate::of_call(|| true);
         let request = UntypedRequest {
             name: self.name.clone(),
             bytes: self.bytes,
             claim: Arc::clone(&self.claim),
             class: Arc::clone(&self.class),
             selected_node: self.node.clone(),
+            mandate,
         };
         backend.provision(request, parameters).await
     }

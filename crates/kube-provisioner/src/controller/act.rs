@@ -20,6 +20,7 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::journal::{Entry, JournalError};
 use provisioner_runtime::queue::{Lane, Permit, Work};
 
+use self::lock::Lock;
 pub(crate) use self::lock::Locks;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -33,6 +34,7 @@ use super::safeguards::Safeguard;
 use super::tell::Narrator;
 use super::world::World;
 use crate::error::{DeleteVerdict, Verdict};
+use crate::mandate::{Call, Mandate};
 
 /// What came of one decision. What it means for the user and the queue is `report`'s.
 #[derive(Debug)]
@@ -161,13 +163,24 @@ impl Actor {
         }
     }
 
+    /// What a call of the author's code is given, so that it can ask whether it may still act.
+    fn mandate(&self, duty: &Duty, lock: Option<&Lock<'_>>) -> (Mandate, Call) {
+        let fenced = self.rules.safeguards.include(Safeguard::Fencing);
+        let (valid, lock) = (duty.validity(), lock.map(Lock::validity));
+        Mandate::of_call(move || !fenced || (valid() && lock.as_ref().is_none_or(|valid| valid())))
+    }
+
     /// An author's call with a time limit, and its panic as a value. It gets no time once this process may have lost the
     /// right to it.
-    async fn guarded<T>(&self, limit: Duration, duty: &Duty, call: impl Future<Output = T>) -> Result<T, Breakage> {
+    async fn guarded<T>(
+        &self,
+        limit: Duration,
+        mandate: &Mandate,
+        call: impl Future<Output = T>,
+    ) -> Result<T, Breakage> {
         let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
-        let fenced = self.rules.safeguards.include(Safeguard::Fencing);
         let call = poll_fn(|context| {
-            if fenced && !duty.is_valid() {
+            if !mandate.holds() {
                 return Poll::Ready(Err(Breakage::CutOff));
             }
             let answer = ready!(call.as_mut().poll(context));

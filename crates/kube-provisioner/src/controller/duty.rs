@@ -38,10 +38,11 @@ pub(crate) struct Duty {
 }
 
 impl Duty {
-    /// Whether nobody else can have taken the shard, as far as the clock tells. Together with the journal, which
+    /// Says whether nobody else can have taken the shard, as far as the clock tells. Together with the journal, which
     /// believes no clock, it keeps a process that stood still from going on.
-    pub(crate) fn is_valid(&self) -> bool {
-        !self.journal.over().is_cancelled() && (self.valid)()
+    pub(crate) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let (over, valid) = (self.journal.over().clone(), self.valid.clone());
+        move || !over.is_cancelled() && valid()
     }
 }
 

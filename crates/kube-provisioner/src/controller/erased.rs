@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use crate::error::{DeleteError, ProvisionError};
+use crate::mandate::Mandate;
 use crate::parameters::{self, ParameterError};
 use crate::provisioner::{Capabilities, ProvisionRequest, ProvisionedVolume, Provisioner};
 use crate::volume::Volume;
@@ -32,6 +33,7 @@ pub(crate) struct UntypedRequest {
     pub(crate) claim: Arc<PersistentVolumeClaim>,
     pub(crate) class: Arc<StorageClass>,
     pub(crate) selected_node: Option<String>,
+    pub(crate) mandate: Mandate,
 }
 
 /// What the controller asks of a provisioner.
@@ -53,8 +55,8 @@ impl<P: Provisioner> Backend for P {
         let Ok(parameters) = parameters.0.downcast::<P::Parameters>() else {
             unreachable!("parameters are parsed by the provisioner that they are handed to");
         };
-        let UntypedRequest { name, bytes, claim, class, selected_node } = request;
-        let request = ProvisionRequest { name, bytes, parameters, claim, class, selected_node };
+        let UntypedRequest { name, bytes, claim, class, selected_node, mandate } = request;
+        let request = ProvisionRequest { name, bytes, parameters, claim, class, selected_node, mandate };
         Box::pin(Provisioner::provision(self, request))
     }
 

@@ -52,8 +52,9 @@ impl Actor {
         if let Err(error) = self.fence(duty).await {
             return Outcome::NotJournaled(error);
         }
-        let argument = ProvisionedVolume::new(live.clone());
-        let call = self.guarded(self.limits.delete, duty, self.backend.delete(argument));
+        let (mandate, _call) = self.mandate(duty, lock.as_ref());
+        let argument = ProvisionedVolume::new(live.clone()).with_mandate(mandate.clone());
+        let call = self.guarded(self.limits.delete, &mandate, self.backend.delete(argument));
         match self.while_locked(lock, call).await {
             Some(Ok(Ok(()))) => {}
             Some(Ok(Err(error))) => {

@@ -4,10 +4,8 @@
 //! <https://github.com/kubernetes-retired/external-storage/tree/v3.0.0/lib/leaderelection>
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -94,6 +92,12 @@ pub(super) struct Lock<'a> {
 }
 
 impl Lock<'_> {
+    /// Says whether nobody else can have taken it.
+    pub(super) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let valid_until = self.valid_until.clone();
+        move || Instant::now() < *valid_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Until then nobody else can have taken it.
     fn valid_until(&self) -> Instant {
         *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner)
@@ -199,17 +203,10 @@ impl Actor {
     pub(super) async fn while_locked<T>(&self, lock: Option<Lock<'_>>, work: impl Future<Output = T>) -> Option<T> {
         let (Some(lock), Some(locks)) = (lock, &self.locks) else { return Some(work.await) };
         let mut work = pin!(work);
-        let valid_until = lock.valid_until.clone();
-        // A process that stood still is told by its own clock.
-        let while_valid =
-            poll_fn(|context| match Instant::now() < *valid_until.lock().unwrap_or_else(PoisonError::into_inner) {
-                true => work.as_mut().poll(context).map(Some),
-                false => Poll::Ready(None),
-            });
         tokio::select! {
             biased;
             () = self.keep(lock, locks) => None,
-            done = while_valid => done,
+            done = &mut work => Some(done),
         }
     }
 

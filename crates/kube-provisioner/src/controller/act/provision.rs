@@ -45,14 +45,6 @@ impl Actor {
         };
         let (name, claim) = (work.key().to_string(), Arc::new(claim));
         let bytes = pending.claim.facts.request.clone().unwrap_or_default();
-        let started = Instant::now();
-        let request = UntypedRequest {
-            name: name.clone(),
-            bytes,
-            claim: claim.clone(),
-            class: pending.class.object.clone(),
-            selected_node: pending.claim.facts.selected_node.as_deref().map(str::to_owned),
-        };
         let past = match &facts.claim {
             ClaimState::Waiting(claim) => Past::of(claim.lock.as_deref(), self.locks.as_ref()),
             // A claim that is gone has no lock that would tell.
@@ -76,9 +68,19 @@ impl Actor {
         {
             return Outcome::NotJournaled(error);
         }
+        let (mandate, _call) = self.mandate(duty, lock.as_ref());
+        let started = Instant::now();
+        let request = UntypedRequest {
+            name: name.clone(),
+            bytes,
+            claim: claim.clone(),
+            class: pending.class.object.clone(),
+            selected_node: pending.claim.facts.selected_node.as_deref().map(str::to_owned),
+            mandate: mandate.clone(),
+        };
         // Whoever is asked now may be at work even if this call is cut off.
         self.world().set_progress(work.key(), Progress::Background(pending.clone()));
-        let call = self.guarded(self.limits.provision, duty, self.backend.provision(request, parameters));
+        let call = self.guarded(self.limits.provision, &mandate, self.backend.provision(request, parameters));
         let call = self.while_locked(lock, self.watched(&pending.claim.facts, call));
         let volume = match call.await {
             Some(Ok(Ok(volume))) => volume,

@@ -1,0 +1,261 @@
+//! One run, from its plan to what was seen.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_provisioner::{CancellationToken, Controller, Options, RunError, Surroundings};
+use kube_sim::{Actors, Cluster, Fault, Faults, Running, SimClock};
+use k8s_openapi::jiff::SignedDuration;
+use tokio::sync::Notify;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{sleep, timeout};
+
+use crate::PROVISIONER;
+use crate::backend::Author;
+use crate::edges::Edges;
+use crate::judge::{Invariant, Judge, Violation};
+use crate::panics;
+use crate::plan::{Fate, Life, Pace, Plan, Settings};
+use crate::process::Process;
+use crate::stage::Stage;
+use crate::users::{NAMESPACE, Users};
+
+/// How long after the storm everything may take to come to its end.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// How long it must stay so.
+const SILENCE: Duration = Duration::from_secs(8);
+/// How long a process may take to end when it is asked to.
+const FAREWELL: Duration = Duration::from_secs(60);
+
+/// How a run is to be run.
+#[derive(Clone, Debug, Default)]
+pub struct Manner {
+    /// Whether the story is told. It costs time.
+    pub told: bool,
+    /// What is not looked at.
+    pub ignored: BTreeSet<Invariant>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The first invariant that did not hold.
+    pub violation: Option<Violation>,
+    /// How much time passed in the simulation.
+    pub simulated: Duration,
+    /// Who did what when; empty unless it was to be told.
+    pub story: String,
+}
+
+/// Runs a plan in a runtime of its own, under a clock that waits for nobody.
+pub fn run(plan: &Plan, manner: &Manner) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime without a driver needs nothing from the system");
+    panics::take();
+    let mut outcome = runtime.block_on(perform(plan, manner));
+    drop(runtime);
+    if let (Some(panic), None) = (panics::take(), &outcome.violation) {
+        let (invariant, at) = (Invariant::Alive, outcome.simulated);
+        outcome.violation = Some(Violation { invariant, at, seen: format!("something panicked: {panic}") });
+    }
+    outcome
+}
+
+async fn perform(plan: &Plan, manner: &Manner) -> Outcome {
+    let stage = Stage::new(Arc::new(plan.clone()), manner.told);
+    let faults = faults(plan);
+    let edges = Arc::new(Edges::new(faults.clone(), &stage));
+    let mut builder = Cluster::builder().seed(plan.seed).hide_managed_fields().interceptor(edges.clone());
+    if manner.told {
+        builder = builder.story();
+    }
+    let cluster = builder.build();
+    let watched = [("", "persistentvolumeclaims"), ("", "persistentvolumes"), ("", "configmaps")];
+    stage.furnish(&cluster, Judge::new(cluster.subscribe(&watched), manner.ignored.clone()));
+    let actors = cluster.run(actors(plan));
+    let users = Users::new(&cluster, &stage);
+    let scene = Arc::new(Scene { stage: stage.clone(), cluster: cluster.clone(), edges, calm: Notify::new() });
+    let replicas: Vec<JoinHandle<()>> =
+        (0..plan.slots.len()).map(|slot| tokio::spawn(scene.clone().replica(slot))).collect();
+
+    tokio::select! {
+        biased;
+        () = accused(&stage) => {}
+        () = users.act() => {
+            faults.stop();
+            stage.calm();
+            scene.calm.notify_waiters();
+            users.settle();
+            tokio::select! {
+                biased;
+                () = accused(&stage) => {}
+                () = come_to_an_end(&stage) => {}
+            }
+        }
+    }
+    let outcome = Outcome {
+        violation: stage.judge().verdict.clone(),
+        simulated: stage.now(),
+        story: if manner.told { cluster.story() } else { String::new() },
+    };
+    replicas.iter().for_each(JoinHandle::abort);
+    end(actors, &stage);
+    outcome
+}
+
+fn end(actors: Running, stage: &Stage) {
+    drop(actors);
+    stage.clear();
+}
+
+/// Returns once something does not hold.
+async fn accused(stage: &Stage) {
+    loop {
+        let moved = stage.moved.notified();
+        if stage.judge().verdict.is_some() {
+            return;
+        }
+        moved.await;
+    }
+}
+
+/// Waits until everything is as it must be in the end, and stays so.
+async fn come_to_an_end(stage: &Stage) {
+    let mut settled = false;
+    let mut pause = Duration::from_millis(500);
+    let limit = stage.now() + PATIENCE;
+    loop {
+        let unmet = stage.judge().unmet(stage.now(), &stage.plan.claims);
+        match unmet {
+            None if settled => return,
+            None => {
+                settled = true;
+                sleep(SILENCE).await;
+                continue;
+            }
+            Some((invariant, seen)) if stage.now() > limit => {
+                return stage.accuse(invariant, seen);
+            }
+            Some(_) => settled = false,
+        }
+        sleep(pause).await;
+        pause = (pause * 5 / 4).min(Duration::from_secs(60));
+    }
+}
+
+struct Scene {
+    stage: Arc<Stage>,
+    cluster: Cluster,
+    edges: Arc<Edges>,
+    calm: Notify,
+}
+
+impl Scene {
+    /// Lives the lives of one place, one after the other. The last one lasts.
+    async fn replica(self: Arc<Self>, slot: usize) {
+        let lives = self.stage.plan.slots[slot].clone();
+        for (index, life) in lives.iter().enumerate() {
+            let calm = self.calm.notified();
+            if !self.stage.is_calm() {
+                tokio::select! {
+                    biased;
+                    () = calm => {}
+                    () = sleep(life.after) => {}
+                }
+            }
+            self.live(&format!("replica-{slot}-{index}"), life, (slot * 16 + index) as u64).await;
+        }
+        // The last life ended too, and things must come to their end.
+        let life = Life { after: Duration::ZERO, skew: 0, fates: Vec::new() };
+        self.live(&format!("replica-{slot}-last"), &life, (slot * 16 + 15) as u64).await;
+    }
+
+    async fn live(&self, name: &str, life: &Life, number: u64) {
+        let process = Process::new(name.to_owned(), self.stage.clone(), &life.fates);
+        self.edges.admit(&process);
+        self.stage.note(|| format!("{name} starts"));
+        let plan = &self.stage.plan;
+        let epoch = SimClock::EPOCH
+            .checked_add(SignedDuration::try_from(self.stage.now()).unwrap_or_default())
+            .and_then(|now| now.checked_add(SignedDuration::from_secs(life.skew)))
+            .unwrap_or(SimClock::EPOCH);
+        let surroundings = Surroundings::simulated(plan.seed.wrapping_mul(64).wrapping_add(number), epoch);
+        let author = Author { process: process.clone(), stage: self.stage.clone() };
+        let controller = Controller::new(author, options(&plan.settings)).surroundings(surroundings);
+        let stop = CancellationToken::new();
+        let mut task = tokio::spawn(controller.run_with(self.cluster.client(name), stop.clone()));
+        let fate = tokio::select! {
+            biased;
+            fate = process.end() => fate,
+            ended = &mut task => return self.ended(name, &ended),
+        };
+        match fate {
+            Fate::Stop => {
+                stop.cancel();
+                self.farewell(&process, &mut task).await;
+            }
+            Fate::Crash | Fate::Freeze(_) => {}
+        }
+        task.abort();
+        // Whether it was aborted or had ended.
+        let _ = task.await;
+        self.edges.dismiss(name);
+        self.stage.note(|| format!("{name} is no more"));
+    }
+
+    /// Waits until the process has ended as it was asked to, or has died on the way.
+    async fn farewell(&self, process: &Process, task: &mut JoinHandle<Result<(), RunError>>) {
+        tokio::select! {
+            biased;
+            () = process.crash() => {}
+            ended = timeout(FAREWELL, &mut *task) => match ended {
+                Ok(Ok(Ok(()))) => {}
+                Ok(ended) => self.ended(&process.name, &ended),
+                // It cannot end while it stands still.
+                Err(_) if process.excused_since(0) => {}
+                Err(_) => {
+                    let seen = format!("{} has not ended {} s after it was asked to", process.name, FAREWELL.as_secs());
+                    self.stage.accuse(Invariant::Alive, seen);
+                }
+            },
+        }
+    }
+
+    fn ended(&self, name: &str, how: &Result<Result<(), RunError>, JoinError>) {
+        self.stage.accuse(Invariant::Alive, format!("{name} ended by itself: {how:?}"));
+    }
+}
+
+fn options(settings: &Settings) -> Options {
+    let mut options = Options::new(PROVISIONER);
+    options.namespace = Some(NAMESPACE.to_owned());
+    options.workers = settings.workers;
+    options.backend_concurrency = settings.concurrency;
+    options.provision_timeout = settings.call_limit;
+    options.delete_timeout = settings.call_limit;
+    (options.retry_interval_start, options.retry_interval_max) = settings.retry;
+    options.resync_period = settings.resync;
+    options.volume_finalizer = settings.finalizer;
+    options
+}
+
+fn faults(plan: &Plan) -> Faults {
+    let api = &plan.api;
+    let faults = match api.storm {
+        true => Faults::storm(plan.seed),
+        false => Faults::none(plan.seed).latency(Duration::ZERO..=api.latency),
+    };
+    match api.hangs > 0.0 {
+        true => faults.with(Fault::Hang, api.hangs).with(Fault::HangAfter, api.hangs),
+        false => faults,
+    }
+}
+
+fn actors(plan: &Plan) -> Actors {
+    match plan.pace {
+        Pace::Prompt => Actors::all(),
+        Pace::Usual => Actors::all().at(&kube_sim::Pace::USUAL),
+        Pace::Drawn => Actors::drawn(plan.seed),
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube_provisioner::{
-    CancellationToken, Capabilities, Controller, DeleteError, Options, ProvisionError, ProvisionRequest,
+    CancellationToken, Capabilities, Controller, Coordination, DeleteError, Options, ProvisionError, ProvisionRequest,
     ProvisionedVolume, Provisioner, RunError, Volume,
 };
 use serde::Deserialize;
@@ -213,6 +213,9 @@ pub fn options(space: &TestSpace) -> Options {
     let mut options = Options::new(space.provisioner());
     options.retry_interval_start = Duration::from_millis(100);
     options.retry_interval_max = Duration::from_secs(1);
+    options.namespace = Some(space.namespace().to_owned());
+    // The next one takes over at once from one that was dropped.
+    options.coordination = Coordination::None;
     options
 }
 

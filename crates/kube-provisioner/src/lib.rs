@@ -54,7 +54,7 @@ mod volume;
 pub use self::cli::arguments;
 pub use self::controller::{Controller, RunError};
 pub use self::error::{DeleteError, DeleteVerdict, ProvisionError, Verdict};
-pub use self::options::{LogStyle, Options};
+pub use self::options::{Coordination, LogStyle, Options};
 pub use self::provisioner::{AccessMode, Capabilities, ProvisionRequest, ProvisionedVolume, Provisioner};
 pub use self::volume::{Volume, VolumeSource};
 /// What [`Controller::surroundings`] takes.

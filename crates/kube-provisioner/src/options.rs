@@ -93,6 +93,34 @@ pub struct Options {
     #[arg(long, env, value_name = "FORMAT", value_enum, default_value_t = LogStyle::Text)]
     pub log_format: LogStyle,
 
+    /// How several replicas share the work
+    #[arg(long, env, value_name = "MODE", value_enum, default_value_t = Coordination::Lease)]
+    pub coordination: Coordination,
+
+    /// Parts of the work, each held by one replica at a time; more than 1 lets replicas work side by side
+    #[arg(long, env, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub shards: u32,
+
+    /// How long a Lease that is not renewed belongs to its holder
+    #[arg(long, env, value_name = "TIME", default_value = "15s", value_parser = duration)]
+    pub lease_duration: Duration,
+
+    /// How long after the last renewal of its Lease a replica stops working
+    #[arg(long, env, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub lease_renew_deadline: Duration,
+
+    /// Time between renewals of a Lease, and between attempts to get one
+    #[arg(long, env, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    pub lease_retry_period: Duration,
+
+    /// Name of this installation, written on its volumes; volumes of others are left alone [default: the namespace]
+    #[arg(long, env, value_name = "NAME", value_parser = identity)]
+    pub identity: Option<String>,
+
+    /// How long work in flight may take to end when the provisioner is told to stop
+    #[arg(long, env, value_name = "TIME", default_value = "20s", value_parser = duration)]
+    pub grace_period: Duration,
+
     /// Protect new volumes by a finalizer, so that deleting one by hand cannot leave its data behind
     #[arg(long, env, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub volume_finalizer: bool,
@@ -121,9 +149,30 @@ impl Options {
             retry_on_resync: false,
             admin_address: None,
             log_format: LogStyle::Text,
+            coordination: Coordination::Lease,
+            shards: 1,
+            lease_duration: Duration::from_secs(15),
+            lease_renew_deadline: Duration::from_secs(10),
+            lease_retry_period: Duration::from_secs(2),
+            identity: None,
+            grace_period: Duration::from_secs(20),
             volume_finalizer: true,
         }
     }
+}
+
+/// How several replicas of a provisioner share the work. See `docs/reliability.md`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Coordination {
+    /// A Lease for each shard; who holds it works.
+    #[default]
+    Lease,
+    /// Every replica works, one at a time for each claim: the lock of the first provisioner library
+    PerClaim,
+    /// Every node has a replica of its own, which serves the claims of that node
+    PerNode,
+    /// There is one replica at a time; a second one ends the first
+    None,
 }
 
 /// How log lines look.
@@ -168,6 +217,14 @@ pub(crate) fn provisioner_name(text: &str) -> Result<String, String> {
     }
     if prefix == Some("kubernetes.io") {
         return Err("names below kubernetes.io/ belong to Kubernetes itself; use a domain of your own".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn identity(text: &str) -> Result<String, String> {
+    let visible = |letter: char| letter.is_ascii_graphic();
+    if text.is_empty() || text.len() > 253 || !text.chars().all(visible) {
+        return Err("expected 1 to 253 visible ASCII characters".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -221,7 +278,7 @@ mod tests {
     fn the_defaults_by_hand_and_by_arguments_are_the_same() {
         let program = <Program as clap::Parser>::parse_from(["p", "--provisioner-name", "example.com/p"]);
         let (mut parsed, by_hand) = (program.options, Options::new("example.com/p"));
-        (parsed.namespace, parsed.node_name) = (None, None);
+        (parsed.namespace, parsed.node_name, parsed.identity) = (None, None, None);
         assert_eq!(format!("{parsed:?}"), format!("{by_hand:?}"));
     }
 

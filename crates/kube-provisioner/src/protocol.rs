@@ -7,6 +7,8 @@
 
 /// PV annotation: the provisioner that made the volume, as its class named it.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+/// PV annotation: the installation of the provisioner that made the volume.
+pub const IDENTITY: &str = "kube-provisioner/identity";
 /// PV annotation: the CSI driver that an in-tree volume was migrated to.
 pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 /// Claim annotation: the provisioner that is asked for a volume (Kubernetes 1.23 and later).

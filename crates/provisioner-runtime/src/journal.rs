@@ -81,6 +81,14 @@ pub enum JournalError {
         /// How large they are together.
         bytes: usize,
     },
+    /// No journal is large enough.
+    #[error("an entry of {bytes} bytes is too large for it; it holds {most}")]
+    TooLarge {
+        /// How large the entry would be.
+        bytes: usize,
+        /// How much there is room for at most.
+        most: usize,
+    },
     /// Another process has taken the journal over, or this one has given it up.
     #[error("it was taken over by {0}")]
     Lost(String),

@@ -11,6 +11,7 @@
 //! | [`call`](mod@call) | one API call with a deadline and an error by meaning |
 //! | [`journal`] | intents that survive the process, and the fence around them |
 //! | [`events`] | Kubernetes events, sent in the background |
+//! | [`lease`] | Leases held by a fleet of replicas: leader election, with one Lease or with several |
 //! | [`metrics`], [`admin`] | what can be measured, and a small HTTP server for it and for probes |
 //! | [`shutdown`] | signals become a cancellation token |
 //! | [`surroundings`] | the time of day and chance: the machine's, or simulated ones |
@@ -30,6 +31,7 @@ pub mod call;
 pub mod client;
 pub mod events;
 pub mod journal;
+pub mod lease;
 pub mod logs;
 pub mod metrics;
 pub mod queue;
@@ -50,6 +52,7 @@ pub use backoff::Backoff;
 pub use call::{CallError, call};
 pub use client::{ConnectError, Connection, connect};
 pub use journal::{Entry, Journal, JournalError, JournalOptions};
+pub use lease::{LeaseHealth, LeaseOptions, Leases, Term, lease_name};
 pub use queue::{Lane, Next, Permit, Priority, Queue, QueueOptions, QueueStats, Work, work};
 pub use surroundings::Surroundings;
 pub use table::Table;

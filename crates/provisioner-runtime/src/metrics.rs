@@ -12,6 +12,11 @@
 //! | `watch_silence_seconds` | `watch` | how long ago something was heard from the server |
 //! | `events_queued` | | event lines that wait to be sent |
 //! | `events_total` | `outcome` | events that were `sent`, `coalesced`, `dropped` or `failed` |
+//! | `journal_entries`, `journal_bytes` | | what is begun and not known to have ended |
+//! | `journal_commits_total`, `journal_written_bytes_total` | | successful writes of a journal, and their size |
+//! | `journal_checks_total`, `journal_failures_total` | | looks at the holder; attempts that failed |
+//! | `leases_held`, `lease_members` | | shards of this replica; replicas that share them |
+//! | `leases_lost_total` | | terms that ended against this replica's will |
 //!
 //! A prefix, where one is wanted, is the registry's: [`Registry::with_prefix`].
 
@@ -25,6 +30,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::events::EventSink;
+use crate::journal::JournalStats;
+use crate::lease::LeaseHealth;
 use crate::{Queue, QueueStats, WatchHealth};
 
 /// The parts to be measured.
@@ -42,6 +49,8 @@ pub struct RuntimeMetrics {
     queues: Vec<(&'static str, Ask)>,
     watches: Vec<(&'static str, WatchHealth)>,
     events: Option<EventSink>,
+    journal: Option<Box<dyn Fn() -> JournalStats + Send + Sync>>,
+    leases: Option<LeaseHealth>,
 }
 
 /// Asks a queue for its statistics, whatever its keys are.
@@ -72,6 +81,18 @@ impl RuntimeMetrics {
     /// Adds the events.
     pub fn events(mut self, sink: &EventSink) -> Self {
         self.events = Some(sink.clone());
+        self
+    }
+
+    /// Adds what the journals of this process hold and have cost.
+    pub fn journal(mut self, stats: impl Fn() -> JournalStats + Send + Sync + 'static) -> Self {
+        self.journal = Some(Box::new(stats));
+        self
+    }
+
+    /// Adds the Leases.
+    pub fn leases(mut self, health: &LeaseHealth) -> Self {
+        self.leases = Some(health.clone());
         self
     }
 
@@ -127,6 +148,24 @@ impl RuntimeMetrics {
         ];
         page.counters("events", "Events by what became of them.", &outcomes)
     }
+
+    fn encode_journal(&self, page: &mut Page<'_>) -> fmt::Result {
+        let Some(stats) = self.journal.as_ref().map(|stats| stats()) else { return Ok(()) };
+        let help = "What is begun and not known to have ended.";
+        page.gauges("journal_entries", help, &[([], whole(stats.entries))])?;
+        page.gauges("journal_bytes", "The size of that.", &[([], whole(stats.bytes))])?;
+        page.counters("journal_commits", "Successful writes of a journal.", &[([], stats.commits)])?;
+        page.counters("journal_written_bytes", "The size of those.", &[([], stats.bytes_written)])?;
+        page.counters("journal_checks", "Looks at a journal's holder.", &[([], stats.checks)])?;
+        page.counters("journal_failures", "Attempts to write or to look that failed.", &[([], stats.failures)])
+    }
+
+    fn encode_leases(&self, page: &mut Page<'_>) -> fmt::Result {
+        let Some(health) = &self.leases else { return Ok(()) };
+        page.gauges("leases_held", "Shards of this replica.", &[([], whole(health.held().len()))])?;
+        page.gauges("lease_members", "Replicas that share the shards.", &[([], whole(health.members()))])?;
+        page.counters("leases_lost", "Terms that ended against this replica's will.", &[([], health.lost())])
+    }
 }
 
 impl Collector for RuntimeMetrics {
@@ -138,7 +177,9 @@ impl Collector for RuntimeMetrics {
         if !self.watches.is_empty() {
             self.encode_watches(&mut page)?;
         }
-        self.encode_events(&mut page)
+        self.encode_events(&mut page)?;
+        self.encode_journal(&mut page)?;
+        self.encode_leases(&mut page)
     }
 }
 
@@ -170,8 +211,9 @@ impl Page<'_> {
     /// `name` is without the ending `_total`, which is added.
     fn counters<const N: usize>(&mut self, name: &str, help: &str, values: &[(Labels<N>, u64)]) -> fmt::Result {
         let mut metric = self.encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        values.iter().try_for_each(|(labels, value)| {
-            metric.encode_family(labels)?.encode_counter::<NoLabelSet, _, u64>(value, None)
+        values.iter().try_for_each(|(labels, value)| match N {
+            0 => metric.encode_counter::<NoLabelSet, _, u64>(value, None),
+            _ => metric.encode_family(labels)?.encode_counter::<NoLabelSet, _, u64>(value, None),
         })
     }
 }
@@ -222,6 +264,8 @@ mod tests {
             .queue("second", &other)
             .watch("things", &WatchHealth::new())
             .events(&sink)
+            .journal(|| JournalStats { entries: 2, bytes: 400, commits: 3, bytes_written: 900, checks: 1, failures: 0 })
+            .leases(&LeaseHealth::default())
             .register(&mut registry);
         tokio::time::advance(Duration::from_secs(2)).await;
 
@@ -276,6 +320,33 @@ events_total{outcome="sent"} 0
 events_total{outcome="coalesced"} 0
 events_total{outcome="dropped"} 0
 events_total{outcome="failed"} 0
+# HELP journal_entries What is begun and not known to have ended.
+# TYPE journal_entries gauge
+journal_entries 2
+# HELP journal_bytes The size of that.
+# TYPE journal_bytes gauge
+journal_bytes 400
+# HELP journal_commits Successful writes of a journal.
+# TYPE journal_commits counter
+journal_commits_total 3
+# HELP journal_written_bytes The size of those.
+# TYPE journal_written_bytes counter
+journal_written_bytes_total 900
+# HELP journal_checks Looks at a journal's holder.
+# TYPE journal_checks counter
+journal_checks_total 1
+# HELP journal_failures Attempts to write or to look that failed.
+# TYPE journal_failures counter
+journal_failures_total 0
+# HELP leases_held Shards of this replica.
+# TYPE leases_held gauge
+leases_held 0
+# HELP lease_members Replicas that share the shards.
+# TYPE lease_members gauge
+lease_members 1
+# HELP leases_lost Terms that ended against this replica's will.
+# TYPE leases_lost counter
+leases_lost_total 0
 # EOF
 "#;
 }

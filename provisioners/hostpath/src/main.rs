@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use kube_provisioner::{Controller, Options, arguments};
+use kube_provisioner::{Controller, Coordination, Options, arguments};
 
 use crate::hostpath::HostPath;
 use crate::root::Root;
@@ -30,7 +30,11 @@ struct Args {
 // One thread: the work is waiting, and what blocks is on threads of its own.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let Args { root, options } = arguments::<Args, HostPath>();
+    let Args { root, mut options } = arguments::<Args, HostPath>();
+    if options.node_name.is_some() {
+        // A replica on another node cannot reach this node's directories.
+        options.coordination = Coordination::PerNode;
+    }
     let root = match Root::open(&root) {
         Ok(root) => root,
         Err(error) => return fail(&error),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube_sim::{Actors, Cluster, DeleteOptions, Faults, Running, SimClock, Target, object};
 use provisioner_runtime::surroundings::Surroundings;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -15,6 +15,7 @@ use super::rules::Broken;
 use super::spy::{Calls, Spy};
 use super::subject::{PROVISIONER, Subject, USUAL};
 use crate::controller::Controller;
+use crate::options::{Coordination, Options};
 
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
@@ -28,6 +29,7 @@ pub(super) struct Lab<'a> {
     pub(super) calls: Arc<Calls>,
     /// What the backend held before.
     before: Assets,
+    sharing: Sharing,
     processes: Vec<Process>,
     started: u64,
     seed: u64,
@@ -41,9 +43,21 @@ struct Process {
     task: JoinHandle<()>,
 }
 
+/// How the processes get along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// The last one to start works; it finishes what the one before had begun.
+    Successors,
+    /// Who holds the Lease works.
+    Lease,
+    /// They know nothing of each other. A process that was cut off may still be at a call when the next one makes it.
+    Strangers,
+}
+
 /// How a cluster is to be.
 pub(super) struct Plan<'a> {
     pub(super) seed: u64,
+    pub(super) sharing: Sharing,
     pub(super) actors: Actors,
     pub(super) faults: &'a Faults,
     pub(super) calls: Calls,
@@ -52,7 +66,7 @@ pub(super) struct Plan<'a> {
 impl<'a> Lab<'a> {
     /// A cluster with the class.
     pub(super) async fn new(subject: &'a Subject, class: &Value, plan: Plan<'_>) -> Result<Self, Broken> {
-        let Plan { seed, actors, faults, calls } = plan;
+        let Plan { seed, sharing, actors, faults, calls } = plan;
         let cluster = Cluster::builder().seed(seed).story().hide_managed_fields().faults(faults).build();
         cluster.create(class).map_err(|refused| {
             Broken(format!("the API server does not take a class with these parameters: {}", refused.message))
@@ -61,6 +75,7 @@ impl<'a> Lab<'a> {
             subject,
             calls: Arc::new(calls),
             before: Assets::now(subject).await,
+            sharing,
             processes: Vec::new(),
             started: 0,
             seed,
@@ -82,13 +97,29 @@ impl<'a> Lab<'a> {
         };
         let stop = CancellationToken::new();
         let surroundings = Surroundings::simulated(self.seed.wrapping_add(self.started), SimClock::EPOCH);
-        let controller = Controller::with_backend(Arc::new(spy), self.subject.tempo.options(PROVISIONER));
+        let controller = Controller::with_backend(Arc::new(spy), self.options(&process));
         let running = controller.surroundings(surroundings).run_with(self.cluster.client(&process), stop.clone());
         let task = tokio::spawn(async move {
             // Only an address to listen on could fail, and there is none.
             let _ = running.await;
         });
         self.processes.push(Process { name: process, stop, task });
+    }
+
+    fn options(&self, process: &str) -> Options {
+        let mut options = self.subject.tempo.options(PROVISIONER);
+        options.identity = Some("conformance".to_owned());
+        if self.sharing != Sharing::Lease {
+            options.coordination = Coordination::None;
+        }
+        if self.sharing == Sharing::Strangers {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": process}});
+            // Nobody else makes namespaces.
+            let created = self.cluster.create(&namespace);
+            debug_assert!(created.is_ok(), "{created:?}");
+            options.namespace = Some(process.to_owned());
+        }
+        options
     }
 
     /// Ends the oldest process in the middle of whatever it does.

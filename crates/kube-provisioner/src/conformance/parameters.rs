@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube_sim::{Actors, Faults};
 use tokio::time::sleep;
 
-use super::lab::{Lab, Plan};
+use super::lab::{Lab, Plan, Sharing};
 use super::report::Judgement;
 use super::rules::{Broken, Verdict};
 use super::spy::Calls;
@@ -45,7 +45,8 @@ pub(super) async fn refused(subject: &Subject) -> Verdict {
 /// Lets a claim ask for these parameters; what its user is told.
 async fn refusal(subject: &Subject, seed: u64, parameters: &BTreeMap<String, String>) -> Result<Vec<String>, Broken> {
     const CLAIM: &str = "refused";
-    let plan = Plan { seed, actors: Actors::all(), faults: &Faults::none(seed), calls: Calls::plain() };
+    let (sharing, actors) = (Sharing::Successors, Actors::all());
+    let plan = Plan { seed, sharing, actors, faults: &Faults::none(seed), calls: Calls::plain() };
     let mut lab = Lab::new(subject, &subject.class(parameters), plan).await?;
     lab.start();
     lab.create_claim(CLAIM);

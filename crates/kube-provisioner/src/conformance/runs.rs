@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube_sim::{Actors, Faults, Pace};
 use tokio::time::{sleep, timeout};
 
-use super::lab::{Lab, Plan};
+use super::lab::{Lab, Plan, Sharing};
 use super::report::Judgement;
 use super::rules::{Broken, Verdict};
 use super::spy::Calls;
@@ -18,7 +18,7 @@ const SEEDS: u64 = 1 << 32;
 pub(super) async fn restart(subject: &Subject) -> Verdict {
     const KILLS: u64 = 48;
     let mut random = fastrand::Rng::with_seed(SEEDS);
-    let mut lab = lab(subject, SEEDS).await?;
+    let mut lab = lab(subject, SEEDS, Sharing::Successors).await?;
     let limit = subject.tempo.step() * 6;
     let mut created = 0;
     for kill in 0..KILLS {
@@ -26,12 +26,11 @@ pub(super) async fn restart(subject: &Subject) -> Verdict {
             lab.create_claim(&format!("claim-{created}"));
             created += 1;
         }
-        // Only bound ones: nobody remembers what was begun for a claim that goes before it is bound and while no
-        // process lives.
-        if let Some(claim) = lab.bound().first()
-            && kill % 8 == 7
-        {
-            lab.delete_claim(claim);
+        match kill % 8 {
+            // In any state: what was begun for it is finished all the same.
+            3 => lab.delete_claim(&format!("claim-{}", created - 1)),
+            7 => lab.bound().first().into_iter().for_each(|claim| lab.delete_claim(claim)),
+            _ => {}
         }
         lab.start();
         match random.u8(..3) {
@@ -49,10 +48,13 @@ pub(super) async fn restart(subject: &Subject) -> Verdict {
 
 pub(super) async fn two_replicas(subject: &Subject) -> Verdict {
     // At the same moment: without latencies both see a claim at once.
-    let plan = Plan { seed: SEEDS + 1, actors: Actors::all(), faults: &Faults::none(0), calls: Calls::plain() };
+    let (seed, sharing) = (SEEDS + 1, Sharing::Strangers);
+    let plan = Plan { seed, sharing, actors: Actors::all(), faults: &Faults::none(0), calls: Calls::plain() };
     replaced(Lab::new(subject, &subject.class(&subject.parameters), plan).await?).await?;
     // And one behind the other.
-    replaced(lab(subject, SEEDS + 2).await?).await?;
+    replaced(lab(subject, SEEDS + 2, Sharing::Strangers).await?).await?;
+    // And as they are run.
+    replaced(lab(subject, SEEDS + 4, Sharing::Lease).await?).await?;
     Ok(Judgement::Kept)
 }
 
@@ -77,7 +79,7 @@ async fn replaced(mut lab: Lab<'_>) -> Result<(), Broken> {
 }
 
 pub(super) async fn hundred_claims(subject: &Subject) -> Verdict {
-    let mut lab = lab(subject, SEEDS + 3).await?;
+    let mut lab = lab(subject, SEEDS + 3, Sharing::Lease).await?;
     lab.start();
     for claim in 0..100 {
         lab.create_claim(&format!("claim-{claim}"));
@@ -88,9 +90,9 @@ pub(super) async fn hundred_claims(subject: &Subject) -> Verdict {
 }
 
 /// A cluster with nothing wrong in it, in which everything takes its time.
-async fn lab(subject: &Subject, seed: u64) -> Result<Lab<'_>, Broken> {
+async fn lab(subject: &Subject, seed: u64, sharing: Sharing) -> Result<Lab<'_>, Broken> {
     let faults = Faults::none(seed).latency(Duration::from_millis(1)..=Duration::from_millis(15));
     let calls = Calls::delayed(subject.tempo, seed);
-    let plan = Plan { seed, actors: Actors::all().at(&Pace::USUAL), faults: &faults, calls };
+    let plan = Plan { seed, sharing, actors: Actors::all().at(&Pace::USUAL), faults: &faults, calls };
     Lab::new(subject, &subject.class(&subject.parameters), plan).await
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube_sim::{Actors, Fault, Faults, Pace};
 use tokio::time::{Instant, sleep_until};
 
-use super::lab::{Lab, Plan};
+use super::lab::{Lab, Plan, Sharing};
 use super::report::Judgement;
 use super::rules::{Broken, Verdict};
 use super::spy::Calls;
@@ -14,16 +14,15 @@ use super::tempo::Tempo;
 
 const CLAIMS: usize = 12;
 
-/// What happens in a storm beside faults. Not all at once: while a process is dead, nobody remembers what it had begun
-/// for a claim that goes before it is bound.
+/// What happens in a storm beside faults, and claims that are deleted at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Processes are killed; only bound claims are deleted.
+    /// Processes are killed, one after the other.
     Crashes,
-    /// Claims are deleted at any time.
-    Deletions,
-    /// Two processes, and claims are deleted at any time.
+    /// Of two processes that share a Lease the older one is killed.
     Replicas,
+    /// Two processes that know nothing of each other. Neither is killed: nobody would finish what it had begun.
+    Strangers,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,13 +43,18 @@ pub(super) async fn storms(subject: &Subject) -> Verdict {
 
 async fn storm(subject: &Subject, seed: u64) -> Result<(), Broken> {
     let mut random = fastrand::Rng::with_seed(seed ^ 0x5707_2331);
-    let kind = [Kind::Crashes, Kind::Deletions, Kind::Replicas][random.usize(..3)];
+    let kind = [Kind::Crashes, Kind::Replicas, Kind::Strangers][random.usize(..3)];
+    let sharing = match kind {
+        Kind::Crashes => Sharing::Successors,
+        Kind::Replicas => Sharing::Lease,
+        Kind::Strangers => Sharing::Strangers,
+    };
     let (faults, actors) = weather(subject.tempo, seed);
-    let plan = Plan { seed, actors, faults: &faults, calls: Calls::delayed(subject.tempo, seed) };
+    let plan = Plan { seed, sharing, actors, faults: &faults, calls: Calls::delayed(subject.tempo, seed) };
     let mut lab = Lab::new(subject, &subject.class(&subject.parameters), plan).await?;
     lab.cluster.note(format!("a storm with {kind:?}"));
     lab.start();
-    if kind == Kind::Replicas {
+    if kind != Kind::Crashes {
         lab.start();
     }
     let start = Instant::now();
@@ -58,11 +62,10 @@ async fn storm(subject: &Subject, seed: u64) -> Result<(), Broken> {
         sleep_until(start + after).await;
         match deed {
             Deed::Create(claim) => lab.create_claim(&name(claim)),
-            Deed::Delete(claim) if kind != Kind::Crashes || lab.bound().contains(&name(claim)) => {
+            Deed::Delete(claim) => {
                 lab.cluster.note(format!("{} is deleted", name(claim)));
                 lab.delete_claim(&name(claim));
             }
-            Deed::Delete(_) => {}
             Deed::Crash => {
                 lab.kill().await;
                 lab.start();
@@ -108,7 +111,7 @@ fn deeds(random: &mut fastrand::Rng, kind: Kind, time: Duration) -> Vec<(Duratio
             deeds.push((created + at(0.0, 0.4), Deed::Delete(claim)));
         }
     }
-    if kind == Kind::Crashes {
+    if kind != Kind::Strangers {
         deeds.extend((0..8).map(|_| (at(0.0, 1.0), Deed::Crash)));
     }
     deeds.sort_by_key(|(after, _)| *after);

@@ -219,7 +219,7 @@ impl Request {
     /// What an API server makes of the volume, if it takes it.
     pub(super) fn save(&self, volume: Volume) -> Result<Made, Broken> {
         let (name, bytes, claim, class) = (self.name.as_str(), self.bytes, &*self.claim, &*self.class);
-        let order = Order { name, bytes, claim, class, finalizer: true };
+        let order = Order { name, bytes, claim, class, finalizer: true, identity: None };
         let object =
             build(&order, volume.clone()).map_err(|error| Broken(format!("no volume can be made of it: {error}")))?;
         // A server of its own, because nothing else may have the name there.

@@ -61,6 +61,9 @@ impl Tempo {
         if self == Self::Real {
             options.retry_interval_start = Duration::from_millis(50);
             options.retry_interval_max = Duration::from_secs(1);
+            options.lease_duration = Duration::from_secs(3);
+            options.lease_renew_deadline = Duration::from_secs(2);
+            options.lease_retry_period = Duration::from_millis(200);
         }
         options
     }

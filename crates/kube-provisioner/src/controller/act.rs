@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use kube::Client;
 use provisioner_runtime::call::CallError;
+use provisioner_runtime::journal::{Journal, JournalError};
 use provisioner_runtime::queue::{Lane, Permit, Work};
 
 use super::decide::{Decision, Refusal, Rest, Rules, decide};
@@ -37,6 +38,8 @@ pub(crate) enum Outcome {
     Changed,
     /// The asset is made and its volume is saved.
     Provisioned { took: Duration },
+    /// What is to be begun could not be recorded, or this replica may not begin it.
+    NotJournaled(JournalError),
     /// The author's `provision` said no. `rescheduled`: the scheduler was asked for another node.
     NotProvisioned { verdict: Verdict, message: String, retry_after: Option<Duration>, rescheduled: bool },
     /// The author's `provision` gave no answer.
@@ -91,14 +94,20 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    pub(crate) async fn carry_out(&self, decision: Decision, facts: &Facts, work: &Work<Key>) -> Outcome {
+    pub(crate) async fn carry_out(
+        &self,
+        decision: Decision,
+        facts: &Facts,
+        work: &Work<Key>,
+        journal: &Journal,
+    ) -> Outcome {
         match decision {
             Decision::Rest(why) => Outcome::Rested(why),
             Decision::Refuse(refusal) => Outcome::Refused(refusal),
             Decision::Confirm => self.confirm(facts, work.key()).await,
-            Decision::Provision => self.provision(facts, work).await,
+            Decision::Provision => self.provision(facts, work, journal).await,
             Decision::Save => self.save_again(facts, work.key()).await,
-            Decision::Delete(deletion) => self.delete(deletion, facts, work).await,
+            Decision::Delete(deletion) => self.delete(deletion, facts, work, journal).await,
             Decision::FinishDelete => self.finish_delete(facts, work.key()).await,
             Decision::Protect => self.set_protection(facts, work.key(), true).await,
             Decision::Unprotect => self.set_protection(facts, work.key(), false).await,

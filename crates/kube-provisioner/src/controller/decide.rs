@@ -12,6 +12,21 @@ pub(crate) struct Rules {
     pub(crate) capabilities: Capabilities,
     /// New volumes get our finalizer, so that nobody can delete one before its asset is gone.
     pub(crate) finalizer: bool,
+    /// This installation. Volumes of another one are not ours.
+    pub(crate) identity: Box<str>,
+    /// The node whose claims and volumes are ours, where every node has a replica of its own.
+    pub(crate) node: Option<Box<str>>,
+}
+
+impl Rules {
+    /// Whether another installation, or another node's replica, made this volume.
+    pub(crate) fn made_elsewhere(&self, volume: &VolumeFacts) -> bool {
+        match &volume.identity {
+            Some(identity) => *identity != self.identity,
+            // A volume of before there were identities may be on any node.
+            None => self.node.is_some(),
+        }
+    }
 }
 
 /// The provisioner's name and the other names that it answers to.
@@ -63,6 +78,10 @@ pub(crate) enum Rest {
     Vetoed,
     /// The claim's class names another provisioner.
     ClassOfAnother,
+    /// The claim's or the volume's node has a replica of its own.
+    OtherNode,
+    /// The volume was made by another installation.
+    OtherInstallation,
     /// The scheduler has not chosen a node.
     AwaitsNode,
     /// The claim is being deleted before any work began.
@@ -86,6 +105,7 @@ pub(crate) enum Refusal {
     ClassMissing(Option<String>),
     DataSource { kind: String, name: String },
     NameTaken,
+    OtherInstallation { maker: String },
     Parameters(String),
     Request(String),
     Selector,
@@ -127,6 +147,9 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
     }
     if claim.vetoed {
         return Decision::Rest(Rest::Vetoed);
+    }
+    if rules.node.as_ref().is_some_and(|node| claim.selected_node.as_ref() != Some(node)) {
+        return Decision::Rest(Rest::OtherNode);
     }
     let class = match &facts.class {
         ClassState::Missing => {
@@ -180,6 +203,15 @@ fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<R
 }
 
 fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
+    if rules.made_elsewhere(volume) {
+        return match &volume.identity {
+            _ if rules.node.is_some() => Decision::Rest(Rest::OtherNode),
+            Some(identity) if volume.phase == Phase::Released && volume.policy == ReclaimPolicy::Delete => {
+                Decision::Refuse(Refusal::OtherInstallation { maker: identity.to_string() })
+            }
+            _ => Decision::Rest(Rest::OtherInstallation),
+        };
+    }
     if let Progress::BackendDeleted { uid, finished } = &facts.progress
         && *uid == volume.uid
     {

@@ -1,12 +1,13 @@
 //! Everything that is known of one key, as plain data: what `decide` decides on.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::erased::Parsed;
+use super::erased::{Backend, Parsed};
 use super::watched::{self, ClaimRef};
 use crate::protocol;
 use crate::quantity;
@@ -166,9 +167,27 @@ pub(crate) struct OurClass {
     pub(crate) waits_for_consumer: bool,
     /// What the author gets, or what is wrong with the parameters.
     pub(crate) parameters: Result<Parsed, String>,
+    /// The class as the journal keeps it, under its name there.
+    pub(crate) snapshot: (String, Arc<str>),
 }
 
 impl OurClass {
+    pub(crate) fn read(
+        object: StorageClass,
+        fingerprint: u64,
+        backend: &dyn Backend,
+        snapshot: (String, Arc<str>),
+    ) -> Self {
+        let parameters = backend.parse(object.parameters.as_ref().unwrap_or(&BTreeMap::new()));
+        Self {
+            fingerprint,
+            waits_for_consumer: object.volume_binding_mode.as_deref() == Some(protocol::WAIT_FOR_FIRST_CONSUMER),
+            parameters: parameters.map_err(|error| error.to_string()),
+            object: Arc::new(object),
+            snapshot,
+        }
+    }
+
     pub(crate) fn name(&self) -> &str {
         self.object.metadata.name.as_deref().unwrap_or_default()
     }
@@ -191,6 +210,8 @@ pub(crate) struct VolumeFacts {
     pub(crate) protected: bool,
     pub(crate) claim: Option<ClaimRef>,
     pub(crate) class: Option<Box<str>>,
+    /// The installation that made it, if it says so.
+    pub(crate) identity: Option<Box<str>>,
 }
 
 impl VolumeFacts {
@@ -204,6 +225,7 @@ impl VolumeFacts {
             protected: meta.finalizers.iter().any(|name| name == protocol::FINALIZER),
             claim: spec.claim_ref,
             class: class_name(meta.annotations.beta_storage_class.as_deref(), spec.storage_class_name.as_deref()),
+            identity: meta.annotations.identity.clone(),
         })
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Order<'a> {
     pub(crate) claim: &'a PersistentVolumeClaim,
     pub(crate) class: &'a StorageClass,
     pub(crate) finalizer: bool,
+    /// The installation that makes the volume.
+    pub(crate) identity: Option<&'a str>,
 }
 
 /// The PersistentVolume for an order.
@@ -40,6 +42,7 @@ pub(crate) fn build(order: &Order<'_>, volume: Volume) -> Result<PersistentVolum
     let claim = order.claim.spec.clone().unwrap_or_default();
     let mut annotations = volume.annotations;
     annotations.insert(protocol::PROVISIONED_BY.to_owned(), order.class.provisioner.clone());
+    annotations.extend(order.identity.map(|identity| (protocol::IDENTITY.to_owned(), identity.to_owned())));
     let mut spec = PersistentVolumeSpec {
         access_modes: claim.access_modes,
         capacity: Some(BTreeMap::from([("storage".to_owned(), Quantity(capacity(order, volume.bytes)))])),
@@ -133,7 +136,7 @@ mod tests {
     }
 
     fn order<'a>(claim: &'a PersistentVolumeClaim, class: &'a StorageClass) -> Order<'a> {
-        Order { name: "pvc-u", bytes: 1500 << 20, claim, class, finalizer: true }
+        Order { name: "pvc-u", bytes: 1500 << 20, claim, class, finalizer: true, identity: Some("here") }
     }
 
     #[test]
@@ -147,7 +150,9 @@ mod tests {
                 "apiVersion": "v1", "kind": "PersistentVolume",
                 "metadata": {
                     "name": "pvc-u", "labels": {"x": "y"},
-                    "annotations": {"pv.kubernetes.io/provisioned-by": "example.com/p"},
+                    "annotations": {
+                        "kube-provisioner/identity": "here", "pv.kubernetes.io/provisioned-by": "example.com/p",
+                    },
                     "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"],
                 },
                 "spec": {

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use provisioner_runtime::call::CallError;
+use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::queue::Next;
 
 use super::act::{Breakage, Outcome};
@@ -78,15 +79,21 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> Report {
         Outcome::LaneFull(lane) => Report::quiet("lane full", Next::AwaitLane(lane)),
         Outcome::Changed => Report::quiet("changed", Next::Again),
         Outcome::ProtectionSet => Report::quiet("finalizer set", Next::Done),
-        Outcome::Refused(refusal) => {
-            let text = refusal_text(&refusal, case.provisioner, case.volume);
-            Report { next: Next::AwaitChange, ..Report::provision(Some(failed(text)), "refused") }
-        }
         Outcome::Provisioned { took } => {
             let text = format!("Successfully provisioned volume {}", case.volume);
             let notice = Notice { about: About::Claim, warning: false, reason: reason::SUCCEEDED, text };
             Report { next: Next::Done, took: Some(took), ..Report::provision(Some(notice), "success") }
         }
+        Outcome::Refused(refusal @ Refusal::OtherInstallation { .. }) => {
+            let text = refusal_text(&refusal, case.provisioner, case.volume);
+            let notice = Notice { about: About::Volume, warning: true, reason: reason::DELETE_FAILED, text };
+            Report { next: Next::AwaitChange, ..Report::deletion(Some(notice), "other installation") }
+        }
+        Outcome::Refused(refusal) => {
+            let text = refusal_text(&refusal, case.provisioner, case.volume);
+            Report { next: Next::AwaitChange, ..Report::provision(Some(failed(text)), "refused") }
+        }
+        Outcome::NotJournaled(error) => not_journaled(&error, case),
         Outcome::NotProvisioned { verdict, message, retry_after, rescheduled } => {
             not_provisioned(verdict, message, retry_after, rescheduled, case)
         }
@@ -164,6 +171,37 @@ fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> Report {
     Report { next: retry(error.retry_after()), ..report(notice, "api error") }
 }
 
+fn not_journaled(error: &JournalError, case: &Case<'_>) -> Report {
+    let retry_after = match error {
+        // Another replica goes on; this one is told that by its Lease.
+        JournalError::Lost(_) => return Report::quiet("lost", Next::Retry),
+        JournalError::Call(error) => error.retry_after(),
+        _ => None,
+    };
+    let claim = matches!(case.facts.claim, ClaimState::Waiting(_));
+    let (about, reason, report, what) = if claim {
+        (About::Claim, reason::FAILED, Report::provision as fn(_, _) -> _, "made")
+    } else {
+        (About::Volume, reason::DELETE_FAILED, Report::deletion as fn(_, _) -> _, "deleted")
+    };
+    let (text, next) = match error {
+        JournalError::TooLarge { .. } => {
+            let advice = "shorten the claim's annotations or the class's";
+            (
+                format!("No volume is made for what the provisioner's journal cannot hold: {error}; {advice}"),
+                Next::AwaitChange,
+            )
+        }
+        _ => {
+            let text =
+                format!("The volume is not {what} yet, because the provisioner cannot write its journal: {error}");
+            (text, retry(retry_after))
+        }
+    };
+    let notice = Notice { about, warning: true, reason, text };
+    Report { next, ..report(Some(notice), "not journaled") }
+}
+
 impl Report {
     fn quiet(label: &'static str, next: Next) -> Self {
         Self { notice: None, next, label, work: WorkKind::None, took: None }
@@ -231,6 +269,9 @@ fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str) -> String {
         Refusal::NameTaken => format!(
             "a PersistentVolume named {volume} exists already and is not this claim's; nothing is touched until it is gone"
         ),
+        Refusal::OtherInstallation { maker } => format!(
+            "volume {volume} was made by the installation \"{maker}\" of {provisioner} and is left alone; delete it there, or start this one with --identity {maker}"
+        ),
         Refusal::Parameters(problems) => parameters_text(problems),
         Refusal::Request(problem) => format!("the claim's storage request cannot be read: {problem}"),
         Refusal::Selector => format!(
@@ -272,6 +313,8 @@ fn rest_label(why: Rest) -> &'static str {
         Rest::ClaimStillSeen => "claim still seen",
         Rest::ClassOfAnother => "class of another",
         Rest::NotReleased => "not released",
+        Rest::OtherInstallation => "other installation",
+        Rest::OtherNode => "other node",
         Rest::NothingHere => "nothing here",
         Rest::Provisioned => "provisioned",
         Rest::Retained => "retained",

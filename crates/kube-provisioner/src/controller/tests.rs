@@ -29,10 +29,10 @@ fn sent<T: serde::de::DeserializeOwned>(object: Value) -> T {
 }
 
 /// Accepts every claim but those named `vetoed`, and knows one parameter.
-struct Plain;
+pub(super) struct Plain;
 
 #[derive(serde::Deserialize)]
-struct Parameters {
+pub(super) struct Parameters {
     #[serde(default, rename = "server")]
     _server: String,
 }
@@ -78,7 +78,8 @@ impl Scene {
 
     fn with(own: &str, additional: &[&str], capabilities: Capabilities, finalizer: bool) -> Self {
         let additional = additional.iter().map(ToString::to_string).collect();
-        let rules = Arc::new(Rules { names: Names { own: own.to_owned(), additional }, capabilities, finalizer });
+        let names = Names { own: own.to_owned(), additional };
+        let rules = Arc::new(Rules { names, capabilities, finalizer, identity: "here".into(), node: None });
         Self { world: World::new(rules.clone(), Arc::new(Plain)), rules }
     }
 

@@ -168,6 +168,8 @@ pub(crate) struct Annotations {
     pub(crate) selected_node: Option<String>,
     #[serde(rename = "pv.kubernetes.io/provisioned-by")]
     pub(crate) provisioned_by: Option<String>,
+    #[serde(rename = "kube-provisioner/identity")]
+    pub(crate) identity: Option<Box<str>>,
     #[serde(rename = "pv.kubernetes.io/migrated-to")]
     pub(crate) migrated_to: Option<String>,
 }
@@ -267,8 +269,6 @@ pub(crate) struct VolumeStatus {
 pub(crate) struct Class {
     pub(crate) metadata: Meta,
     pub(crate) provisioner: String,
-    #[serde(default)]
-    pub(crate) volume_binding_mode: Option<String>,
 }
 
 fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {

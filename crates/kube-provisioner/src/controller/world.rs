@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
+use provisioner_runtime::journal::Entry;
 use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Event;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::decide::{Decision, Rules, decide};
+use super::entry;
 use super::erased::Backend;
 use super::facts::{
     ClaimFacts, ClaimState, ClassState, Facts, OurClass, OurVolume, Progress, VolumeFacts, VolumeState, WaitingClaim,
@@ -22,7 +24,6 @@ use super::facts::{
 };
 use super::key::Key;
 use super::watched::{self, WatchedClaim, WatchedClass, WatchedVolume, without_managed_fields};
-use crate::protocol;
 
 pub(crate) struct World {
     rules: Arc<Rules>,
@@ -105,9 +106,9 @@ impl World {
         fingerprint(&(claim, class, volume))
     }
 
-    /// The keys that need work, in their order, so that simulations repeat: for the start and for resyncs.
-    pub(crate) fn unsettled(&self) -> Vec<Key> {
-        let needs_work = |key: &&Key| !matches!(decide(&self.facts(key), &self.rules), Decision::Rest(_));
+    /// The keys among these that need work, in their order, so that simulations repeat: for the start and for resyncs.
+    pub(crate) fn unsettled(&self, among: impl Fn(&Key) -> bool) -> Vec<Key> {
+        let needs_work = |key: &&Key| among(key) && !matches!(decide(&self.facts(key), &self.rules), Decision::Rest(_));
         let waiting = self.claims.iter().filter(|(_, entry)| matches!(entry, ClaimEntry::Waiting(_)));
         let ours = self.volumes.iter().filter(|(_, entry)| entry.is_some());
         let mut keys: BTreeSet<&Key> = waiting.map(|(key, _)| key).chain(ours.map(|(key, _)| key)).collect();
@@ -122,6 +123,31 @@ impl World {
             ClaimEntry::Settled { .. } => None,
         });
         waiting.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
+    }
+
+    /// Takes in what a former holder of the journal had begun. The key is there when it is still to be finished.
+    ///
+    /// # Errors
+    /// What is wrong with an entry that cannot be read.
+    pub(crate) fn adopt(&mut self, entry: &Entry) -> Result<Option<Key>, String> {
+        let key = Key::of_volume(&entry.key);
+        let saved = matches!(self.volumes.get(&key), Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts));
+        if saved {
+            return Ok(None);
+        }
+        let pending = Arc::new(entry::read(entry, &*self.backend)?);
+        self.progress.insert(key.clone(), Progress::Background(pending));
+        Ok(Some(key))
+    }
+
+    /// Whether something may have been made for this key that the API server does not show yet.
+    pub(crate) fn unfinished(&self, key: &Key) -> bool {
+        matches!(self.progress.get(key), Some(Progress::Background(_) | Progress::Unsaved(_)))
+    }
+
+    /// Drops what is remembered of work on these keys: somebody else goes on with it.
+    pub(crate) fn forget_progress(&mut self, of: impl Fn(&Key) -> bool) {
+        self.progress.retain(|key, progress| matches!(progress, Progress::Confirm) || !of(key));
     }
 
     /// Takes in the answer to our own save, unless the watch was faster: it may have told of the end already.
@@ -265,7 +291,10 @@ impl World {
             let was_ours = matches!(self.volumes.insert(key.clone(), None), Some(Some(_)));
             return (was_ours || self.claims.get(&key).is_some()).then_some(key);
         };
-        if let Some(Progress::Unsaved(_) | Progress::Background(_) | Progress::Confirm) = self.progress.get(&key) {
+        let unfinished =
+            matches!(self.progress.get(&key), Some(Progress::Unsaved(_) | Progress::Background(_) | Progress::Confirm));
+        // What another installation saved under this name is not what we have made.
+        if unfinished && !self.rules.made_elsewhere(&facts) {
             self.progress.remove(&key);
         }
         let resource_version = watched_version(watched).into();
@@ -293,14 +322,9 @@ impl World {
     fn read_class(&self, watched: &WatchedClass, class: &watched::Class) -> Result<OurClass, serde_json::Error> {
         let object: StorageClass =
             serde_json::from_str(&without_managed_fields(watched.raw.as_deref().unwrap_or(RawValue::NULL))?)?;
-        let empty = std::collections::BTreeMap::new();
-        let parameters = self.backend.parse(object.parameters.as_ref().unwrap_or(&empty));
-        Ok(OurClass {
-            fingerprint: fingerprint(&(&class.metadata.uid, &class.metadata.resource_version)),
-            waits_for_consumer: class.volume_binding_mode.as_deref() == Some(protocol::WAIT_FOR_FIRST_CONSUMER),
-            parameters: parameters.map_err(|error| error.to_string()),
-            object: Arc::new(object),
-        })
+        let fingerprint = fingerprint(&(&class.metadata.uid, &class.metadata.resource_version));
+        let snapshot = entry::snapshot(&object, fingerprint);
+        Ok(OurClass::read(object, fingerprint, &*self.backend, snapshot))
     }
 
     fn waiting(&self, watched: &WatchedClaim, claim: &watched::Claim) -> Option<WaitingClaim> {

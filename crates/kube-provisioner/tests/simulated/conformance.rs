@@ -60,7 +60,7 @@ fn what_is_wrong_is_found_for_the_right_reason() {
 #[test]
 #[should_panic(expected = ".only(\"storm\").seeds([")]
 fn a_storm_that_fails_says_how_to_repeat_it() {
-    check(Flaw::LooksThenMakes).only("storm").seeds(0..20).check();
+    check(Flaw::LabelsLate).only("storm").seeds(0..20).check();
 }
 
 #[test]

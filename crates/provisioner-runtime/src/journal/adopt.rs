@@ -39,7 +39,7 @@ pub async fn adopt(
     options: &JournalOptions,
     journal: &Journal,
     abandoned: impl Fn(Other<'_>) -> bool,
-    mine: impl Fn(&str) -> bool,
+    mine: impl Fn(&Entry) -> bool,
 ) -> Result<Vec<Entry>, CallError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &options.namespace);
     let selector: Vec<String> = labels(&options.group).iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -62,7 +62,7 @@ struct Move<'a, F> {
     mine: &'a F,
 }
 
-impl<F: Fn(&str) -> bool> Move<'_, F> {
+impl<F: Fn(&Entry) -> bool> Move<'_, F> {
     async fn from(&self, mut other: ConfigMap) -> Result<Vec<Entry>, CallError> {
         let name = other.name_any();
         let mut moved: Vec<Entry> = Vec::new();
@@ -73,8 +73,7 @@ impl<F: Fn(&str) -> bool> Move<'_, F> {
                 return Ok(Vec::new());
             }
             let Content { entries, unreadable } = Content::read(&data);
-            let (wanted, rest): (Vec<Entry>, Vec<Entry>) =
-                entries.into_iter().partition(|entry| (self.mine)(&entry.key));
+            let (wanted, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| (self.mine)(entry));
             // Somebody else was faster with those that are not there any more.
             for gone in moved.iter().filter(|entry| !wanted.contains(entry)) {
                 self.journal.remove(&gone.key);

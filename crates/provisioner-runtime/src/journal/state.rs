@@ -1,6 +1,7 @@
 //! What is to be in the journal, and when it is to be written: everything but the writing.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,8 +32,8 @@ pub(super) struct State {
     sharing: HashMap<String, usize>,
     unreadable: Vec<Unreadable>,
     bytes: usize,
-    /// Entries that are not stored yet, and who waits for them.
-    recording: Vec<(String, oneshot::Sender<Seat>)>,
+    /// Entries that are not stored yet.
+    recording: Vec<Recording>,
     /// Who waits for whatever is stored next, or for a look at the holder.
     fencing: Vec<oneshot::Sender<Seat>>,
     /// Since when there is something to take out.
@@ -63,6 +64,21 @@ pub struct JournalStats {
     pub failures: u64,
 }
 
+impl Add for JournalStats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            entries: self.entries + other.entries,
+            bytes: self.bytes + other.bytes,
+            commits: self.commits + other.commits,
+            bytes_written: self.bytes_written + other.bytes_written,
+            checks: self.checks + other.checks,
+            failures: self.failures + other.failures,
+        }
+    }
+}
+
 /// What the writer is to do.
 pub(super) enum Step {
     /// Store this.
@@ -73,10 +89,18 @@ pub(super) enum Step {
     Wait(Option<Instant>),
 }
 
+/// An entry that is not stored yet.
+struct Recording {
+    key: String,
+    /// What it replaces.
+    before: Option<Entry>,
+    seat: oneshot::Sender<Seat>,
+}
+
 /// Who waits for one write.
 #[derive(Default)]
 pub(super) struct Batch {
-    recording: Vec<(String, oneshot::Sender<Seat>)>,
+    recording: Vec<Recording>,
     fencing: Vec<oneshot::Sender<Seat>>,
     removing: Option<Instant>,
     bytes: usize,
@@ -106,16 +130,20 @@ impl State {
 
     pub(super) fn record(&mut self, entry: Entry) -> Result<oneshot::Receiver<Seat>, JournalError> {
         self.alive()?;
-        if self.entries.get(&entry.key) == Some(&entry) && !self.recording.iter().any(|(key, _)| *key == entry.key) {
+        if self.entries.get(&entry.key) == Some(&entry) && !self.recording.iter().any(|other| other.key == entry.key) {
             return self.fence();
         }
         let shared = entry.shared.as_ref().filter(|(name, _)| !self.sharing.contains_key(name));
         let room = text::room(&entry) + shared.map_or(0, |(name, text)| name.len() + text.len() + 2);
+        if room > MOST_BYTES {
+            return Err(JournalError::TooLarge { bytes: room, most: MOST_BYTES });
+        }
         if self.bytes + room > MOST_BYTES {
             return Err(JournalError::Full { entries: self.entries.len(), bytes: self.bytes });
         }
         let (sender, receiver) = oneshot::channel();
-        self.recording.push((entry.key.clone(), sender));
+        let (key, before) = (entry.key.clone(), self.entries.get(&entry.key).cloned());
+        self.recording.push(Recording { key, before, seat: sender });
         self.put(entry);
         Ok(receiver)
     }
@@ -205,8 +233,9 @@ impl State {
         self.removing = self.removing.into_iter().chain(batch.removing).min();
         let error = Arc::new(error);
         self.problem = Some(error.clone());
-        for (key, seat) in batch.recording {
+        for Recording { key, before, seat } in batch.recording {
             self.remove(&key);
+            before.into_iter().for_each(|before| self.put(before));
             let _ = seat.send(Err(JournalError::Call(error.clone())));
         }
         for seat in batch.fencing {
@@ -220,7 +249,7 @@ impl State {
             return;
         }
         self.over = Some(taken_by.to_owned());
-        let recording = std::mem::take(&mut self.recording).into_iter().map(|(_, seat)| seat);
+        let recording = std::mem::take(&mut self.recording).into_iter().map(|recording| recording.seat);
         for seat in recording.chain(std::mem::take(&mut self.fencing)) {
             let _ = seat.send(Err(JournalError::Lost(taken_by.to_owned())));
         }
@@ -244,7 +273,7 @@ impl State {
         self.failures = 0;
         self.problem = None;
         // Whoever stopped waiting does not care.
-        batch.recording.into_iter().for_each(|(_, seat)| drop(seat.send(Ok(()))));
+        batch.recording.into_iter().for_each(|recording| drop(recording.seat.send(Ok(()))));
         batch.fencing.into_iter().for_each(|seat| drop(seat.send(Ok(()))));
     }
 

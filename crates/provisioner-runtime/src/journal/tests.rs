@@ -18,7 +18,7 @@ const NAME: &str = "disks-journal";
 struct Held {
     journal: Journal,
     entries: Vec<Entry>,
-    writer: JoinHandle<()>,
+    writer: JoinHandle<String>,
 }
 
 impl Drop for Held {
@@ -192,6 +192,8 @@ async fn a_full_journal_refuses_and_has_room_again() {
     held.journal.remove("a");
     held.journal.record(large("c")).await.unwrap();
     assert_eq!(stored_keys(&cluster).await, ["b", "c"]);
+    let never = Entry { key: "d".into(), text: "x".repeat(MOST_BYTES), shared: None };
+    assert!(matches!(held.journal.record(never).await, Err(JournalError::TooLarge { .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,10 +281,10 @@ async fn entries_of_another_layout_are_adopted_once() {
     let (second_options, second) = new("disks-1-of-2");
     let (first, second) = (first.await, second.await);
     let abandoned = |other: Other<'_>| other.layout != "2";
-    let is_a = |key: &str| key == "a";
+    let is_a = |entry: &Entry| entry.key == "a";
     let (one, two) = tokio::join!(
         adopt(&client, &first_options, &first.journal, abandoned, is_a),
-        adopt(&client, &second_options, &second.journal, abandoned, |key| !is_a(key)),
+        adopt(&client, &second_options, &second.journal, abandoned, |entry| !is_a(entry)),
     );
     assert_eq!(one.unwrap(), [entry("a")]);
     assert_eq!(two.unwrap(), [entry("b"), entry("c")]);

@@ -55,7 +55,7 @@ impl Writer {
     }
 
     /// Runs until the journal is over; returns who has it then. Dropping it leaves those who wait without an answer.
-    pub async fn run(mut self) {
+    pub async fn run(mut self) -> String {
         let shared = self.shared.clone();
         loop {
             let changed = shared.changed.notified();
@@ -64,7 +64,7 @@ impl Writer {
                 Step::Wait(due) => {
                     tokio::select! {
                         biased;
-                        () = shared.over.cancelled() => return,
+                        () = shared.over.cancelled() => return "nobody yet".to_owned(),
                         () = changed => {}
                         () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                     }
@@ -85,7 +85,7 @@ impl Writer {
                     tracing::warn!(journal = self.place.options.name, by, "the journal was taken over");
                     state.lost(batch, &by);
                     shared.over.cancel();
-                    return;
+                    return by;
                 }
             }
         }

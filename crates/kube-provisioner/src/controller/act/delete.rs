@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
+use provisioner_runtime::journal::Journal;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::Event;
 use tokio::time::Instant;
@@ -15,7 +16,13 @@ use crate::controller::key::Key;
 use crate::provisioner::ProvisionedVolume;
 
 impl Actor {
-    pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, work: &Work<Key>) -> Outcome {
+    pub(super) async fn delete(
+        &self,
+        deletion: Deletion,
+        facts: &Facts,
+        work: &Work<Key>,
+        journal: &Journal,
+    ) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
         let _places = match self.enter(work, volume.facts.class.as_deref()) {
             Ok(places) => places,
@@ -26,6 +33,10 @@ impl Actor {
             Ok(live) => live,
             Err(outcome) => return outcome,
         };
+        // Another replica may have taken over since it was decided. Nobody makes an asset anew that was recorded as begun.
+        if let Err(error) = journal.fence().await {
+            return Outcome::NotJournaled(error);
+        }
         let argument = ProvisionedVolume::new(live.clone());
         match guarded(self.limits.delete, self.backend.delete(argument)).await {
             Ok(Ok(())) => {}

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
+use provisioner_runtime::journal::Journal;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::Event;
 use tokio::time::{Instant, sleep};
 
 use super::{Actor, Outcome, guarded};
 use crate::controller::decide::{Refusal, Rest};
+use crate::controller::entry;
 use crate::controller::erased::UntypedRequest;
 use crate::controller::facts::{ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress, UnsavedVolume};
 use crate::controller::key::Key;
@@ -19,7 +21,7 @@ use crate::controller::tell::SLOW;
 use crate::error::{ProvisionError, Verdict};
 
 impl Actor {
-    pub(super) async fn provision(&self, facts: &Facts, work: &Work<Key>) -> Outcome {
+    pub(super) async fn provision(&self, facts: &Facts, work: &Work<Key>, journal: &Journal) -> Outcome {
         let Some(pending) = pending(facts) else { return Outcome::Rested(Rest::NothingHere) };
         let parameters = match &pending.class.parameters {
             Ok(parameters) => parameters.clone(),
@@ -44,6 +46,10 @@ impl Actor {
             class: pending.class.object.clone(),
             selected_node: pending.claim.facts.selected_node.as_deref().map(str::to_owned),
         };
+        let Some(entry) = entry::write(&pending, work.key()) else { return Outcome::Changed };
+        if let Err(error) = journal.record(entry).await {
+            return Outcome::NotJournaled(error);
+        }
         // Whoever is asked now may be at work even if this call is cut off.
         self.world().set_progress(work.key(), Progress::Background(pending.clone()));
         let call = guarded(self.limits.provision, self.backend.provision(request, parameters));
@@ -53,7 +59,8 @@ impl Actor {
             Err(breakage) => return Outcome::ProvisionBroke(breakage),
         };
         let finalizer = self.rules.finalizer && pending.class.object.reclaim_policy.as_deref() != Some("Retain");
-        let order = Order { name: &name, bytes, claim: &claim, class: &pending.class.object, finalizer };
+        let (class, identity) = (&pending.class.object, Some(&*self.rules.identity));
+        let order = Order { name: &name, bytes, claim: &claim, class, finalizer, identity };
         let object = match persistent_volume::build(&order, volume) {
             Ok(object) => object,
             Err(error) => return Outcome::BadTemplate(error),
@@ -112,13 +119,14 @@ impl Actor {
     }
 }
 
-/// The claim and class as they are now, or as they were when work on them began.
+/// The claim and class as they were when work on them began, or as they are now. A class that was made anew since may
+/// lead the author's code somewhere else, away from what it has begun.
 fn pending(facts: &Facts) -> Option<Arc<Pending>> {
-    match (&facts.claim, &facts.class, &facts.progress) {
-        (ClaimState::Waiting(claim), ClassState::Ours(class), _) => {
+    match (&facts.progress, &facts.claim, &facts.class) {
+        (Progress::Background(pending), ..) => Some(pending.clone()),
+        (_, ClaimState::Waiting(claim), ClassState::Ours(class)) => {
             Some(Arc::new(Pending { claim: claim.clone(), class: class.clone() }))
         }
-        (_, _, Progress::Background(pending)) => Some(pending.clone()),
         _ => None,
     }
 }

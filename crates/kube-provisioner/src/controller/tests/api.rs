@@ -23,6 +23,8 @@ pub(super) const CLAIMS: &str = "persistentvolumeclaims";
 pub(super) const VOLUMES: &str = "persistentvolumes";
 pub(super) const CLASSES: &str = "storageclasses";
 pub(super) const EVENTS: &str = "events";
+/// The journal is one.
+pub(super) const CONFIG_MAPS: &str = "configmaps";
 
 /// The resources that the controller watches.
 pub(super) const WATCHED: [&str; 3] = [CLAIMS, VOLUMES, CLASSES];
@@ -202,7 +204,7 @@ impl Api {
 impl Asked {
     fn read(method: &Method, path: &str, query: &str) -> Self {
         let parts: Vec<&str> = path.split('/').collect();
-        let known = [CLAIMS, VOLUMES, CLASSES, EVENTS];
+        let known = [CLAIMS, VOLUMES, CLASSES, EVENTS, CONFIG_MAPS];
         let (at, resource) = (0..parts.len())
             .find_map(|at| known.into_iter().find(|resource| *resource == parts[at]).map(|resource| (at, resource)))
             .expect("a known resource");
@@ -213,6 +215,7 @@ impl Asked {
             Method::GET => "get",
             Method::POST => "create",
             Method::DELETE => "delete",
+            Method::PUT => "update",
             _ => "patch",
         };
         Self { verb, resource, name, query: query.to_owned(), at: Instant::now() }
@@ -241,6 +244,7 @@ impl State {
             "get" => self.objects.get(&key).cloned().ok_or(404),
             "create" => self.create(asked.resource, body),
             "delete" => self.delete(&key, &body),
+            "update" => self.update(&key, body),
             _ => self.patch(&key, &body),
         }
     }
@@ -271,6 +275,14 @@ impl State {
             None => volume["status"] = json!({ "phase": "Released" }),
         }
         self.store(VOLUMES, volume);
+    }
+
+    fn update(&mut self, key: &(&'static str, String), object: Value) -> Result<Value, u16> {
+        let known = self.objects.get(key).ok_or(404_u16)?;
+        if known["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
+            return Err(409);
+        }
+        Ok(self.store(key.0, object))
     }
 
     fn delete(&mut self, key: &(&'static str, String), options: &Value) -> Result<Value, u16> {

@@ -41,12 +41,12 @@ fn ten_megabytes() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g29_a_claim_of_ten_megabytes_is_served_like_any_other() {
+async fn g29_a_claim_of_ten_megabytes_is_refused_with_the_reason() {
     let put = |api: &Api| put_claim(api, "large", ten_megabytes());
     let check = |running: &Running| {
-        assert!(running.provisions("large") == 1 && running.api.is_bound("large"));
-        let volume = running.api.get(VOLUMES, "pvc-uid-large").unwrap();
-        assert!(volume.to_string().len() < 4096, "what users write does not get into the volume");
+        assert_eq!(running.provisions("large"), 0);
+        let told = running.api.told("large", "ProvisioningFailed").join(" ");
+        assert!(told.contains("shorten the claim's annotations"), "{told}");
     };
     beside_others(true, &put, &check).await;
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::api::{Api, CLAIMS, CLASSES, VOLUMES};
 use super::*;
 use crate::protocol::FINALIZER;
-use crate::{Controller, Options};
+use crate::{Controller, Coordination, Options};
 
 /// A controller that runs with default options until it is dropped.
 pub(super) struct Running {
@@ -52,7 +52,9 @@ impl Provisioner for Counting {
 impl Running {
     pub(super) fn start(api: &Api) -> Self {
         let calls = Arc::<Calls>::default();
-        let controller = Controller::new(Counting(calls.clone()), Options::new(OURS));
+        // This server knows no Leases.
+        let options = Options { coordination: Coordination::None, ..Options::new(OURS) };
+        let controller = Controller::new(Counting(calls.clone()), options);
         let stop = CancellationToken::new();
         let task = tokio::spawn(controller.run_with(api.client(), stop.clone()));
         Self { api: api.clone(), started: Instant::now(), calls, stop, task }

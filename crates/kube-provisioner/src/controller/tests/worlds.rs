@@ -125,7 +125,7 @@ fn c24_background_work_goes_on_without_its_claim() {
     scene.world.set_progress(&key(), Progress::Background(pending));
     assert_eq!(delete_claim(&mut scene, claim(json!({}))), [key()]);
     assert_eq!(scene.about_claim(), Decision::Provision);
-    assert_eq!(scene.world.unsettled(), [key()]);
+    assert_eq!(scene.world.unsettled(|_| true), [key()]);
     scene.put_volume(saved());
     assert!(matches!(scene.world.facts(&key()).progress, Progress::None));
 }

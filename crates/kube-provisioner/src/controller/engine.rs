@@ -1,0 +1,292 @@
+//! The shell around `decide`: feeds it, carries out what it says, and tells of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::{Api, Client};
+use prometheus_client::registry::Registry;
+use provisioner_runtime::admin::Checks;
+use provisioner_runtime::backoff::Backoff;
+use provisioner_runtime::journal::{Entry, Journal};
+use provisioner_runtime::lease::LeaseHealth;
+use provisioner_runtime::metrics::RuntimeMetrics;
+use provisioner_runtime::queue::{Next, Priority, Queue, QueueOptions, Work, work};
+use provisioner_runtime::surroundings::Surroundings;
+use provisioner_runtime::watch::{Event, WatchHealth, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::act::{Actor, Limits};
+use super::decide::{Names, Rules, decide};
+use super::duty::Duties;
+use super::erased::Backend;
+use super::facts::Facts;
+use super::key::Key;
+use super::measure::Meters;
+use super::report::{Case, Report, Thresholds, report};
+use super::tell::Narrator;
+use super::watched::{WatchedClaim, WatchedClass, WatchedVolume};
+use super::world::World;
+use crate::options::{Coordination, Options};
+
+/// What is watched, in the order of [`Engine::health`].
+const WATCHES: [&str; 3] = ["persistentvolumeclaims", "persistentvolumes", "storageclasses"];
+/// Time limit of one call to the API server.
+const API_LIMIT: Duration = Duration::from_secs(30);
+
+/// What the tasks of one controller share.
+pub(crate) struct Engine {
+    pub(super) actor: Actor,
+    pub(super) duties: Duties,
+    rules: Arc<Rules>,
+    thresholds: Thresholds,
+    narrator: Arc<Narrator>,
+    meters: Meters,
+    retry_on_resync: bool,
+    world: Arc<Mutex<World>>,
+    queue: Queue<Key>,
+    health: [WatchHealth; 3],
+    surroundings: Surroundings,
+}
+
+impl Engine {
+    /// `instance` tells this process from others of the same provisioner, `namespace` is where it runs.
+    pub(crate) fn new(
+        options: &Options,
+        backend: Arc<dyn Backend>,
+        client: Client,
+        surroundings: Surroundings,
+        namespace: &str,
+        instance: String,
+    ) -> Self {
+        let rules = Arc::new(rules(options, &*backend, namespace));
+        let world = Arc::new(Mutex::new(World::new(rules.clone(), backend.clone())));
+        let limits = Limits {
+            provision: options.provision_timeout,
+            delete: options.delete_timeout,
+            api: API_LIMIT,
+            per_backend: options.backend_concurrency,
+            per_class: options.class_concurrency,
+        };
+        let backoff = if options.exponential_backoff {
+            Backoff::exponential(options.retry_interval_start, options.retry_interval_max)
+        } else {
+            Backoff::fixed(options.retry_interval_start)
+        };
+        let duties = Duties::new(options, namespace.to_owned(), instance.clone(), surroundings);
+        let narrator = Narrator::new(client.clone(), &options.provisioner_name, instance, surroundings);
+        let narrator = Arc::new(narrator);
+        Self {
+            actor: Actor {
+                client,
+                backend,
+                rules: rules.clone(),
+                limits,
+                world: world.clone(),
+                narrator: narrator.clone(),
+            },
+            duties,
+            rules,
+            narrator,
+            meters: Meters::new(),
+            retry_on_resync: options.retry_on_resync,
+            thresholds: Thresholds {
+                provision: options.failed_provision_threshold,
+                delete: options.failed_delete_threshold,
+            },
+            world,
+            queue: Queue::new(QueueOptions { backoff, surroundings }),
+            health: Default::default(),
+            surroundings,
+        }
+    }
+
+    /// The watches end with the returned set.
+    pub(crate) fn spawn_watches(self: Arc<Self>) -> JoinSet<()> {
+        let [on_claims, on_volumes, on_classes] = WATCHES;
+        let [claims, volumes, classes] = self.health.clone();
+        let surroundings = self.surroundings;
+        let client = || self.actor.client.clone();
+        let mut set = JoinSet::new();
+        let engine = self.clone();
+        let on_class = move |event: Event<WatchedClass>| engine.apply(|world| world.class_event(event));
+        set.spawn(watch(Api::all(client()), on_classes, surroundings, classes, on_class));
+        let engine = self.clone();
+        let on_volume = move |event: Event<WatchedVolume>| engine.apply(|world| world.volume_event(event));
+        set.spawn(watch(Api::all(client()), on_volumes, surroundings, volumes, on_volume));
+        let engine = self.clone();
+        let on_claim = move |event: Event<WatchedClaim>| engine.apply(|world| world.claim_event(event));
+        set.spawn(watch(Api::all(client()), on_claims, surroundings, claims, on_claim));
+        set
+    }
+
+    /// Before everything was listed no decision is sound.
+    pub(crate) async fn synced(&self) {
+        for health in &self.health {
+            health.wait_synced().await;
+        }
+    }
+
+    /// Begins to work on the keys that are `here`, of which some were begun before. `hold` makes them ours.
+    pub(super) fn begin(
+        &self,
+        entries: Vec<Entry>,
+        journal: &Journal,
+        here: impl Fn(&Key) -> bool,
+        hold: impl FnOnce(),
+    ) {
+        let mut world = self.world();
+        for entry in entries {
+            match world.adopt(&entry) {
+                Ok(Some(_)) => {}
+                Ok(None) => journal.remove(&entry.key),
+                Err(problem) => tracing::error!(pv = entry.key, "an entry of the journal cannot be used: {problem}"),
+            }
+        }
+        hold();
+        self.wake(&world, world.unsettled(here), Priority::Resync);
+    }
+
+    /// Drops what is remembered of work on these keys.
+    pub(super) fn forget(&self, of: impl Fn(&Key) -> bool) {
+        self.world().forget_progress(of);
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn apply(&self, change: impl FnOnce(&mut World) -> Vec<Key>) {
+        let mut world = self.world();
+        let keys = change(&mut world);
+        self.wake(&world, keys, Priority::Change);
+    }
+
+    /// Keys of others are left to them.
+    fn wake(&self, world: &World, keys: Vec<Key>, priority: Priority) {
+        for key in keys.into_iter().filter(|key| self.duties.holds(key)) {
+            let inputs = world.inputs(&key);
+            self.queue.wake(key, inputs, priority);
+        }
+    }
+
+    pub(crate) async fn resync(self: Arc<Self>, period: Duration) {
+        loop {
+            tokio::time::sleep(period).await;
+            let world = self.world();
+            let keys = world.unsettled(|key| self.duties.holds(key));
+            if self.retry_on_resync {
+                keys.iter().for_each(|key| self.queue.revive(key));
+            }
+            self.wake(&world, keys, Priority::Resync);
+        }
+    }
+
+    /// Events wait while there is work.
+    pub(crate) async fn pace(self: Arc<Self>) {
+        self.narrator.pace(&self.queue).await;
+    }
+
+    /// Works on keys until [`Engine::shut_down`].
+    pub(crate) async fn work(self: Arc<Self>, workers: usize) {
+        let handler = self.clone();
+        work(&self.queue, workers, CancellationToken::new(), move |work| handler.clone().step(work)).await;
+    }
+
+    pub(crate) fn shut_down(&self) {
+        self.queue.shut_down();
+    }
+
+    /// Sends what is still to be told, for at most so long; returns how much is left.
+    pub(crate) async fn last_words(&self, limit: Duration) -> usize {
+        self.narrator.flush(limit).await
+    }
+
+    pub(crate) fn checks(self: &Arc<Self>, leases: Option<LeaseHealth>) -> Checks {
+        let checks = Checks::new();
+        for (name, health) in WATCHES.into_iter().zip(&self.health) {
+            let health = health.clone();
+            checks.add(format!("watch of {name}"), move || match health.problem() {
+                Some(problem) => Err(problem),
+                None if health.synced() => Ok(()),
+                None => Err("not listed yet".to_owned()),
+            });
+        }
+        let engine = self.clone();
+        checks.add("journal", move || engine.duties.problem().map_or(Ok(()), Err));
+        if let Some(leases) = leases {
+            checks.add("leases", move || leases.problem().map_or(Ok(()), Err));
+        }
+        checks
+    }
+
+    pub(crate) fn registry(self: &Arc<Self>, leases: Option<LeaseHealth>) -> Registry {
+        let mut registry = Registry::default();
+        self.meters.register(&mut registry, self.world.clone());
+        let engine = self.clone();
+        let journal = move || engine.duties.journal_stats();
+        let mut parts =
+            RuntimeMetrics::new().queue("volumes", &self.queue).events(self.narrator.events()).journal(journal);
+        for (name, health) in WATCHES.into_iter().zip(&self.health) {
+            parts = parts.watch(name, health);
+        }
+        if let Some(leases) = &leases {
+            parts = parts.leases(leases);
+        }
+        parts.register(registry.sub_registry_with_prefix("provisioner"));
+        registry
+    }
+
+    /// One key, one step. Work that is cut off was another replica's to finish from that moment.
+    async fn step(self: Arc<Self>, work: Work<Key>) {
+        let Some(duty) = self.duties.of(work.key()) else { return work.finish(Next::Done) };
+        let attempt = tokio::select! {
+            biased;
+            () = duty.journal.over().cancelled() => None,
+            attempt = self.attempt(&work, &duty.journal) => Some(attempt),
+        };
+        let Some((facts, report)) = attempt else { return work.finish(Next::Done) };
+        let (volume, attempt) = (work.key().to_string(), work.attempt());
+        work.finish(report.next.clone());
+        let case = self.case(&volume, &facts, attempt);
+        self.narrator.tell(report, &case);
+    }
+
+    /// What is known, what to do, doing it, what came of it.
+    async fn attempt(&self, work: &Work<Key>, journal: &Journal) -> (Facts, Report) {
+        let facts = self.world().facts(work.key());
+        let decision = decide(&facts, &self.rules);
+        tracing::debug!(pv = %work.key(), ?decision, attempt = work.attempt(), "decided");
+        let started = Instant::now();
+        let outcome = self.actor.carry_out(decision, &facts, work, journal).await;
+        let volume = work.key().to_string();
+        // What the API server shows, or what left nothing behind, needs no entry.
+        if journal.contains(&volume) && !self.world().unfinished(work.key()) {
+            journal.remove(&volume);
+        }
+        let report = report(outcome, &self.case(&volume, &facts, work.attempt()));
+        let (class, source) = facts.labels();
+        self.meters.count(&report, class, source, started.elapsed());
+        (facts, report)
+    }
+
+    fn case<'a>(&'a self, volume: &'a str, facts: &'a Facts, attempt: u32) -> Case<'a> {
+        Case { provisioner: &self.rules.names.own, volume, facts, attempt, thresholds: self.thresholds }
+    }
+}
+
+/// What the rules need to know of the options.
+fn rules(options: &Options, backend: &dyn Backend, namespace: &str) -> Rules {
+    let names =
+        Names { own: options.provisioner_name.clone(), additional: options.additional_provisioner_names.clone() };
+    let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
+    let identity = options.identity.as_deref().or(node).unwrap_or(namespace);
+    Rules {
+        names,
+        capabilities: backend.capabilities(),
+        finalizer: options.volume_finalizer,
+        identity: identity.into(),
+        node: node.map(Into::into),
+    }
+}

@@ -1,0 +1,163 @@
+//! What the journal keeps of an attempt: enough to finish it when claim and class are gone.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use provisioner_runtime::journal::Entry;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::erased::Backend;
+use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim, fingerprint};
+use super::key::Key;
+use super::watched;
+use crate::protocol;
+
+/// Annotations that say nothing to an author; the rest may be what an asset is made of.
+const LEFT_OUT: [&str; 3] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    protocol::STORAGE_PROVISIONER,
+    protocol::BETA_STORAGE_PROVISIONER,
+];
+
+/// The entry of an attempt. `None` when its claim is not known whole.
+pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
+    let mut claim: Value = serde_json::from_str(pending.claim.object.as_deref()?).ok()?;
+    let spec = claim["spec"].take();
+    let meta = claim.get_mut("metadata")?;
+    let mut kept = Map::new();
+    for name in ["annotations", "labels", "name", "namespace", "resourceVersion", "uid"] {
+        let mut value = meta.get_mut(name).map(Value::take).unwrap_or_default();
+        if let Some(annotations) = value.as_object_mut().filter(|_| name == "annotations") {
+            annotations.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
+        }
+        let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+        if !empty {
+            kept.insert(name.to_owned(), value);
+        }
+    }
+    let text = serde_json::json!({"metadata": kept, "spec": spec}).to_string();
+    Some(Entry { key: key.to_string(), text, shared: Some(pending.class.snapshot.clone()) })
+}
+
+/// The class as entries share it: a name without spaces, and its text.
+pub(crate) fn snapshot(class: &StorageClass, fingerprint: u64) -> (String, Arc<str>) {
+    let mut kept = class.clone();
+    if let Some(annotations) = &mut kept.metadata.annotations {
+        annotations.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
+    }
+    let name = kept.metadata.name.as_deref().unwrap_or_default();
+    // What was read as JSON can be written as JSON.
+    let text = serde_json::to_string(&kept).unwrap_or_default();
+    (format!("{name}-{:08x}", fingerprint as u32), text.into())
+}
+
+/// The attempt of an entry, or what is wrong with it.
+pub(crate) fn read(entry: &Entry, backend: &dyn Backend) -> Result<Pending, String> {
+    let say = |error: serde_json::Error| error.to_string();
+    let (name, text) = entry.shared.clone().ok_or("it names no class")?;
+    let object: StorageClass = serde_json::from_str(&text).map_err(say)?;
+    let claim: watched::Claim = serde_json::from_str(&entry.text).map_err(say)?;
+    let facts = ClaimFacts::read(&claim, false).ok_or("its claim lacks name, namespace or uid")?;
+    let class = OurClass::read(object, fingerprint(&name), backend, (name, text));
+    let claim = WaitingClaim {
+        fingerprint: fingerprint(&facts),
+        facts,
+        resource_version: claim.metadata.resource_version.unwrap_or_default().into(),
+        since: Instant::now(),
+        object: Some(entry.text.as_str().into()),
+    };
+    Ok(Pending { claim: Arc::new(claim), class: Arc::new(class) })
+}
+
+/// The node that the attempt was for.
+pub(crate) fn node(entry: &Entry) -> Option<String> {
+    let claim: watched::Claim = serde_json::from_str(&entry.text).ok()?;
+    claim.metadata.annotations.selected_node
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::controller::tests::Plain;
+
+    fn pending() -> Pending {
+        let class = json!({
+            "metadata": {
+                "name": "gold", "uid": "class-uid", "resourceVersion": "3",
+                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{...}"},
+            },
+            "provisioner": "example.com/disks", "parameters": {"server": "a"}, "reclaimPolicy": "Delete",
+        });
+        let class: StorageClass = serde_json::from_value(class).unwrap();
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "name": "data", "namespace": "shop", "uid": "0a1b2c3d-0000-4fff-8001-00000000000a",
+                "resourceVersion": "17", "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "db"},
+                "annotations": {
+                    "volume.kubernetes.io/storage-provisioner": "example.com/disks", "path": "/exports/db",
+                    "volume.kubernetes.io/selected-node": "node-1",
+                },
+                "finalizers": ["kubernetes.io/pvc-protection"],
+            },
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            "status": {"phase": "Pending"},
+        });
+        let read: watched::Claim = serde_json::from_value(claim.clone()).unwrap();
+        let facts = ClaimFacts::read(&read, false).unwrap();
+        let snapshot = snapshot(&class, 7);
+        Pending {
+            claim: Arc::new(WaitingClaim {
+                fingerprint: 0,
+                facts,
+                resource_version: "17".into(),
+                since: Instant::now(),
+                object: Some(claim.to_string().into()),
+            }),
+            class: Arc::new(OurClass::read(class, 7, &Plain, snapshot)),
+        }
+    }
+
+    #[test]
+    fn an_entry_says_all_that_an_author_needs_and_little_else() {
+        let entry = write(&pending(), &Key::of_claim("0a1b2c3d-0000-4fff-8001-00000000000a")).unwrap();
+        assert_eq!(entry.key, "pvc-0a1b2c3d-0000-4fff-8001-00000000000a");
+        assert_eq!(
+            serde_json::from_str::<Value>(&entry.text).unwrap(),
+            json!({
+                "metadata": {
+                    "annotations": {"path": "/exports/db", "volume.kubernetes.io/selected-node": "node-1"},
+                    "labels": {"app": "db"}, "name": "data", "namespace": "shop", "resourceVersion": "17",
+                    "uid": "0a1b2c3d-0000-4fff-8001-00000000000a",
+                },
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            })
+        );
+        let (name, class) = entry.shared.clone().unwrap();
+        assert_eq!(name, "gold-00000007");
+        assert!(!class.contains("last-applied") && class.contains("\"server\":\"a\""), "{class}");
+        assert_eq!(node(&entry).as_deref(), Some("node-1"));
+    }
+
+    #[test]
+    fn what_is_read_from_an_entry_makes_the_same_entry() {
+        let key = Key::of_claim("0a1b2c3d-0000-4fff-8001-00000000000a");
+        let entry = write(&pending(), &key).unwrap();
+        let again = read(&entry, &Plain).unwrap();
+        assert_eq!(again.claim.facts, pending().claim.facts);
+        assert!(again.class.parameters.is_ok());
+        assert_eq!(write(&again, &key), Some(entry));
+    }
+
+    #[test]
+    fn a_damaged_entry_says_what_is_wrong() {
+        let good = write(&pending(), &Key::of_claim("u")).unwrap();
+        let bad = |entry: Entry| read(&entry, &Plain).err();
+        assert_eq!(bad(Entry { shared: None, ..good.clone() }).as_deref(), Some("it names no class"));
+        assert!(bad(Entry { text: "{".to_owned(), ..good.clone() }).is_some());
+        assert!(bad(Entry { text: "{\"metadata\":{}}".to_owned(), ..good }).is_some());
+    }
+}

@@ -1,0 +1,44 @@
+//! For the project's fuzz targets.
+
+use std::sync::Arc;
+
+use provisioner_runtime::watch::Event;
+
+use super::decide::{Names, Rules, decide};
+use super::world::World;
+use crate::provisioner::Provisioner;
+
+/// Bytes as the API server might send them, through the tables to a decision.
+pub(crate) fn take_in(bytes: &[u8]) {
+    struct Nothing;
+    impl Provisioner for Nothing {
+        type Parameters = ();
+        async fn provision(
+            &self,
+            request: crate::ProvisionRequest<()>,
+        ) -> Result<crate::Volume, crate::ProvisionError> {
+            Ok(crate::Volume::nfs("server", request.name))
+        }
+        async fn delete(&self, _: crate::ProvisionedVolume) -> Result<(), crate::DeleteError> {
+            Ok(())
+        }
+    }
+    let names = Names { own: "p".to_owned(), additional: Vec::new() };
+    let capabilities = crate::Capabilities::default();
+    let rules = Arc::new(Rules { names, capabilities, finalizer: true, identity: "here".into(), node: None });
+    let mut world = World::new(rules.clone(), Arc::new(Nothing));
+    let mut keys = Vec::new();
+    if let Ok(class) = serde_json::from_slice(bytes) {
+        keys.extend(world.class_event(Event::Applied(class)));
+    }
+    if let Ok(volume) = serde_json::from_slice(bytes) {
+        keys.extend(world.volume_event(Event::Applied(volume)));
+    }
+    if let Ok(claim) = serde_json::from_slice(bytes) {
+        keys.extend(world.claim_event(Event::Applied(claim)));
+    }
+    for key in keys {
+        world.inputs(&key);
+        decide(&world.facts(&key), &rules);
+    }
+}

@@ -1,0 +1,68 @@
+//! Who is to hold which shard, as far as it concerns us.
+//!
+//! With R live members each has a quota of N/R shards, rounded down, and the first N mod R of them one more: those who
+//! hold the most already, so that a shard moves only when somebody has too few. All replicas that see the same decide
+//! the same, without talking to each other.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Action {
+    /// Take this free shard.
+    Acquire(u32),
+    /// Wind up and release this one: somebody else has too few.
+    Leave(u32),
+}
+
+/// What is known.
+pub(super) struct View<'a> {
+    pub(super) me: &'a str,
+    /// The live replicas, with us.
+    pub(super) members: BTreeSet<String>,
+    /// Who holds each shard.
+    pub(super) holders: Vec<Option<String>>,
+    /// Those of ours that we are leaving already.
+    pub(super) leaving: BTreeSet<u32>,
+}
+
+/// What we are to do.
+pub(super) fn balance(view: &View<'_>) -> Vec<Action> {
+    let mut held: BTreeMap<&str, usize> = view.members.iter().map(|member| (member.as_str(), 0)).collect();
+    for holder in view.holders.iter().flatten() {
+        // Who is not a member is on its way out.
+        if let Some(count) = held.get_mut(holder.as_str()) {
+            *count += 1;
+        }
+    }
+    let quotas = quotas(&held, view.holders.len());
+    let missing =
+        |member: &str| quotas.get(member).zip(held.get(member)).map_or(0, |(quota, held)| quota.saturating_sub(*held));
+
+    let before: usize = view.members.iter().take_while(|member| *member != view.me).map(|member| missing(member)).sum();
+    let free = shards(view, |holder| holder.is_none()).skip(before).take(missing(view.me));
+
+    let mine = || shards(view, |holder| holder.as_deref() == Some(view.me));
+    let quota = quotas.get(view.me).copied().unwrap_or(0);
+    let excess = mine().count().saturating_sub(quota).saturating_sub(view.leaving.len());
+    let given_up = mine().rev().filter(|shard| !view.leaving.contains(shard)).take(excess);
+
+    free.map(Action::Acquire).chain(given_up.map(Action::Leave)).collect()
+}
+
+fn quotas<'a>(held: &BTreeMap<&'a str, usize>, shards: usize) -> BTreeMap<&'a str, usize> {
+    let (least, rest) = (shards / held.len().max(1), shards % held.len().max(1));
+    let mut ranked: Vec<(&'a str, usize)> = held.iter().map(|(member, held)| (*member, *held)).collect();
+    // Stable: among those who hold as many, the order of names decides.
+    ranked.sort_by_key(|(_, held)| Reverse(*held));
+    ranked.into_iter().enumerate().map(|(rank, (member, _))| (member, least + usize::from(rank < rest))).collect()
+}
+
+fn shards(view: &View<'_>, which: impl Fn(&Option<String>) -> bool) -> impl DoubleEndedIterator<Item = u32> {
+    let matching = |(shard, holder): (u32, &Option<String>)| which(holder).then_some(shard);
+    (0..).zip(&view.holders).filter_map(matching).collect::<Vec<_>>().into_iter()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! How it is going, for probes, metrics and people.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+/// How the holding of Leases is going; clones show the same.
+#[derive(Clone, Debug, Default)]
+pub struct LeaseHealth {
+    state: Arc<Mutex<State>>,
+}
+
+/// A shard that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Which shard, from 0.
+    pub shard: u32,
+    /// When the term began.
+    pub since: Instant,
+    /// `leaseTransitions` of the Lease.
+    pub transitions: u32,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: BTreeMap<u32, Held>,
+    members: usize,
+    begun: u64,
+    lost: u64,
+    problems: BTreeMap<String, String>,
+    notices: BTreeMap<String, String>,
+}
+
+impl LeaseHealth {
+    /// The shards that this replica holds, in their order.
+    pub fn held(&self) -> Vec<Held> {
+        crate::lock(&self.state).held.values().copied().collect()
+    }
+
+    /// How many replicas share the shards, as far as is known; this one counts. With one shard the others are not
+    /// known.
+    pub fn members(&self) -> usize {
+        crate::lock(&self.state).members.max(1)
+    }
+
+    /// How many terms began, since the start.
+    pub fn begun(&self) -> u64 {
+        crate::lock(&self.state).begun
+    }
+
+    /// How many terms were lost, since the start.
+    pub fn lost(&self) -> u64 {
+        crate::lock(&self.state).lost
+    }
+
+    /// What does not work, in words for a person. Fit for a readiness probe.
+    pub fn problem(&self) -> Option<String> {
+        joined(&crate::lock(&self.state).problems)
+    }
+
+    /// What is waited for although all works, in words for a person: above all a fleet with another number of shards
+    /// that is still alive. Not fit for a readiness probe: a rolling update waits for new replicas to be ready before
+    /// it ends the old ones.
+    pub fn notice(&self) -> Option<String> {
+        joined(&crate::lock(&self.state).notices)
+    }
+
+    pub(super) fn set_members(&self, members: usize) {
+        crate::lock(&self.state).members = members;
+    }
+
+    pub(super) fn begins(&self, held: Held) {
+        info!(shard = held.shard, transitions = held.transitions, "the Lease is held");
+        let mut state = crate::lock(&self.state);
+        state.begun += 1;
+        state.held.insert(held.shard, held);
+    }
+
+    pub(super) fn ends(&self, shard: u32) {
+        if crate::lock(&self.state).held.remove(&shard).is_some() {
+            info!(shard, "the Lease is not held any more");
+        }
+    }
+
+    pub(super) fn loses(&self, shard: u32, why: &str) {
+        crate::lock(&self.state).lost += 1;
+        warn!(shard, "the Lease is lost: {why}");
+    }
+
+    /// `part` does not work, for this reason.
+    pub(super) fn fails(&self, part: &str, problem: String) {
+        let mut state = crate::lock(&self.state);
+        if state.problems.get(part) != Some(&problem) {
+            warn!("{part}: {problem}");
+            state.problems.insert(part.to_owned(), problem);
+        }
+    }
+
+    pub(super) fn works(&self, part: &str) {
+        if crate::lock(&self.state).problems.remove(part).is_some() {
+            info!("{part}: works again");
+        }
+    }
+
+    /// What `part` waits for.
+    pub(super) fn waits(&self, part: &str, notice: Option<String>) {
+        let mut state = crate::lock(&self.state);
+        if state.notices.get(part) == notice.as_ref() {
+            return;
+        }
+        match notice {
+            Some(notice) => {
+                info!("{part}: {notice}");
+                state.notices.insert(part.to_owned(), notice);
+            }
+            None => {
+                state.notices.remove(part);
+            }
+        }
+    }
+}
+
+fn joined(texts: &BTreeMap<String, String>) -> Option<String> {
+    let lines: Vec<String> = texts.iter().map(|(part, text)| format!("{part}: {text}")).collect();
+    (!lines.is_empty()).then(|| lines.join(" "))
+}

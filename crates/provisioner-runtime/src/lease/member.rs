@@ -1,0 +1,103 @@
+//! Who is there: with several shards each replica keeps a Lease that says only that it is alive.
+
+use std::time::Duration;
+
+use futures::future::FutureExt as _;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::Fleet;
+use super::name::{short_hash, with_suffix};
+use super::store::Draft;
+use crate::CallError;
+
+const PART: &str = "Lease of this replica";
+
+/// How many durations after it ran out the Lease of a replica that crashed is removed.
+const BURIAL: u32 = 4;
+
+/// Lets the others know of us. One attempt; later ones are those of [`remain`].
+pub(super) async fn announce(fleet: &Fleet) {
+    if fleet.options.shards > 1 {
+        note(fleet, renew(fleet).await);
+    }
+}
+
+/// Stays known to the others until `stop`, and takes leave then. Removes what crashed replicas have left.
+pub(super) async fn remain(fleet: &Fleet, stop: &CancellationToken) {
+    if fleet.options.shards == 1 {
+        return;
+    }
+    let period = fleet.options.duration / 3;
+    let mut random = fleet.options.surroundings.random("lease member");
+    let mut pause = period;
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            () = sleep(pause) => {}
+        }
+        let result = renew(fleet).await;
+        // Not in step with the others.
+        pause = match &result {
+            Ok(()) => period.mul_f64(1.0 - 0.1 * random.next()),
+            Err(error) => fleet.options.retry_period.max(error.retry_after().unwrap_or(Duration::ZERO).min(period)),
+        };
+        note(fleet, result);
+        bury(fleet).await;
+    }
+    withdraw(fleet).await;
+}
+
+/// Nobody is to reckon with us any more. If this fails, the others will notice.
+async fn withdraw(fleet: &Fleet) {
+    let (name, limit) = (name(fleet), fleet.options.call_limit());
+    for _ in 0..2 {
+        let Some(lease) = fleet.board.known(&name).and_then(|known| known.lease) else { return };
+        match fleet.store.delete(&lease, limit).await {
+            Err(CallError::Conflict) if fleet.store.look(&fleet.board, &name, limit).await.is_ok() => {}
+            _ => return,
+        }
+    }
+}
+
+async fn renew(fleet: &Fleet) -> Result<(), CallError> {
+    let (options, name) = (&fleet.options, name(fleet));
+    let write = || async {
+        let known = fleet.board.known(&name).and_then(|known| known.lease);
+        let draft = Draft {
+            holder: &options.identity,
+            duration: options.duration,
+            acquired: known.as_ref().and_then(|lease| lease.spec.as_ref()?.acquire_time.clone()),
+            transitions: 0,
+            member: true,
+        };
+        fleet.store.write(&fleet.board, &name, known.as_ref(), draft, options.call_limit()).await.map(|_| ())
+    };
+    match write().await {
+        Err(CallError::Conflict | CallError::NotFound | CallError::AlreadyExists) => {
+            fleet.store.look(&fleet.board, &name, options.call_limit()).await?;
+            write().boxed().await
+        }
+        result => result,
+    }
+}
+
+/// Removes the Leases of replicas that crashed long ago.
+async fn bury(fleet: &Fleet) {
+    for lease in fleet.board.dead_members(Instant::now(), BURIAL * fleet.options.duration) {
+        // Another replica may be faster, and a later attempt will come.
+        let _ = fleet.store.delete(&lease, fleet.options.call_limit()).await;
+    }
+}
+
+fn note(fleet: &Fleet, result: Result<(), CallError>) {
+    match result {
+        Ok(()) => fleet.health.works(PART),
+        Err(error) => fleet.health.fails(PART, error.to_string()),
+    }
+}
+
+fn name(fleet: &Fleet) -> String {
+    with_suffix(&fleet.options.name, &format!("-member-{}", short_hash(&fleet.options.identity)))
+}

@@ -1,0 +1,112 @@
+//! Names of Leases, and values of labels, made of anything.
+
+/// The longest name an object may have.
+const NAME: usize = 253;
+
+/// The longest value a label may have.
+const LABEL: usize = 63;
+
+/// The name of the Lease of a controller that is called `text`.
+///
+/// For ordinary names it is that of the Go library: `/` becomes `-`. What could not be the name of an object is brought
+/// into form, and a hash of the whole tells it from what looks the same then.
+///
+/// ```
+/// # use provisioner_runtime::lease::lease_name;
+/// assert_eq!(lease_name("example.com/hostpath"), "example.com-hostpath");
+/// assert_eq!(lease_name("Example.com/my_disk"), "example.com-my-disk-6dd3f4f0");
+/// ```
+pub fn lease_name(text: &str) -> String {
+    let plain = text.replace('/', "-");
+    if is_valid(&plain) {
+        return plain;
+    }
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };
+    let lower: String = plain.chars().map(allowed).collect();
+    let parts: Vec<&str> =
+        lower.split('.').map(|part| part.trim_matches('-')).filter(|part| !part.is_empty()).collect();
+    hashed(&parts.join("."), text, NAME)
+}
+
+/// `name` with a suffix, cut where that would be too long.
+pub(super) fn with_suffix(name: &str, suffix: &str) -> String {
+    match name.len() + suffix.len() <= NAME {
+        true => format!("{name}{suffix}"),
+        false => format!("{}{suffix}", hashed(name, name, NAME - suffix.len())),
+    }
+}
+
+/// `name` as the value of a label.
+pub(super) fn label_value(name: &str) -> String {
+    if name.len() <= LABEL { name.to_owned() } else { hashed(name, name, LABEL) }
+}
+
+/// Eight characters that stand for a text.
+pub(super) fn short_hash(text: &str) -> String {
+    // FNV-1a: the same in every version, unlike the standard library's hash.
+    let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    format!("{:08x}", text.bytes().fold(0x811c_9dc5, mix))
+}
+
+/// Whether this is a DNS subdomain of the length that a name may have.
+pub(super) fn is_valid(name: &str) -> bool {
+    let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    let part =
+        |part: &str| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && part.bytes().all(allowed);
+    name.len() <= NAME && name.split('.').all(part)
+}
+
+/// As much of `text` as there is room for, and a hash of `whole`.
+fn hashed(text: &str, whole: &str, limit: usize) -> String {
+    let hash = short_hash(whole);
+    // Only ASCII comes here, so any place is the border of a character.
+    let room = limit - hash.len() - 1;
+    let start = text.get(..room.min(text.len())).unwrap_or_default().trim_end_matches(['-', '.']);
+    if start.is_empty() { hash } else { format!("{start}-{hash}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ordinary_names_are_those_of_the_go_library() {
+        for (name, lease) in [
+            ("example.com/hostpath", "example.com-hostpath"),
+            ("k8s.io/minikube-hostpath", "k8s.io-minikube-hostpath"),
+            ("fuseim.pri/ifs", "fuseim.pri-ifs"),
+            ("nfs", "nfs"),
+        ] {
+            assert_eq!(lease_name(name), lease);
+        }
+    }
+
+    #[test]
+    fn names_that_look_the_same_stay_different() {
+        let names = ["a.b/c-d", "a.b/c_d", "A.b/c-d", "a.b/c-d-", "a.b//c-d", "", "/", "ä"];
+        let leases: std::collections::BTreeSet<String> = names.iter().map(|name| lease_name(name)).collect();
+        assert_eq!(leases.len(), names.len(), "{leases:?}");
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut() {
+        let long = "a".repeat(300);
+        assert_eq!(lease_name(&long).len(), 253);
+        assert_ne!(lease_name(&long), lease_name(&"a".repeat(301)));
+        assert_eq!(with_suffix(&lease_name(&long), "-17").len(), 253);
+        assert_eq!(label_value(&lease_name(&long)).len(), 63);
+        assert_eq!(label_value("example.com-hostpath"), "example.com-hostpath");
+    }
+
+    proptest! {
+        #[test]
+        fn anything_becomes_a_valid_name(text in ".{0,300}") {
+            let name = lease_name(&text);
+            prop_assert!(is_valid(&name), "{name:?}");
+            prop_assert!(is_valid(&with_suffix(&name, "-member-0123abcd")));
+            prop_assert_eq!(lease_name(&name), name);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What a replica must be told, and which of it makes no sense.
+
+use std::time::Duration;
+
+use super::name::{is_valid, with_suffix};
+use crate::Surroundings;
+
+/// `JitterFactor` of client-go's leader election.
+pub(super) const JITTER: f64 = 1.2;
+
+/// How this replica takes part.
+#[derive(Clone, Debug)]
+pub struct LeaseOptions {
+    /// The namespace of the Leases.
+    pub namespace: String,
+    /// What the fleet is called, see [`lease_name`](super::lease_name). With one shard it is the Lease's name, otherwise
+    /// the Leases are `{name}-0`, `{name}-1` and so on.
+    pub name: String,
+    /// How many Leases there are; at least 1, and the same in all replicas. Replicas that differ wait for each other.
+    pub shards: u32,
+    /// This process's name. No other process may have it, nor this one after a restart.
+    pub identity: String,
+    /// How long a Lease that is not renewed belongs to its holder; 15 seconds in client-go.
+    pub duration: Duration,
+    /// How long after the last renewal a holder gives up; 10 seconds in client-go.
+    pub renew_deadline: Duration,
+    /// The time between renewals, and between attempts; 2 seconds in client-go.
+    pub retry_period: Duration,
+    /// Where chance and the times in the Leases come from.
+    pub surroundings: Surroundings,
+}
+
+impl LeaseOptions {
+    /// One shard, and client-go's times.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>, identity: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+            shards: 1,
+            identity: identity.into(),
+            duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            surroundings: Surroundings::default(),
+        }
+    }
+
+    /// # Errors
+    ///
+    /// What makes no sense. The rules about times are client-go's.
+    pub fn check(&self) -> Result<(), LeaseOptionsError> {
+        let Self { duration, renew_deadline, retry_period, .. } = *self;
+        let least = retry_period.mul_f64(JITTER);
+        if !is_valid(&self.name) {
+            return Err(LeaseOptionsError::Name(self.name.clone()));
+        }
+        if self.identity.is_empty() {
+            return Err(LeaseOptionsError::NoIdentity);
+        }
+        if self.shards == 0 {
+            return Err(LeaseOptionsError::NoShards);
+        }
+        if retry_period.is_zero() {
+            return Err(LeaseOptionsError::NoRetryPeriod);
+        }
+        if renew_deadline <= least {
+            return Err(LeaseOptionsError::RenewDeadline { renew_deadline, least });
+        }
+        if duration <= renew_deadline {
+            return Err(LeaseOptionsError::Duration { duration, renew_deadline });
+        }
+        Ok(())
+    }
+
+    /// The name of a shard's Lease.
+    pub(super) fn shard_name(&self, shard: u32) -> String {
+        match self.shards {
+            1 => self.name.clone(),
+            _ => with_suffix(&self.name, &format!("-{shard}")),
+        }
+    }
+
+    /// How long one API call may take: three fit into the renew deadline.
+    pub(super) fn call_limit(&self) -> Duration {
+        self.renew_deadline / 3
+    }
+
+    /// The time between attempts of something that cannot wait a whole retry period.
+    pub(super) fn short_pause(&self) -> Duration {
+        self.retry_period / 4
+    }
+
+    /// How long the duty of a lost term may take to return.
+    pub(super) fn moment(&self) -> Duration {
+        ((self.duration - self.renew_deadline) / 2).min(Duration::from_secs(1))
+    }
+}
+
+/// Which options make no sense. The texts are sentences for a person.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeaseOptionsError {
+    /// The name cannot be that of a Lease.
+    #[error("The name {0:?} cannot be that of a Lease: it must be a DNS subdomain of at most 253 characters.")]
+    Name(String),
+
+    /// There is no identity.
+    #[error("The identity must not be empty.")]
+    NoIdentity,
+
+    /// There are no shards.
+    #[error("The number of shards must be at least 1.")]
+    NoShards,
+
+    /// The retry period is zero.
+    #[error("The retry period must be greater than zero.")]
+    NoRetryPeriod,
+
+    /// The renew deadline leaves no room for renewals.
+    #[error(
+        "The renew deadline ({renew_deadline:?}) must be greater than {JITTER} times the retry period ({least:?})."
+    )]
+    RenewDeadline {
+        /// What it is.
+        renew_deadline: Duration,
+        /// What it must exceed.
+        least: Duration,
+    },
+
+    /// Others could take over while the holder still believes in its term.
+    #[error("The lease duration ({duration:?}) must be greater than the renew deadline ({renew_deadline:?}).")]
+    Duration {
+        /// What it is.
+        duration: Duration,
+        /// What it must exceed.
+        renew_deadline: Duration,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_client_gos_and_make_sense() {
+        let options = LeaseOptions::new("default", "example.com-hostpath", "me");
+        assert_eq!(options.check(), Ok(()));
+        assert_eq!(options.shard_name(0), "example.com-hostpath");
+        assert_eq!(LeaseOptions { shards: 3, ..options }.shard_name(2), "example.com-hostpath-2");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let good = LeaseOptions::new("default", "name", "me");
+        let seconds = Duration::from_secs;
+        let cases = [
+            (LeaseOptions { name: "a/b".into(), ..good.clone() }, "The name \"a/b\" cannot be that of a Lease"),
+            (LeaseOptions { identity: String::new(), ..good.clone() }, "The identity must not be empty."),
+            (LeaseOptions { shards: 0, ..good.clone() }, "The number of shards must be at least 1."),
+            (LeaseOptions { retry_period: seconds(0), ..good.clone() }, "The retry period must be greater than zero."),
+            (
+                LeaseOptions { renew_deadline: seconds(6), retry_period: seconds(5), ..good.clone() },
+                "The renew deadline (6s) must be greater than 1.2 times the retry period (6s).",
+            ),
+            (
+                LeaseOptions { duration: seconds(10), ..good },
+                "The lease duration (10s) must be greater than the renew deadline (10s).",
+            ),
+        ];
+        for (options, text) in cases {
+            let error = options.check().expect_err(text).to_string();
+            assert!(error.starts_with(text), "{error}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The API calls about Leases. What they bring to light goes onto the board.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::core::ApiResource;
+use kube::{Api, Client};
+use tokio::time::Instant;
+
+use super::LeaseOptions;
+use super::board::Board;
+use super::name::label_value;
+use super::record::{FLEET, Lease, MEMBER, SHARDS, Spec};
+use crate::{CallError, Surroundings, call};
+
+pub(super) struct Store {
+    pub(super) api: Api<Lease>,
+    resource: ApiResource,
+    /// The value of the fleet's label.
+    pub(super) fleet: String,
+    /// The one Lease that may be without the label: the Go library knows none.
+    single: String,
+    shards: u32,
+    surroundings: Surroundings,
+}
+
+/// What is to be written into a Lease.
+pub(super) struct Draft<'a> {
+    pub(super) holder: &'a str,
+    pub(super) duration: Duration,
+    /// `None` for now.
+    pub(super) acquired: Option<String>,
+    pub(super) transitions: u32,
+    pub(super) member: bool,
+}
+
+impl Store {
+    pub(super) fn new(client: Client, options: &LeaseOptions) -> Self {
+        let resource = ApiResource::erase::<coordination::v1::Lease>(&());
+        Self {
+            api: Api::namespaced_with(client, &options.namespace, &resource),
+            resource,
+            fleet: label_value(&options.name),
+            single: options.name.clone(),
+            shards: options.shards,
+            surroundings: options.surroundings,
+        }
+    }
+
+    /// Writes a Lease: changes `base`, or creates it where there is none. `Ok` is what the server has now.
+    pub(super) async fn write(
+        &self,
+        board: &Board,
+        name: &str,
+        base: Option<&Lease>,
+        draft: Draft<'_>,
+        limit: Duration,
+    ) -> Result<Lease, CallError> {
+        let mut lease = base.cloned().unwrap_or_else(|| Lease::new(name, &self.resource, None));
+        lease.types = Lease::new(name, &self.resource, None).types;
+        let metadata = &mut lease.metadata;
+        // Left out, the server keeps it.
+        metadata.managed_fields = None;
+        let labels = metadata.labels.get_or_insert_default();
+        labels.insert(FLEET.to_owned(), self.fleet.clone());
+        if draft.member {
+            labels.insert(MEMBER.to_owned(), "true".to_owned());
+        }
+        metadata.annotations.get_or_insert_default().insert(SHARDS.to_owned(), self.shards.to_string());
+        lease.spec = Some(self.spec(draft, lease.spec.take()));
+        let written = match base {
+            Some(_) => call(limit, self.api.replace(name, &PostParams::default(), &lease)).await?,
+            None => call(limit, self.api.create(&PostParams::default(), &lease)).await?,
+        };
+        board.see(written.clone());
+        Ok(written)
+    }
+
+    /// Looks at one Lease.
+    pub(super) async fn look(&self, board: &Board, name: &str, limit: Duration) -> Result<(), CallError> {
+        match call(limit, self.api.get_opt(name)).await? {
+            Some(lease) => board.see(lease),
+            None => board.gone(name, None),
+        }
+        Ok(())
+    }
+
+    /// Looks at all Leases of the fleet as they are now, not as a cache has them; returns the position of the list.
+    pub(super) async fn look_at_all(&self, board: &Board, limit: Duration) -> Result<String, CallError> {
+        let start = Instant::now();
+        let list = call(limit, self.api.list(&ListParams::default().labels(&self.selector()))).await?;
+        let version = list.metadata.resource_version.unwrap_or_default();
+        if !list.items.iter().any(|lease| lease.metadata.name.as_ref() == Some(&self.single)) {
+            self.look(board, &self.single, limit.saturating_sub(start.elapsed())).await?;
+        }
+        board.see_all(&self.fleet, list.items, version.parse().ok());
+        Ok(version)
+    }
+
+    /// Deletes a Lease if it is still as we know it.
+    pub(super) async fn delete(&self, lease: &Lease, limit: Duration) -> Result<(), CallError> {
+        let name = lease.metadata.name.as_deref().unwrap_or_default();
+        let preconditions = Preconditions {
+            uid: lease.metadata.uid.clone(),
+            resource_version: lease.metadata.resource_version.clone(),
+        };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        call(limit, self.api.delete(name, &params)).await.map(|_| ())
+    }
+
+    pub(super) fn selector(&self) -> String {
+        format!("{FLEET}={}", self.fleet)
+    }
+
+    fn spec(&self, draft: Draft<'_>, before: Option<Spec>) -> Spec {
+        let now = micro_time(self.surroundings.now());
+        Spec {
+            holder_identity: Some(draft.holder.to_owned()),
+            // Whole seconds are all there is: rather more than less.
+            lease_duration_seconds: i64::try_from(draft.duration.as_millis().div_ceil(1000)).ok(),
+            acquire_time: Some(draft.acquired.unwrap_or_else(|| now.clone())),
+            renew_time: Some(now),
+            lease_transitions: Some(draft.transitions.into()),
+            other: before.unwrap_or_default().other,
+        }
+    }
+}
+
+/// The form of `MicroTime` in the API.
+fn micro_time(time: Timestamp) -> String {
+    format!("{time:.6}")
+}

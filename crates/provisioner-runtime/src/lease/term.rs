@@ -1,0 +1,58 @@
+//! One holding of one shard.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// One holding of one shard, from acquiring to releasing. Clones are the same term.
+#[derive(Clone)]
+pub struct Term {
+    /// Which shard, from 0.
+    pub shard: u32,
+    /// `leaseTransitions` of the Lease. In terms of one process with the same number nobody else held the shard in
+    /// between, nor any shard of a fleet with another number of them.
+    pub transitions: u32,
+    /// Please wind up: the replica stops, or another one is to get this shard. The Lease is renewed meanwhile.
+    pub leave: CancellationToken,
+    /// Not ours any more, stop at once. Also cancelled when the duty has returned.
+    pub lost: CancellationToken,
+    valid_until: Arc<Mutex<Instant>>,
+}
+
+impl Term {
+    pub(super) fn new(shard: u32, transitions: u32, leave: CancellationToken, valid_until: Instant) -> Self {
+        let valid_until = Arc::new(Mutex::new(valid_until));
+        Self { shard, transitions, leave, lost: CancellationToken::new(), valid_until }
+    }
+
+    /// Whether nobody else can hold the shard at this moment: renewed within the renew deadline, and not lost.
+    ///
+    /// By the monotonic clock, which may stand still while the machine sleeps. What must never be done twice needs a
+    /// precondition of its own.
+    pub fn is_valid(&self) -> bool {
+        !self.lost.is_cancelled() && Instant::now() < self.valid_until()
+    }
+
+    pub(super) fn valid_until(&self) -> Instant {
+        *crate::lock(&self.valid_until)
+    }
+
+    /// The Lease was renewed; `false` when the answer came too late. Others may have looked at the Lease meanwhile and
+    /// found that it had run out, so what has become invalid stays so.
+    pub(super) fn extend(&self, until: Instant) -> bool {
+        let in_time = self.is_valid();
+        if in_time {
+            *crate::lock(&self.valid_until) = until;
+        }
+        in_time
+    }
+}
+
+impl fmt::Debug for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { shard, transitions, .. } = self;
+        f.debug_struct("Term").field("shard", shard).field("transitions", transitions).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,262 @@
+//! Fleets of replicas against a simulated API server.
+
+mod one;
+mod safety;
+mod several;
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use kube_sim::{Cluster, SimClock};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::Surroundings;
+
+const NAMESPACE: &str = "default";
+const NAME: &str = "example.com-toy";
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// All terms that there ever were in a cluster, with the number of shards their replica believed in.
+#[derive(Clone, Default)]
+struct Terms(Arc<Mutex<Vec<(u32, String, Term)>>>);
+
+impl Terms {
+    fn add(&self, shards: u32, identity: &str, term: &Term) {
+        crate::lock(&self.0).push((shards, identity.to_owned(), term.clone()));
+        self.check();
+    }
+
+    /// That no key is in two hands: one valid term per shard, and one number of shards.
+    fn check(&self) {
+        let valid = self.valid();
+        for (index, (shards, identity, shard)) in valid.iter().enumerate() {
+            for (other_shards, other, other_shard) in &valid[..index] {
+                assert_eq!(shards, other_shards, "{identity} and {other} hold shards of different fleets");
+                assert_ne!(shard, other_shard, "{identity} and {other} hold the same shard");
+            }
+        }
+    }
+
+    fn valid(&self) -> Vec<(u32, String, u32)> {
+        let terms = crate::lock(&self.0);
+        let valid = terms.iter().filter(|(_, _, term)| term.is_valid());
+        valid.map(|(shards, identity, term)| (*shards, identity.clone(), term.shard)).collect()
+    }
+
+    /// Who holds the shard.
+    fn holder(&self, shard: u32) -> Option<String> {
+        self.valid().into_iter().find(|(_, _, held)| *held == shard).map(|(_, identity, _)| identity)
+    }
+
+    /// The numbers of transitions of a replica's terms.
+    fn transitions(&self, replica: &str) -> Vec<u32> {
+        let terms = crate::lock(&self.0);
+        terms.iter().filter(|(_, identity, _)| identity == replica).map(|(_, _, term)| term.transitions).collect()
+    }
+}
+
+/// What a replica's work is like.
+#[derive(Clone, Copy, PartialEq)]
+enum Duty {
+    /// Winds up at once when asked.
+    Obedient,
+    /// Takes this long to wind up.
+    Slow(Duration),
+    /// Returns by itself after this time.
+    Short(Duration),
+    /// Hears nothing.
+    Deaf,
+}
+
+impl Duty {
+    async fn work(self, term: Term) {
+        match self {
+            Self::Obedient | Self::Slow(_) => tokio::select! {
+                biased;
+                () = term.lost.cancelled() => {}
+                () = term.leave.cancelled() => if let Self::Slow(time) = self {
+                    tokio::select! { () = term.lost.cancelled() => {}, () = sleep(time) => {} }
+                }
+            },
+            Self::Short(time) => sleep(time).await,
+            Self::Deaf => std::future::pending().await,
+        }
+    }
+}
+
+/// A process.
+struct Replica {
+    shards: usize,
+    stop: CancellationToken,
+    health: LeaseHealth,
+    pause: Pause,
+    task: JoinHandle<()>,
+}
+
+impl Replica {
+    fn start(cluster: &Cluster, terms: &Terms, identity: &str, shards: u32) -> Self {
+        Self::start_with(cluster, terms, identity, shards, Duty::Obedient)
+    }
+
+    fn start_with(cluster: &Cluster, terms: &Terms, identity: &str, shards: u32, duty: Duty) -> Self {
+        let seed = identity.bytes().map(u64::from).sum();
+        let surroundings = Surroundings::simulated(seed, SimClock::EPOCH);
+        let options = LeaseOptions { shards, surroundings, ..LeaseOptions::new(NAMESPACE, NAME, identity) };
+        let leases = Leases::new(cluster.client(identity), options).unwrap();
+        let (health, stop, pause) = (leases.health(), CancellationToken::new(), Pause::default());
+        let (terms, identity) = (terms.clone(), identity.to_owned());
+        let hold = leases.hold(stop.clone(), move |term| {
+            terms.add(shards, &identity, &term);
+            duty.work(term)
+        });
+        let task = tokio::spawn(Pausable { future: Box::pin(hold), pause: pause.clone() });
+        Self { shards: shards as usize, stop, health, pause, task }
+    }
+
+    fn held(&self) -> Vec<u32> {
+        self.health.held().into_iter().map(|held| held.shard).collect()
+    }
+
+    /// Asks it to end and waits until it has.
+    async fn end(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+
+    /// It is gone, without a word.
+    async fn crash(self) {
+        self.task.abort();
+        assert!(self.task.await.unwrap_err().is_cancelled());
+    }
+
+    /// Waits until it holds as many shards as this.
+    async fn until_holding(&self, count: usize) -> Duration {
+        until(|| self.health.held().len() == count).await
+    }
+}
+
+/// Waits until something holds, a minute at most; how long that took.
+async fn until(holds: impl Fn() -> bool) -> Duration {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < seconds(120), "that takes too long");
+        sleep(Duration::from_millis(1)).await;
+    }
+    start.elapsed()
+}
+
+/// Keeps a future from being polled for a while, as a machine does that hangs.
+#[derive(Clone, Default)]
+struct Pause(Arc<Mutex<(bool, Option<Waker>)>>);
+
+impl Pause {
+    fn begin(&self) {
+        crate::lock(&self.0).0 = true;
+    }
+
+    fn end(&self) {
+        let mut state = crate::lock(&self.0);
+        state.0 = false;
+        if let Some(waker) = state.1.take() {
+            waker.wake();
+        }
+    }
+}
+
+struct Pausable {
+    future: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pause: Pause,
+}
+
+impl Future for Pausable {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        {
+            let mut state = crate::lock(&self.pause.0);
+            if state.0 {
+                state.1 = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+        }
+        self.future.as_mut().poll(context)
+    }
+}
+
+fn lease(cluster: &Cluster, name: &str) -> Value {
+    cluster.get("coordination.k8s.io", "leases", NAMESPACE, name).unwrap()
+}
+
+fn leases(cluster: &Cluster) -> Vec<String> {
+    let leases = cluster.list("coordination.k8s.io", "leases", Some(NAMESPACE)).unwrap();
+    leases.iter().map(|lease| lease["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn target(name: &str) -> kube_sim::Target<'_> {
+    kube_sim::Target { group: "coordination.k8s.io", plural: "leases", namespace: NAMESPACE, name }
+}
+
+/// A Lease as another program would have written it.
+fn foreign(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+    })
+}
+
+/// Refuses all requests, or those of one verb, and counts what comes.
+#[derive(Default)]
+struct Cut {
+    all: std::sync::atomic::AtomicBool,
+    verb: Mutex<Option<kube_sim::Verb>>,
+    requests: std::sync::atomic::AtomicUsize,
+}
+
+impl Cut {
+    fn set(&self, all: bool) {
+        self.all.store(all, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn forbid(&self, verb: kube_sim::Verb) {
+        *crate::lock(&self.verb) = Some(verb);
+    }
+
+    fn allow(&self) {
+        *crate::lock(&self.verb) = None;
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl kube_sim::Interceptor for Cut {
+    fn before<'a>(&'a self, request: &'a kube_sim::Request) -> futures::future::BoxFuture<'a, kube_sim::Before> {
+        use kube_sim::{Before, Status};
+        self.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let forbidden = *crate::lock(&self.verb) == Some(request.verb);
+        let before = match (self.all.load(std::sync::atomic::Ordering::Relaxed), forbidden) {
+            (true, _) => Before::Refuse(Status::service_unavailable("the server is not there")),
+            (false, true) => Before::Refuse(Status::forbidden(&request.resource, &request.name, "no")),
+            (false, false) => Before::Handle,
+        };
+        Box::pin(std::future::ready(before))
+    }
+
+    fn after<'a>(&'a self, _: &'a kube_sim::Request, _: u16) -> futures::future::BoxFuture<'a, kube_sim::After> {
+        Box::pin(std::future::ready(kube_sim::After::Deliver))
+    }
+
+    fn watch(&self, _: &kube_sim::Request) -> Option<Box<dyn kube_sim::WatchInterceptor>> {
+        None
+    }
+}

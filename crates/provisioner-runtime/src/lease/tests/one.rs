@@ -1,0 +1,276 @@
+//! One Lease: leader election.
+
+use kube_sim::{DeleteOptions, Fault, Faults};
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn the_first_replica_begins_at_once_and_writes_what_the_go_library_writes() {
+    let (cluster, terms) = (Cluster::new(), Terms::default());
+    let replica = Replica::start(&cluster, &terms, "a", 1);
+    assert!(replica.until_holding(1).await < Duration::from_millis(10));
+
+    let lease = lease(&cluster, NAME);
+    assert_eq!(
+        lease["spec"],
+        json!({
+            "holderIdentity": "a",
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2030-01-01T00:00:00.000000Z",
+            "renewTime": "2030-01-01T00:00:00.000000Z",
+            "leaseTransitions": 0,
+        })
+    );
+    assert_eq!(lease["metadata"]["labels"], json!({"kube-provisioner/fleet": NAME}));
+    assert_eq!(lease["metadata"]["annotations"], json!({"kube-provisioner/shards": "1"}));
+    assert_eq!((replica.health.members(), replica.health.begun(), replica.health.lost()), (1, 1, 0));
+    assert_eq!((replica.health.problem(), replica.health.notice()), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_leader_sends_one_update_per_retry_period_and_nothing_else() {
+    let cluster = Cluster::builder().story().build();
+    let terms = Terms::default();
+    let replica = Replica::start(&cluster, &terms, "a", 1);
+    sleep(seconds(10)).await;
+    let before = cluster.story().lines().count();
+    sleep(seconds(600)).await;
+    let story = cluster.story();
+    let requests: Vec<&str> = story.lines().skip(before).collect();
+    let updates = requests.iter().filter(|line| line.contains(" update ")).count();
+    let watches = requests.iter().filter(|line| line.contains(" watch ")).count();
+    assert!((295..=300).contains(&updates), "{updates}");
+    assert!((9..=15).contains(&watches), "{watches}");
+    assert_eq!(updates + watches, requests.len(), "{story}");
+    assert_eq!(replica.held(), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_takes_over_at_once_when_the_leader_stops() {
+    let (cluster, terms) = (Cluster::new(), Terms::default());
+    let first = Replica::start(&cluster, &terms, "a", 1);
+    first.until_holding(1).await;
+    let second = Replica::start(&cluster, &terms, "b", 1);
+    sleep(seconds(30)).await;
+    assert_eq!(terms.holder(0).as_deref(), Some("a"));
+    first.end().await;
+    assert!(second.until_holding(1).await < Duration::from_millis(100));
+    assert_eq!((terms.transitions("a"), terms.transitions("b")), (vec![0], vec![1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_replica_leaves_a_lease_that_nobody_holds() {
+    let (cluster, terms) = (Cluster::new(), Terms::default());
+    let replica = Replica::start_with(&cluster, &terms, "a", 1, Duty::Slow(seconds(60)));
+    replica.until_holding(1).await;
+    sleep(seconds(1)).await;
+    let start = Instant::now();
+    replica.end().await;
+    // The Lease was renewed until the work was done.
+    assert_eq!(start.elapsed().as_secs(), 60);
+    let spec = &lease(&cluster, NAME)["spec"];
+    assert_eq!((spec["holderIdentity"].as_str(), &spec["leaseDurationSeconds"]), (Some(""), &json!(1)));
+    assert_eq!(spec["renewTime"], "2030-01-01T00:01:01.001000Z");
+    assert_eq!(spec["leaseTransitions"], 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_crash_the_standby_waits_for_the_duration_and_no_longer() {
+    for (index, moment) in [1, 700, 1300, 1999].into_iter().enumerate() {
+        let (cluster, terms) = (Cluster::new(), Terms::default());
+        let first = Replica::start(&cluster, &terms, "a", 1);
+        first.until_holding(1).await;
+        let second = Replica::start(&cluster, &terms, &format!("b{index}"), 1);
+        sleep(seconds(20) + Duration::from_millis(moment)).await;
+        first.crash().await;
+        let since_renewal = Duration::from_millis(moment);
+        let took = second.until_holding(1).await + since_renewal;
+        assert!(seconds(13) < took && took < seconds(17), "{took:?}");
+        assert_eq!(second.health.held()[0].transitions, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_whose_watch_is_mute_looks_for_itself() {
+    let faults = Faults::none(1).with(Fault::WatchSilence, 1.0).only("b");
+    let cluster = Cluster::builder().faults(&faults).build();
+    let terms = Terms::default();
+    let first = Replica::start(&cluster, &terms, "a", 1);
+    first.until_holding(1).await;
+    let second = Replica::start(&cluster, &terms, "b", 1);
+    sleep(seconds(30)).await;
+    first.end().await;
+    assert!(second.until_holding(1).await < seconds(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_ends_by_itself_gives_the_lease_away() {
+    let (cluster, terms) = (Cluster::new(), Terms::default());
+    let first = Replica::start_with(&cluster, &terms, "a", 1, Duty::Short(seconds(5)));
+    first.until_holding(1).await;
+    let second = Replica::start(&cluster, &terms, "b", 1);
+    second.until_holding(1).await;
+    assert_eq!((first.held(), first.health.lost()), (vec![], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_ends_by_itself_is_begun_anew_after_a_retry_period() {
+    let (cluster, terms) = (Cluster::new(), Terms::default());
+    let replica = Replica::start_with(&cluster, &terms, "a", 1, Duty::Short(Duration::ZERO));
+    sleep(seconds(100)).await;
+    let begun = replica.health.begun();
+    assert!((20..=50).contains(&begun), "{begun}");
+    // Nobody held it between release and acquisition, but anybody could have.
+    let transitions = terms.transitions("a");
+    assert!(transitions.is_sorted() && transitions.windows(2).all(|pair| pair[0] < pair[1]), "{transitions:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_renew_stops_in_time_and_the_same_number_means_that_nobody_was_there() {
+    let outage = Arc::new(Cut::default());
+    let cluster = Cluster::builder().interceptor(outage.clone()).build();
+    let terms = Terms::default();
+    let replica = Replica::start_with(&cluster, &terms, "a", 1, Duty::Deaf);
+    replica.until_holding(1).await;
+    outage.set(true);
+    let took = until(|| terms.valid().is_empty()).await;
+    assert!(seconds(8) <= took && took <= seconds(10), "{took:?}");
+    assert!(replica.health.problem().is_some());
+    outage.set(false);
+    until(|| replica.health.begun() == 2).await;
+    assert_eq!((terms.transitions("a"), replica.health.lost()), (vec![0, 0], 1));
+    assert_eq!(replica.health.problem(), None);
+
+    // Long enough for others to have come and gone.
+    outage.set(true);
+    sleep(seconds(60)).await;
+    outage.set(false);
+    until(|| replica.health.begun() == 3).await;
+    assert_eq!(terms.transitions("a"), [0, 0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_deleted_is_made_anew_by_its_holder() {
+    let (cluster, terms) = (Cluster::new(), Terms::default());
+    let first = Replica::start(&cluster, &terms, "a", 1);
+    first.until_holding(1).await;
+    let second = Replica::start(&cluster, &terms, "b", 1);
+    sleep(seconds(5)).await;
+    cluster.delete(&target(NAME), DeleteOptions::default()).unwrap();
+    sleep(seconds(1)).await;
+    assert_eq!(lease(&cluster, NAME)["spec"]["holderIdentity"], "a");
+    sleep(seconds(60)).await;
+    assert_eq!((first.held(), first.health.begun(), second.health.begun()), (vec![0], 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_grows_although_the_lease_was_deleted() {
+    let (cluster, terms) = (Cluster::new(), Terms::default());
+    let first = Replica::start(&cluster, &terms, "a", 1);
+    first.until_holding(1).await;
+    let second = Replica::start(&cluster, &terms, "b", 1);
+    sleep(seconds(5)).await;
+    first.crash().await;
+    cluster.delete(&target(NAME), DeleteOptions::default()).unwrap();
+    let took = second.until_holding(1).await;
+    assert!(took > seconds(10), "the holder has its rights: {took:?}");
+    assert_eq!(terms.transitions("b"), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_people_write_into_a_lease_stops_nobody() {
+    let odd = [
+        json!(null),
+        json!({}),
+        json!({"holderIdentity": "", "leaseTransitions": 2_147_483_647}),
+        json!({"renewTime": "9999-12-30T21:59:59.999999Z", "acquireTime": "0001-01-01T00:00:00.000000Z"}),
+        json!({"holderIdentity": "gone", "renewTime": "9999-12-30T21:59:59.999999Z"}),
+        json!({"holderIdentity": "a", "leaseDurationSeconds": 1}),
+    ];
+    for spec in odd {
+        let (cluster, terms) = (Cluster::new(), Terms::default());
+        cluster.create(&foreign(NAME, &spec)).unwrap();
+        let replica = Replica::start(&cluster, &terms, "a", 1);
+        let took = replica.until_holding(1).await;
+        let wait = if spec["holderIdentity"] == "gone" { 15 } else { 0 };
+        assert!(seconds(wait) <= took && took < seconds(wait + 2), "{spec}: {took:?}");
+        assert!(replica.health.held()[0].transitions <= 2_147_483_647);
+        replica.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_name_is_taken_out_of_the_lease_stops_at_once() {
+    for holder in ["", "somebody"] {
+        let (cluster, terms) = (Cluster::new(), Terms::default());
+        let replica = Replica::start_with(&cluster, &terms, "a", 1, Duty::Deaf);
+        replica.until_holding(1).await;
+        sleep(Duration::from_millis(2500)).await;
+        let mut changed = lease(&cluster, NAME);
+        changed["spec"]["holderIdentity"] = json!(holder);
+        cluster.update(&changed).unwrap();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(terms.valid(), []);
+        until(|| replica.health.lost() == 1 && replica.held().is_empty()).await;
+        // And takes it again when it may.
+        until(|| replica.health.begun() == 2).await;
+        assert_eq!(terms.transitions("a"), [0, 1]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_forbidden_is_a_problem_and_no_busy_loop() {
+    for verb in [kube_sim::Verb::List, kube_sim::Verb::Create, kube_sim::Verb::Update, kube_sim::Verb::Get] {
+        let cut = Arc::new(Cut::default());
+        let cluster = Cluster::builder().interceptor(cut.clone()).story().build();
+        cut.forbid(verb);
+        if verb == kube_sim::Verb::Update {
+            cluster.create(&foreign(NAME, &json!({}))).unwrap();
+        }
+        let terms = Terms::default();
+        let replica = Replica::start(&cluster, &terms, "a", 1);
+        sleep(seconds(100)).await;
+        let problem = replica.health.problem().unwrap();
+        assert!(problem.contains("does not allow"), "{problem}");
+        assert!(cut.requests() < 250, "{verb:?}: {}", cut.requests());
+        cut.allow();
+        until(|| replica.held() == [0]).await;
+        assert_eq!(replica.health.problem(), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_may_not_watch_looks_now_and_then() {
+    let cut = Arc::new(Cut::default());
+    let cluster = Cluster::builder().interceptor(cut.clone()).build();
+    cut.forbid(kube_sim::Verb::Watch);
+    let terms = Terms::default();
+    let first = Replica::start(&cluster, &terms, "a", 1);
+    first.until_holding(1).await;
+    let second = Replica::start(&cluster, &terms, "b", 1);
+    sleep(seconds(30)).await;
+    assert_eq!(second.health.problem(), None);
+    assert!(second.health.notice().unwrap().contains("watch"));
+    first.end().await;
+    assert!(second.until_holding(1).await < seconds(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_the_go_library_is_respected_and_taken_over() {
+    let (cluster, terms) = (Cluster::new(), Terms::default());
+    cluster.create(&foreign(NAME, &json!({"holderIdentity": "go", "leaseDurationSeconds": 15}))).unwrap();
+    let replica = Replica::start(&cluster, &terms, "a", 1);
+    for second in 0..30 {
+        sleep(seconds(2)).await;
+        let mut renewed = lease(&cluster, NAME);
+        renewed["spec"]["renewTime"] = json!(format!("2025-01-01T00:00:{second:02}.000000Z"));
+        cluster.update(&renewed).unwrap();
+    }
+    assert_eq!(replica.health.begun(), 0);
+    let mut released = lease(&cluster, NAME);
+    released["spec"]["holderIdentity"] = json!("");
+    released["spec"]["leaseTransitions"] = json!(7);
+    cluster.update(&released).unwrap();
+    assert!(replica.until_holding(1).await < seconds(3));
+    assert_eq!(terms.transitions("a"), [8]);
+}

@@ -1,0 +1,129 @@
+//! Hears of changes: by a watch, and by looking where the watch says nothing.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::ResourceExt;
+use kube::api::{WatchEvent, WatchParams};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Fleet;
+use super::board::version_of;
+use crate::{Backoff, CallError};
+
+/// How long the server keeps a watch open, in seconds.
+const WATCH_SECONDS: u32 = 60;
+
+/// A watch that is silent this long is dead: the server would have ended it before.
+const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+
+/// A watch that ends sooner, with nothing to tell, has failed.
+const SETTLED: Duration = Duration::from_secs(1);
+
+const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(30));
+
+const PART: &str = "watch of the Leases";
+
+/// Keeps the board up to date. Runs until dropped.
+pub(super) async fn follow(fleet: &Fleet) {
+    let mut random = fleet.options.surroundings.random("lease watch");
+    let (mut position, mut failures) = (None, 0);
+    loop {
+        let (begun, mut heard) = (Instant::now(), false);
+        let step = match &mut position {
+            None => match look(fleet).await {
+                Ok(version) => {
+                    position = Some(version);
+                    continue;
+                }
+                Err(error) => Err(Trouble::Failed(error)),
+            },
+            Some(version) => hear(fleet, version, &mut heard).await,
+        };
+        if heard || step.is_ok() && begun.elapsed() >= SETTLED {
+            failures = 0;
+        }
+        match step {
+            Ok(()) if failures == 0 => continue,
+            Ok(()) => {}
+            Err(Trouble::Expired) => position = None,
+            Err(Trouble::Failed(error)) => {
+                position = None;
+                fleet.health.waits(PART, Some(format!("it does not work, looking now and then instead: {error}")));
+            }
+        }
+        failures += 1;
+        sleep(BACKOFF.delay(failures, random.next())).await;
+    }
+}
+
+/// Looks at the Leases every retry period while the watch tells of none. In a fleet that lives there is always something
+/// to tell: somebody renews. The Go library's Lease has no label, so the watch does not tell of it. Runs until dropped.
+pub(super) async fn poll(fleet: &Fleet) {
+    let mut random = fleet.options.surroundings.random("lease poll");
+    let period = fleet.options.retry_period;
+    loop {
+        sleep(period.mul_f64(0.9 + 0.1 * random.next())).await;
+        let content = fleet.options.shards == 1 && fleet.is_serving(0);
+        if fleet.board.silence() > 2 * period && !content {
+            // Failures are told by `follow` and by those who want something of a Lease.
+            let _ = look(fleet).await;
+        }
+    }
+}
+
+async fn look(fleet: &Fleet) -> Result<String, CallError> {
+    const PART: &str = "list of the Leases";
+    let listed = fleet.store.look_at_all(&fleet.board, fleet.options.call_limit()).await;
+    match &listed {
+        Ok(_) => fleet.health.works(PART),
+        Err(error) => fleet.health.fails(PART, error.to_string()),
+    }
+    listed
+}
+
+/// Watches from `version`, which it keeps up to date, until the server ends the watch.
+async fn hear(fleet: &Fleet, version: &mut String, heard: &mut bool) -> Result<(), Trouble> {
+    let params = WatchParams::default().labels(&fleet.store.selector()).timeout(WATCH_SECONDS);
+    let limit = fleet.options.call_limit();
+    let Ok(events) = timeout(limit, fleet.store.api.watch(&params, version)).await else {
+        return Err(Trouble::Failed(CallError::TimedOut(limit)));
+    };
+    let mut events = pin!(events?);
+    while let Ok(Some(event)) = timeout(SILENCE, events.next()).await {
+        match event? {
+            WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
+                *version = lease.resource_version().unwrap_or_default();
+                fleet.board.heard();
+                fleet.board.see(lease);
+            }
+            WatchEvent::Deleted(lease) => {
+                *version = lease.resource_version().unwrap_or_default();
+                fleet.board.heard();
+                fleet.board.gone(&lease.name_any(), version_of(&lease));
+            }
+            WatchEvent::Bookmark(bookmark) => *version = bookmark.metadata.resource_version,
+            WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
+        }
+        *heard = true;
+        fleet.health.waits(PART, None);
+    }
+    Ok(())
+}
+
+/// Why a watch came to an end.
+enum Trouble {
+    /// The server knows nothing of our position.
+    Expired,
+    Failed(CallError),
+}
+
+impl From<kube::Error> for Trouble {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 410 => Self::Expired,
+            error => Self::Failed(error.into()),
+        }
+    }
+}

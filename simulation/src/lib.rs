@@ -9,6 +9,7 @@ mod backend;
 mod campaign;
 mod edges;
 mod judge;
+mod logs;
 pub mod panics;
 mod plan;
 mod process;
@@ -18,7 +19,7 @@ mod users;
 
 pub use campaign::{Campaign, Failure, Progress, Tally};
 pub use judge::{Invariant, Violation};
-pub use plan::{Plan, Trigger, Fate, Edge, Life};
+pub use plan::Plan;
 pub use run::{Manner, Outcome, run};
 
 /// The name of the provisioner in all runs.

@@ -45,6 +45,10 @@ pub struct Settings {
     pub workers: usize,
     /// Time between looks at everything.
     pub resync: Duration,
+    /// How long a Lease lasts, how long it is trusted, and how often it is renewed.
+    pub lease: (Duration, Duration, Duration),
+    /// How long work may take to end when a process is asked to end.
+    pub grace: Duration,
 }
 
 /// What goes wrong with requests and watches.
@@ -172,8 +176,21 @@ pub struct Life {
     pub after: Duration,
     /// How many seconds its clock is ahead.
     pub skew: i64,
+    /// How it shares the work with others.
+    pub sharing: Sharing,
     /// What happens to it.
     pub fates: Vec<(Trigger, Fate)>,
+}
+
+/// How replicas share the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// By that many Leases.
+    Leases(u32),
+    /// Each has a node of its own.
+    Nodes,
+    /// There is only one at a time.
+    Alone,
 }
 
 /// What happens to a process.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_provisioner::{CancellationToken, Controller, Options, RunError, Surroundings};
+use kube_provisioner::{CancellationToken, Controller, Coordination, Options, RunError, Surroundings};
 use kube_sim::{Actors, Cluster, Fault, Faults, Running, SimClock};
 use k8s_openapi::jiff::SignedDuration;
 use tokio::sync::Notify;
@@ -15,11 +15,12 @@ use crate::PROVISIONER;
 use crate::backend::Author;
 use crate::edges::Edges;
 use crate::judge::{Invariant, Judge, Violation};
+use crate::logs;
 use crate::panics;
-use crate::plan::{Fate, Life, Pace, Plan, Settings};
+use crate::plan::{Fate, Life, Pace, Plan, Settings, Sharing};
 use crate::process::Process;
 use crate::stage::Stage;
-use crate::users::{NAMESPACE, Users};
+use crate::users::{NAMESPACE, NODES, Users};
 
 /// How long after the storm everything may take to come to its end.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -64,6 +65,7 @@ pub fn run(plan: &Plan, manner: &Manner) -> Outcome {
 
 async fn perform(plan: &Plan, manner: &Manner) -> Outcome {
     let stage = Stage::new(Arc::new(plan.clone()), manner.told);
+    let _logs = manner.told.then(|| logs::into_story(&stage));
     let faults = faults(plan);
     let edges = Arc::new(Edges::new(faults.clone(), &stage));
     let mut builder = Cluster::builder().seed(plan.seed).hide_managed_fields().interceptor(edges.clone());
@@ -164,14 +166,13 @@ impl Scene {
                     () = sleep(life.after) => {}
                 }
             }
-            self.live(&format!("replica-{slot}-{index}"), life, (slot * 16 + index) as u64).await;
+            self.live(slot, index, life).await;
         }
-        // The last life ended too, and things must come to their end.
-        let life = Life { after: Duration::ZERO, skew: 0, fates: Vec::new() };
-        self.live(&format!("replica-{slot}-last"), &life, (slot * 16 + 15) as u64).await;
     }
 
-    async fn live(&self, name: &str, life: &Life, number: u64) {
+    async fn live(&self, slot: usize, index: usize, life: &Life) {
+        let name = &format!("replica-{slot}-{index}");
+        let number = (slot * 16 + index) as u64;
         let process = Process::new(name.to_owned(), self.stage.clone(), &life.fates);
         self.edges.admit(&process);
         self.stage.note(|| format!("{name} starts"));
@@ -182,7 +183,7 @@ impl Scene {
             .unwrap_or(SimClock::EPOCH);
         let surroundings = Surroundings::simulated(plan.seed.wrapping_mul(64).wrapping_add(number), epoch);
         let author = Author { process: process.clone(), stage: self.stage.clone() };
-        let controller = Controller::new(author, options(&plan.settings)).surroundings(surroundings);
+        let controller = Controller::new(author, options(&plan.settings, life.sharing, slot)).surroundings(surroundings);
         let stop = CancellationToken::new();
         let mut task = tokio::spawn(controller.run_with(self.cluster.client(name), stop.clone()));
         let fate = tokio::select! {
@@ -227,7 +228,7 @@ impl Scene {
     }
 }
 
-fn options(settings: &Settings) -> Options {
+fn options(settings: &Settings, sharing: Sharing, slot: usize) -> Options {
     let mut options = Options::new(PROVISIONER);
     options.namespace = Some(NAMESPACE.to_owned());
     options.workers = settings.workers;
@@ -237,6 +238,16 @@ fn options(settings: &Settings) -> Options {
     (options.retry_interval_start, options.retry_interval_max) = settings.retry;
     options.resync_period = settings.resync;
     options.volume_finalizer = settings.finalizer;
+    (options.lease_duration, options.lease_renew_deadline, options.lease_retry_period) = settings.lease;
+    options.grace_period = settings.grace;
+    match sharing {
+        Sharing::Leases(shards) => options.shards = shards,
+        Sharing::Nodes => {
+            options.coordination = Coordination::PerNode;
+            options.node_name = Some(NODES[slot].to_owned());
+        }
+        Sharing::Alone => options.coordination = Coordination::None,
+    }
     options
 }
 

@@ -11,6 +11,7 @@ use crate::plan::{Deed, When};
 use crate::stage::Stage;
 
 pub(crate) const NAMESPACE: &str = "default";
+pub(crate) const NODES: [&str; 2] = ["node-a", "node-b"];
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
 /// Holds an object as somebody else's finalizer does.
@@ -31,7 +32,7 @@ impl Users {
         for class in 0..stage.plan.classes.len() {
             users.make_class(class, 0);
         }
-        for node in ["node-a", "node-b"] {
+        for node in NODES {
             users.create(&json!({
                 "apiVersion": "v1", "kind": "Node",
                 "metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}},

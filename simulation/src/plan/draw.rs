@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Api, Backend, Claim, Class, Deed, Edge, Fate, Life, Nature, Pace, Plan, Settings, Trigger, When};
+use super::{
+    Api, Backend, Claim, Class, Deed, Edge, Fate, Life, Nature, Pace, Plan, Settings, Sharing, Trigger, When,
+};
 
 impl Plan {
     /// The plan of a seed. Each kind of trouble is there in some plans and not at all in others: a run full of one kind
@@ -11,11 +13,14 @@ impl Plan {
         let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x05ee_d0f5_1d));
         let storm = dice.seconds(8.0, 40.0);
         let settings = settings(&mut dice);
-        let classes: Vec<Class> =
-            (0..dice.number(1, 2)).map(|_| Class { waits: dice.chance(0.25), retains: dice.chance(0.15) }).collect();
+        let slots = slots(&mut dice, storm);
+        // Who has a node of its own serves no claim without one.
+        let by_node = slots[0][0].sharing == Sharing::Nodes;
+        let classes: Vec<Class> = (0..dice.number(1, 2))
+            .map(|_| Class { waits: dice.chance(0.25) || by_node, retains: dice.chance(0.15) })
+            .collect();
         let claims = claims(&mut dice, classes.len());
         let deeds = deeds(&mut dice, storm, &claims, classes.len(), settings.finalizer);
-        let slots = slots(&mut dice, storm);
         let (api, pace, backend) = (api(&mut dice), pace(&mut dice), backend(&mut dice));
         Self { seed, storm, settings, api, pace, backend, classes, claims, deeds, slots }
     }
@@ -32,6 +37,8 @@ fn settings(dice: &mut Dice) -> Settings {
         concurrency: dice.pick(&[0, 0, 0, 1, 2]),
         workers: dice.pick(&[1, 4, 16]),
         resync: Duration::from_secs(dice.pick(&[900, 900, 30])),
+        lease: dice.lease(),
+        grace: Duration::from_secs(dice.pick(&[1, 20])),
     }
 }
 
@@ -111,7 +118,14 @@ fn slots(dice: &mut Dice, storm: Duration) -> Vec<Vec<Life>> {
     let crashes = dice.pick(&[0.0, 0.5, 0.9, 1.0]);
     let freezes = dice.pick(&[0.0, 0.0, 0.5, 0.9]);
     let skewed = dice.chance(0.3);
-    let count = dice.pick(&[1, 1, 2, 2, 2, 3]);
+    let (count, sharing) = match dice.number(0, 19) {
+        0 | 1 => (1, Sharing::Alone),
+        2 | 3 => (2, Sharing::Nodes),
+        4..=6 => (dice.pick(&[1, 2, 3]), Sharing::Leases(dice.number(2, 3))),
+        _ => (dice.pick(&[1, 1, 2, 2, 2, 3]), Sharing::Leases(1)),
+    };
+    // Options may change between two lives; who shares nothing must be the only one.
+    let changing = sharing != Sharing::Nodes && dice.chance(0.15);
     let mut lives = |slot: usize| -> Vec<Life> {
         let number = if crashes > 0.0 { dice.number(1, 5) } else { dice.pick(&[1, 2]) };
         let life = |dice: &mut Dice, index: u32| {
@@ -139,7 +153,12 @@ fn slots(dice: &mut Dice, storm: Duration) -> Vec<Vec<Life>> {
                 fates.push((trigger(dice, storm), Fate::Freeze(length)));
             }
             let skew = if skewed { dice.pick(&[0, -4, 7, -3600, 86_400]) } else { 0 };
-            Life { after, skew, fates }
+            let sharing = match changing {
+                true if count == 1 && dice.chance(0.3) => Sharing::Alone,
+                true => Sharing::Leases(dice.number(1, 3)),
+                false => sharing,
+            };
+            Life { after, skew, sharing, fates }
         };
         (0..number).map(|index| life(dice, index)).collect()
     };
@@ -181,6 +200,11 @@ fn backend(dice: &mut Dice) -> Backend {
 struct Dice(fastrand::Rng);
 
 impl Dice {
+    fn lease(&mut self) -> (Duration, Duration, Duration) {
+        let (duration, deadline, period) = self.pick(&[(15, 10, 2), (15, 10, 4), (6, 4, 1)]);
+        (Duration::from_secs(duration), Duration::from_secs(deadline), Duration::from_secs(period))
+    }
+
     fn chance(&mut self, chance: f64) -> bool {
         self.0.f64() < chance
     }

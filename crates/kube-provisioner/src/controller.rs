@@ -15,6 +15,7 @@ mod key;
 mod measure;
 mod persistent_volume;
 mod report;
+mod safeguards;
 mod tell;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::decide::{Names, Rules};
 use self::duty::{Turn, serve};
 use self::engine::Engine;
 pub(crate) use self::erased::Backend;
@@ -48,6 +50,9 @@ pub(crate) use self::fuzzing::take_in;
 #[cfg(feature = "conformance")]
 pub(crate) use self::persistent_volume::{Order, build};
 pub(crate) use self::report::parameters_text as parameters_problem;
+#[cfg(feature = "planted-faults")]
+pub use self::safeguards::Safeguard;
+use self::safeguards::Safeguards;
 use crate::options::{Coordination, LogStyle, Options};
 use crate::provisioner::Provisioner;
 use crate::rbac;
@@ -75,6 +80,7 @@ pub struct Controller {
     options: Options,
     backend: Arc<dyn Backend>,
     surroundings: Surroundings,
+    safeguards: Safeguards,
 }
 
 /// Why the controller could not run. The text is one line that says what to do, also as `Debug`, so that
@@ -120,13 +126,20 @@ impl Controller {
     }
 
     pub(crate) fn with_backend(backend: Arc<dyn Backend>, options: Options) -> Self {
-        Self { options, backend, surroundings: Surroundings::default() }
+        Self { options, backend, surroundings: Surroundings::default(), safeguards: Safeguards::default() }
     }
 
     /// With another time of day and other chance than the machine's: for simulations, which repeat by their seed.
     #[must_use]
     pub fn surroundings(self, surroundings: Surroundings) -> Self {
         Self { surroundings, ..self }
+    }
+
+    /// With one safeguard missing, for tests of the simulation.
+    #[cfg(feature = "planted-faults")]
+    #[must_use]
+    pub fn without(self, safeguard: Safeguard) -> Self {
+        Self { safeguards: Safeguards::without(safeguard), ..self }
     }
 
     /// Runs as a program: sets up logs, connects, checks its rights and works until SIGTERM or SIGINT.
@@ -155,11 +168,12 @@ impl Controller {
     /// When the address for probes and metrics cannot be had, when the options make no sense, or when another process
     /// takes the place of this one. What else cannot be done at once is tried again.
     pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
-        let Self { options, backend, surroundings } = self;
+        let Self { options, backend, surroundings, safeguards } = self;
         let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         let instance = instance(&options, &surroundings);
         let leases = coordination(&options, client.clone(), &namespace, &instance, surroundings)?;
-        let engine = Arc::new(Engine::new(&options, backend, client, surroundings, &namespace, instance));
+        let rules = rules(&options, &*backend, &namespace, safeguards);
+        let engine = Arc::new(Engine::new(&options, rules, backend, client, surroundings, &namespace, instance));
         let mut helpers = engine.clone().spawn_watches();
         if let Some(address) = options.admin_address {
             let admin = AdminServer::bind(address).await?;
@@ -216,6 +230,22 @@ fn instance(options: &Options, surroundings: &Surroundings) -> String {
     let place = options.node_name.clone().or(host).unwrap_or_else(|| "local".to_owned());
     let random = surroundings.number("instance");
     format!("{place}_{random:016x}")
+}
+
+/// What the rules need to know of the options.
+fn rules(options: &Options, backend: &dyn Backend, namespace: &str, safeguards: Safeguards) -> Rules {
+    let names =
+        Names { own: options.provisioner_name.clone(), additional: options.additional_provisioner_names.clone() };
+    let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
+    let identity = options.identity.as_deref().or(node).unwrap_or(namespace);
+    Rules {
+        names,
+        capabilities: backend.capabilities(),
+        finalizer: options.volume_finalizer,
+        identity: identity.into(),
+        node: node.map(Into::into),
+        safeguards,
+    }
 }
 
 /// The Leases by which replicas share the work, or nothing where they do not.

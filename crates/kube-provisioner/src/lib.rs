@@ -52,6 +52,8 @@ pub mod rbac;
 mod volume;
 
 pub use self::cli::arguments;
+#[cfg(feature = "planted-faults")]
+pub use self::controller::Safeguard;
 pub use self::controller::{Controller, RunError};
 pub use self::error::{DeleteError, DeleteVerdict, ProvisionError, Verdict};
 pub use self::options::{Coordination, LogStyle, Options};

@@ -6,21 +6,26 @@ mod provision;
 mod save;
 
 use std::any::Any;
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use futures::FutureExt;
 use kube::Client;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::journal::{Journal, JournalError};
+use provisioner_runtime::journal::{Entry, JournalError};
 use provisioner_runtime::queue::{Lane, Permit, Work};
 
 use super::decide::{Decision, Refusal, Rest, Rules, decide};
+use super::duty::Duty;
 use super::erased::Backend;
 use super::facts::Facts;
 use super::key::Key;
 use super::persistent_volume::TemplateError;
+use super::safeguards::Safeguard;
 use super::tell::Narrator;
 use super::world::World;
 use crate::error::{DeleteVerdict, Verdict};
@@ -67,6 +72,8 @@ pub(crate) enum Outcome {
 pub(crate) enum Breakage {
     Panicked(String),
     TimedOut(Duration),
+    /// Another replica may be at it.
+    CutOff,
 }
 
 /// Bounds on work and calls.
@@ -94,20 +101,14 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    pub(crate) async fn carry_out(
-        &self,
-        decision: Decision,
-        facts: &Facts,
-        work: &Work<Key>,
-        journal: &Journal,
-    ) -> Outcome {
+    pub(crate) async fn carry_out(&self, decision: Decision, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
         match decision {
             Decision::Rest(why) => Outcome::Rested(why),
             Decision::Refuse(refusal) => Outcome::Refused(refusal),
             Decision::Confirm => self.confirm(facts, work.key()).await,
-            Decision::Provision => self.provision(facts, work, journal).await,
+            Decision::Provision => self.provision(facts, work, duty).await,
             Decision::Save => self.save_again(facts, work.key()).await,
-            Decision::Delete(deletion) => self.delete(deletion, facts, work, journal).await,
+            Decision::Delete(deletion) => self.delete(deletion, facts, work, duty).await,
             Decision::FinishDelete => self.finish_delete(facts, work.key()).await,
             Decision::Protect => self.set_protection(facts, work.key(), true).await,
             Decision::Unprotect => self.set_protection(facts, work.key(), false).await,
@@ -123,6 +124,41 @@ impl Actor {
         decide(&self.world().facts(key), &self.rules)
     }
 
+    /// Records what is about to begin; without it nothing may begin.
+    async fn record(&self, entry: Entry, duty: &Duty) -> Result<(), JournalError> {
+        if !self.rules.safeguards.include(Safeguard::Journal) {
+            return Ok(());
+        }
+        self.fenced(duty.journal.record(entry).await)
+    }
+
+    /// Makes sure that this process may still begin something.
+    async fn fence(&self, duty: &Duty) -> Result<(), JournalError> {
+        self.fenced(duty.journal.fence().await)
+    }
+
+    fn fenced(&self, answer: Result<(), JournalError>) -> Result<(), JournalError> {
+        match answer {
+            Err(JournalError::Lost(_)) if !self.rules.safeguards.include(Safeguard::Fencing) => Ok(()),
+            answer => answer,
+        }
+    }
+
+    /// An author's call with a time limit, and its panic as a value. It gets no time once this process may have lost the
+    /// right to it.
+    async fn guarded<T>(&self, limit: Duration, duty: &Duty, call: impl Future<Output = T>) -> Result<T, Breakage> {
+        let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
+        let fenced = self.rules.safeguards.include(Safeguard::Fencing);
+        let call = poll_fn(|context| {
+            if fenced && !duty.is_valid() {
+                return Poll::Ready(Err(Breakage::CutOff));
+            }
+            let answer = ready!(call.as_mut().poll(context));
+            Poll::Ready(answer.map_err(|panic| Breakage::Panicked(panic_text(&*panic))))
+        });
+        tokio::time::timeout(limit, call).await.unwrap_or(Err(Breakage::TimedOut(limit)))
+    }
+
     /// Places for one call of the author's code, or the lane that is full.
     fn enter(&self, work: &Work<Key>, class: Option<&str>) -> Result<[Permit<Key>; 2], Lane> {
         let backend = Lane { name: "backend".into(), limit: self.limits.per_backend };
@@ -130,15 +166,6 @@ impl Actor {
         let in_class = work.enter(&class).ok_or(class)?;
         let in_backend = work.enter(&backend).ok_or(backend)?;
         Ok([in_class, in_backend])
-    }
-}
-
-/// An author's call with a time limit, and its panic as a value.
-async fn guarded<T>(limit: Duration, call: impl Future<Output = T>) -> Result<T, Breakage> {
-    match tokio::time::timeout(limit, AssertUnwindSafe(call).catch_unwind()).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(panic)) => Err(Breakage::Panicked(panic_text(&*panic))),
-        Err(_) => Err(Breakage::TimedOut(limit)),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::facts::{
     ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, VolumeFacts, VolumeState,
 };
+use super::safeguards::Safeguards;
 use crate::provisioner::{AccessMode, Capabilities};
 
 /// What the rules need to know of the provisioner itself.
@@ -16,6 +17,7 @@ pub(crate) struct Rules {
     pub(crate) identity: Box<str>,
     /// The node whose claims and volumes are ours, where every node has a replica of its own.
     pub(crate) node: Option<Box<str>>,
+    pub(crate) safeguards: Safeguards,
 }
 
 impl Rules {

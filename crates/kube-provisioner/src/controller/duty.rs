@@ -36,11 +36,21 @@ pub(crate) struct Duties {
 /// The right to work on one key. Its shard is not given up before it is dropped.
 pub(crate) struct Duty {
     pub(crate) journal: Journal,
+    valid: Arc<dyn Fn() -> bool + Send + Sync>,
     _working: TaskTrackerToken,
+}
+
+impl Duty {
+    /// Whether nobody else can have taken the shard, as far as the clock tells. Together with the journal, which
+    /// believes no clock, it keeps a process that stood still from going on.
+    pub(crate) fn is_valid(&self) -> bool {
+        !self.journal.over().is_cancelled() && (self.valid)()
+    }
 }
 
 struct Held {
     journal: Journal,
+    valid: Arc<dyn Fn() -> bool + Send + Sync>,
     working: TaskTracker,
 }
 
@@ -131,8 +141,9 @@ impl Duties {
     /// The right to work on a key, if this process has it now.
     pub(crate) fn of(&self, key: &Key) -> Option<Duty> {
         let held = self.held();
-        let Held { journal, working } = held.get(&self.shard_of(key))?;
-        (!working.is_closed()).then(|| Duty { journal: journal.clone(), _working: working.token() })
+        let Held { journal, valid, working } = held.get(&self.shard_of(key))?;
+        let duty = || Duty { journal: journal.clone(), valid: valid.clone(), _working: working.token() };
+        (!working.is_closed()).then(duty)
     }
 
     pub(crate) fn holds(&self, key: &Key) -> bool {
@@ -166,7 +177,7 @@ impl Duties {
 
     /// Ends all work on a shard; returns what is still to unwind.
     fn remove(&self, shard: u32) -> Option<TaskTracker> {
-        let Held { journal, working } = self.held().remove(&shard)?;
+        let Held { journal, working, .. } = self.held().remove(&shard)?;
         working.close();
         journal.close();
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
@@ -247,7 +258,7 @@ impl Place<'_> {
             journal,
             |key| self.is_here(key),
             || {
-                let held = Held { journal: journal.clone(), working: working.clone() };
+                let held = Held { journal: journal.clone(), valid: turn.valid.clone(), working: working.clone() };
                 self.engine.duties.held().insert(self.shard, held);
             },
         );

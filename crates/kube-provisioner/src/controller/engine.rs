@@ -18,17 +18,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::act::{Actor, Limits};
-use super::decide::{Names, Rules, decide};
-use super::duty::Duties;
+use super::decide::{Rules, decide};
+use super::duty::{Duties, Duty};
 use super::erased::Backend;
 use super::facts::Facts;
 use super::key::Key;
 use super::measure::Meters;
 use super::report::{Case, Report, Thresholds, report};
+use super::safeguards::Safeguard;
 use super::tell::Narrator;
 use super::watched::{WatchedClaim, WatchedClass, WatchedVolume};
 use super::world::World;
-use crate::options::{Coordination, Options};
+use crate::options::Options;
 
 /// What is watched, in the order of [`Engine::health`].
 const WATCHES: [&str; 3] = ["persistentvolumeclaims", "persistentvolumes", "storageclasses"];
@@ -54,13 +55,14 @@ impl Engine {
     /// `instance` tells this process from others of the same provisioner, `namespace` is where it runs.
     pub(crate) fn new(
         options: &Options,
+        rules: Rules,
         backend: Arc<dyn Backend>,
         client: Client,
         surroundings: Surroundings,
         namespace: &str,
         instance: String,
     ) -> Self {
-        let rules = Arc::new(rules(options, &*backend, namespace));
+        let rules = Arc::new(rules);
         let world = Arc::new(Mutex::new(World::new(rules.clone(), backend.clone())));
         let limits = Limits {
             provision: options.provision_timeout,
@@ -241,10 +243,11 @@ impl Engine {
     /// One key, one step. Work that is cut off was another replica's to finish from that moment.
     async fn step(self: Arc<Self>, work: Work<Key>) {
         let Some(duty) = self.duties.of(work.key()) else { return work.finish(Next::Done) };
+        let fenced = self.rules.safeguards.include(Safeguard::Fencing);
         let attempt = tokio::select! {
             biased;
-            () = duty.journal.over().cancelled() => None,
-            attempt = self.attempt(&work, &duty.journal) => Some(attempt),
+            () = duty.journal.over().cancelled(), if fenced => None,
+            attempt = self.attempt(&work, &duty) => Some(attempt),
         };
         let Some((facts, report)) = attempt else { return work.finish(Next::Done) };
         let (volume, attempt) = (work.key().to_string(), work.attempt());
@@ -254,16 +257,16 @@ impl Engine {
     }
 
     /// What is known, what to do, doing it, what came of it.
-    async fn attempt(&self, work: &Work<Key>, journal: &Journal) -> (Facts, Report) {
+    async fn attempt(&self, work: &Work<Key>, duty: &Duty) -> (Facts, Report) {
         let facts = self.world().facts(work.key());
         let decision = decide(&facts, &self.rules);
         tracing::debug!(pv = %work.key(), ?decision, attempt = work.attempt(), "decided");
         let started = Instant::now();
-        let outcome = self.actor.carry_out(decision, &facts, work, journal).await;
+        let outcome = self.actor.carry_out(decision, &facts, work, duty).await;
         let volume = work.key().to_string();
         // What the API server shows, or what left nothing behind, needs no entry.
-        if journal.contains(&volume) && !self.world().unfinished(work.key()) {
-            journal.remove(&volume);
+        if duty.journal.contains(&volume) && !self.world().unfinished(work.key()) {
+            duty.journal.remove(&volume);
         }
         let report = report(outcome, &self.case(&volume, &facts, work.attempt()));
         let (class, source) = facts.labels();
@@ -273,20 +276,5 @@ impl Engine {
 
     fn case<'a>(&'a self, volume: &'a str, facts: &'a Facts, attempt: u32) -> Case<'a> {
         Case { provisioner: &self.rules.names.own, volume, facts, attempt, thresholds: self.thresholds }
-    }
-}
-
-/// What the rules need to know of the options.
-fn rules(options: &Options, backend: &dyn Backend, namespace: &str) -> Rules {
-    let names =
-        Names { own: options.provisioner_name.clone(), additional: options.additional_provisioner_names.clone() };
-    let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
-    let identity = options.identity.as_deref().or(node).unwrap_or(namespace);
-    Rules {
-        names,
-        capabilities: backend.capabilities(),
-        finalizer: options.volume_finalizer,
-        identity: identity.into(),
-        node: node.map(Into::into),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use provisioner_runtime::watch::Event;
 
 use super::decide::{Names, Rules, decide};
+use super::safeguards::Safeguards;
 use super::world::World;
 use crate::provisioner::Provisioner;
 
@@ -25,7 +26,14 @@ pub(crate) fn take_in(bytes: &[u8]) {
     }
     let names = Names { own: "p".to_owned(), additional: Vec::new() };
     let capabilities = crate::Capabilities::default();
-    let rules = Arc::new(Rules { names, capabilities, finalizer: true, identity: "here".into(), node: None });
+    let rules = Arc::new(Rules {
+        names,
+        capabilities,
+        finalizer: true,
+        identity: "here".into(),
+        node: None,
+        safeguards: Safeguards::default(),
+    });
     let mut world = World::new(rules.clone(), Arc::new(Nothing));
     let mut keys = Vec::new();
     if let Ok(class) = serde_json::from_slice(bytes) {

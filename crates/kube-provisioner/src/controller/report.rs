@@ -98,6 +98,9 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> Report {
             not_provisioned(verdict, message, retry_after, rescheduled, case)
         }
         // Something may have been made in these two, so no threshold ends them.
+        Outcome::ProvisionBroke(Breakage::CutOff) | Outcome::DeleteBroke(Breakage::CutOff) => {
+            Report::quiet("lost", Next::Retry)
+        }
         Outcome::ProvisionBroke(breakage) => {
             Report::provision(Some(failed(breakage_text(&breakage, "provision"))), breakage_label(&breakage))
         }
@@ -292,6 +295,7 @@ fn breakage_text(breakage: &Breakage, method: &str) -> String {
                 "The provisioner's code crashed in `{method}` and is called again: {text}; please report this to its authors"
             )
         }
+        Breakage::CutOff => format!("`{method}` was cut off, because another replica goes on with it"),
         Breakage::TimedOut(limit) => {
             format!("The provisioner's `{method}` gave no answer within {} s and is called again", limit.as_secs())
         }
@@ -301,6 +305,7 @@ fn breakage_text(breakage: &Breakage, method: &str) -> String {
 fn breakage_label(breakage: &Breakage) -> &'static str {
     match breakage {
         Breakage::Panicked(_) => "panicked",
+        Breakage::CutOff => "lost",
         Breakage::TimedOut(_) => "timed out",
     }
 }

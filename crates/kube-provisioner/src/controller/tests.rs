@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::decide::{Decision, Names, Rules, decide};
 use super::key::Key;
+use super::safeguards::Safeguards;
 use super::world::World;
 use crate::{Capabilities, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
 
@@ -79,7 +80,14 @@ impl Scene {
     fn with(own: &str, additional: &[&str], capabilities: Capabilities, finalizer: bool) -> Self {
         let additional = additional.iter().map(ToString::to_string).collect();
         let names = Names { own: own.to_owned(), additional };
-        let rules = Arc::new(Rules { names, capabilities, finalizer, identity: "here".into(), node: None });
+        let rules = Arc::new(Rules {
+            names,
+            capabilities,
+            finalizer,
+            identity: "here".into(),
+            node: None,
+            safeguards: Safeguards::default(),
+        });
         Self { world: World::new(rules.clone(), Arc::new(Plain)), rules }
     }
 

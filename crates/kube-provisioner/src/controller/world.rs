@@ -23,6 +23,7 @@ use super::facts::{
     fingerprint,
 };
 use super::key::Key;
+use super::safeguards::Safeguard;
 use super::watched::{self, WatchedClaim, WatchedClass, WatchedVolume, without_managed_fields};
 
 pub(crate) struct World {
@@ -373,6 +374,9 @@ impl World {
 
     /// By the annotation where there is one; else by the CSI driver, or by what the volume was migrated to.
     fn is_ours(&self, volume: &watched::Volume) -> bool {
+        if !self.rules.safeguards.include(Safeguard::Ownership) {
+            return true;
+        }
         let names = &self.rules.names;
         let annotations = &volume.metadata.annotations;
         let migrated = annotations.migrated_to.as_deref().is_some_and(|name| names.include(name));

@@ -130,6 +130,14 @@ impl Board {
         self.update(|state| state.known.get(name).cloned())
     }
 
+    /// Whose name is in a Lease, whether or not it has run out; `None` when there is no such Lease.
+    pub(super) fn name_in(&self, name: &str) -> Option<String> {
+        self.update(|state| {
+            let known = state.known.get(name).filter(|known| known.lease.is_some())?;
+            Some(known.spec.holder().to_owned())
+        })
+    }
+
     /// Who holds a Lease, if it has not run out.
     pub(super) fn holder(&self, name: &str, now: Instant) -> Option<String> {
         self.update(|state| {

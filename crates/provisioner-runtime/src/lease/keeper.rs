@@ -124,8 +124,7 @@ where
     }
 
     fn is_ours(&self) -> bool {
-        let known = self.fleet.board.known(&self.name);
-        known.is_some_and(|known| known.lease.is_some() && known.spec.holder() == self.fleet.options.identity)
+        self.fleet.board.name_in(&self.name).as_ref() == Some(&self.fleet.options.identity)
     }
 
     /// One attempt; `None` when somebody was faster.
@@ -169,7 +168,9 @@ where
     /// have only begun, the one with more shards steps back.
     async fn is_alone(&self) -> bool {
         let Fleet { board, options, store, health, .. } = self.fleet;
-        let Some(deadline) = self.sent.map(|sent| sent + options.renew_deadline / 2) else { return false };
+        // With time enough for one attempt to renew.
+        let time = options.renew_deadline - options.call_limit();
+        let Some(deadline) = self.sent.map(|sent| sent + time) else { return false };
         let mut changes = board.subscribe();
         while !self.stop.is_cancelled() && Instant::now() < deadline {
             let limit = options.call_limit().min(deadline - Instant::now());
@@ -261,12 +262,11 @@ where
                     }
                 },
                 _ = changes.changed() => {
-                    let known = board.known(&self.name);
-                    if known.as_ref().is_none_or(|known| known.lease.is_none()) {
+                    match board.name_in(&self.name) {
+                        Some(name) if name != options.identity => return Err(Loss::Taken),
+                        Some(_) => {}
                         // Deleted: it is to be there again soon.
-                        next = next.min(Instant::now() + options.short_pause());
-                    } else if known.is_some_and(|known| known.spec.holder() != options.identity) {
-                        return Err(Loss::Taken);
+                        None => next = next.min(Instant::now() + options.short_pause()),
                     }
                     self.consider_leaving(term);
                 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::try_join;
 use k8s_openapi::api::coordination;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 use super::LeaseOptions;
 use super::board::Board;
 use super::name::label_value;
-use super::record::{FLEET, Lease, MEMBER, SHARDS, Spec};
+use super::record::{self, FLEET, Lease, MEMBER, SHARDS, Spec};
 use crate::{CallError, Surroundings, call};
 
 pub(super) struct Store {
@@ -90,11 +91,23 @@ impl Store {
     /// Looks at all Leases of the fleet as they are now, not as a cache has them; returns the position of the list.
     pub(super) async fn look_at_all(&self, board: &Board, limit: Duration) -> Result<String, CallError> {
         let start = Instant::now();
-        let list = call(limit, self.api.list(&ListParams::default().labels(&self.selector()))).await?;
+        let params = ListParams::default().labels(&self.selector());
+        let list = call(limit, self.api.list(&params));
+        let is_single = |lease: &Lease| lease.metadata.name.as_ref() == Some(&self.single);
+        // The Go library's Lease has no label. Asked for at the same time if it may be there.
+        let has_label = |lease: &Lease| record::fleet_of(lease) == Some(&self.fleet);
+        let expected = board.known(&self.single).and_then(|known| known.lease).is_some_and(|lease| has_label(&lease));
+        let list = match expected {
+            true => {
+                let list = list.await?;
+                if !list.items.iter().any(is_single) {
+                    self.look(board, &self.single, limit.saturating_sub(start.elapsed())).await?;
+                }
+                list
+            }
+            false => try_join(list, self.look(board, &self.single, limit)).await?.0,
+        };
         let version = list.metadata.resource_version.unwrap_or_default();
-        if !list.items.iter().any(|lease| lease.metadata.name.as_ref() == Some(&self.single)) {
-            self.look(board, &self.single, limit.saturating_sub(start.elapsed())).await?;
-        }
         board.see_all(&self.fleet, list.items, version.parse().ok());
         Ok(version)
     }

@@ -4,25 +4,19 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::journal::Journal;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::Event;
 use tokio::time::Instant;
 
-use super::{Actor, Outcome, guarded};
+use super::{Actor, Outcome};
 use crate::controller::decide::{Decision, Deletion, Rest};
+use crate::controller::duty::Duty;
 use crate::controller::facts::{Facts, OurVolume, VolumeState};
 use crate::controller::key::Key;
 use crate::provisioner::ProvisionedVolume;
 
 impl Actor {
-    pub(super) async fn delete(
-        &self,
-        deletion: Deletion,
-        facts: &Facts,
-        work: &Work<Key>,
-        journal: &Journal,
-    ) -> Outcome {
+    pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
         let _places = match self.enter(work, volume.facts.class.as_deref()) {
             Ok(places) => places,
@@ -34,11 +28,11 @@ impl Actor {
             Err(outcome) => return outcome,
         };
         // Another replica may have taken over since it was decided. Nobody makes an asset anew that was recorded as begun.
-        if let Err(error) = journal.fence().await {
+        if let Err(error) = self.fence(duty).await {
             return Outcome::NotJournaled(error);
         }
         let argument = ProvisionedVolume::new(live.clone());
-        match guarded(self.limits.delete, self.backend.delete(argument)).await {
+        match self.guarded(self.limits.delete, duty, self.backend.delete(argument)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 let (verdict, retry_after) = (error.verdict(), error.retry_after());

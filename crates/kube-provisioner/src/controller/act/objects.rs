@@ -7,6 +7,7 @@ use provisioner_runtime::call::{CallError, call};
 use serde_json::{Value, json};
 
 use super::Actor;
+use crate::controller::safeguards::Safeguard;
 use crate::controller::watched::{WatchedClaim, WatchedVolume};
 use crate::protocol;
 
@@ -46,9 +47,11 @@ impl Actor {
         uid: &str,
         resource_version: Option<&str>,
     ) -> Result<Option<PersistentVolume>, CallError> {
+        let careful = self.rules.safeguards.include(Safeguard::UidPrecondition);
         let preconditions =
             Preconditions { uid: Some(uid.to_owned()), resource_version: resource_version.map(str::to_owned) };
-        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let preconditions = careful.then_some(preconditions);
+        let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
         let api: Api<PersistentVolume> = Api::all(self.client.clone());
         Ok(call(self.limits.api, api.delete(name, &parameters)).await?.left())
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::journal::Journal;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::Event;
 use tokio::time::{Instant, sleep};
 
-use super::{Actor, Outcome, guarded};
+use super::{Actor, Outcome};
 use crate::controller::decide::{Refusal, Rest};
+use crate::controller::duty::Duty;
 use crate::controller::entry;
 use crate::controller::erased::UntypedRequest;
 use crate::controller::facts::{ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress, UnsavedVolume};
@@ -21,7 +21,7 @@ use crate::controller::tell::SLOW;
 use crate::error::{ProvisionError, Verdict};
 
 impl Actor {
-    pub(super) async fn provision(&self, facts: &Facts, work: &Work<Key>, journal: &Journal) -> Outcome {
+    pub(super) async fn provision(&self, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
         let Some(pending) = pending(facts) else { return Outcome::Rested(Rest::NothingHere) };
         let parameters = match &pending.class.parameters {
             Ok(parameters) => parameters.clone(),
@@ -47,12 +47,12 @@ impl Actor {
             selected_node: pending.claim.facts.selected_node.as_deref().map(str::to_owned),
         };
         let Some(entry) = entry::write(&pending, work.key()) else { return Outcome::Changed };
-        if let Err(error) = journal.record(entry).await {
+        if let Err(error) = self.record(entry, duty).await {
             return Outcome::NotJournaled(error);
         }
         // Whoever is asked now may be at work even if this call is cut off.
         self.world().set_progress(work.key(), Progress::Background(pending.clone()));
-        let call = guarded(self.limits.provision, self.backend.provision(request, parameters));
+        let call = self.guarded(self.limits.provision, duty, self.backend.provision(request, parameters));
         let volume = match self.watched(&pending.claim.facts, call).await {
             Ok(Ok(volume)) => volume,
             Ok(Err(error)) => return self.not_provisioned(&error, &pending, work.key()).await,

@@ -10,6 +10,7 @@ use super::objects::LiveVolume;
 use super::{Actor, Outcome};
 use crate::controller::facts::{Facts, Progress, UnsavedVolume};
 use crate::controller::key::Key;
+use crate::controller::safeguards::Safeguard;
 use crate::protocol;
 
 impl Actor {
@@ -29,6 +30,7 @@ impl Actor {
         let saved = match self.create_volume(unsaved.body.clone()).await {
             Ok(saved) => saved,
             Err(CallError::AlreadyExists) => match self.read_volume(&unsaved.name).await {
+                Ok(LiveVolume { seen, .. }) if !self.rules.safeguards.include(Safeguard::ReadBack) => seen,
                 Ok(LiveVolume { seen, object: Some(found) }) if is_ours(unsaved, &found) => seen,
                 Ok(_) => return Outcome::NameTakenMeanwhile,
                 Err(error) => return Outcome::NotSaved(error),

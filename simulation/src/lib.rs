@@ -19,6 +19,7 @@ mod users;
 
 pub use campaign::{Campaign, Failure, Progress, Tally};
 pub use judge::{Invariant, Violation};
+pub use kube_provisioner::Safeguard;
 pub use plan::Plan;
 pub use run::{Manner, Outcome, run};
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use simulation::{Campaign, Invariant, Manner, Plan, Progress, Tally, panics, run};
+use simulation::{Campaign, Invariant, Manner, Plan, Progress, Safeguard, Tally, panics, run};
 
 /// Prove by simulation that the volume controller survives crashes.
 #[derive(Parser)]
@@ -35,11 +35,16 @@ struct Arguments {
     /// Do not look at these invariants
     #[arg(long, value_delimiter = ',', value_parser = invariant)]
     ignore: Vec<Invariant>,
+
+    /// Leave this out of the controller: journal, fencing, read-back, ownership or uid-precondition
+    #[arg(long, value_name = "SAFEGUARD", value_parser = safeguard)]
+    without: Option<Safeguard>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let manner = Manner { told: arguments.seed.is_some(), ignored: arguments.ignore.iter().copied().collect() };
+    let (told, without) = (arguments.seed.is_some(), arguments.without);
+    let manner = Manner { told, ignored: arguments.ignore.iter().copied().collect(), without };
     match arguments.seed {
         Some(seed) => one(seed, &manner),
         None => many(&arguments, manner),
@@ -77,6 +82,12 @@ fn many(arguments: &Arguments, manner: Manner) -> ExitCode {
         eprintln!("{runs} seeds, {rate:.0} per second, {failures} failed");
     });
     report(&tally);
+    if let Some(safeguard) = arguments.without {
+        match tally.failures.first() {
+            Some(first) => println!("that {safeguard:?} is missing was found by seed {}", first.seed),
+            None => println!("that {safeguard:?} is missing was not found"),
+        }
+    }
     if tally.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -104,4 +115,16 @@ fn invariant(name: &str) -> Result<Invariant, String> {
     let names: Vec<&str> = Invariant::ALL.iter().map(|known| known.name()).collect();
     let found = Invariant::ALL.into_iter().find(|known| known.name() == name);
     found.ok_or_else(|| format!("expected one of {}", names.join(", ")))
+}
+
+fn safeguard(name: &str) -> Result<Safeguard, String> {
+    const ALL: [(&str, Safeguard); 5] = [
+        ("journal", Safeguard::Journal),
+        ("fencing", Safeguard::Fencing),
+        ("read-back", Safeguard::ReadBack),
+        ("ownership", Safeguard::Ownership),
+        ("uid-precondition", Safeguard::UidPrecondition),
+    ];
+    let found = ALL.into_iter().find(|(known, _)| *known == name);
+    found.map(|(_, safeguard)| safeguard).ok_or_else(|| format!("expected one of {}", ALL.map(|(known, _)| known).join(", ")))
 }

@@ -24,6 +24,8 @@ pub struct Plan {
     pub classes: Vec<Class>,
     /// The claims, `claim-0` and so on.
     pub claims: Vec<Claim>,
+    /// Whether there are released volumes of other provisioners, and of other installations of this one.
+    pub foreigners: bool,
     /// What users do, and when.
     pub deeds: Vec<(When, Deed)>,
     /// The places for replicas; each lives its lives one after the other.
@@ -155,6 +157,8 @@ pub enum Deed {
     Retain(usize, bool),
     /// Creates a volume of somebody else with the name that a claim's volume would have; it goes after the storm.
     Block(usize),
+    /// Deletes the volume of a claim by hand, and creates one of somebody else with its name.
+    Replace(usize),
     /// Deletes a class. It is there again after the storm.
     DropClass(usize),
     /// Creates a class again, with other parameters.
@@ -235,7 +239,7 @@ impl Edge {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, storm, settings, api, pace, backend, classes, claims, deeds, slots } = self;
+        let Self { seed, storm, settings, api, pace, backend, classes, claims, foreigners, deeds, slots } = self;
         writeln!(f, "seed {seed}, {} s of storm", storm.as_secs())?;
         writeln!(f, "{settings:?}\n{api:?}, actors {pace:?}\n{backend:?}")?;
         for (index, class) in classes.iter().enumerate() {
@@ -243,6 +247,9 @@ impl fmt::Display for Plan {
         }
         for (index, claim) in claims.iter().enumerate() {
             writeln!(f, "claim-{index}: {claim:?}")?;
+        }
+        if *foreigners {
+            writeln!(f, "with volumes of others")?;
         }
         for (when, deed) in deeds {
             writeln!(f, "{when:?}: {deed:?}")?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_provisioner::{CancellationToken, Controller, Coordination, Options, RunError, Surroundings};
+use kube_provisioner::{CancellationToken, Controller, Coordination, Options, RunError, Safeguard, Surroundings};
 use kube_sim::{Actors, Cluster, Fault, Faults, Running, SimClock};
 use k8s_openapi::jiff::SignedDuration;
 use tokio::sync::Notify;
@@ -36,6 +36,8 @@ pub struct Manner {
     pub told: bool,
     /// What is not looked at.
     pub ignored: BTreeSet<Invariant>,
+    /// What is left out of the controller, to see that it is missed.
+    pub without: Option<Safeguard>,
 }
 
 /// What came of a run.
@@ -56,7 +58,8 @@ pub fn run(plan: &Plan, manner: &Manner) -> Outcome {
     panics::take();
     let mut outcome = runtime.block_on(perform(plan, manner));
     drop(runtime);
-    if let (Some(panic), None) = (panics::take(), &outcome.violation) {
+    // What panics is missed by what comes after it.
+    if let Some(panic) = panics::take() {
         let (invariant, at) = (Invariant::Alive, outcome.simulated);
         outcome.violation = Some(Violation { invariant, at, seen: format!("something panicked: {panic}") });
     }
@@ -77,7 +80,14 @@ async fn perform(plan: &Plan, manner: &Manner) -> Outcome {
     stage.furnish(&cluster, Judge::new(cluster.subscribe(&watched), manner.ignored.clone()));
     let actors = cluster.run(actors(plan));
     let users = Users::new(&cluster, &stage);
-    let scene = Arc::new(Scene { stage: stage.clone(), cluster: cluster.clone(), edges, calm: Notify::new() });
+    let scene = Scene {
+        stage: stage.clone(),
+        cluster: cluster.clone(),
+        edges,
+        calm: Notify::new(),
+        without: manner.without,
+    };
+    let scene = Arc::new(scene);
     let replicas: Vec<JoinHandle<()>> =
         (0..plan.slots.len()).map(|slot| tokio::spawn(scene.clone().replica(slot))).collect();
 
@@ -151,6 +161,7 @@ struct Scene {
     cluster: Cluster,
     edges: Arc<Edges>,
     calm: Notify,
+    without: Option<Safeguard>,
 }
 
 impl Scene {
@@ -184,6 +195,10 @@ impl Scene {
         let surroundings = Surroundings::simulated(plan.seed.wrapping_mul(64).wrapping_add(number), epoch);
         let author = Author { process: process.clone(), stage: self.stage.clone() };
         let controller = Controller::new(author, options(&plan.settings, life.sharing, slot)).surroundings(surroundings);
+        let controller = match self.without {
+            Some(safeguard) => controller.without(safeguard),
+            None => controller,
+        };
         let stop = CancellationToken::new();
         let mut task = tokio::spawn(controller.run_with(self.cluster.client(name), stop.clone()));
         let fate = tokio::select! {
@@ -191,33 +206,40 @@ impl Scene {
             fate = process.end() => fate,
             ended = &mut task => return self.ended(name, &ended),
         };
-        match fate {
+        let ended = match fate {
             Fate::Stop => {
                 stop.cancel();
-                self.farewell(&process, &mut task).await;
+                self.farewell(&process, &mut task).await
             }
-            Fate::Crash | Fate::Freeze(_) => {}
+            Fate::Crash | Fate::Freeze(_) => false,
+        };
+        if !ended {
+            task.abort();
+            // It was aborted.
+            let _ = task.await;
         }
-        task.abort();
-        // Whether it was aborted or had ended.
-        let _ = task.await;
         self.edges.dismiss(name);
         self.stage.note(|| format!("{name} is no more"));
     }
 
-    /// Waits until the process has ended as it was asked to, or has died on the way.
-    async fn farewell(&self, process: &Process, task: &mut JoinHandle<Result<(), RunError>>) {
+    /// Waits until the process has ended as it was asked to, or has died on the way. Whether it has ended.
+    async fn farewell(&self, process: &Process, task: &mut JoinHandle<Result<(), RunError>>) -> bool {
         tokio::select! {
             biased;
-            () = process.crash() => {}
+            () = process.crash() => false,
             ended = timeout(FAREWELL, &mut *task) => match ended {
-                Ok(Ok(Ok(()))) => {}
-                Ok(ended) => self.ended(&process.name, &ended),
+                Ok(ended) => {
+                    if !matches!(ended, Ok(Ok(()))) {
+                        self.ended(&process.name, &ended);
+                    }
+                    true
+                }
                 // It cannot end while it stands still.
-                Err(_) if process.excused_since(0) => {}
+                Err(_) if process.excused_since(0) => false,
                 Err(_) => {
                     let seen = format!("{} has not ended {} s after it was asked to", process.name, FAREWELL.as_secs());
                     self.stage.accuse(Invariant::Alive, seen);
+                    false
                 }
             },
         }

@@ -1,7 +1,9 @@
 //! The cluster's users: what they do to claims, volumes, classes and journals.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use kube_provisioner::protocol::{IDENTITY, PROVISIONED_BY};
 use kube_sim::{Cluster, DeleteOptions, PatchKind, Target, object};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
@@ -23,12 +25,14 @@ pub(crate) struct Users {
     cluster: Cluster,
     stage: Arc<Stage>,
     start: Instant,
+    /// The uids of the claims that were created last.
+    uids: Mutex<BTreeMap<usize, String>>,
 }
 
 impl Users {
     /// The users, and the classes and nodes that are there from the beginning.
     pub(crate) fn new(cluster: &Cluster, stage: &Arc<Stage>) -> Self {
-        let users = Self { cluster: cluster.clone(), stage: stage.clone(), start: Instant::now() };
+        let users = Self { cluster: cluster.clone(), stage: stage.clone(), start: Instant::now(), uids: Mutex::default() };
         for class in 0..stage.plan.classes.len() {
             users.make_class(class, 0);
         }
@@ -38,6 +42,9 @@ impl Users {
                 "metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}},
                 "status": {"conditions": [{"type": "Ready", "status": "True"}]},
             }));
+        }
+        if stage.plan.foreigners {
+            users.make_foreigners();
         }
         users
     }
@@ -85,7 +92,8 @@ impl Users {
             }
         }
         for volume in self.list(VOLUMES) {
-            if object::annotation(&volume, "pv.kubernetes.io/provisioned-by") == Some(OTHER) {
+            let other = object::annotation(&volume, PROVISIONED_BY) == Some(OTHER);
+            if other && object::name(&volume).starts_with("pvc-") {
                 self.delete(VOLUMES, object::name(&volume));
             }
         }
@@ -108,15 +116,10 @@ impl Users {
                 self.delete("pods", &claim_of(claim));
                 self.delete(CLAIMS, &claim_of(claim));
             }
-            Deed::DeleteVolume(claim) => {
-                let Some(volume) = self.volume_of(claim) else { return };
-                // Without our finalizer nobody can know that the asset is still there.
-                let judge = &mut *self.stage.judge();
-                judge.look(self.stage.now());
-                if judge.picture.volumes.get(&volume).is_some_and(|volume| !volume.protected) {
-                    judge.forgiven.insert(volume.clone());
-                }
-                self.delete(VOLUMES, &volume);
+            Deed::DeleteVolume(claim) => self.delete_volume(claim),
+            Deed::Replace(claim) => {
+                self.delete_volume(claim);
+                self.block(claim);
             }
             Deed::HoldClaim(claim) => self.hold(CLAIMS, &claim_of(claim)),
             Deed::HoldVolume(claim) => {
@@ -171,7 +174,7 @@ impl Users {
     fn create_claim(&self, claim: usize) {
         let class = self.stage.plan.claims[claim].class;
         let name = format!("claim-{claim}");
-        self.create(&json!({
+        let created = self.cluster.create(&json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {
@@ -179,6 +182,10 @@ impl Users {
                 "resources": {"requests": {"storage": "1Gi"}},
             },
         }));
+        if let Ok(created) = created {
+            let uid = object::uid(&created).to_owned();
+            self.uids.lock().unwrap_or_else(PoisonError::into_inner).insert(claim, uid);
+        }
         if self.stage.plan.classes[class].waits {
             self.create(&json!({
                 "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE},
@@ -191,11 +198,43 @@ impl Users {
         }
     }
 
+    fn delete_volume(&self, claim: usize) {
+        let Some(volume) = self.volume_of(claim) else { return };
+        {
+            // Without our finalizer nobody can know that the asset is still there.
+            let judge = &mut *self.stage.judge();
+            judge.look(self.stage.now());
+            if judge.picture.volumes.get(&volume).is_some_and(|volume| !volume.protected) {
+                judge.forgiven.insert(volume.clone());
+            }
+        }
+        self.delete(VOLUMES, &volume);
+    }
+
+    /// Released volumes that nobody here may touch, with their assets.
+    fn make_foreigners(&self) {
+        let others = [
+            ("foreign-0", json!({PROVISIONED_BY: OTHER})),
+            ("foreign-1", json!({PROVISIONED_BY: PROVISIONER, IDENTITY: "elsewhere"})),
+        ];
+        for (name, annotations) in others {
+            self.stage.judge().adopt_foreigner(name);
+            self.create(&json!({
+                "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "annotations": annotations},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "5Gi"}, "storageClassName": "class-0",
+                    "persistentVolumeReclaimPolicy": "Delete", "nfs": {"server": "other", "path": "/other"},
+                    "claimRef": {"kind": "PersistentVolumeClaim", "namespace": NAMESPACE, "name": name, "uid": name},
+                },
+            }));
+        }
+    }
+
     fn block(&self, claim: usize) {
         let Some(volume) = self.volume_of(claim) else { return };
         self.create(&json!({
             "apiVersion": "v1", "kind": "PersistentVolume",
-            "metadata": {"name": volume, "annotations": {"pv.kubernetes.io/provisioned-by": OTHER}},
+            "metadata": {"name": volume, "annotations": {PROVISIONED_BY: OTHER}},
             "spec": {
                 "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "5Gi"}, "storageClassName": "other",
                 "persistentVolumeReclaimPolicy": "Retain", "nfs": {"server": "other", "path": "/other"},
@@ -214,8 +253,8 @@ impl Users {
     }
 
     fn volume_of(&self, claim: usize) -> Option<String> {
-        let claim = self.cluster.get("", CLAIMS, NAMESPACE, &format!("claim-{claim}")).ok()?;
-        Some(format!("pvc-{}", object::uid(&claim)))
+        let uids = self.uids.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(format!("pvc-{}", uids.get(&claim)?))
     }
 
     fn hold(&self, plural: &str, name: &str) {

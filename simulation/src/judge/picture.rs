@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_provisioner::protocol::{FINALIZER, PROVISIONED_BY};
+use kube_provisioner::protocol::{FINALIZER, IDENTITY, PROVISIONED_BY};
 use kube_sim::{Change, ChangeKind};
 use serde::Deserialize;
 
@@ -130,7 +130,8 @@ impl Object {
     fn volume(self, retained_since: Option<u64>, version: u64) -> Volume {
         let retained = self.spec.persistent_volume_reclaim_policy == "Retain";
         Volume {
-            ours: self.metadata.annotations.get(PROVISIONED_BY).is_some_and(|by| by == PROVISIONER),
+            ours: self.metadata.annotations.get(PROVISIONED_BY).is_some_and(|by| by == PROVISIONER)
+                && self.metadata.annotations.get(IDENTITY).is_none_or(|identity| identity != "elsewhere"),
             claim: self.spec.claim_ref.unwrap_or_default().uid,
             retained_since: retained.then(|| retained_since.unwrap_or(version)),
             deleting: self.metadata.deletion_timestamp.is_some(),

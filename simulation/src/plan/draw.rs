@@ -22,7 +22,8 @@ impl Plan {
         let claims = claims(&mut dice, classes.len());
         let deeds = deeds(&mut dice, storm, &claims, classes.len(), settings.finalizer);
         let (api, pace, backend) = (api(&mut dice), pace(&mut dice), backend(&mut dice));
-        Self { seed, storm, settings, api, pace, backend, classes, claims, deeds, slots }
+        let foreigners = dice.chance(0.1);
+        Self { seed, storm, settings, api, pace, backend, classes, claims, foreigners, deeds, slots }
     }
 }
 
@@ -100,6 +101,7 @@ fn deeds(dice: &mut Dice, storm: Duration, claims: &[Claim], classes: usize, fin
     some(0.3, 4, &mut |dice| Deed::Touch(dice.index(count)));
     some(0.2, 3, &mut |dice| Deed::Retain(dice.index(count), dice.chance(0.5)));
     some(0.1, 1, &mut |dice| Deed::Block(dice.index(count)));
+    some(0.1, 2, &mut |dice| Deed::Replace(dice.index(count)));
     some(0.15, 2, &mut |dice| Deed::DropClass(dice.index(classes)));
     some(0.2, 2, &mut |dice| Deed::MakeClass(dice.index(classes)));
     some(0.15, 2, &mut |_| Deed::TouchJournal);

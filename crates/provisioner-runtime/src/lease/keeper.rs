@@ -136,8 +136,8 @@ where
         if !ours && known.as_ref().is_some_and(|known| known.is_held(now)) {
             return Ok(None);
         }
-        // Nobody can have found that it had run out.
-        let unbroken = ours && self.sent.is_some_and(|sent| now < sent + options.duration);
+        // Nobody can have found that it had run out, or that it was not there.
+        let unbroken = self.is_ours() && self.sent.is_some_and(|sent| now < sent + options.duration);
         let (lease, spec, most) =
             known.map_or((None, None, None), |known| (known.lease, Some(known.spec), Some(known.most)));
         let tenure = match spec {

@@ -14,7 +14,7 @@ const LABEL: usize = 63;
 /// ```
 /// # use provisioner_runtime::lease::lease_name;
 /// assert_eq!(lease_name("example.com/hostpath"), "example.com-hostpath");
-/// assert_eq!(lease_name("Example.com/my_disk"), "example.com-my-disk-6dd3f4f0");
+/// assert_eq!(lease_name("Example.com/my_disk"), "example.com-my-disk-c5cbbe6f");
 /// ```
 pub fn lease_name(text: &str) -> String {
     let plain = text.replace('/', "-");

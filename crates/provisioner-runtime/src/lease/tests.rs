@@ -27,23 +27,45 @@ const fn seconds(seconds: u64) -> Duration {
 
 /// All terms that there ever were in a cluster, with the number of shards their replica believed in.
 #[derive(Clone, Default)]
-struct Terms(Arc<Mutex<Vec<(u32, String, Term)>>>);
+struct Terms(Arc<Mutex<Vec<(u32, String, Term)>>>, Arc<Mutex<Option<String>>>);
+
+impl Drop for Terms {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check();
+        }
+    }
+}
 
 impl Terms {
     fn add(&self, shards: u32, identity: &str, term: &Term) {
         crate::lock(&self.0).push((shards, identity.to_owned(), term.clone()));
-        self.check();
+        // Not to be lost with the task that we are in.
+        let conflict = self.conflict();
+        let mut first = crate::lock(&self.1);
+        *first = first.take().or(conflict);
     }
 
-    /// That no key is in two hands: one valid term per shard, and one number of shards.
+    /// That no key is in two hands, nor ever was when a term began.
     fn check(&self) {
+        assert_eq!(crate::lock(&self.1).clone(), None);
+        assert_eq!(self.conflict(), None);
+    }
+
+    /// There may be one valid term per shard, and one number of shards.
+    fn conflict(&self) -> Option<String> {
         let valid = self.valid();
         for (index, (shards, identity, shard)) in valid.iter().enumerate() {
             for (other_shards, other, other_shard) in &valid[..index] {
-                assert_eq!(shards, other_shards, "{identity} and {other} hold shards of different fleets");
-                assert_ne!(shard, other_shard, "{identity} and {other} hold the same shard");
+                if shards != other_shards {
+                    return Some(format!("{identity} and {other} hold shards of different fleets"));
+                }
+                if shard == other_shard {
+                    return Some(format!("{identity} and {other} hold the same shard"));
+                }
             }
         }
+        None
     }
 
     fn valid(&self) -> Vec<(u32, String, u32)> {
@@ -84,7 +106,7 @@ impl Duty {
                 biased;
                 () = term.lost.cancelled() => {}
                 () = term.leave.cancelled() => if let Self::Slow(time) = self {
-                    tokio::select! { () = term.lost.cancelled() => {}, () = sleep(time) => {} }
+                    let _ = tokio::time::timeout(time, term.lost.cancelled()).await;
                 }
             },
             Self::Short(time) => sleep(time).await,
@@ -144,12 +166,12 @@ impl Replica {
     }
 }
 
-/// Waits until something holds, a minute at most; how long that took.
+/// Waits until something holds, two minutes at most; how long that took.
 async fn until(holds: impl Fn() -> bool) -> Duration {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < seconds(120), "that takes too long");
-        sleep(Duration::from_millis(1)).await;
+        sleep(Duration::from_millis(5)).await;
     }
     start.elapsed()
 }
@@ -218,6 +240,9 @@ fn foreign(name: &str, spec: &Value) -> Value {
 struct Cut {
     all: std::sync::atomic::AtomicBool,
     verb: Mutex<Option<kube_sim::Verb>>,
+    /// Whether the answer to every second update never comes.
+    mute: std::sync::atomic::AtomicBool,
+    updates: std::sync::atomic::AtomicUsize,
     requests: std::sync::atomic::AtomicUsize,
 }
 
@@ -252,8 +277,12 @@ impl kube_sim::Interceptor for Cut {
         Box::pin(std::future::ready(before))
     }
 
-    fn after<'a>(&'a self, _: &'a kube_sim::Request, _: u16) -> futures::future::BoxFuture<'a, kube_sim::After> {
-        Box::pin(std::future::ready(kube_sim::After::Deliver))
+    fn after<'a>(&'a self, request: &'a kube_sim::Request, _: u16) -> futures::future::BoxFuture<'a, kube_sim::After> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let mute = request.verb == kube_sim::Verb::Update
+            && self.mute.load(Relaxed)
+            && self.updates.fetch_add(1, Relaxed).is_multiple_of(2);
+        Box::pin(std::future::ready(if mute { kube_sim::After::Hang } else { kube_sim::After::Deliver }))
     }
 
     fn watch(&self, _: &kube_sim::Request) -> Option<Box<dyn kube_sim::WatchInterceptor>> {

@@ -21,7 +21,7 @@ const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 /// A watch that ends sooner, with nothing to tell, has failed.
 const SETTLED: Duration = Duration::from_secs(1);
 
-const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(30));
+const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(10));
 
 const PART: &str = "watch of the Leases";
 

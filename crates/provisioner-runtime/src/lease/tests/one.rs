@@ -70,7 +70,7 @@ async fn the_last_replica_leaves_a_lease_that_nobody_holds() {
     assert_eq!(start.elapsed().as_secs(), 60);
     let spec = &lease(&cluster, NAME)["spec"];
     assert_eq!((spec["holderIdentity"].as_str(), &spec["leaseDurationSeconds"]), (Some(""), &json!(1)));
-    assert_eq!(spec["renewTime"], "2030-01-01T00:01:01.001000Z");
+    assert_eq!(spec["renewTime"], "2030-01-01T00:01:01.005000Z");
     assert_eq!(spec["leaseTransitions"], 0);
 }
 
@@ -273,4 +273,31 @@ async fn a_lease_of_the_go_library_is_respected_and_taken_over() {
     cluster.update(&released).unwrap();
     assert!(replica.until_holding(1).await < seconds(3));
     assert_eq!(terms.transitions("a"), [8]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_whose_answer_is_lost_costs_nothing() {
+    let cut = Arc::new(Cut::default());
+    let cluster = Cluster::builder().interceptor(cut.clone()).build();
+    let terms = Terms::default();
+    let replica = Replica::start(&cluster, &terms, "a", 1);
+    replica.until_holding(1).await;
+    cut.mute.store(true, std::sync::atomic::Ordering::Relaxed);
+    for _ in 0..1200 {
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(terms.holder(0).as_deref(), Some("a"));
+    }
+    assert_eq!((replica.health.begun(), replica.health.lost()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_future_ends_its_terms_and_releases_nothing() {
+    let (cluster, terms) = (Cluster::new(), Terms::default());
+    let replica = Replica::start_with(&cluster, &terms, "a", 1, Duty::Deaf);
+    replica.until_holding(1).await;
+    assert_eq!(terms.valid().len(), 1);
+    replica.crash().await;
+    assert_eq!(terms.valid(), []);
+    sleep(seconds(5)).await;
+    assert_eq!(lease(&cluster, NAME)["spec"]["holderIdentity"], "a");
 }

@@ -25,7 +25,7 @@ pub enum Invariant {
     Covered,
     /// A claim never has two assets.
     Once,
-    /// What was deleted is never made again.
+    /// What was deleted is never made again, unless its claim lives and has nothing else.
     NotAgain,
     /// No two processes call the backend for one name at the same time, unless one of them is dead or stood still.
     Exclusive,
@@ -120,6 +120,8 @@ pub(crate) struct Judge {
     removed: BTreeSet<String>,
     /// Names that users have taken out of everybody's hands.
     pub(crate) forgiven: BTreeSet<String>,
+    /// Names of volumes that users have deleted.
+    pub(crate) by_hand: BTreeSet<String>,
     calls: BTreeMap<u64, Call>,
     /// When a process last read a volume: the newest change that it can have seen.
     reads: BTreeMap<(String, String), u64>,
@@ -128,6 +130,7 @@ pub(crate) struct Judge {
     numbers: u64,
     pub(crate) writes: u32,
     pub(crate) steps: u32,
+    pub(crate) deletions: u32,
     pub(crate) verdict: Option<Violation>,
 }
 
@@ -146,12 +149,14 @@ impl Judge {
             assets: BTreeMap::new(),
             removed: BTreeSet::new(),
             forgiven: BTreeSet::new(),
+            by_hand: BTreeSet::new(),
             calls: BTreeMap::new(),
             reads: BTreeMap::new(),
             ignored,
             numbers: 0,
             writes: 0,
             steps: 0,
+            deletions: 0,
             verdict: None,
         }
     }
@@ -230,6 +235,12 @@ impl Judge {
             let seen = format!("{who} deletes the asset of {name}, and its claim {claim} lives");
             return self.accuse(at, Invariant::Untouched, seen);
         }
+        if let Some(claim) = self.picture.waiting_claim_of(name)
+            && !self.by_hand.contains(name)
+        {
+            let seen = format!("{who} deletes the asset of {name}, and its claim {claim} waits for it");
+            return self.accuse(at, Invariant::Untouched, seen);
+        }
         let Some(volume) = self.picture.volumes.get(name) else { return };
         if !volume.ours {
             self.accuse(at, Invariant::Untouched, format!("{who} deletes the asset of {name}, a volume of another"));
@@ -253,7 +264,7 @@ impl Judge {
             let seen = format!("{name} gets an asset for the claim {claim}, which has {other}");
             self.accuse(at, Invariant::Once, seen);
         }
-        if self.removed.contains(name) {
+        if self.removed.contains(name) && self.picture.waiting_claim_of(name).is_none() {
             self.accuse(at, Invariant::NotAgain, format!("{name} gets an asset again after it was deleted"));
         }
         self.numbers += 1;
@@ -273,6 +284,7 @@ impl Judge {
         self.look(at);
         self.steps += 1;
         if stage == AssetStage::Fading {
+            self.deletions += 1;
             self.check_removal(at, name);
         }
         if let Some(asset) = self.assets.get_mut(name) {
@@ -288,6 +300,7 @@ impl Judge {
         self.check_removal(at, name);
         self.assets.remove(name);
         if deleted {
+            self.deletions += 1;
             self.removed.insert(name.to_owned());
         }
     }

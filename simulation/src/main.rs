@@ -126,5 +126,7 @@ fn safeguard(name: &str) -> Result<Safeguard, String> {
         ("uid-precondition", Safeguard::UidPrecondition),
     ];
     let found = ALL.into_iter().find(|(known, _)| *known == name);
-    found.map(|(_, safeguard)| safeguard).ok_or_else(|| format!("expected one of {}", ALL.map(|(known, _)| known).join(", ")))
+    found
+        .map(|(_, safeguard)| safeguard)
+        .ok_or_else(|| format!("expected one of {}", ALL.map(|(known, _)| known).join(", ")))
 }

@@ -134,6 +134,8 @@ pub enum When {
     At(Duration),
     /// Right after that step of the backend, counted over all calls.
     Step(u32),
+    /// Right after that step of the backend towards an end, counted over all deletions.
+    Deletion(u32),
     /// Right after that write of a claim, a volume or a journal, whoever writes.
     Write(u32),
 }

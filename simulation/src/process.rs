@@ -97,8 +97,7 @@ impl Process {
         let passed = &mut state.passed[edge as usize];
         *passed += 1;
         let now = Trigger::Edge(edge, *passed);
-        let due: Vec<Fate> =
-            state.fates.iter().filter(|(trigger, _)| *trigger == now).map(|(_, fate)| *fate).collect();
+        let due: Vec<Fate> = state.fates.iter().filter(|(trigger, _)| *trigger == now).map(|(_, fate)| *fate).collect();
         drop(state);
         for fate in due {
             self.stage.note(|| format!("{} is at {now:?}", self.name));

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::jiff::SignedDuration;
 use kube_provisioner::{CancellationToken, Controller, Coordination, Options, RunError, Safeguard, Surroundings};
 use kube_sim::{Actors, Cluster, Fault, Faults, Running, SimClock};
-use k8s_openapi::jiff::SignedDuration;
 use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
@@ -25,7 +25,7 @@ use crate::users::{NAMESPACE, NODES, Users};
 /// How long after the storm everything may take to come to its end.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// How long it must stay so.
-const SILENCE: Duration = Duration::from_secs(8);
+const SILENCE: Duration = Duration::from_secs(5);
 /// How long a process may take to end when it is asked to.
 const FAREWELL: Duration = Duration::from_secs(60);
 
@@ -80,13 +80,8 @@ async fn perform(plan: &Plan, manner: &Manner) -> Outcome {
     stage.furnish(&cluster, Judge::new(cluster.subscribe(&watched), manner.ignored.clone()));
     let actors = cluster.run(actors(plan));
     let users = Users::new(&cluster, &stage);
-    let scene = Scene {
-        stage: stage.clone(),
-        cluster: cluster.clone(),
-        edges,
-        calm: Notify::new(),
-        without: manner.without,
-    };
+    let scene =
+        Scene { stage: stage.clone(), cluster: cluster.clone(), edges, calm: Notify::new(), without: manner.without };
     let scene = Arc::new(scene);
     let replicas: Vec<JoinHandle<()>> =
         (0..plan.slots.len()).map(|slot| tokio::spawn(scene.clone().replica(slot))).collect();
@@ -194,7 +189,8 @@ impl Scene {
             .unwrap_or(SimClock::EPOCH);
         let surroundings = Surroundings::simulated(plan.seed.wrapping_mul(64).wrapping_add(number), epoch);
         let author = Author { process: process.clone(), stage: self.stage.clone() };
-        let controller = Controller::new(author, options(&plan.settings, life.sharing, slot)).surroundings(surroundings);
+        let controller =
+            Controller::new(author, options(&plan.settings, life.sharing, slot)).surroundings(surroundings);
         let controller = match self.without {
             Some(safeguard) => controller.without(safeguard),
             None => controller,

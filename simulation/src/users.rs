@@ -32,7 +32,8 @@ pub(crate) struct Users {
 impl Users {
     /// The users, and the classes and nodes that are there from the beginning.
     pub(crate) fn new(cluster: &Cluster, stage: &Arc<Stage>) -> Self {
-        let users = Self { cluster: cluster.clone(), stage: stage.clone(), start: Instant::now(), uids: Mutex::default() };
+        let users =
+            Self { cluster: cluster.clone(), stage: stage.clone(), start: Instant::now(), uids: Mutex::default() };
         for class in 0..stage.plan.classes.len() {
             users.make_class(class, 0);
         }
@@ -56,13 +57,14 @@ impl Users {
         while Instant::now() < end {
             let moved = self.stage.moved.notified();
             let now = self.stage.now();
-            let (steps, writes) = {
+            let (steps, deletions, writes) = {
                 let judge = self.stage.judge();
-                (judge.steps, judge.writes)
+                (judge.steps, judge.deletions, judge.writes)
             };
             let is_due = |when: &When| match when {
                 When::At(time) => *time <= now,
                 When::Step(count) => *count <= steps,
+                When::Deletion(count) => *count <= deletions,
                 When::Write(count) => *count <= writes,
             };
             let (due, later) = open.into_iter().partition(|(when, _)| is_due(when));
@@ -207,6 +209,7 @@ impl Users {
             if judge.picture.volumes.get(&volume).is_some_and(|volume| !volume.protected) {
                 judge.forgiven.insert(volume.clone());
             }
+            judge.by_hand.insert(volume.clone());
         }
         self.delete(VOLUMES, &volume);
     }

@@ -43,7 +43,9 @@ fn nothing_is_lost_whatever_dies_when() {
     let failures: Vec<String> = tally
         .failures
         .iter()
-        .map(|failure| format!("seed {}: {}\nagain: cargo xtask sim --seed {}", failure.seed, failure.violation, failure.seed))
+        .map(|failure| {
+            format!("seed {}: {}\nagain: cargo xtask sim --seed {}", failure.seed, failure.violation, failure.seed)
+        })
         .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -80,6 +80,12 @@ impl Picture {
         self.journals.values().any(|keys| keys.contains(name))
     }
 
+    /// The claim that this volume is or would be for, which is not being deleted and has none yet.
+    pub(crate) fn waiting_claim_of(&self, volume: &str) -> Option<&str> {
+        let claim = self.claims.get(volume.strip_prefix("pvc-")?)?;
+        (!claim.deleting && claim.volume.is_empty()).then_some(claim.name.as_str())
+    }
+
     /// The claim that has this volume and is not being deleted.
     pub(crate) fn living_claim_of(&self, volume: &str) -> Option<&str> {
         let lives = |claim: &&Claim| claim.volume == volume && !claim.deleting;

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use super::{
-    Api, Backend, Claim, Class, Deed, Edge, Fate, Life, Nature, Pace, Plan, Settings, Sharing, Trigger, When,
-};
+use super::{Api, Backend, Claim, Class, Deed, Edge, Fate, Life, Nature, Pace, Plan, Settings, Sharing, Trigger, When};
 
 impl Plan {
     /// The plan of a seed. Each kind of trouble is there in some plans and not at all in others: a run full of one kind
     /// finds what a run with a little of each does not.
     pub fn draw(seed: u64) -> Self {
         let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x05ee_d0f5_1d));
-        let storm = dice.seconds(8.0, 40.0);
+        let storm = dice.seconds(5.0, 30.0);
         let settings = settings(&mut dice);
         let slots = slots(&mut dice, storm);
         // Who has a node of its own serves no claim without one.
@@ -101,17 +99,22 @@ fn deeds(dice: &mut Dice, storm: Duration, claims: &[Claim], classes: usize, fin
     some(0.3, 4, &mut |dice| Deed::Touch(dice.index(count)));
     some(0.2, 3, &mut |dice| Deed::Retain(dice.index(count), dice.chance(0.5)));
     some(0.1, 1, &mut |dice| Deed::Block(dice.index(count)));
-    some(0.1, 2, &mut |dice| Deed::Replace(dice.index(count)));
     some(0.15, 2, &mut |dice| Deed::DropClass(dice.index(classes)));
     some(0.2, 2, &mut |dice| Deed::MakeClass(dice.index(classes)));
     some(0.15, 2, &mut |_| Deed::TouchJournal);
     some(0.1, 1, &mut |_| Deed::SoilJournal);
     some(0.04, 1, &mut |_| Deed::DropJournal);
     some(0.15, 2, &mut |_| Deed::Compact);
+    // Without a finalizer nothing but care keeps what has the name now from being deleted.
+    if dice.chance(if finalizer { 0.08 } else { 0.6 }) {
+        let claim = dice.index(count);
+        deeds.push((When::Deletion(dice.number(1, 2)), Deed::Replace(claim)));
+    }
     deeds.sort_by_key(|(when, _)| match when {
         When::At(time) => (0, *time),
         When::Step(count) => (1, Duration::from_secs(u64::from(*count))),
-        When::Write(count) => (2, Duration::from_secs(u64::from(*count))),
+        When::Deletion(count) => (2, Duration::from_secs(u64::from(*count))),
+        When::Write(count) => (3, Duration::from_secs(u64::from(*count))),
     });
     deeds
 }
@@ -203,7 +206,7 @@ struct Dice(fastrand::Rng);
 
 impl Dice {
     fn lease(&mut self) -> (Duration, Duration, Duration) {
-        let (duration, deadline, period) = self.pick(&[(15, 10, 2), (15, 10, 4), (6, 4, 1)]);
+        let (duration, deadline, period) = self.pick(&[(15, 10, 4), (6, 4, 2), (3, 2, 1)]);
         (Duration::from_secs(duration), Duration::from_secs(deadline), Duration::from_secs(period))
     }
 

@@ -199,7 +199,13 @@ impl Controller {
                 leases.hold(shutdown, move |term| serve(engine.clone(), term.into()).map(drop)).await;
                 None
             }
-            None => serve(engine.clone(), Turn::alone(&shutdown)).await,
+            None => loop {
+                let replaced = serve(engine.clone(), Turn::alone(&shutdown)).await;
+                // Others found this replica dead, or the journal was deleted: begin anew.
+                if options.coordination != Coordination::PerClaim || shutdown.is_cancelled() {
+                    break replaced;
+                }
+            },
         };
         engine.shut_down();
         working.shutdown().await;

@@ -19,6 +19,8 @@ pub const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-pr
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Annotation of claims and volumes: the class name of early clusters; it wins when present.
 pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// Annotation of claims: who is at work for them, in fleets with the lock of the first provisioner library.
+pub const CLAIM_LOCK: &str = "control-plane.alpha.kubernetes.io/leader";
 /// PV finalizer: the backend's asset still exists.
 pub const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 /// Node label that volumes of one node are bound to.

@@ -33,6 +33,7 @@ mod write;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::{Notify, oneshot};
@@ -59,6 +60,8 @@ pub struct JournalOptions {
     pub layout: String,
     /// This process: no two have ever had the same.
     pub holder: String,
+    /// Writes it at least so often, so that others see that its holder lives. For holders without a Lease.
+    pub beat: Option<Duration>,
     /// What the jitter of pauses is drawn from.
     pub surroundings: Surroundings,
 }
@@ -122,9 +125,10 @@ impl Journal {
         options: JournalOptions,
         still_ours: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<(Self, Writer, Vec<Entry>), TakeOverError> {
+        let beat = options.beat;
         let (place, content) = write::take_over(client, options).await?;
         let entries = content.entries.clone();
-        let state = Mutex::new(State::new(content));
+        let state = Mutex::new(State::new(content, beat));
         let shared = Arc::new(Shared { state, changed: Notify::new(), over: CancellationToken::new() });
         let writer = Writer::new(place, shared.clone(), Box::new(still_ours));
         Ok((Self { shared }, writer, entries))

@@ -1,6 +1,7 @@
 //! Carries out one decision: the only place that calls the author's code or writes to the API server.
 
 mod delete;
+mod lock;
 mod objects;
 mod provision;
 mod save;
@@ -19,6 +20,7 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::journal::{Entry, JournalError};
 use provisioner_runtime::queue::{Lane, Permit, Work};
 
+pub(crate) use self::lock::Locks;
 use super::decide::{Decision, Refusal, Rest, Rules, decide};
 use super::duty::Duty;
 use super::erased::Backend;
@@ -43,6 +45,8 @@ pub(crate) enum Outcome {
     Changed,
     /// The asset is made and its volume is saved.
     Provisioned { took: Duration },
+    /// Another process is at work for it.
+    Locked { by: String, look_again: Duration },
     /// What is to be begun could not be recorded, or this replica may not begin it.
     NotJournaled(JournalError),
     /// The author's `provision` said no. `rescheduled`: the scheduler was asked for another node.
@@ -98,6 +102,8 @@ pub(crate) struct Actor {
     pub(crate) limits: Limits,
     pub(crate) world: Arc<Mutex<World>>,
     pub(crate) narrator: Arc<Narrator>,
+    /// Where every replica works, and locks what it works on.
+    pub(crate) locks: Option<Locks>,
 }
 
 impl Actor {

@@ -1,6 +1,6 @@
 //! Which keys this process may work on, and the journal behind each: from getting a shard to giving it up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use provisioner_runtime::backoff::Backoff;
 use provisioner_runtime::journal::{Entry, Journal, JournalOptions, JournalStats, Other, Writer, adopt};
 use provisioner_runtime::lease::{Term, lease_name};
 use provisioner_runtime::surroundings::Surroundings;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -85,12 +85,15 @@ struct Plan {
     node: Option<String>,
     instance: String,
     grace: Duration,
+    lease_duration: Duration,
     surroundings: Surroundings,
 }
 
 impl Plan {
     fn journal(&self, shard: u32) -> JournalOptions {
         let (name, layout) = match (self.coordination, &self.node) {
+            // Every replica has a journal of its own.
+            (Coordination::PerClaim, _) => (format!("journal-{}", self.instance), "per-claim".to_owned()),
             (Coordination::PerNode, Some(node)) => (format!("journal-node-{node}"), "node".to_owned()),
             _ if self.shards > 1 => (format!("journal-{shard}-of-{}", self.shards), self.shards.to_string()),
             _ => ("journal".to_owned(), "1".to_owned()),
@@ -101,6 +104,7 @@ impl Plan {
             group: lease_name(&self.provisioner),
             layout,
             holder: self.instance.clone(),
+            beat: (self.coordination == Coordination::PerClaim).then(|| self.lease_duration / 3),
             surroundings: self.surroundings,
         }
     }
@@ -117,6 +121,8 @@ impl Plan {
     fn is_mine(&self, shard: u32, entry: &Entry) -> bool {
         match &self.node {
             Some(own) => entry::node(entry).as_ref() == Some(own),
+            // Whoever comes first.
+            None if self.coordination == Coordination::PerClaim => true,
             None => self.shard_of(&entry.key) == shard,
         }
     }
@@ -133,6 +139,7 @@ impl Duties {
             node: options.node_name.clone().filter(|_| per_node),
             instance,
             grace: options.grace_period,
+            lease_duration: options.lease_duration,
             surroundings,
         };
         Self { plan, held: Mutex::default(), problems: Mutex::default(), past: Mutex::default() }
@@ -218,6 +225,21 @@ pub(crate) async fn serve(engine: Arc<Engine>, turn: Turn) -> Option<String> {
     ended
 }
 
+/// Since when journals are as they are.
+#[derive(Default)]
+struct Vigil(HashMap<String, (String, Instant)>);
+
+impl Vigil {
+    fn is_silent(&mut self, other: Other<'_>, patience: Duration) -> bool {
+        let now = Instant::now();
+        let (version, since) = self.0.entry(other.name.to_owned()).or_insert_with(|| (other.version.to_owned(), now));
+        if version != other.version {
+            (*version, *since) = (other.version.to_owned(), now);
+        }
+        now.duration_since(*since) >= patience
+    }
+}
+
 /// A shard of this process. Dropping it ends all work on it at once.
 struct Place<'a> {
     engine: &'a Engine,
@@ -231,8 +253,10 @@ impl Place<'_> {
         let place = format!("ConfigMap {}/{}", options.namespace, options.name);
         let mut attempt = 0;
         loop {
-            let valid = turn.valid.clone();
-            let taken = Journal::take_over(self.engine.client(), options.clone(), move || valid()).await;
+            // Without a Lease nobody knows who deleted it, a person or the replica that went on with what was in it.
+            let (valid, leased) = (turn.valid.clone(), options.beat.is_none());
+            let still_ours = move || leased && valid();
+            let taken = Journal::take_over(self.engine.client(), options.clone(), still_ours).await;
             let error = match taken {
                 Ok(taken) => {
                     duties.set_problem(self.shard, None);
@@ -251,7 +275,8 @@ impl Place<'_> {
 
     /// Everything between taking the journal over and having nothing in flight any more.
     async fn work(&self, turn: &Turn, journal: &Journal, mut entries: Vec<Entry>) {
-        entries.extend(self.adopt_abandoned(journal).await);
+        let mut watch = Vigil::default();
+        entries.extend(self.adopt_abandoned(journal, &mut watch).await);
         let working = TaskTracker::new();
         self.engine.begin(
             entries,
@@ -262,7 +287,11 @@ impl Place<'_> {
                 self.engine.duties.held().insert(self.shard, held);
             },
         );
-        turn.leave.cancelled().await;
+        tokio::select! {
+            biased;
+            () = turn.leave.cancelled() => {}
+            () = self.look_after_the_dead(journal, &mut watch) => {}
+        }
         working.close();
         let grace = self.engine.duties.plan.grace;
         if timeout(grace, working.wait()).await.is_err() {
@@ -272,15 +301,29 @@ impl Place<'_> {
         let _ = timeout(LAST_WRITE, journal.flush()).await;
     }
 
-    /// Journals of another number of shards, or of another way to share the work, have no holder any more.
-    async fn adopt_abandoned(&self, journal: &Journal) -> Vec<Entry> {
+    /// Where every replica has a journal of its own, those of dead ones are finished by the others.
+    async fn look_after_the_dead(&self, journal: &Journal, vigil: &mut Vigil) {
+        let Some(beat) = self.engine.duties.plan.journal(self.shard).beat else { return std::future::pending().await };
+        loop {
+            sleep(beat).await;
+            let entries = self.adopt_abandoned(journal, vigil).await;
+            self.engine.begin(entries, journal, |_| false, || {});
+        }
+    }
+
+    /// Journals of another number of shards, or of another way to share the work, have no holder any more. Neither have
+    /// those that do not beat.
+    async fn adopt_abandoned(&self, journal: &Journal, vigil: &mut Vigil) -> Vec<Entry> {
         let plan = &self.engine.duties.plan;
         let options = plan.journal(self.shard);
-        let abandoned = |other: Other<'_>| other.layout != options.layout;
+        let patience = plan.lease_duration;
+        let mut abandoned = |other: Other<'_>| {
+            other.layout != options.layout || (options.beat.is_some() && vigil.is_silent(other, patience))
+        };
         let mine = |entry: &Entry| plan.is_mine(self.shard, entry);
         let mut attempt = 0;
         loop {
-            match adopt(&self.engine.client(), &options, journal, abandoned, mine).await {
+            match adopt(&self.engine.client(), &options, journal, &mut abandoned, mine).await {
                 Ok(adopted) => return adopted,
                 Err(error) => {
                     attempt += 1;

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::act::{Actor, Limits};
+use super::act::{Actor, Limits, Locks};
 use super::decide::{Rules, decide};
 use super::duty::{Duties, Duty};
 use super::erased::Backend;
@@ -29,7 +29,7 @@ use super::safeguards::Safeguard;
 use super::tell::Narrator;
 use super::watched::{WatchedClaim, WatchedClass, WatchedVolume};
 use super::world::World;
-use crate::options::Options;
+use crate::options::{Coordination, Options};
 
 /// What is watched, in the order of [`Engine::health`].
 const WATCHES: [&str; 3] = ["persistentvolumeclaims", "persistentvolumes", "storageclasses"];
@@ -76,6 +76,8 @@ impl Engine {
         } else {
             Backoff::fixed(options.retry_interval_start)
         };
+        let per_claim = options.coordination == Coordination::PerClaim;
+        let locks = per_claim.then(|| Locks::new(options, &instance, surroundings));
         let duties = Duties::new(options, namespace.to_owned(), instance.clone(), surroundings);
         let narrator = Narrator::new(client.clone(), &options.provisioner_name, instance, surroundings);
         let narrator = Arc::new(narrator);
@@ -87,6 +89,7 @@ impl Engine {
                 limits,
                 world: world.clone(),
                 narrator: narrator.clone(),
+                locks,
             },
             duties,
             rules,
@@ -138,16 +141,17 @@ impl Engine {
         here: impl Fn(&Key) -> bool,
         hold: impl FnOnce(),
     ) {
-        let mut world = self.world();
+        let (mut world, mut begun) = (self.world(), Vec::new());
         for entry in entries {
             match world.adopt(&entry) {
-                Ok(Some(_)) => {}
+                Ok(Some(key)) => begun.push(key),
                 Ok(None) => journal.remove(&entry.key),
                 Err(problem) => tracing::error!(pv = entry.key, "an entry of the journal cannot be used: {problem}"),
             }
         }
         hold();
-        self.wake(&world, world.unsettled(here), Priority::Resync);
+        begun.extend(world.unsettled(here));
+        self.wake(&world, begun, Priority::Resync);
     }
 
     /// Drops what is remembered of work on these keys.

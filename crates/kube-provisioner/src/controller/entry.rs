@@ -64,6 +64,7 @@ pub(crate) fn read(entry: &Entry, backend: &dyn Backend) -> Result<Pending, Stri
         fingerprint: fingerprint(&facts),
         facts,
         resource_version: claim.metadata.resource_version.unwrap_or_default().into(),
+        lock: None,
         since: Instant::now(),
         object: Some(entry.text.as_str().into()),
     };
@@ -114,6 +115,7 @@ mod tests {
                 fingerprint: 0,
                 facts,
                 resource_version: "17".into(),
+                lock: None,
                 since: Instant::now(),
                 object: Some(claim.to_string().into()),
             }),

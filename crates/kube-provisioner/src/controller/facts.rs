@@ -109,6 +109,8 @@ pub(crate) struct WaitingClaim {
     /// `facts` and nothing else: an unrelated update has the same.
     pub(crate) fingerprint: u64,
     pub(crate) resource_version: Box<str>,
+    /// Who is at work for it, in fleets where claims are locked. No fact: that it changes means nothing.
+    pub(crate) lock: Option<Box<str>>,
     /// When it was first seen to wait.
     pub(crate) since: tokio::time::Instant,
     /// The object's JSON, a third of the size of the decoded object. Nothing once the volume is saved: the claim is read
@@ -198,6 +200,8 @@ impl OurClass {
 pub(crate) struct OurVolume {
     pub(crate) facts: VolumeFacts,
     pub(crate) resource_version: Box<str>,
+    /// As that of a claim.
+    pub(crate) lock: Option<Box<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

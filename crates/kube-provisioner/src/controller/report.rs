@@ -93,6 +93,10 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> Report {
             let text = refusal_text(&refusal, case.provisioner, case.volume);
             Report { next: Next::AwaitChange, ..Report::provision(Some(failed(text)), "refused") }
         }
+        Outcome::Locked { by, look_again } => {
+            tracing::debug!(pv = case.volume, by, "locked");
+            Report::quiet("locked", Next::RetryAfter(look_again))
+        }
         Outcome::NotJournaled(error) => not_journaled(&error, case),
         Outcome::NotProvisioned { verdict, message, retry_after, rescheduled } => {
             not_provisioned(verdict, message, retry_after, rescheduled, case)

@@ -168,6 +168,8 @@ pub(crate) struct Annotations {
     pub(crate) selected_node: Option<String>,
     #[serde(rename = "pv.kubernetes.io/provisioned-by")]
     pub(crate) provisioned_by: Option<String>,
+    #[serde(rename = "control-plane.alpha.kubernetes.io/leader")]
+    pub(crate) lock: Option<Box<str>>,
     #[serde(rename = "kube-provisioner/identity")]
     pub(crate) identity: Option<Box<str>>,
     #[serde(rename = "pv.kubernetes.io/migrated-to")]

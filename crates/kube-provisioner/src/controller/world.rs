@@ -136,6 +136,9 @@ impl World {
         if saved {
             return Ok(None);
         }
+        if self.unfinished(&key) {
+            return Ok(Some(key));
+        }
         let pending = Arc::new(entry::read(entry, &*self.backend)?);
         self.progress.insert(key.clone(), Progress::Background(pending));
         Ok(Some(key))
@@ -299,7 +302,8 @@ impl World {
             self.progress.remove(&key);
         }
         let resource_version = watched_version(watched).into();
-        self.volumes.insert(key.clone(), Some(Arc::new(OurVolume { facts, resource_version })));
+        let lock = watched.metadata().annotations.lock.clone();
+        self.volumes.insert(key.clone(), Some(Arc::new(OurVolume { facts, resource_version, lock })));
         self.let_object_go(&key);
         Some(key)
     }
@@ -346,7 +350,8 @@ impl World {
         };
         let key = Key::of_claim(&facts.uid);
         let object = (!self.has_volume(&key, &facts)).then_some(object);
-        Some(WaitingClaim { fingerprint: fingerprint(&facts), facts, resource_version, since, object })
+        let lock = claim.metadata.annotations.lock.clone();
+        Some(WaitingClaim { fingerprint: fingerprint(&facts), facts, resource_version, lock, since, object })
     }
 
     fn has_volume(&self, key: &Key, claim: &ClaimFacts) -> bool {
@@ -364,6 +369,7 @@ impl World {
             facts: claim.facts.clone(),
             fingerprint: claim.fingerprint,
             resource_version: claim.resource_version.clone(),
+            lock: claim.lock.clone(),
             since: claim.since,
             object: None,
         };

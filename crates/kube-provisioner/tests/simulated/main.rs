@@ -1,5 +1,6 @@
 //! Tests on simulated clusters, as authors write them.
 
 mod conformance;
+mod per_claim;
 mod repeats;
 mod toy;

@@ -38,7 +38,7 @@ pub async fn adopt(
     client: &Client,
     options: &JournalOptions,
     journal: &Journal,
-    abandoned: impl Fn(Other<'_>) -> bool,
+    mut abandoned: impl FnMut(Other<'_>) -> bool,
     mine: impl Fn(&Entry) -> bool,
 ) -> Result<Vec<Entry>, CallError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &options.namespace);

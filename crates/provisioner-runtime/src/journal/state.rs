@@ -39,6 +39,9 @@ pub(super) struct State {
     /// Since when there is something to take out.
     removing: Option<Instant>,
     hurry: bool,
+    /// Written at least so often.
+    beat: Option<Duration>,
+    written: Instant,
     /// Before that nothing is written.
     not_before: Option<Instant>,
     failures: u32,
@@ -107,7 +110,7 @@ pub(super) struct Batch {
 }
 
 impl State {
-    pub(super) fn new(content: Content) -> Self {
+    pub(super) fn new(content: Content, beat: Option<Duration>) -> Self {
         let mut state = Self {
             entries: BTreeMap::new(),
             sharing: HashMap::new(),
@@ -117,6 +120,8 @@ impl State {
             fencing: Vec::new(),
             removing: None,
             hurry: false,
+            beat,
+            written: Instant::now(),
             not_before: None,
             failures: 0,
             problem: None,
@@ -182,7 +187,8 @@ impl State {
         let removal_due = self.removing.map(|since| if self.hurry { since } else { since + LINGER });
         // A fence promises that removals are stored, so it does not overtake them.
         let wanted = !self.recording.is_empty() || (self.removing.is_some() && !self.fencing.is_empty());
-        let due = if wanted { Some(now) } else { removal_due };
+        let beat_due = self.beat.map(|beat| self.written + beat);
+        let due = if wanted { Some(now) } else { removal_due.into_iter().chain(beat_due).min() };
         let due = due.map(|due| self.not_before.map_or(due, |earliest| due.max(earliest)));
         if due.is_some_and(|due| due <= now) {
             let data = self.data();
@@ -190,6 +196,7 @@ impl State {
             let gap = Duration::from_secs(bytes as u64) / BYTES_PER_SECOND as u32;
             self.not_before = Some(now + gap.max(SHORTEST_GAP));
             self.hurry = false;
+            self.written = now;
             let batch = Batch {
                 recording: std::mem::take(&mut self.recording),
                 fencing: std::mem::take(&mut self.fencing),

@@ -30,7 +30,8 @@ impl Drop for Held {
 fn options(name: &str, holder: &str) -> JournalOptions {
     let (namespace, group, layout) = ("default".to_owned(), "disks".to_owned(), "1".to_owned());
     let surroundings = Surroundings::default();
-    JournalOptions { namespace, name: name.to_owned(), group, layout, holder: holder.to_owned(), surroundings }
+    let holder = holder.to_owned();
+    JournalOptions { namespace, name: name.to_owned(), group, layout, holder, beat: None, surroundings }
 }
 
 async fn hold_as(client: Client, options: JournalOptions) -> Held {

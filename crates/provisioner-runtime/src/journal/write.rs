@@ -25,6 +25,7 @@ const TRIES: usize = 10;
 /// Who writes the journal, for `kubectl` and for its former holder.
 pub(super) const HOLDER: &str = "provisioner-runtime/holder";
 pub(super) const LAYOUT: &str = "provisioner-runtime/layout";
+const BEAT: &str = "provisioner-runtime/beat";
 /// The labels that all journals of one group have.
 pub(super) fn labels(group: &str) -> BTreeMap<String, String> {
     let labels = [("app.kubernetes.io/component", "journal"), ("app.kubernetes.io/instance", group)];
@@ -110,6 +111,8 @@ pub(super) struct Place {
     options: JournalOptions,
     uid: Option<String>,
     version: Option<String>,
+    /// Makes every write another one, where it is to be seen.
+    beats: u64,
 }
 
 pub(super) enum Trouble {
@@ -124,7 +127,7 @@ impl From<CallError> for Trouble {
 }
 
 pub(super) async fn take_over(client: Client, options: JournalOptions) -> Result<(Place, Content), TakeOverError> {
-    let mut place = Place { client, options, uid: None, version: None };
+    let mut place = Place { client, options, uid: None, version: None, beats: 0 };
     for _ in 0..TRIES {
         let found = match place.read().await {
             Ok(found) => Some(found),
@@ -203,7 +206,11 @@ impl Place {
 
     /// Replaces the version that we know, or creates where there was none.
     async fn put(&mut self, data: &BTreeMap<String, String>) -> Result<(), CallError> {
-        let JournalOptions { namespace, name, group, layout, holder, .. } = &self.options;
+        self.beats += 1;
+        let JournalOptions { namespace, name, group, layout, holder, beat, .. } = &self.options;
+        let mut annotations =
+            BTreeMap::from([(HOLDER.to_owned(), holder.clone()), (LAYOUT.to_owned(), layout.clone())]);
+        annotations.extend(beat.map(|_| (BEAT.to_owned(), self.beats.to_string())));
         let object = ConfigMap {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
@@ -211,10 +218,7 @@ impl Place {
                 uid: self.uid.clone(),
                 resource_version: self.version.clone(),
                 labels: Some(labels(group)),
-                annotations: Some(BTreeMap::from([
-                    (HOLDER.to_owned(), holder.clone()),
-                    (LAYOUT.to_owned(), layout.clone()),
-                ])),
+                annotations: Some(annotations),
                 ..ObjectMeta::default()
             },
             data: Some(data.clone()),

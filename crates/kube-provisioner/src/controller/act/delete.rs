@@ -8,7 +8,8 @@ use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::Event;
 use tokio::time::Instant;
 
-use super::{Actor, Outcome};
+use super::lock::Carrier;
+use super::{Actor, Breakage, Outcome};
 use crate::controller::decide::{Decision, Deletion, Rest};
 use crate::controller::duty::Duty;
 use crate::controller::facts::{Facts, OurVolume, VolumeState};
@@ -23,7 +24,14 @@ impl Actor {
             Err(lane) => return Outcome::LaneFull(lane),
         };
         let (key, started) = (work.key(), Instant::now());
-        let live = match self.live_volume(deletion, volume, key).await {
+        let (name, version, record) = (key.to_string(), &volume.resource_version, volume.lock.as_deref());
+        let lock = match self.lock(key, Carrier::Volume { name: &name, uid: &volume.facts.uid, version, record }).await
+        {
+            Ok(lock) => lock,
+            Err(outcome) => return outcome,
+        };
+        let version = lock.as_ref().map_or(&*volume.resource_version, |lock| &lock.version);
+        let live = match self.live_volume(deletion, volume, version, key).await {
             Ok(live) => live,
             Err(outcome) => return outcome,
         };
@@ -32,13 +40,15 @@ impl Actor {
             return Outcome::NotJournaled(error);
         }
         let argument = ProvisionedVolume::new(live.clone());
-        match self.guarded(self.limits.delete, duty, self.backend.delete(argument)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
+        let call = self.guarded(self.limits.delete, duty, self.backend.delete(argument));
+        match self.while_locked(lock, call).await {
+            Some(Ok(Ok(()))) => {}
+            Some(Ok(Err(error))) => {
                 let (verdict, retry_after) = (error.verdict(), error.retry_after());
                 return Outcome::NotDeleted { verdict, message: error.to_string(), retry_after };
             }
-            Err(breakage) => return Outcome::DeleteBroke(breakage),
+            Some(Err(breakage)) => return Outcome::DeleteBroke(breakage),
+            None => return Outcome::DeleteBroke(Breakage::CutOff),
         }
         self.world().backend_deleted(key, &volume.facts.uid, false);
         self.remove_object(&live, volume, key, started).await
@@ -68,12 +78,13 @@ impl Actor {
         &self,
         deletion: Deletion,
         volume: &OurVolume,
+        version: &str,
         key: &Key,
     ) -> Result<Arc<PersistentVolume>, Outcome> {
         let (name, uid) = (key.to_string(), &volume.facts.uid);
         if deletion == Deletion::Protected && !volume.facts.deleting {
             // Our finalizer holds the object, and the preconditions make sure that it is the one that was decided on.
-            match self.delete_volume(&name, uid, Some(&volume.resource_version)).await {
+            match self.delete_volume(&name, uid, Some(version)).await {
                 Ok(Some(live)) => return Ok(Arc::new(live)),
                 Ok(None) | Err(CallError::NotFound) => return Err(Outcome::Rested(Rest::VolumeGoes)),
                 Err(CallError::Conflict) => {}

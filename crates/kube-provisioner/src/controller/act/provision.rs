@@ -9,12 +9,15 @@ use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::Event;
 use tokio::time::{Instant, sleep};
 
-use super::{Actor, Outcome};
+use super::lock::{Carrier, Lock};
+use super::{Actor, Breakage, Outcome};
 use crate::controller::decide::{Refusal, Rest};
 use crate::controller::duty::Duty;
 use crate::controller::entry;
 use crate::controller::erased::UntypedRequest;
-use crate::controller::facts::{ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress, UnsavedVolume};
+use crate::controller::facts::{
+    ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress, UnsavedVolume, WaitingClaim,
+};
 use crate::controller::key::Key;
 use crate::controller::persistent_volume::{self, Order};
 use crate::controller::tell::SLOW;
@@ -46,6 +49,10 @@ impl Actor {
             class: pending.class.object.clone(),
             selected_node: pending.claim.facts.selected_node.as_deref().map(str::to_owned),
         };
+        let lock = match self.lock_claim(facts, work.key()).await {
+            Ok(lock) => lock,
+            Err(outcome) => return outcome,
+        };
         let Some(entry) = entry::write(&pending, work.key()) else { return Outcome::Changed };
         if let Err(error) = self.record(entry, duty).await {
             return Outcome::NotJournaled(error);
@@ -53,10 +60,12 @@ impl Actor {
         // Whoever is asked now may be at work even if this call is cut off.
         self.world().set_progress(work.key(), Progress::Background(pending.clone()));
         let call = self.guarded(self.limits.provision, duty, self.backend.provision(request, parameters));
-        let volume = match self.watched(&pending.claim.facts, call).await {
-            Ok(Ok(volume)) => volume,
-            Ok(Err(error)) => return self.not_provisioned(&error, &pending, work.key()).await,
-            Err(breakage) => return Outcome::ProvisionBroke(breakage),
+        let call = self.while_locked(lock, self.watched(&pending.claim.facts, call));
+        let volume = match call.await {
+            Some(Ok(Ok(volume))) => volume,
+            Some(Ok(Err(error))) => return self.not_provisioned(&error, &pending, work.key()).await,
+            Some(Err(breakage)) => return Outcome::ProvisionBroke(breakage),
+            None => return Outcome::ProvisionBroke(Breakage::CutOff),
         };
         let finalizer = self.rules.finalizer && pending.class.object.reclaim_policy.as_deref() != Some("Retain");
         let (class, identity) = (&pending.class.object, Some(&*self.rules.identity));
@@ -71,6 +80,14 @@ impl Actor {
         };
         let unsaved = UnsavedVolume { name, pending, body };
         self.save(work.key(), unsaved, started).await
+    }
+
+    /// A claim that is gone has no lock; its entry is in the journal of one process.
+    async fn lock_claim<'a>(&self, facts: &'a Facts, key: &Key) -> Result<Option<Lock<'a>>, Outcome> {
+        let ClaimState::Waiting(claim) = &facts.claim else { return Ok(None) };
+        let WaitingClaim { facts: ClaimFacts { namespace, name, uid, .. }, resource_version: version, lock, .. } =
+            &**claim;
+        self.lock(key, Carrier::Claim { namespace, name, uid, version, record: lock.as_deref() }).await
     }
 
     /// A call that tells the claim's user when it takes its time.

@@ -222,3 +222,18 @@ impl crate::controller::erased::Backend for Counting {
         true
     }
 }
+
+#[test]
+fn l2_l3_l4_a_lock_that_changes_means_nothing_and_a_class_that_changes_does() {
+    let lock = |holder: &str| {
+        let record = json!({ "holderIdentity": holder, "leaseDurationSeconds": 15 }).to_string();
+        json!({"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": record}}})
+    };
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    let unlocked = scene.world.inputs(&key());
+    scene.put_claim(claim(lock("they")));
+    assert_eq!(scene.world.inputs(&key()), unlocked, "l2: only the lock changed");
+    assert_eq!(scene.world.unsettled(|_| true), [key()], "l3: a resync looks at it all the same");
+    let scene = scene.class(class(json!({"metadata": {"resourceVersion": "99"}})));
+    assert_ne!(scene.world.inputs(&key()), unlocked, "l4: the class changed");
+}

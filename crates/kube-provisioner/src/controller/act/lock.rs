@@ -1,0 +1,298 @@
+//! The lock of one claim or volume: an annotation with the record of client-go's first leader election, as the first
+//! provisioner library wrote it on claims, so that its processes and ours keep out of each other's way.
+//!
+//! <https://github.com/kubernetes-retired/external-storage/tree/v3.0.0/lib/leaderelection>
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::jiff::Unit;
+use kube::api::{Api, Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use provisioner_runtime::call::{CallError, call};
+use provisioner_runtime::surroundings::Surroundings;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{Actor, Outcome};
+use crate::controller::key::Key;
+use crate::protocol;
+
+/// How locks are kept by this process.
+pub(crate) struct Locks {
+    pub(crate) identity: String,
+    pub(crate) duration: Duration,
+    pub(crate) renew_deadline: Duration,
+    pub(crate) retry_period: Duration,
+    pub(crate) surroundings: Surroundings,
+    seen: Mutex<HashMap<Key, Seen>>,
+}
+
+/// A record of somebody else, and since when it is as it is: their clock is not believed.
+#[derive(Clone)]
+struct Seen {
+    record: Box<str>,
+    since: Instant,
+}
+
+/// What the annotation holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    #[serde(default)]
+    holder_identity: String,
+    #[serde(default)]
+    lease_duration_seconds: u64,
+    #[serde(default)]
+    acquire_time: Option<String>,
+    #[serde(default)]
+    renew_time: Option<String>,
+    #[serde(default)]
+    leader_transitions: u64,
+}
+
+/// The object that carries a lock, as it was last seen.
+pub(super) enum Carrier<'a> {
+    Claim { namespace: &'a str, name: &'a str, uid: &'a str, version: &'a str, record: Option<&'a str> },
+    Volume { name: &'a str, uid: &'a str, version: &'a str, record: Option<&'a str> },
+}
+
+/// A lock that is held.
+pub(super) struct Lock<'a> {
+    carrier: Carrier<'a>,
+    /// The object's, which the lock has changed.
+    pub(super) version: String,
+    record: Record,
+    renewed: Instant,
+}
+
+impl Locks {
+    pub(crate) fn new(options: &crate::Options, identity: &str, surroundings: Surroundings) -> Self {
+        Self {
+            identity: identity.to_owned(),
+            duration: options.lease_duration,
+            renew_deadline: options.lease_renew_deadline,
+            retry_period: options.lease_retry_period,
+            surroundings,
+            seen: Mutex::default(),
+        }
+    }
+
+    /// How long somebody else's lock may still hold.
+    fn held_for(&self, key: &Key, text: &str, record: &Record) -> Option<Duration> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if record.holder_identity.is_empty() || record.holder_identity == self.identity {
+            seen.remove(key);
+            return None;
+        }
+        let now = Instant::now();
+        // Nobody asks any more about what was locked for an hour.
+        seen.retain(|_, seen| now.duration_since(seen.since) < Duration::from_secs(3600));
+        let seen = seen
+            .entry(key.clone())
+            .and_modify(|seen| {
+                if *seen.record != *text {
+                    *seen = Seen { record: text.into(), since: now };
+                }
+            })
+            .or_insert_with(|| Seen { record: text.into(), since: now });
+        let ends = seen.since + self.duration;
+        (ends > now).then(|| ends - now)
+    }
+
+    /// The record that makes the lock ours, or renews it.
+    fn next(&self, before: &Record) -> Record {
+        let now = self.surroundings.now();
+        // To the second, as Go's records are.
+        let now = now.round(Unit::Second).unwrap_or(now).to_string();
+        let mine = before.holder_identity == self.identity;
+        Record {
+            holder_identity: self.identity.clone(),
+            lease_duration_seconds: self.duration.as_secs().max(1),
+            acquire_time: before.acquire_time.clone().filter(|_| mine).or_else(|| Some(now.clone())),
+            renew_time: Some(now),
+            leader_transitions: before.leader_transitions + u64::from(!mine && !before.holder_identity.is_empty()),
+        }
+    }
+}
+
+impl Actor {
+    /// Takes the lock, where there are locks.
+    pub(super) async fn lock<'a>(&self, key: &Key, carrier: Carrier<'a>) -> Result<Option<Lock<'a>>, Outcome> {
+        let Some(locks) = &self.locks else { return Ok(None) };
+        let text = carrier.record().unwrap_or_default();
+        // What cannot be read has no holder.
+        let before = serde_json::from_str(text).unwrap_or_else(|_| Record::nobody());
+        if let Some(rest) = locks.held_for(key, text, &before) {
+            return Err(Outcome::Locked { by: before.holder_identity, look_again: rest.min(locks.retry_period) });
+        }
+        let record = locks.next(&before);
+        let started = Instant::now();
+        match self.write_lock(&carrier, carrier.version(), &record).await {
+            Ok(version) => Ok(Some(Lock { carrier, version, record, renewed: started })),
+            // Somebody was faster, or what is known is old: the watch tells.
+            Err(CallError::Conflict | CallError::NotFound) => {
+                Err(Outcome::Locked { by: "somebody who was faster".to_owned(), look_again: locks.retry_period })
+            }
+            Err(error) => Err(Outcome::CallFailed { doing: "locking the claim", error }),
+        }
+    }
+
+    /// Does the work while the lock is renewed. `None` when it was lost meanwhile.
+    pub(super) async fn while_locked<T>(&self, lock: Option<Lock<'_>>, work: impl Future<Output = T>) -> Option<T> {
+        let (Some(lock), Some(locks)) = (lock, &self.locks) else { return Some(work.await) };
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            () = self.keep(lock, locks) => None,
+            done = &mut work => Some(done),
+        }
+    }
+
+    /// Renews a lock until it is lost.
+    async fn keep(&self, mut lock: Lock<'_>, locks: &Locks) {
+        loop {
+            sleep(locks.retry_period).await;
+            let deadline = lock.renewed + locks.renew_deadline;
+            loop {
+                let started = Instant::now();
+                let record = locks.next(&lock.record);
+                let written = timeout_at(deadline, self.write_lock(&lock.carrier, &lock.version, &record)).await;
+                match written {
+                    Err(_) => return,
+                    Ok(Ok(version)) => {
+                        lock = Lock { version, record, renewed: started, ..lock };
+                        break;
+                    }
+                    Ok(Err(CallError::NotFound)) => return,
+                    // A change that is not about the lock, or a renewal whose answer was lost.
+                    Ok(Err(CallError::Conflict)) => {
+                        match timeout_at(deadline, self.look_at_lock(&lock.carrier)).await {
+                            Ok(Ok((version, holder))) if holder == locks.identity => lock.version = version,
+                            Ok(Ok(_)) | Err(_) => return,
+                            Ok(Err(_)) => sleep(locks.retry_period / 4).await,
+                        }
+                    }
+                    Ok(Err(_)) => sleep(locks.retry_period / 4).await,
+                }
+                if Instant::now() >= deadline {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes the record on the version of the object that is known; returns the new version.
+    async fn write_lock(&self, carrier: &Carrier<'_>, version: &str, record: &Record) -> Result<String, CallError> {
+        let text = serde_json::to_string(record).map_err(|error| CallError::Other(error.to_string()))?;
+        let patch = Patch::Merge(json!({"metadata": {
+            "uid": carrier.uid(), "resourceVersion": version, "annotations": {protocol::CLAIM_LOCK: text},
+        }}));
+        let parameters = PatchParams::default();
+        let meta = match carrier {
+            Carrier::Claim { namespace, name, .. } => {
+                let api = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace);
+                call(self.limits.api, api.patch_metadata(name, &parameters, &patch)).await?.metadata
+            }
+            Carrier::Volume { name, .. } => {
+                let api = Api::<PersistentVolume>::all(self.client.clone());
+                call(self.limits.api, api.patch_metadata(name, &parameters, &patch)).await?.metadata
+            }
+        };
+        Ok(meta.resource_version.unwrap_or_default())
+    }
+
+    /// The object's version and who holds its lock.
+    async fn look_at_lock(&self, carrier: &Carrier<'_>) -> Result<(String, String), CallError> {
+        match carrier {
+            Carrier::Claim { namespace, name, .. } => {
+                self.holder(&Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace), name).await
+            }
+            Carrier::Volume { name, .. } => self.holder(&Api::<PersistentVolume>::all(self.client.clone()), name).await,
+        }
+    }
+
+    async fn holder<K>(&self, api: &Api<K>, name: &str) -> Result<(String, String), CallError>
+    where
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+        PartialObjectMeta<K>: DeserializeOwned,
+    {
+        let meta = call(self.limits.api, api.get_metadata(name)).await?.metadata;
+        let text = meta.annotations.and_then(|mut all| all.remove(protocol::CLAIM_LOCK)).unwrap_or_default();
+        let record = serde_json::from_str(&text).unwrap_or_else(|_| Record::nobody());
+        Ok((meta.resource_version.unwrap_or_default(), record.holder_identity))
+    }
+}
+
+impl Carrier<'_> {
+    fn uid(&self) -> &str {
+        match self {
+            Self::Claim { uid, .. } | Self::Volume { uid, .. } => uid,
+        }
+    }
+
+    fn version(&self) -> &str {
+        match self {
+            Self::Claim { version, .. } | Self::Volume { version, .. } => version,
+        }
+    }
+
+    fn record(&self) -> Option<&str> {
+        match self {
+            Self::Claim { record, .. } | Self::Volume { record, .. } => *record,
+        }
+    }
+}
+
+impl Record {
+    fn nobody() -> Self {
+        Self {
+            holder_identity: String::new(),
+            lease_duration_seconds: 0,
+            acquire_time: None,
+            renew_time: None,
+            leader_transitions: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+
+    fn locks() -> Locks {
+        let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        Locks::new(&crate::Options::new("example.com/p"), "me", Surroundings::simulated(1, epoch))
+    }
+
+    const THEIRS: &str = r#"{"holderIdentity":"they","leaseDurationSeconds":15,"acquireTime":"2020-01-01T00:00:00Z","renewTime":"2020-01-01T00:00:00Z","leaderTransitions":3}"#;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_record_is_that_of_the_first_library() {
+        let first = locks().next(&Record::nobody());
+        let text = r#"{"holderIdentity":"me","leaseDurationSeconds":15,"acquireTime":"2026-01-01T00:00:00Z","renewTime":"2026-01-01T00:00:00Z","leaderTransitions":0}"#;
+        assert_eq!(serde_json::to_string(&first).unwrap(), text);
+        let taken = locks().next(&serde_json::from_str(THEIRS).unwrap());
+        assert_eq!((taken.leader_transitions, &*taken.holder_identity), (4, "me"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_runs_out_when_it_was_not_seen_to_change_for_its_duration() {
+        let (locks, key) = (locks(), Key::of_claim("u"));
+        let record: Record = serde_json::from_str(THEIRS).unwrap();
+        assert_eq!(locks.held_for(&key, THEIRS, &record), Some(Duration::from_secs(15)));
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(locks.held_for(&key, THEIRS, &record), Some(Duration::from_secs(5)));
+        let renewed = THEIRS.replace("renewTime\":\"2020", "renewTime\":\"2021");
+        assert_eq!(locks.held_for(&key, &renewed, &record), Some(Duration::from_secs(15)));
+        sleep(Duration::from_secs(15)).await;
+        assert_eq!(locks.held_for(&key, &renewed, &record), None);
+    }
+}

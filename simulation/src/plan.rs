@@ -193,6 +193,8 @@ pub struct Life {
 pub enum Sharing {
     /// By that many Leases.
     Leases(u32),
+    /// Each locks the claims that it works on.
+    Claims,
     /// Each has a node of its own.
     Nodes,
     /// There is only one at a time.

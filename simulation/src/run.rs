@@ -260,6 +260,7 @@ fn options(settings: &Settings, sharing: Sharing, slot: usize) -> Options {
     options.grace_period = settings.grace;
     match sharing {
         Sharing::Leases(shards) => options.shards = shards,
+        Sharing::Claims => options.coordination = Coordination::PerClaim,
         Sharing::Nodes => {
             options.coordination = Coordination::PerNode;
             options.node_name = Some(NODES[slot].to_owned());

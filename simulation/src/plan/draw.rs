@@ -126,11 +126,12 @@ fn slots(dice: &mut Dice, storm: Duration) -> Vec<Vec<Life>> {
     let (count, sharing) = match dice.number(0, 19) {
         0 | 1 => (1, Sharing::Alone),
         2 | 3 => (2, Sharing::Nodes),
-        4..=6 => (dice.pick(&[1, 2, 3]), Sharing::Leases(dice.number(2, 3))),
+        4 | 5 => (dice.pick(&[1, 2, 2, 3]), Sharing::Claims),
+        6 | 7 => (dice.pick(&[1, 2, 3]), Sharing::Leases(dice.number(2, 3))),
         _ => (dice.pick(&[1, 1, 2, 2, 2, 3]), Sharing::Leases(1)),
     };
     // Options may change between two lives; who shares nothing must be the only one.
-    let changing = sharing != Sharing::Nodes && dice.chance(0.15);
+    let changing = matches!(sharing, Sharing::Leases(_) | Sharing::Alone) && dice.chance(0.15);
     let mut lives = |slot: usize| -> Vec<Life> {
         let number = if crashes > 0.0 { dice.number(1, 5) } else { dice.pick(&[1, 2]) };
         let life = |dice: &mut Dice, index: u32| {

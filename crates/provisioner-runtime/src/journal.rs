@@ -54,7 +54,7 @@ pub struct JournalOptions {
     pub namespace: String,
     /// The ConfigMap's name.
     pub name: String,
-    /// A label's value that all journals of one kind of work share.
+    /// What all journals of one kind of work share: a label, cut and marked where it is too long for one.
     pub group: String,
     /// How keys are spread over the journals of the group. Entries of other layouts can be [adopted](adopt).
     pub layout: String,

@@ -38,7 +38,6 @@ mod board;
 mod health;
 mod keeper;
 mod member;
-mod name;
 mod options;
 mod record;
 mod store;
@@ -61,8 +60,8 @@ use board::Board;
 use keeper::Keeper;
 use store::Store;
 
+pub use crate::name::lease_name;
 pub use health::{Held, LeaseHealth};
-pub use name::lease_name;
 pub use options::{LeaseOptions, LeaseOptionsError};
 pub use term::Term;
 

@@ -34,6 +34,7 @@ pub mod journal;
 pub mod lease;
 pub mod logs;
 pub mod metrics;
+mod name;
 pub mod queue;
 pub mod shutdown;
 pub mod surroundings;

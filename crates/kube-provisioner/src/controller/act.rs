@@ -21,6 +21,8 @@ use provisioner_runtime::journal::{Entry, JournalError};
 use provisioner_runtime::queue::{Lane, Permit, Work};
 
 pub(crate) use self::lock::Locks;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
 use super::decide::{Decision, Refusal, Rest, Rules, decide};
 use super::duty::Duty;
 use super::erased::Backend;
@@ -104,10 +106,14 @@ pub(crate) struct Actor {
     pub(crate) narrator: Arc<Narrator>,
     /// Where every replica works, and locks what it works on.
     pub(crate) locks: Option<Locks>,
+    /// As many as may be at work. Waiting for the journal is no work: other attempts save their volumes meanwhile.
+    pub(crate) places: Semaphore,
 }
 
 impl Actor {
     pub(crate) async fn carry_out(&self, decision: Decision, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
+        let needs_place = !matches!(decision, Decision::Rest(_) | Decision::Refuse(_) | Decision::Provision);
+        let _place = if needs_place { self.place().await } else { None };
         match decision {
             Decision::Rest(why) => Outcome::Rested(why),
             Decision::Refuse(refusal) => Outcome::Refused(refusal),
@@ -128,6 +134,11 @@ impl Actor {
     /// What would be decided now.
     fn decision_now(&self, key: &Key) -> Decision {
         decide(&self.world().facts(key), &self.rules)
+    }
+
+    async fn place(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.places.acquire().await.ok()
     }
 
     /// Records what is about to begin; without it nothing may begin.

@@ -120,6 +120,9 @@ pub(crate) enum Deletion {
     Protected,
     /// Read the live object, delete the asset, then the object with its uid as precondition.
     Checked,
+    /// Somebody deleted the volume before it was bound, and our finalizer holds it: read it and its claim, which is to get
+    /// another one. No pod has ever seen it.
+    NeverBound,
 }
 
 pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
@@ -230,6 +233,9 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
         ReclaimPolicy::Keep if volume.protected => Decision::Unprotect,
         ReclaimPolicy::Keep => Decision::Rest(Rest::Retained),
         ReclaimPolicy::Delete if released => release(volume, facts),
+        ReclaimPolicy::Delete if volume.deleting && volume.protected && is_awaited(volume, facts) => {
+            Decision::Delete(Deletion::NeverBound)
+        }
         ReclaimPolicy::Delete if volume.deleting => Decision::Rest(Rest::VolumeGoes),
         ReclaimPolicy::Delete if volume.phase == Phase::Bound && rules.finalizer && !volume.protected => {
             Decision::Protect
@@ -239,6 +245,13 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
         ReclaimPolicy::Delete if matches!(facts.claim, ClaimState::Waiting(_)) => Decision::Rest(Rest::Provisioned),
         ReclaimPolicy::Delete => Decision::Rest(Rest::NotReleased),
     }
+}
+
+/// Whether its claim waits to be bound to it.
+fn is_awaited(volume: &VolumeFacts, facts: &Facts) -> bool {
+    let ClaimState::Waiting(claim) = &facts.claim else { return false };
+    let for_claim = volume.claim.as_ref().is_some_and(|other| *other.uid == *claim.facts.uid);
+    for_claim && matches!(volume.phase, Phase::Pending | Phase::Available)
 }
 
 fn release(volume: &VolumeFacts, facts: &Facts) -> Decision {

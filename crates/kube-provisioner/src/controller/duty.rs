@@ -267,6 +267,7 @@ impl Place<'_> {
             attempt += 1;
             let problem = format!("the journal ({place}) cannot be taken over: {error}");
             tracing::warn!("{problem}");
+            self.engine.held_up(|key| self.is_here(key), &problem);
             duties.set_problem(self.shard, Some(problem));
             let chance = duties.plan.surroundings.number(&format!("take over {attempt}"));
             sleep(RETRIES.delay(attempt, chance as f64 / u64::MAX as f64)).await;

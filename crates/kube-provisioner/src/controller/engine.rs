@@ -13,6 +13,7 @@ use provisioner_runtime::metrics::RuntimeMetrics;
 use provisioner_runtime::queue::{Next, Priority, Queue, QueueOptions, Work, work};
 use provisioner_runtime::surroundings::Surroundings;
 use provisioner_runtime::watch::{Event, WatchHealth, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,7 @@ use super::act::{Actor, Limits, Locks};
 use super::decide::{Rules, decide};
 use super::duty::{Duties, Duty};
 use super::erased::Backend;
-use super::facts::Facts;
+use super::facts::{ClaimState, Facts};
 use super::key::Key;
 use super::measure::Meters;
 use super::report::{Case, Report, Thresholds, report};
@@ -90,6 +91,7 @@ impl Engine {
                 world: world.clone(),
                 narrator: narrator.clone(),
                 locks,
+                places: Semaphore::new(options.workers),
             },
             duties,
             rules,
@@ -154,6 +156,16 @@ impl Engine {
         self.wake(&world, begun, Priority::Resync);
     }
 
+    /// Tells the claims among these keys that wait why nothing is done.
+    pub(super) fn held_up(&self, here: impl Fn(&Key) -> bool, problem: &str) {
+        let world = self.world();
+        for key in world.unsettled(here) {
+            if let ClaimState::Waiting(claim) = world.facts(&key).claim {
+                self.narrator.held_up(&claim.facts, problem);
+            }
+        }
+    }
+
     /// Drops what is remembered of work on these keys.
     pub(super) fn forget(&self, of: impl Fn(&Key) -> bool) {
         self.world().forget_progress(of);
@@ -194,8 +206,9 @@ impl Engine {
         self.narrator.pace(&self.queue).await;
     }
 
-    /// Works on keys until [`Engine::shut_down`].
+    /// Works on keys until [`Engine::shut_down`]: as many as there are places, and as many more may wait for the journal.
     pub(crate) async fn work(self: Arc<Self>, workers: usize) {
+        let workers = workers.saturating_mul(2);
         let handler = self.clone();
         work(&self.queue, workers, CancellationToken::new(), move |work| handler.clone().step(work)).await;
     }

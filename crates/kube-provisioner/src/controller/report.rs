@@ -133,6 +133,11 @@ pub(crate) fn slow(provisioner: &str, claim: &ClaimFacts) -> Notice {
     Notice { about: About::Claim, warning: false, reason: reason::PROVISIONING, text }
 }
 
+/// Told to those who wait while nothing at all can be provisioned.
+pub(crate) fn held_up(problem: &str) -> Notice {
+    failed(format!("No volume is made at the moment: {problem}"))
+}
+
 fn not_provisioned(
     verdict: Verdict,
     message: String,

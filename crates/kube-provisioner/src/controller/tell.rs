@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::facts::{ClaimFacts, VolumeState};
 use super::key::Key;
-use super::report::{About, Case, Notice, Report, WorkKind, slow};
+use super::report::{About, Case, Notice, Report, WorkKind, held_up, slow};
 
 /// A call that takes longer than this gets an event of its own, so that the user knows that something happens.
 pub(crate) const SLOW: Duration = Duration::from_secs(2);
@@ -65,6 +65,11 @@ impl Narrator {
     /// Tells that a call of the author's code takes its time.
     pub(crate) fn slow(&self, claim: &ClaimFacts) {
         self.publish(slow(&self.provisioner, claim), Some(claim), None);
+    }
+
+    /// Tells a claim's user that nothing can be provisioned.
+    pub(crate) fn held_up(&self, claim: &ClaimFacts, problem: &str) {
+        self.publish(held_up(problem), Some(claim), None);
     }
 
     pub(crate) fn tell(&self, report: Report, case: &Case<'_>) {

@@ -5,6 +5,7 @@ mod api;
 mod claims;
 mod faults;
 mod hostile;
+mod journal;
 mod reports;
 mod running;
 mod volumes;
@@ -89,6 +90,15 @@ impl Scene {
             safeguards: Safeguards::default(),
         });
         Self { world: World::new(rules.clone(), Arc::new(Plain)), rules }
+    }
+
+    /// As the replica of one node among many.
+    fn on_node(self, node: &str) -> Self {
+        let rules = Rules { identity: node.into(), node: Some(node.into()), ..(*self.rules).clone() };
+        let rules = Arc::new(rules);
+        let mut world = World::new(rules.clone(), Arc::new(Plain));
+        world.class_event(Event::Applied(sent(waiting_class())));
+        Self { rules, world }
     }
 
     fn class(mut self, class: Value) -> Self {

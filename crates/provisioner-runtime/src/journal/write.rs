@@ -16,6 +16,7 @@ use super::state::Step;
 use super::text::{Content, VERSION, VERSION_KEY, write};
 use super::{JournalOptions, Shared, TakeOverError};
 use crate::backoff::Random;
+use crate::name::label_value;
 use crate::{CallError, call};
 
 /// How long one request may take.
@@ -28,8 +29,9 @@ pub(super) const LAYOUT: &str = "provisioner-runtime/layout";
 const BEAT: &str = "provisioner-runtime/beat";
 /// The labels that all journals of one group have.
 pub(super) fn labels(group: &str) -> BTreeMap<String, String> {
-    let labels = [("app.kubernetes.io/component", "journal"), ("app.kubernetes.io/instance", group)];
-    labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    let labels =
+        [("app.kubernetes.io/component", "journal".to_owned()), ("app.kubernetes.io/instance", label_value(group))];
+    labels.map(|(name, value)| (name.to_owned(), value)).into()
 }
 /// Of an answer only the metadata matter.
 const METADATA_ONLY: HeaderValue =

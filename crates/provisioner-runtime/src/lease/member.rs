@@ -7,9 +7,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Fleet;
-use super::name::{short_hash, with_suffix};
 use super::store::Draft;
 use crate::CallError;
+use crate::name::{short_hash, with_suffix};
 
 const PART: &str = "Lease of this replica";
 

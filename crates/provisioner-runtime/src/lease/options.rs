@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::name::{is_valid, with_suffix};
 use crate::Surroundings;
+use crate::name::{is_valid, with_suffix};
 
 /// `JitterFactor` of client-go's leader election.
 pub(super) const JITTER: f64 = 1.2;

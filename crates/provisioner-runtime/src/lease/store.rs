@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::LeaseOptions;
 use super::board::Board;
-use super::name::label_value;
 use super::record::{self, FLEET, Lease, MEMBER, SHARDS, Spec};
+use crate::name::label_value;
 use crate::{CallError, Surroundings, call};
 
 pub(super) struct Store {

@@ -12,7 +12,7 @@ use super::lock::Carrier;
 use super::{Actor, Breakage, Outcome};
 use crate::controller::decide::{Decision, Deletion, Rest};
 use crate::controller::duty::Duty;
-use crate::controller::facts::{Facts, OurVolume, VolumeState};
+use crate::controller::facts::{ClaimState, Facts, OurVolume, VolumeState};
 use crate::controller::key::Key;
 use crate::provisioner::ProvisionedVolume;
 
@@ -35,6 +35,11 @@ impl Actor {
             Ok(live) => live,
             Err(outcome) => return outcome,
         };
+        if deletion == Deletion::NeverBound
+            && let Err(outcome) = self.still_unbound(facts).await
+        {
+            return outcome;
+        }
         // Another replica may have taken over since it was decided. Nobody makes an asset anew that was recorded as begun.
         if let Err(error) = self.fence(duty).await {
             return Outcome::NotJournaled(error);
@@ -108,6 +113,23 @@ impl Actor {
             }
             _ => Err(Outcome::Changed),
         }
+    }
+
+    /// Looks at the claim itself: the watch may not have told yet that it is bound.
+    async fn still_unbound(&self, facts: &Facts) -> Result<(), Outcome> {
+        let ClaimState::Waiting(claim) = &facts.claim else { return Err(Outcome::Changed) };
+        let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
+            Ok(live) => live,
+            // The controller-manager releases the volume.
+            Err(CallError::NotFound) => return Err(Outcome::Rested(Rest::VolumeGoes)),
+            Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim", error }),
+        };
+        let same = live.metadata().uid.as_deref() == Some(&*claim.facts.uid);
+        if same && live.fields.as_ref().is_ok_and(|fields| fields.bound_to().is_none()) {
+            return Ok(());
+        }
+        self.world().claim_event(Event::Applied(live));
+        Err(Outcome::Rested(Rest::VolumeGoes))
     }
 
     async fn remove_object(&self, live: &PersistentVolume, volume: &OurVolume, key: &Key, started: Instant) -> Outcome {

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
@@ -22,6 +23,9 @@ use crate::controller::key::Key;
 use crate::controller::persistent_volume::{self, Order};
 use crate::controller::tell::SLOW;
 use crate::error::{ProvisionError, Verdict};
+
+/// For how long what the journal's commit says of the holder is taken for true.
+const FRESH: Duration = Duration::from_millis(200);
 
 impl Actor {
     pub(super) async fn provision(&self, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
@@ -55,6 +59,13 @@ impl Actor {
         };
         let Some(entry) = entry::write(&pending, work.key()) else { return Outcome::Changed };
         if let Err(error) = self.record(entry, duty).await {
+            return Outcome::NotJournaled(error);
+        }
+        let recorded = Instant::now();
+        let _place = self.place().await;
+        if recorded.elapsed() > FRESH
+            && let Err(error) = self.fence(duty).await
+        {
             return Outcome::NotJournaled(error);
         }
         // Whoever is asked now may be at work even if this call is cut off.

@@ -106,6 +106,12 @@ impl Api {
         self.changed.notify_waiters();
     }
 
+    /// Removes an object, whatever holds it.
+    pub(super) fn remove(&self, resource: &'static str, name: &str) {
+        self.state().remove(resource, name);
+        self.changed.notify_waiters();
+    }
+
     pub(super) fn get(&self, resource: &'static str, name: &str) -> Option<Value> {
         self.state().objects.get(&(resource, name.to_owned())).cloned()
     }
@@ -376,6 +382,7 @@ const ALREADY_EXISTS: u16 = 0;
 fn refusal(code: u16, details: Value) -> Answer {
     let (code, reason) = match code {
         ALREADY_EXISTS => (409, "AlreadyExists"),
+        403 => (403, "Forbidden"),
         404 => (404, "NotFound"),
         409 => (409, "Conflict"),
         422 => (422, "Invalid"),

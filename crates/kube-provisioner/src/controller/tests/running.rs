@@ -66,6 +66,11 @@ impl Running {
         (&mut self.task).await.unwrap().unwrap();
     }
 
+    /// Waits until it ends by itself.
+    pub(super) async fn ended(mut self) -> Result<(), crate::RunError> {
+        (&mut self.task).await.unwrap()
+    }
+
     /// Waits until this holds; returns how long after the start that was.
     pub(super) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
         while !holds(self) {

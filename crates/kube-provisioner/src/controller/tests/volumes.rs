@@ -211,3 +211,56 @@ fn c2_provisioned_volume_waits_for_its_binding() {
     let scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved);
     assert_eq!(scene.about_claim(), Decision::Rest(Rest::Provisioned));
 }
+
+#[test]
+fn g36_a_volume_that_goes_before_it_is_bound_makes_room_for_another() {
+    let going = |phase: &str, claim_uid: &str| {
+        let change = json!({
+            "metadata": {
+                "name": "pvc-uid-1-1", "deletionTimestamp": GOING, "finalizers": [crate::protocol::FINALIZER],
+            },
+            "spec": {"claimRef": {"namespace": "default", "name": "claim-1", "uid": claim_uid}},
+        });
+        volume(phase, "Delete", change)
+    };
+    let decision =
+        |claim: Value, volume: Value| Scene::new().class(class(json!({}))).claim(claim).volume(volume).about_claim();
+    let waiting = || claim(json!({}));
+    for phase in ["Pending", "Available"] {
+        assert_eq!(decision(waiting(), going(phase, "uid-1-1")), Decision::Delete(Deletion::NeverBound), "{phase}");
+    }
+    let bound = claim(json!({"spec": {"volumeName": "pvc-uid-1-1"}}));
+    assert_eq!(decision(bound, going("Available", "uid-1-1")), Decision::Rest(Rest::VolumeGoes));
+    assert_eq!(decision(waiting(), going("Bound", "uid-1-1")), Decision::Rest(Rest::VolumeGoes));
+}
+
+#[test]
+fn g40_a_volume_of_another_installation_is_left_alone() {
+    let made_by = |phase: &str, identity: Value| {
+        let annotations = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});
+        protected(phase, "Delete", annotations)
+    };
+    let decision = |volume: Value| Scene::new().volume(volume).about_volume();
+    let maker = "there".to_owned();
+    assert_eq!(decision(made_by("Released", json!("there"))), Decision::Refuse(Refusal::OtherInstallation { maker }));
+    assert_eq!(decision(made_by("Bound", json!("there"))), Decision::Rest(Rest::OtherInstallation));
+    for ours in [json!("here"), json!(null)] {
+        assert_eq!(decision(made_by("Released", ours)), Decision::Delete(Deletion::Protected));
+    }
+}
+
+#[test]
+fn g41_with_a_replica_for_each_node_only_the_own_claims_and_volumes_are_served() {
+    let scene = || Scene::new().class(waiting_class()).on_node("node-1");
+    let selects =
+        |node: &str| claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": node}}}));
+    assert_eq!(scene().claim(selects("node-1")).about_claim(), Decision::Provision);
+    assert_eq!(scene().claim(selects("node-2")).about_claim(), Decision::Rest(Rest::OtherNode));
+    let made_by = |identity: Value| {
+        protected("Released", "Delete", json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}}))
+    };
+    assert_eq!(scene().volume(made_by(json!("node-1"))).about_volume(), Decision::Delete(Deletion::Protected));
+    for other in [json!("node-2"), json!(null)] {
+        assert_eq!(scene().volume(made_by(other)).about_volume(), Decision::Rest(Rest::OtherNode));
+    }
+}

@@ -1,4 +1,4 @@
-//! Names of Leases, and values of labels, made of anything.
+//! Names of objects, and values of labels, made of anything.
 
 /// The longest name an object may have.
 const NAME: usize = 253;
@@ -29,7 +29,7 @@ pub fn lease_name(text: &str) -> String {
 }
 
 /// `name` with a suffix, cut where that would be too long.
-pub(super) fn with_suffix(name: &str, suffix: &str) -> String {
+pub(crate) fn with_suffix(name: &str, suffix: &str) -> String {
     match name.len() + suffix.len() <= NAME {
         true => format!("{name}{suffix}"),
         false => format!("{}{suffix}", hashed(name, name, NAME - suffix.len())),
@@ -37,19 +37,19 @@ pub(super) fn with_suffix(name: &str, suffix: &str) -> String {
 }
 
 /// `name` as the value of a label.
-pub(super) fn label_value(name: &str) -> String {
+pub(crate) fn label_value(name: &str) -> String {
     if name.len() <= LABEL { name.to_owned() } else { hashed(name, name, LABEL) }
 }
 
 /// Eight characters that stand for a text.
-pub(super) fn short_hash(text: &str) -> String {
+pub(crate) fn short_hash(text: &str) -> String {
     // FNV-1a: the same in every version, unlike the standard library's hash.
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     format!("{:08x}", text.bytes().fold(0x811c_9dc5, mix))
 }
 
 /// Whether this is a DNS subdomain of the length that a name may have.
-pub(super) fn is_valid(name: &str) -> bool {
+pub(crate) fn is_valid(name: &str) -> bool {
     let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     let part =
         |part: &str| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && part.bytes().all(allowed);

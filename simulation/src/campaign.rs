@@ -48,6 +48,15 @@ pub struct Tally {
     pub failures: Vec<Failure>,
 }
 
+/// What a campaign tells while it runs.
+#[derive(Clone, Copy, Debug)]
+pub enum News<'a> {
+    /// How far it is, every few seconds.
+    Progress(Progress),
+    /// A seed has failed.
+    Failure(&'a Failure),
+}
+
 /// How far a campaign is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
@@ -60,8 +69,8 @@ pub struct Progress {
 }
 
 impl Campaign {
-    /// Runs the seeds; `tell` hears of progress every few seconds.
-    pub fn run(&self, tell: impl Fn(Progress) + Sync) -> Tally {
+    /// Runs the seeds.
+    pub fn run(&self, tell: impl Fn(News<'_>) + Sync) -> Tally {
         const EVERY: Duration = Duration::from_secs(5);
         panics::watch();
         let (start, processor) = (Instant::now(), processor_time());
@@ -79,7 +88,9 @@ impl Campaign {
                 runs.fetch_add(1, Ordering::Relaxed);
                 micros.fetch_add(outcome.simulated.as_micros() as u64, Ordering::Relaxed);
                 if let Some(violation) = outcome.violation {
-                    failures.lock().unwrap_or_else(PoisonError::into_inner).insert(seed, violation);
+                    let failure = Failure { seed, violation };
+                    tell(News::Failure(&failure));
+                    failures.lock().unwrap_or_else(PoisonError::into_inner).insert(seed, failure);
                     if !self.keep_going {
                         stop.store(true, Ordering::Relaxed);
                     }
@@ -88,7 +99,8 @@ impl Campaign {
                 if told.elapsed() > EVERY {
                     *told = Instant::now();
                     let failures = failures.lock().unwrap_or_else(PoisonError::into_inner).len();
-                    tell(Progress { runs: runs.load(Ordering::Relaxed), failures, took: start.elapsed() });
+                    let runs = runs.load(Ordering::Relaxed);
+                    tell(News::Progress(Progress { runs, failures, took: start.elapsed() }));
                 }
             }
         };
@@ -103,7 +115,7 @@ impl Campaign {
             took: start.elapsed(),
             processor: processor_time().saturating_sub(processor),
             simulated: Duration::from_micros(micros.into_inner()),
-            failures: failures.into_iter().map(|(seed, violation)| Failure { seed, violation }).collect(),
+            failures: failures.into_values().collect(),
         }
     }
 }

@@ -17,7 +17,7 @@ mod run;
 mod stage;
 mod users;
 
-pub use campaign::{Campaign, Failure, Progress, Tally};
+pub use campaign::{Campaign, Failure, News, Progress, Tally};
 pub use judge::{Invariant, Violation};
 pub use kube_provisioner::Safeguard;
 pub use plan::Plan;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use simulation::{Campaign, Invariant, Manner, Plan, Progress, Safeguard, Tally, panics, run};
+use simulation::{Campaign, Failure, Invariant, Manner, News, Plan, Progress, Safeguard, Tally, panics, run};
 
 /// Prove by simulation that the volume controller survives crashes.
 #[derive(Parser)]
@@ -77,9 +77,15 @@ fn many(arguments: &Arguments, manner: Manner) -> ExitCode {
         keep_going: arguments.keep_going,
         manner,
     };
-    let tally = campaign.run(|Progress { runs, failures, took }| {
-        let rate = runs as f64 / took.as_secs_f64();
-        eprintln!("{runs} seeds, {rate:.0} per second, {failures} failed");
+    let tally = campaign.run(|news| match news {
+        News::Progress(Progress { runs, failures, took }) => {
+            let rate = runs as f64 / took.as_secs_f64();
+            eprintln!("{runs} seeds, {rate:.0} per second, {failures} failed");
+        }
+        News::Failure(Failure { seed, violation }) => {
+            println!("seed {seed} fails: {violation}");
+            println!("  again, with its story: cargo xtask sim --seed {seed}{}", again(arguments));
+        }
     });
     report(&tally);
     if let Some(safeguard) = arguments.without {
@@ -91,12 +97,17 @@ fn many(arguments: &Arguments, manner: Manner) -> ExitCode {
     if tally.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// What a replay needs beside the seed.
+fn again(arguments: &Arguments) -> String {
+    let names: Vec<&str> = arguments.ignore.iter().map(|invariant| invariant.name()).collect();
+    let ignore = if names.is_empty() { String::new() } else { format!(" --ignore {}", names.join(",")) };
+    let without = SAFEGUARDS.into_iter().find(|(_, safeguard)| arguments.without == Some(*safeguard));
+    let without = without.map(|(name, _)| format!(" --without {name}")).unwrap_or_default();
+    ignore + &without
+}
+
 fn report(tally: &Tally) {
     let Tally { runs, took, processor, simulated, failures } = tally;
-    for failure in failures.iter().take(20) {
-        println!("seed {} fails: {}", failure.seed, failure.violation);
-        println!("  again, with its story: cargo xtask sim --seed {}", failure.seed);
-    }
     for (invariant, count) in tally.counts() {
         println!("{}: broken by {count} seeds", invariant.name());
     }
@@ -118,15 +129,16 @@ fn invariant(name: &str) -> Result<Invariant, String> {
 }
 
 fn safeguard(name: &str) -> Result<Safeguard, String> {
-    const ALL: [(&str, Safeguard); 5] = [
-        ("journal", Safeguard::Journal),
-        ("fencing", Safeguard::Fencing),
-        ("read-back", Safeguard::ReadBack),
-        ("ownership", Safeguard::Ownership),
-        ("uid-precondition", Safeguard::UidPrecondition),
-    ];
-    let found = ALL.into_iter().find(|(known, _)| *known == name);
-    found
-        .map(|(_, safeguard)| safeguard)
-        .ok_or_else(|| format!("expected one of {}", ALL.map(|(known, _)| known).join(", ")))
+    let found = SAFEGUARDS.into_iter().find(|(known, _)| *known == name);
+    let names = || SAFEGUARDS.map(|(known, _)| known).join(", ");
+    found.map(|(_, safeguard)| safeguard).ok_or_else(|| format!("expected one of {}", names()))
 }
+
+/// What can be left out, and its name on the command line.
+const SAFEGUARDS: [(&str, Safeguard); 5] = [
+    ("journal", Safeguard::Journal),
+    ("fencing", Safeguard::Fencing),
+    ("read-back", Safeguard::ReadBack),
+    ("ownership", Safeguard::Ownership),
+    ("uid-precondition", Safeguard::UidPrecondition),
+];

@@ -26,6 +26,8 @@ use crate::users::{NAMESPACE, NODES, Users};
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// How long it must stay so.
 const SILENCE: Duration = Duration::from_secs(5);
+/// How long it takes until a process that has ended is started again.
+const RESTART: Duration = Duration::from_secs(1);
 /// How long a process may take to end when it is asked to.
 const FAREWELL: Duration = Duration::from_secs(60);
 
@@ -174,11 +176,18 @@ impl Scene {
             }
             self.live(slot, index, life).await;
         }
+        // The last one was replaced, and is started again as often as that happens.
+        let Some(last) = lives.last() else { return };
+        let life = Life { fates: Vec::new(), ..last.clone() };
+        for index in lives.len().. {
+            sleep(RESTART).await;
+            self.live(slot, index, &life).await;
+        }
     }
 
     async fn live(&self, slot: usize, index: usize, life: &Life) {
         let name = &format!("replica-{slot}-{index}");
-        let number = (slot * 16 + index) as u64;
+        let number = (index * self.stage.plan.slots.len() + slot) as u64;
         let process = Process::new(name.to_owned(), self.stage.clone(), &life.fates);
         self.edges.admit(&process);
         self.stage.note(|| format!("{name} starts"));
@@ -187,7 +196,7 @@ impl Scene {
             .checked_add(SignedDuration::try_from(self.stage.now()).unwrap_or_default())
             .and_then(|now| now.checked_add(SignedDuration::from_secs(life.skew)))
             .unwrap_or(SimClock::EPOCH);
-        let surroundings = Surroundings::simulated(plan.seed.wrapping_mul(64).wrapping_add(number), epoch);
+        let surroundings = Surroundings::simulated(plan.seed.wrapping_mul(1 << 16).wrapping_add(number), epoch);
         let author = Author { process: process.clone(), stage: self.stage.clone() };
         let controller =
             Controller::new(author, options(&plan.settings, life.sharing, slot)).surroundings(surroundings);
@@ -200,12 +209,15 @@ impl Scene {
         let fate = tokio::select! {
             biased;
             fate = process.end() => fate,
-            ended = &mut task => return self.ended(name, &ended),
+            ended = &mut task => {
+                self.ended(name, life.sharing, &ended);
+                return self.edges.dismiss(name);
+            }
         };
         let ended = match fate {
             Fate::Stop => {
                 stop.cancel();
-                self.farewell(&process, &mut task).await
+                self.farewell(&process, life.sharing, &mut task).await
             }
             Fate::Crash | Fate::Freeze(_) => false,
         };
@@ -219,14 +231,14 @@ impl Scene {
     }
 
     /// Waits until the process has ended as it was asked to, or has died on the way. Whether it has ended.
-    async fn farewell(&self, process: &Process, task: &mut JoinHandle<Result<(), RunError>>) -> bool {
+    async fn farewell(&self, process: &Process, sharing: Sharing, task: &mut JoinHandle<Result<(), RunError>>) -> bool {
         tokio::select! {
             biased;
             () = process.crash() => false,
             ended = timeout(FAREWELL, &mut *task) => match ended {
                 Ok(ended) => {
                     if !matches!(ended, Ok(Ok(()))) {
-                        self.ended(&process.name, &ended);
+                        self.ended(&process.name, sharing, &ended);
                     }
                     true
                 }
@@ -241,7 +253,11 @@ impl Scene {
         }
     }
 
-    fn ended(&self, name: &str, how: &Result<Result<(), RunError>, JoinError>) {
+    fn ended(&self, name: &str, sharing: Sharing, how: &Result<Result<(), RunError>, JoinError>) {
+        // Others may take it for dead.
+        if sharing == Sharing::Claims && matches!(how, Ok(Err(RunError::Replaced { .. }))) {
+            return self.stage.note(|| format!("{name} is replaced"));
+        }
         self.stage.accuse(Invariant::Alive, format!("{name} ended by itself: {how:?}"));
     }
 }

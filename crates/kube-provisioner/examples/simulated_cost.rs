@@ -1,6 +1,6 @@
 //! What a simulated run of the whole controller costs: two replicas, ten claims that come and go, faults.
 //!
-//! `cargo run --release -p kube-provisioner --example simulated_cost`
+//! `cargo run --profile sim -p kube-provisioner --example simulated_cost [RUNS]`
 
 use std::error::Error;
 use std::io::Write;
@@ -14,8 +14,9 @@ use kube_sim::{Actors, Cluster, DeleteOptions, Faults, Pace, SimClock, Target};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-const RUNS: u64 = 200;
 const CLAIMS: usize = 10;
+/// Far longer than any storm lasts.
+const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 const PROVISIONER: &str = "example.com/cost";
 
 /// What is measured: the cluster's and the controllers' work, not the author's.
@@ -44,6 +45,7 @@ struct Sums {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout();
+    let runs: u64 = std::env::args().nth(1).map_or(Ok(200), |runs| runs.parse())?;
     writeln!(
         out,
         "{:<28} {:>12} {:>18} {:>10} {:>12}",
@@ -51,9 +53,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     )?;
     for (what, faulty) in [("a quiet cluster", false), ("a storm", true)] {
         let (before, mut sums) = (cpu_time()?, Sums::default());
-        for seed in 0..RUNS {
+        for seed in 0..runs {
             // Time begins anew with each.
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
             runtime.block_on(run(seed, faulty, &mut sums));
         }
         let spent = cpu_time()? - before;
@@ -61,9 +63,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(
             out,
             "{what:<28} {:>9.2} ms {:>18.0} {:>10.0} {:>12.0}",
-            seconds * 1e3 / RUNS as f64,
+            seconds * 1e3 / runs as f64,
             sums.simulated.as_secs_f64() / seconds,
-            sums.events as f64 / RUNS as f64,
+            sums.events as f64 / runs as f64,
             sums.events as f64 / seconds,
         )?;
     }
@@ -92,22 +94,17 @@ async fn run(seed: u64, faulty: bool, sums: &mut Sums) {
         sleep(Duration::from_millis(100)).await;
     }
     let bound = |cluster: &Cluster| {
-        let claims = cluster.list("", "persistentvolumeclaims", None).unwrap_or_default();
-        claims.iter().all(|claim| claim["status"]["phase"] == "Bound")
+        let claims = cluster.list_stored("", "persistentvolumeclaims", None).unwrap_or_default();
+        claims.iter().all(|claim| claim.parsed()["status"]["phase"] == "Bound")
     };
-    // Not at every change: reading all claims each time would be most of what is measured.
-    while !bound(&cluster) {
-        sleep(Duration::from_millis(100)).await;
-    }
+    cluster.wait(LIMIT, bound).await.expect("a volume for every claim");
     for index in 0..CLAIMS {
         let (plural, name) = ("persistentvolumeclaims", format!("claim-{index}"));
         let target = Target { group: "", plural, namespace: "default", name: &name };
         cluster.delete(&target, DeleteOptions::default()).expect("a claim that is there");
     }
     let gone = |cluster: &Cluster| cluster.list_stored("", "persistentvolumes", None).is_ok_and(|all| all.is_empty());
-    while !gone(&cluster) {
-        sleep(Duration::from_millis(100)).await;
-    }
+    cluster.wait(LIMIT, gone).await.expect("an end of all volumes");
     sums.simulated += start.elapsed();
     sums.events += cluster.story().lines().count();
 }

@@ -310,6 +310,7 @@ impl Cluster {
 
     fn value_of(&self, mut request: Request) -> Result<Value, Status> {
         match self.0.handle(&mut request)? {
+            Answer::Object { view, object, .. } => Ok(view.shown(&object)),
             Answer::Document { json, .. } => {
                 serde_json::from_slice(&json).map_err(|error| Status::internal(error.to_string()))
             }

@@ -101,7 +101,7 @@ pub(crate) fn after_write(state: &mut State, resource: &Resource, written: &Arc<
         register(state, storage, &object, resources, definitions);
     }
     definition::set_status(&mut object, taken.as_deref(), &state.clock.seconds());
-    state.update(resource.storage, written, &object, Credit::Server);
+    state.update(resource.storage, written, object, Credit::Server);
 }
 
 /// Ends what a definition that is gone defined, or finishes a definition whose last object is gone.
@@ -168,7 +168,7 @@ fn finish(state: &mut State, definitions: &Resource, definition: &Arc<Stored>) {
         after_remove(state, definitions, &last);
     } else {
         object::set_finalizers(&mut object, others);
-        state.update(definitions.storage, definition, &object, Credit::Server);
+        state.update(definitions.storage, definition, object, Credit::Server);
     }
 }
 

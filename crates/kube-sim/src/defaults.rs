@@ -24,7 +24,7 @@ mod types;
 
 pub(crate) use admission::default_among;
 pub use decode::{FieldValidation, decode};
-pub(crate) use decode::{decode_result, unknown_fields, zero};
+pub(crate) use decode::{decode_result, name_type, unknown_fields, zero};
 
 /// What admission looks up in the cluster.
 pub trait Lookup {

@@ -65,6 +65,14 @@ impl Resource {
         }
     }
 
+    /// Whether `text` is its `apiVersion`.
+    pub(crate) fn has_api_version(&self, text: &str) -> bool {
+        match self.group.as_str() {
+            "" => text == self.version,
+            group => text.split_once('/') == Some((group, &self.version)),
+        }
+    }
+
     /// `persistentvolumes` or `storageclasses.storage.k8s.io`, as error texts name resources.
     pub fn group_resource(&self) -> String {
         qualified(&self.plural, &self.group)

@@ -1,5 +1,7 @@
 //! Which objects a list or watch is about.
 
+use std::sync::Arc;
+
 use crate::request::Request;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::state::State;
@@ -41,12 +43,12 @@ impl Selection {
         Ok(Self { prefix, labels, fields })
     }
 
-    pub(crate) fn matches(&self, object: &Stored) -> bool {
+    pub(crate) fn matches(&self, object: &Arc<Stored>) -> bool {
         object.key().starts_with(&self.prefix)
             && (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))
             && match self.fields.is_about_names_only() {
                 true => self.fields.matches_name(object.namespace(), object.name()),
-                false => self.fields.matches(&object.value()),
+                false => self.fields.matches(&object.parsed()),
             }
     }
 

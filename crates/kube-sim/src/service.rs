@@ -114,11 +114,7 @@ impl ApiService {
         }
         let answer = self.handle(&mut request).await;
         if let Some(interceptor) = &self.shared.interceptor {
-            let code = match &answer {
-                Ok(Answer::Document { code, .. }) => *code,
-                Ok(Answer::Watch(_)) => 200,
-                Err(refused) => refused.code,
-            };
+            let code = answer.as_ref().map_or_else(|refused| refused.code, Answer::code);
             match interceptor.after(&request, code).await {
                 After::Deliver => {}
                 After::Replace(status) => {
@@ -136,16 +132,8 @@ impl ApiService {
             }
         }
         Ok(match answer {
-            Ok(Answer::Document { code, json }) => {
-                let mut response = document(code, json);
-                for warning in &request.warnings {
-                    // A warning that fits into no header is not worth a failure.
-                    if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
-                        response.headers_mut().append(WARNING, value);
-                    }
-                }
-                response
-            }
+            Ok(Answer::Object { code, view, object }) => warned(document(code, view.bytes(&object)), &request.warnings),
+            Ok(Answer::Document { code, json }) => warned(document(code, json), &request.warnings),
             Ok(Answer::Watch(start)) => {
                 let interceptor = self.shared.interceptor.as_ref().and_then(|interceptor| interceptor.watch(&request));
                 let watch = Watch::new(Arc::clone(&self.shared), *start, Act::from(&request), interceptor);
@@ -304,6 +292,16 @@ fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
         true => Status::not_implemented(format_args!("the subresource {plural}/{first}")),
         false => Status::no_such_path(),
     }
+}
+
+fn warned(mut response: http::Response<Body>, warnings: &[String]) -> http::Response<Body> {
+    for warning in warnings {
+        // A warning that fits into no header is not worth a failure.
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+    response
 }
 
 /// The body, by verb and content type.

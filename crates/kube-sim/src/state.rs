@@ -126,10 +126,12 @@ impl State {
     }
 
     /// Keeps a new object.
-    pub(crate) fn create(&mut self, storage: StorageId, object: &Value, credit: Credit) -> Arc<Stored> {
+    pub(crate) fn create(&mut self, storage: StorageId, object: Value, credit: Credit) -> Arc<Stored> {
         self.version += 1;
         let ownership = Ownership::of_new(credit);
-        let stored = Arc::new(Stored::new(&self.storage(storage).resource, object, self.version, ownership).first());
+        let stored = Stored::new(&self.storage(storage).resource, &object, self.version, ownership).first();
+        let stored = Arc::new(stored);
+        stored.remember(&self.storage(storage).resource, object);
         self.record(storage, Entry { kind: ChangeKind::Created, object: Arc::clone(&stored), before: None });
         stored
     }
@@ -139,12 +141,12 @@ impl State {
         &mut self,
         storage: StorageId,
         before: &Arc<Stored>,
-        object: &Value,
+        object: Value,
         credit: Credit,
     ) -> Arc<Stored> {
         let owners = if let Credit::Known(owners) = &credit { Some(Arc::clone(owners)) } else { None };
         let ownership = Ownership::after(before, credit);
-        let stored = Stored::new(&self.storage(storage).resource, object, self.version + 1, ownership);
+        let stored = Stored::new(&self.storage(storage).resource, &object, self.version + 1, ownership);
         let same = stored.same_but_version(before) && owners.is_none_or(|owners| owners == before.managed_fields());
         // The server keeps a new claim in a form that it never writes again, so the first update always changes it.
         let odd = before.is_first() && self.storage(storage).resource.is("", "persistentvolumeclaims");
@@ -153,6 +155,7 @@ impl State {
         }
         self.version += 1;
         let stored = Arc::new(stored);
+        stored.remember(&self.storage(storage).resource, object);
         let before = Some(Arc::clone(before));
         self.record(storage, Entry { kind: ChangeKind::Updated, object: Arc::clone(&stored), before });
         stored
@@ -188,7 +191,9 @@ impl State {
             let change = Change::new(&self.storage(storage).resource, &entry);
             self.subscribers.retain(|queue| match queue.upgrade() {
                 Some(queue) => {
-                    queue.push(change.clone());
+                    if queue.wants(&change.resource) {
+                        queue.push(change.clone());
+                    }
                     true
                 }
                 None => false,
@@ -209,7 +214,7 @@ impl State {
                 "spec": {"finalizers": ["kubernetes"]},
                 "status": {"phase": "Active"},
             });
-            self.create(namespaces.storage, &object, Credit::Server);
+            self.create(namespaces.storage, object, Credit::Server);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::Deserialize;
 
 use crate::request::{Content, Request, Subresource, Verb};
@@ -37,6 +38,8 @@ pub(crate) struct Act {
     subresource: Option<Subresource>,
     namespace: String,
     name: String,
+    /// What is to be created, where only that tells its name.
+    body: Bytes,
 }
 
 #[derive(Debug)]
@@ -60,10 +63,18 @@ impl Story {
     pub(crate) fn answered(&self, at: Duration, mut act: Act, answer: &Result<Answer, Status>) {
         let outcome = match answer {
             Ok(Answer::Watch(_)) => Outcome::Done { code: 200, version: String::new() },
+            Ok(Answer::Object { code, object, .. }) => {
+                if act.verb == Verb::Create {
+                    object.name().clone_into(&mut act.name);
+                    act.body.clear();
+                }
+                Outcome::Done { code: *code, version: object.resource_version().to_string() }
+            }
             Ok(Answer::Document { code, json }) => {
-                let head = serde_json::from_slice::<Head>(json).unwrap_or_default().metadata;
+                let head = Metadata::of(json);
                 if act.verb == Verb::Create {
                     act.name = head.name;
+                    act.body.clear();
                 }
                 Outcome::Done { code: *code, version: head.resource_version }
             }
@@ -71,12 +82,12 @@ impl Story {
                 Outcome::Refused { code: refused.code, reason: refused.reason, message: refused.message.clone() }
             }
         };
-        self.push(at, What::Request(act, outcome));
+        self.push(at, What::Request(act.named(), outcome));
     }
 
     /// Writes down something that went wrong.
     pub(crate) fn fault(&self, at: Duration, act: Act, fault: impl fmt::Display) {
-        self.push(at, What::Request(act, Outcome::Fault(fault.to_string())));
+        self.push(at, What::Request(act.named(), Outcome::Fault(fault.to_string())));
     }
 
     /// Writes down what somebody else has to say.
@@ -103,15 +114,25 @@ impl Story {
     }
 }
 
+impl Act {
+    /// With the name of what is to be created.
+    fn named(mut self) -> Self {
+        if !self.body.is_empty() {
+            self.name = Metadata::of(&std::mem::take(&mut self.body)).name;
+        }
+        self
+    }
+}
+
 impl From<&Request> for Act {
     fn from(request: &Request) -> Self {
-        let mut name = request.name.clone();
+        let (mut name, mut body) = (request.name.clone(), Bytes::new());
         if request.verb == Verb::Create {
-            name = match &request.content {
-                Content::Json(json) => serde_json::from_slice::<Head>(json).unwrap_or_default().metadata.name,
-                Content::Value(object) => crate::object::name(object).to_owned(),
-                _ => name,
-            };
+            match &request.content {
+                Content::Json(json) => body = json.clone(),
+                Content::Value(object) => crate::object::name(object).clone_into(&mut name),
+                _ => {}
+            }
         }
         Self {
             user: Arc::clone(&request.user),
@@ -120,6 +141,7 @@ impl From<&Request> for Act {
             subresource: request.subresource,
             namespace: request.namespace.clone(),
             name,
+            body,
         }
     }
 }
@@ -136,6 +158,12 @@ struct Head {
 struct Metadata {
     name: String,
     resource_version: String,
+}
+
+impl Metadata {
+    fn of(json: &[u8]) -> Self {
+        serde_json::from_slice::<Head>(json).unwrap_or_default().metadata
+    }
 }
 
 impl fmt::Display for What {

@@ -110,9 +110,6 @@ impl Queue {
     }
 
     pub(crate) fn push(&self, change: Change) {
-        if !self.wants(&change.resource) {
-            return;
-        }
         let mut waiting = self.lock();
         waiting.changes.push_back(change);
         if let Some(waker) = waiting.waker.take() {

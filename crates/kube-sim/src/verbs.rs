@@ -26,7 +26,9 @@ use crate::{crd, object, validate};
 
 /// What a request that was not refused gets.
 pub(crate) enum Answer {
-    /// One JSON document.
+    /// One object, in this form.
+    Object { code: u16, view: View, object: Arc<Stored> },
+    /// A list, or what else is no object that is kept.
     Document { code: u16, json: Bytes },
     /// A stream of changes.
     Watch(Box<WatchStart>),
@@ -55,8 +57,12 @@ pub(crate) fn handle(
 }
 
 impl Answer {
-    fn object(view: &View, code: u16, object: &Stored) -> Self {
-        Self::Document { code, json: view.bytes(object) }
+    /// The status code.
+    pub(crate) fn code(&self) -> u16 {
+        match self {
+            Self::Object { code, .. } | Self::Document { code, .. } => *code,
+            Self::Watch(_) => 200,
+        }
     }
 
     fn value(code: u16, value: &Value) -> Self {

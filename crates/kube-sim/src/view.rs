@@ -14,9 +14,6 @@ use crate::{defaults, event, object};
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     form: Form,
-    /// What stands before `metadata`.
-    head: String,
-    list_head: String,
     /// Whether `metadata.managedFields` are shown.
     with_owners: bool,
     resource: Arc<Resource>,
@@ -40,14 +37,7 @@ impl View {
     /// `stored` is the resource in the version its objects are kept in.
     pub(crate) fn new(resource: &Arc<Resource>, stored: &Resource, metadata_only: bool, with_owners: bool) -> Self {
         if metadata_only {
-            return Self {
-                form: Form::Metadata,
-                with_owners,
-                resource: Arc::clone(resource),
-                head: r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1""#.to_owned(),
-                list_head: r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","#.to_owned(),
-                bare_items: false,
-            };
+            return Self { form: Form::Metadata, with_owners, resource: Arc::clone(resource), bare_items: false };
         }
         let form = match (resource.version == stored.version, resource.group == stored.group) {
             (true, true) => Form::Stored,
@@ -55,19 +45,11 @@ impl View {
             // Only events are kept in another group.
             (_, false) => Form::Event,
         };
-        let list_head = format!(r#"{{"kind":"{}","apiVersion":"{}","#, resource.list_kind, resource.api_version());
-        Self {
-            form,
-            head: head(resource),
-            list_head,
-            with_owners,
-            resource: Arc::clone(resource),
-            bare_items: !resource.custom,
-        }
+        Self { form, with_owners, resource: Arc::clone(resource), bare_items: !resource.custom }
     }
 
     /// The object's JSON.
-    pub(crate) fn bytes(&self, object: &Stored) -> Bytes {
+    pub(crate) fn bytes(&self, object: &Arc<Stored>) -> Bytes {
         match self.form {
             Form::Stored if !self.with_owners => object.bytes().clone(),
             _ => {
@@ -78,20 +60,26 @@ impl View {
         }
     }
 
+    /// The object's JSON, read.
+    pub(crate) fn shown(&self, object: &Arc<Stored>) -> Value {
+        let mut value = self.value(Cow::Borrowed(&*object.parsed())).into_owned();
+        let owners = if self.with_owners { object.managed_fields() } else { Arc::default() };
+        if let Ok(owners) = serde_json::from_str::<Value>(&owners) {
+            object::set_meta(&mut value, "managedFields", owners);
+        }
+        value
+    }
+
     /// Appends the object's JSON.
-    pub(crate) fn write(&self, object: &Stored, json: &mut Vec<u8>) {
+    pub(crate) fn write(&self, object: &Arc<Stored>, json: &mut Vec<u8>) {
         match self.form {
+            Form::Stored if !self.with_owners => json.extend_from_slice(object.bytes()),
             Form::Stored | Form::Renamed => {
-                json.extend_from_slice(self.head.as_bytes());
+                json.extend_from_slice(self.head().as_bytes());
                 object.write_tail(self.with_owners, json);
             }
             Form::Event | Form::Metadata => {
-                let mut value = self.value(Cow::Owned(object.value())).into_owned();
-                let owners = if self.with_owners { object.managed_fields() } else { Arc::default() };
-                if let Ok(owners) = serde_json::from_str::<Value>(&owners) {
-                    object::set_meta(&mut value, "managedFields", owners);
-                }
-                serde_json::to_writer(json, &value).expect("JSON values can be written to memory");
+                serde_json::to_writer(json, &self.shown(object)).expect("JSON values can be written to memory");
             }
         }
     }
@@ -120,13 +108,25 @@ impl View {
         }
     }
 
+    /// Starts an object: all up to its metadata.
+    fn head(&self) -> String {
+        match self.form {
+            Form::Metadata => r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1""#.to_owned(),
+            Form::Stored | Form::Renamed | Form::Event => head(&self.resource),
+        }
+    }
+
     /// Starts a list: all up to its metadata.
-    pub(crate) fn list_head(&self) -> &str {
-        &self.list_head
+    pub(crate) fn list_head(&self) -> String {
+        let resource = &self.resource;
+        match self.form {
+            Form::Metadata => r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","#.to_owned(),
+            _ => format!(r#"{{"kind":"{}","apiVersion":"{}","#, resource.list_kind, resource.api_version()),
+        }
     }
 
     /// Appends the object as an item of a list.
-    pub(crate) fn write_item(&self, object: &Stored, json: &mut Vec<u8>) {
+    pub(crate) fn write_item(&self, object: &Arc<Stored>, json: &mut Vec<u8>) {
         if self.bare_items && matches!(self.form, Form::Stored | Form::Renamed) {
             let start = json.len();
             object.write_tail(self.with_owners, json);
@@ -149,7 +149,7 @@ impl View {
                 }
             }
         }
-        let head = &self.head;
+        let head = self.head();
         format!(r#"{head},"metadata":{{"resourceVersion":"{version}"{annotations}}}{rest}}}"#)
     }
 }

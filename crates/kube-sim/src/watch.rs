@@ -189,7 +189,7 @@ impl Watch {
     }
 
     /// Appends one event, or does with it what the interceptor says.
-    fn tell(&mut self, kind: &'static str, object: &Stored, lines: &mut Vec<u8>) -> Told {
+    fn tell(&mut self, kind: &'static str, object: &Arc<Stored>, lines: &mut Vec<u8>) -> Told {
         let step = match &mut self.interceptor {
             None => WatchStep::Deliver,
             Some(interceptor) => interceptor.event(kind, object),
@@ -270,7 +270,7 @@ fn seen(change: &Entry, selection: &Selection) -> Option<(&'static str, Arc<Stor
     }
 }
 
-fn write_line(kind: &str, view: &View, object: &Stored, lines: &mut Vec<u8>) {
+fn write_line(kind: &str, view: &View, object: &Arc<Stored>, lines: &mut Vec<u8>) {
     lines.reserve(object.bytes().len() + 48);
     lines.extend_from_slice(br#"{"type":""#);
     lines.extend_from_slice(kind.as_bytes());

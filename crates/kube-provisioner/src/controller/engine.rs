@@ -153,6 +153,8 @@ impl Engine {
         }
         hold();
         begun.extend(world.unsettled(here));
+        // Pauses and waits are those of an earlier term, of which somebody else may have finished what was waited for.
+        begun.iter().for_each(|key| self.queue.forget(key));
         self.wake(&world, begun, Priority::Resync);
     }
 

@@ -109,9 +109,9 @@ impl Api {
         if now.uid() != pod.stored.uid() || now.is_deleting() {
             return Err(Status::modified(resource, now.name()));
         }
-        let mut value = now.value();
+        let mut value = Value::clone(&now.parsed());
         change(&mut value);
-        state.update(resource.storage, &now, &value, Credit::Server);
+        state.update(resource.storage, &now, value, Credit::Server);
         Ok(())
     }
 

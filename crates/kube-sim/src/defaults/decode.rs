@@ -97,9 +97,18 @@ pub(super) fn zero_field(resource: &Resource, name: &str) -> Option<Value> {
 fn fields(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String> {
     let mut decoder = Decoder { unknown: Vec::new() };
     decoder.root(resource, object)?;
-    object["apiVersion"] = resource.api_version().into();
-    object["kind"] = resource.kind.as_str().into();
+    name_type(resource, object);
     Ok(decoder.unknown.iter().map(|field| format!("unknown field {field:?}")).collect())
+}
+
+/// Sets `kind` and `apiVersion`, which mostly are as they should be.
+pub(crate) fn name_type(resource: &Resource, object: &mut Value) {
+    if object.get("kind").is_none_or(|kind| *kind != *resource.kind) {
+        object["kind"] = resource.kind.as_str().into();
+    }
+    if object.get("apiVersion").and_then(Value::as_str).is_none_or(|text| !resource.has_api_version(text)) {
+        object["apiVersion"] = resource.api_version().into();
+    }
 }
 
 /// An object of another kind or version than the request's.
@@ -121,15 +130,14 @@ impl WrongKind {
 /// Missing kinds and versions are taken for right.
 fn check_kind(resource: &Resource, object: &Value) -> Result<(), WrongKind> {
     const SCHEME: &str = "in scheme \"pkg/runtime/scheme.go:111\"";
-    let text = |field: &str, default: &str| match object.get(field).and_then(Value::as_str) {
-        None | Some("") => default.to_owned(),
-        Some(text) => text.to_owned(),
-    };
-    let wanted = resource.api_version();
-    let (kind, api_version) = (text("kind", &resource.kind), text("apiVersion", &wanted));
-    if (kind.as_str(), &api_version) == (&resource.kind, &wanted) {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let (kind, api_version) = (text("kind"), text("apiVersion"));
+    if kind.is_none_or(|kind| kind == resource.kind) && api_version.is_none_or(|text| resource.has_api_version(text)) {
         return Ok(());
     }
+    let wanted = resource.api_version();
+    let kind = kind.unwrap_or(&resource.kind).to_owned();
+    let api_version = api_version.unwrap_or(&wanted).to_owned();
     let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
     let error = if resource.custom && api_version != wanted {
         format!("the API version in the data ({api_version}) does not match the expected API version ({wanted})")
@@ -263,7 +271,7 @@ impl Decoder {
                     }
                 }
             }
-            (Kind::Struct(id), Value::Object(_)) => self.structure(value, Struct::named(id), path)?,
+            (Kind::Struct(reference), Value::Object(_)) => self.structure(value, reference.structure(), path)?,
             (_, other) => return Err(mismatch(&kind_of(other))),
         }
         Ok(())
@@ -279,9 +287,9 @@ impl Decoder {
             Kind::Quantity => "0".into(),
             Kind::Duration => "0s".into(),
             Kind::Time | Kind::MicroTime | Kind::Bytes | Kind::Any | Kind::List(_) | Kind::Map(_) => Value::Null,
-            Kind::Struct(id) => {
+            Kind::Struct(ref reference) => {
                 let mut empty = Value::Null;
-                self.structure(&mut empty, Struct::named(id), path)?;
+                self.structure(&mut empty, reference.structure(), path)?;
                 empty
             }
         })

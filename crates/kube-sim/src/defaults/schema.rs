@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use crate::resource::Resource;
 
@@ -90,7 +90,21 @@ pub(crate) enum Kind {
     Any,
     List(Box<Type>),
     Map(Box<Type>),
-    Struct(&'static str),
+    Struct(Reference),
+}
+
+/// A struct named by its id in the table.
+#[derive(Debug)]
+pub(crate) struct Reference {
+    pub(crate) id: &'static str,
+    found: OnceLock<&'static Struct>,
+}
+
+impl Reference {
+    /// The struct.
+    pub(crate) fn structure(&self) -> &'static Struct {
+        self.found.get_or_init(|| Struct::named(self.id))
+    }
 }
 
 impl Struct {
@@ -169,8 +183,8 @@ impl Type {
 
     /// The struct, where it is one.
     pub(crate) fn structure(&self) -> Option<&'static Struct> {
-        match self.kind {
-            Kind::Struct(id) => Some(Struct::named(id)),
+        match &self.kind {
+            Kind::Struct(reference) => Some(reference.structure()),
             _ => None,
         }
     }
@@ -204,8 +218,8 @@ impl fmt::Display for Type {
             Kind::Any => formatter.write_str("runtime.RawExtension"),
             Kind::List(element) => write!(formatter, "[]{}{element}", star(element)),
             Kind::Map(element) => write!(formatter, "map[string]{}{element}", star(element)),
-            Kind::Struct(id) => {
-                let structure = Struct::named(id);
+            Kind::Struct(reference) => {
+                let structure = reference.structure();
                 write!(formatter, "{}.{}", structure.package, structure.name)
             }
         }
@@ -303,7 +317,8 @@ impl Type {
             None => (false, text),
         };
         if let Some(id) = text.strip_prefix('@') {
-            return Some(Self { pointer, named: None, kind: Kind::Struct(id) });
+            let reference = Reference { id, found: OnceLock::new() };
+            return Some(Self { pointer, named: None, kind: Kind::Struct(reference) });
         }
         let (base, element) = match text.split_once(' ') {
             Some((base, element)) => (base, Some(element)),

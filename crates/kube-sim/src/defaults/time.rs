@@ -54,8 +54,12 @@ pub(crate) fn rewrite(text: &str, precision: Precision) -> Result<Option<String>
     if !rest.is_empty() {
         return Err(format!("parsing time {text:?}: extra text: {rest:?}"));
     }
-    let timestamp: Timestamp = text.replace(',', ".").parse().map_err(|_| beyond("day"))?;
     let written_as_is = text.ends_with('Z') && (precision == Precision::Microseconds || fraction.is_empty());
+    // Days every month has need no calendar.
+    if written_as_is && (1..=28).contains(&numbers[2]) {
+        return Ok(None);
+    }
+    let timestamp: Timestamp = text.replace(',', ".").parse().map_err(|_| beyond("day"))?;
     Ok((!written_as_is).then(|| write(timestamp, precision)))
 }
 

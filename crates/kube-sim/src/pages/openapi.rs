@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::Page;
 use super::discovery::base_path;
 use crate::cluster::Cluster;
-use crate::defaults::schema::{Field, Kind, Struct, Topology, Type};
+use crate::defaults::schema::{Field, Kind, Reference, Struct, Topology, Type};
 use crate::object::at;
 use crate::resource::Resource;
 use crate::status::Status;
@@ -164,7 +164,7 @@ impl Document {
             Kind::Any => json!({"type": "object"}),
             Kind::List(element) => json!({"type": "array", "items": self.value(element)}),
             Kind::Map(element) => json!({"type": "object", "additionalProperties": self.value(element)}),
-            Kind::Struct(id) => {
+            Kind::Struct(Reference { id, .. }) => {
                 self.wanted.insert(id);
                 reference(&struct_name(id))
             }

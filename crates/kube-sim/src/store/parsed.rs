@@ -1,5 +1,5 @@
-//! The latest states that were read, so that who reads the same state does not read it anew: one change is looked at by
-//! several actors, one after the other.
+//! The latest states that were written or read, so that nobody reads them anew: one change is looked at by several actors,
+//! one after the other.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,11 +7,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Stored;
+use crate::resource::Resource;
+use crate::{defaults, object};
 
 /// As many are kept; the memory they take is bounded by it.
 const KEPT: usize = 64;
 
-/// The latest states that were read by this thread.
+/// The latest states that were written or read by this thread.
 struct Latest {
     states: Vec<(Arc<Stored>, Arc<Value>)>,
     /// Which is given up next.
@@ -30,15 +32,30 @@ impl Stored {
                 return Arc::clone(value);
             }
             let value = Arc::new(self.value());
-            let entry = (Arc::clone(self), Arc::clone(&value));
-            if latest.states.len() < KEPT {
-                latest.states.push(entry);
-            } else {
-                latest.states[latest.oldest] = entry;
-                latest.oldest = (latest.oldest + 1) % KEPT;
-            }
+            latest.keep(self, Arc::clone(&value));
             value
         })
+    }
+
+    /// Tells [`Stored::parsed`] of what value this state of a resource was made.
+    pub(crate) fn remember(self: &Arc<Self>, resource: &Resource, mut value: Value) {
+        defaults::name_type(resource, &mut value);
+        let metadata = object::metadata_mut(&mut value);
+        metadata.insert("resourceVersion".to_owned(), self.resource_version().to_string().into());
+        debug_assert_eq!(value, self.value(), "as it would be read");
+        LATEST.with_borrow_mut(|latest| latest.keep(self, Arc::new(value)));
+    }
+}
+
+impl Latest {
+    fn keep(&mut self, state: &Arc<Stored>, value: Arc<Value>) {
+        let entry = (Arc::clone(state), value);
+        if self.states.len() < KEPT {
+            self.states.push(entry);
+        } else {
+            self.states[self.oldest] = entry;
+            self.oldest = (self.oldest + 1) % KEPT;
+        }
     }
 }
 
@@ -47,7 +64,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Cluster, Resource};
+    use crate::Cluster;
 
     #[tokio::test]
     async fn a_state_is_read_once() {

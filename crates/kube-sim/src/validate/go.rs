@@ -22,7 +22,7 @@ impl GoValue {
             return Self::Plain(Value::Null);
         }
         match (&ty.kind, value) {
-            (Kind::Struct(id), _) => Self::structure(value, Struct::named(id)),
+            (Kind::Struct(reference), _) => Self::structure(value, reference.structure()),
             (Kind::List(element), Value::Array(items)) => {
                 Self::List(items.iter().map(|item| Self::of(item, element)).collect())
             }

@@ -105,6 +105,10 @@ pub(super) fn check_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
             causes.push(Cause::invalid(path, after.unwrap_or(&Value::Null), super::IMMUTABLE));
         }
     }
+    // [`check`] comes before it, and finds the same.
+    if causes.is_empty() {
+        return;
+    }
     labels(map(new, "labels"), "metadata.labels", causes);
     annotations(map(new, "annotations"), "metadata.annotations", causes);
     owner_references(new, causes);

@@ -1,5 +1,7 @@
 //! create.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{Answer, credit, refuse, take_owners, validate_new, view};
@@ -45,13 +47,13 @@ pub(super) fn create_object(state: &mut State, request: &Request, object: Value)
     if request.options.dry_run {
         let ownership = Ownership::of_new(credit);
         let stored = Stored::new(&state.storage(resource.storage).resource, &object, 0, ownership);
-        let mut shown: Value = serde_json::from_slice(&view.bytes(&stored)).expect("views write JSON");
+        let mut shown = view.shown(&Arc::new(stored));
         object::remove_meta(&mut shown, "resourceVersion");
         return Ok(Answer::value(201, &shown));
     }
-    let created = state.create(resource.storage, &object, credit);
+    let created = state.create(resource.storage, object, credit);
     crd::after_write(state, resource, &created);
-    Ok(Answer::object(&view, 201, &created))
+    Ok(Answer::Object { code: 201, view, object: created })
 }
 
 /// `EnsureObjectNamespaceMatchesRequestNamespace` of apiserver's `registry/rest/meta.go`.

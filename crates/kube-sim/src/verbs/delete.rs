@@ -28,7 +28,7 @@ pub(super) fn delete(state: &mut State, request: &Request) -> Result<Answer, Sta
     };
     Ok(match deleted {
         Deleted::Gone(last) if !resource.returns_deleted => Answer::value(code, &success(resource, &last)),
-        Deleted::Gone(object) | Deleted::Pending(object) => Answer::object(&view(state, request), code, &object),
+        Deleted::Gone(object) | Deleted::Pending(object) => Answer::Object { code, view: view(state, request), object },
     })
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn delete_object(
     if resource.is("", "namespaces") && IMMORTAL.contains(&before.name()) {
         return Err(Status::forbidden(resource, before.name(), "this namespace may not be deleted"));
     }
-    let mut object = before.value();
+    let mut object = Value::clone(&before.parsed());
     let first = !before.is_deleting();
     let is_crd = resource.is("apiextensions.k8s.io", "customresourcedefinitions");
     let waits = if resource.is("", "namespaces") {
@@ -92,7 +92,7 @@ pub(crate) fn delete_object(
     if !waits {
         return Ok(Deleted::Gone(remove(state, resource, before)));
     }
-    let marked = state.update(resource.storage, before, &object, Credit::Server);
+    let marked = state.update(resource.storage, before, object, Credit::Server);
     if is_crd {
         crd::clean_up(state, &marked);
     }
@@ -110,7 +110,7 @@ pub(crate) fn remove(state: &mut State, resource: &Resource, before: &Arc<Stored
 fn check_preconditions(resource: &Resource, before: &Stored, options: &DeleteOptions) -> Result<(), Status> {
     let Some(wanted) = &options.preconditions else { return Ok(()) };
     // The server names the kind here where it names the resource elsewhere.
-    let named = Resource { plural: resource.kind.clone(), ..resource.clone() };
+    let named = || Resource { plural: resource.kind.clone(), ..resource.clone() };
     if let Some(uid) = wanted.uid.as_deref().filter(|uid| *uid != before.uid()) {
         let found = before.uid();
         if resource.is("", "namespaces") {
@@ -121,7 +121,7 @@ fn check_preconditions(resource: &Resource, before: &Stored, options: &DeleteOpt
             "the UID in the precondition ({uid}) does not match the UID in record ({found}). \
              The object might have been deleted and then recreated"
         );
-        return Err(Status::conflict(&named, before.name(), &why));
+        return Err(Status::conflict(&named(), before.name(), &why));
     }
     let found = before.resource_version().to_string();
     if let Some(version) = wanted.resource_version.as_deref().filter(|version| *version != found) {
@@ -129,7 +129,7 @@ fn check_preconditions(resource: &Resource, before: &Stored, options: &DeleteOpt
             "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({found}). \
              The object might have been modified"
         );
-        return Err(Status::conflict(&named, before.name(), &why));
+        return Err(Status::conflict(&named(), before.name(), &why));
     }
     Ok(())
 }

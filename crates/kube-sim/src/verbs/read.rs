@@ -21,7 +21,7 @@ use crate::watch::WatchStart;
 pub(super) fn get(state: &State, request: &Request) -> Result<Answer, Status> {
     at_most_now(state, parse_version(&request.options.resource_version)?)?;
     let found = super::existing(state, request)?;
-    Ok(Answer::object(&view(state, request), 200, &found))
+    Ok(Answer::Object { code: 200, view: view(state, request), object: found })
 }
 
 pub(super) fn list(state: &State, request: &Request) -> Result<Answer, Status> {

@@ -36,7 +36,7 @@ pub(super) fn update(state: &mut State, request: &mut Request) -> Result<Answer,
     let view = view(state, request);
     let object = view.to_stored(object);
     let value = before.parsed();
-    write(state, request, &view, Before { state: &before, value: &value }, object, false)
+    write(state, request, view, Before { state: &before, value: &value }, object, false)
 }
 
 const OWNERS: &[u8] = b"managedFields";
@@ -80,14 +80,8 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
     request.warnings.extend(patched.warnings);
     check_name(request, &patched.object)?;
     let object = view.to_stored(patched.object);
-    write(
-        state,
-        request,
-        &self::view(state, request),
-        Before { state: &before, value: &old },
-        object,
-        kind == PatchKind::Apply,
-    )
+    let view = self::view(state, request);
+    write(state, request, view, Before { state: &before, value: &old }, object, kind == PatchKind::Apply)
 }
 
 /// The state that is to be replaced, and the same read.
@@ -100,7 +94,7 @@ struct Before<'a> {
 fn write(
     state: &mut State,
     request: &Request,
-    view: &View,
+    view: View,
     Before { state: before, value: old }: Before<'_>,
     mut object: Value,
     is_apply: bool,
@@ -135,11 +129,11 @@ fn write(
         if finished && !request.options.dry_run {
             super::delete::remove(state, resource, before);
         }
-        return Ok(Answer::object(view, 200, &answer));
+        return Ok(Answer::Object { code: 200, view, object: Arc::new(answer) });
     }
-    let written = state.update(resource.storage, before, &object, credit);
+    let written = state.update(resource.storage, before, object, credit);
     crd::after_write(state, resource, &written);
-    Ok(Answer::object(view, 200, &written))
+    Ok(Answer::Object { code: 200, view, object: written })
 }
 
 /// `checkName` of apiserver's `endpoints/handlers/rest.go`.

@@ -38,7 +38,8 @@ where
         let key = work.key().clone();
         match catch_unwind(AssertUnwindSafe(|| handle(work))) {
             Ok(task) => {
-                running.spawn(AssertUnwindSafe(task).catch_unwind().map(move |result| {
+                // Boxed, because a large future would be moved several times on its way into the task.
+                running.spawn(AssertUnwindSafe(Box::pin(task)).catch_unwind().map(move |result| {
                     if result.is_err() {
                         report_panic(&key);
                     }

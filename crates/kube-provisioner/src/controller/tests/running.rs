@@ -28,7 +28,7 @@ struct Calls {
     deletes: Mutex<Vec<String>>,
 }
 
-/// Does all that it is asked; for a claim whose name begins with `no-room` it wants another node.
+/// Does all that it is asked; for a claim whose name begins with `no-room` it wants another node, and `invalid` it refuses.
 struct Counting(Arc<Calls>);
 
 impl Provisioner for Counting {
@@ -40,6 +40,9 @@ impl Provisioner for Counting {
         if claim.starts_with("no-room") {
             return Err(ProvisionError::reschedule("no room on this node"));
         }
+        if claim.starts_with("invalid") {
+            return Err(ProvisionError::invalid("no such thing"));
+        }
         Ok(Volume::nfs("server", format!("/{}", request.name)))
     }
 
@@ -50,10 +53,14 @@ impl Provisioner for Counting {
 }
 
 impl Running {
+    /// This server knows no Leases, so there is one process at a time.
     pub(super) fn start(api: &Api) -> Self {
+        Self::start_with(api, Coordination::None)
+    }
+
+    pub(super) fn start_with(api: &Api, coordination: Coordination) -> Self {
         let calls = Arc::<Calls>::default();
-        // This server knows no Leases.
-        let options = Options { coordination: Coordination::None, ..Options::new(OURS) };
+        let options = Options { coordination, ..Options::new(OURS) };
         let controller = Controller::new(Counting(calls.clone()), options);
         let stop = CancellationToken::new();
         let task = tokio::spawn(controller.run_with(api.client(), stop.clone()));

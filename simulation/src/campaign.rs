@@ -7,7 +7,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::judge::{Invariant, Violation};
-use crate::panics;
 use crate::plan::Plan;
 use crate::run::{Manner, run};
 
@@ -72,7 +71,6 @@ impl Campaign {
     /// Runs the seeds.
     pub fn run(&self, tell: impl Fn(News<'_>) + Sync) -> Tally {
         const EVERY: Duration = Duration::from_secs(5);
-        panics::watch();
         let (start, processor) = (Instant::now(), processor_time());
         let (next, runs) = (AtomicU64::new(self.seeds.start), AtomicU64::new(0));
         let (micros, stop) = (AtomicU64::new(0), AtomicBool::new(false));

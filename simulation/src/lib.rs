@@ -10,7 +10,7 @@ mod campaign;
 mod edges;
 mod judge;
 mod logs;
-pub mod panics;
+mod panics;
 mod plan;
 mod process;
 mod run;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use simulation::{Campaign, Failure, Invariant, Manner, News, Plan, Progress, Safeguard, Tally, panics, run};
+use simulation::{Campaign, Failure, Invariant, Manner, News, Plan, Progress, Safeguard, Tally, run};
 
 /// Prove by simulation that the volume controller survives crashes.
 #[derive(Parser)]
@@ -52,7 +52,6 @@ fn main() -> ExitCode {
 }
 
 fn one(seed: u64, manner: &Manner) -> ExitCode {
-    panics::watch();
     let plan = Plan::draw(seed);
     println!("{plan}");
     let outcome = run(&plan, manner);

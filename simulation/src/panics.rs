@@ -1,24 +1,28 @@
 //! Panics of what is simulated: noticed, not printed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
+    static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// From now on panics of all threads are kept for [`take`].
-pub fn watch() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        std::panic::set_hook(Box::new(|info| {
-            let text = info.to_string();
-            LAST.with(|last| *last.borrow_mut() = Some(text));
+/// Does something; returns what came of it, and the first panic on this thread meanwhile, caught by somebody or not.
+pub(crate) fn watched<T>(doing: impl FnOnce() -> T) -> (Option<T>, Option<String>) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !WATCHED.get() {
+                return usual(panic);
+            }
+            FIRST.with_borrow_mut(|first| drop(first.get_or_insert_with(|| panic.to_string())));
         }));
     });
-}
-
-/// The last panic of this thread since the last time.
-pub(crate) fn take() -> Option<String> {
-    LAST.with(|last| last.borrow_mut().take())
+    WATCHED.set(true);
+    let done = catch_unwind(AssertUnwindSafe(doing));
+    WATCHED.set(false);
+    (done.ok(), FIRST.take())
 }

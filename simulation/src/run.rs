@@ -55,13 +55,14 @@ pub struct Outcome {
 
 /// Runs a plan in a runtime of its own, under a clock that waits for nobody.
 pub fn run(plan: &Plan, manner: &Manner) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let runtime = runtime.expect("a runtime without a driver needs nothing from the system");
-    panics::take();
-    let mut outcome = runtime.block_on(perform(plan, manner));
-    drop(runtime);
+    let (outcome, panic) = panics::watched(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.expect("a runtime without a driver needs nothing from the system").block_on(perform(plan, manner))
+    });
+    let mut outcome =
+        outcome.unwrap_or_else(|| Outcome { violation: None, simulated: Duration::ZERO, story: String::new() });
     // What panics is missed by what comes after it.
-    if let Some(panic) = panics::take() {
+    if let Some(panic) = panic {
         let (invariant, at) = (Invariant::Alive, outcome.simulated);
         outcome.violation = Some(Violation { invariant, at, seen: format!("something panicked: {panic}") });
     }

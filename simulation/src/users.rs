@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use kube_provisioner::protocol::{IDENTITY, PROVISIONED_BY};
 use kube_sim::{Cluster, DeleteOptions, PatchKind, Target, object};
@@ -67,10 +68,15 @@ impl Users {
                 When::Deletion(count) => *count <= deletions,
                 When::Write(count) => *count <= writes,
             };
-            let (due, later) = open.into_iter().partition(|(when, _)| is_due(when));
+            let (due, later): (Vec<_>, Vec<_>) = open.into_iter().partition(|(when, _)| is_due(when));
             open = later;
             for (_, deed) in due {
                 self.carry_out(deed);
+                if let Deed::Replace(claim) = deed {
+                    // When others have let go of what was deleted.
+                    let again = |after| (When::At(now + after), Deed::Block(claim));
+                    open.extend([again(Duration::from_millis(1)), again(Duration::from_millis(50))]);
+                }
             }
             let next = open.iter().filter_map(|(when, _)| match when {
                 When::At(time) => Some(self.start + *time),

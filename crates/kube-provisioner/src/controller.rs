@@ -201,9 +201,11 @@ impl Controller {
             }
             None => loop {
                 let replaced = serve(engine.clone(), Turn::alone(&shutdown)).await;
-                // Others found this replica dead, or the journal was deleted: begin anew.
-                if options.coordination != Coordination::PerClaim || shutdown.is_cancelled() {
-                    break replaced;
+                match options.coordination {
+                    _ if shutdown.is_cancelled() => break None,
+                    // Others found this replica dead, or the journal was deleted: begin anew.
+                    Coordination::PerClaim => {}
+                    _ => break replaced,
                 }
             },
         };

@@ -42,7 +42,7 @@ use tokio_util::sync::CancellationToken;
 use self::state::{Seat, State};
 use crate::{CallError, Surroundings};
 
-pub use self::adopt::{Other, adopt};
+pub use self::adopt::{Adoption, Other};
 pub use self::state::JournalStats;
 pub use self::text::{Entry, Unreadable};
 pub use self::write::Writer;
@@ -56,7 +56,7 @@ pub struct JournalOptions {
     pub name: String,
     /// What all journals of one kind of work share: a label, cut and marked where it is too long for one.
     pub group: String,
-    /// How keys are spread over the journals of the group. Entries of other layouts can be [adopted](adopt).
+    /// How keys are spread over the journals of the group. Entries of other layouts can be [adopted](Adoption).
     pub layout: String,
     /// This process: no two have ever had the same.
     pub holder: String,
@@ -146,6 +146,25 @@ impl Journal {
     /// The work on `key` has ended and can be found again by looking, or left nothing behind.
     pub fn remove(&self, key: &str) {
         self.change(|state| state.remove(key));
+    }
+
+    /// Records an entry of another journal, which stays until it is [unpinned](Self::unpin).
+    async fn pin(&self, entry: Entry) -> Result<(), JournalError> {
+        let seat = self.change(|state| state.pin(entry))?;
+        wait(seat).await
+    }
+
+    /// Lets an adopted entry be removed from now on: what it stands for is known.
+    pub fn unpin(&self, key: &str) {
+        self.change(|state| state.unpin(key));
+    }
+
+    /// Removes an entry that somebody else has adopted.
+    fn drop_pinned(&self, key: &str) {
+        self.change(|state| {
+            state.unpin(key);
+            state.remove(key);
+        });
     }
 
     /// Whether there is an entry for `key`.

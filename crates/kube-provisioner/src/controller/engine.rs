@@ -145,6 +145,7 @@ impl Engine {
     ) {
         let (mut world, mut begun) = (self.world(), Vec::new());
         for entry in entries {
+            journal.unpin(&entry.key);
             match world.adopt(&entry) {
                 Ok(Some(key)) => begun.push(key),
                 Ok(None) => journal.remove(&entry.key),
@@ -283,9 +284,13 @@ impl Engine {
         let started = Instant::now();
         let outcome = self.actor.carry_out(decision, &facts, work, duty).await;
         let volume = work.key().to_string();
-        // What the API server shows, or what left nothing behind, needs no entry.
-        if duty.journal.contains(&volume) && !self.world().unfinished(work.key()) {
-            duty.journal.remove(&volume);
+        // What the API server shows, or what left nothing behind, needs no entry. Under the world's lock, because an entry
+        // that is just adopted makes the key unfinished.
+        if duty.journal.contains(&volume) {
+            let world = self.world();
+            if !world.unfinished(work.key()) {
+                duty.journal.remove(&volume);
+            }
         }
         let report = report(outcome, &self.case(&volume, &facts, work.attempt()));
         let (class, source) = facts.labels();

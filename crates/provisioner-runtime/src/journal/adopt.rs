@@ -1,19 +1,25 @@
 //! Entries of journals that nobody writes any more.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
+use tokio::time::sleep;
 
-use super::text::{Content, VERSION, VERSION_KEY, write};
+use super::text::{Content, ENTRIES, VERSION, VERSION_KEY, write};
 use super::write::{HOLDER, LAYOUT, labels};
 use super::{Entry, Journal, JournalOptions};
 use crate::{CallError, call};
 
 /// How long one request may take.
-const LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
-/// How often somebody else may be faster with one journal.
+const LIMIT: Duration = Duration::from_secs(10);
+/// How often somebody else may be faster with one journal, or the server be out of order.
 const TRIES: usize = 10;
+/// After an answer that says nothing.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// Another journal of the group.
 #[derive(Clone, Copy, Debug)]
@@ -24,109 +30,169 @@ pub struct Other<'a> {
     pub layout: &'a str,
     /// Changes with every write.
     pub version: &'a str,
+    entries: &'a str,
 }
 
-/// Moves the entries that are `mine` from `abandoned` journals of the group into `journal`, which is being written
-/// meanwhile. An entry is in one of the two at any time. Journals that are empty then are deleted.
+impl Other<'_> {
+    /// Whether it has an entry for `key`.
+    pub fn holds(&self, key: &str) -> bool {
+        self.entries.lines().any(|line| line.split(' ').next() == Some(key))
+    }
+}
+
+/// Moves entries from other journals of the group into one that is being written meanwhile. An entry is in one of the two at
+/// any time, and whoever has written the other journal cannot write it any more.
 ///
 /// Others may do the same at the same time with other keys, or with the same: one of them gets an entry.
-///
-/// # Errors
-/// When the API server does not answer as it should; what was moved until then is lost to the caller and stays in
-/// `journal`, so that it comes back with the next take-over.
-pub async fn adopt(
-    client: &Client,
-    options: &JournalOptions,
-    journal: &Journal,
-    mut abandoned: impl FnMut(Other<'_>) -> bool,
-    mine: impl Fn(&Entry) -> bool,
-) -> Result<Vec<Entry>, CallError> {
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &options.namespace);
-    let selector: Vec<String> = labels(&options.group).iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let found = call(LIMIT, api.list(&ListParams::default().labels(&selector.join(",")))).await?;
-    let mut adopted = Vec::new();
-    for other in found.items.into_iter().filter(|other| other.name_any() != options.name) {
-        let layout = other.annotations().get(LAYOUT).map(String::as_str).unwrap_or_default();
-        let version = other.resource_version().unwrap_or_default();
-        if abandoned(Other { name: &other.name_any(), layout, version: &version }) {
-            adopted.extend(Move { api: &api, options, journal, mine: &mine }.from(other).await?);
-        }
-    }
-    Ok(adopted)
-}
-
-struct Move<'a, F> {
-    api: &'a Api<ConfigMap>,
+pub struct Adoption<'a> {
+    api: Api<ConfigMap>,
     options: &'a JournalOptions,
     journal: &'a Journal,
-    mine: &'a F,
+    pins: BTreeMap<String, Pin>,
 }
 
-impl<F: Fn(&Entry) -> bool> Move<'_, F> {
-    async fn from(&self, mut other: ConfigMap) -> Result<Vec<Entry>, CallError> {
+/// An entry that is in our journal and may still be in the other.
+struct Pin {
+    entry: Entry,
+    source: String,
+    /// It may have been taken out of the other journal by a write of ours whose answer was lost.
+    uncertain: bool,
+}
+
+impl<'a> Adoption<'a> {
+    /// Into `journal`, whose options these are.
+    pub fn new(client: Client, options: &'a JournalOptions, journal: &'a Journal) -> Self {
+        let api = Api::namespaced(client, &options.namespace);
+        Self { api, options, journal, pins: BTreeMap::new() }
+    }
+
+    /// Moves the entries that are `mine` from journals that are `abandoned`, and deletes those that are empty then. What is
+    /// returned cannot be removed from the journal before it is [unpinned](Journal::unpin): what it stands for must be known
+    /// first.
+    ///
+    /// # Errors
+    /// When the API server does not answer as it should. The next call goes on where this one has ended.
+    pub async fn run(
+        &mut self,
+        mut abandoned: impl FnMut(Other<'_>) -> bool,
+        mine: impl Fn(&Entry) -> bool,
+    ) -> Result<Vec<Entry>, CallError> {
+        let selector: Vec<String> =
+            labels(&self.options.group).iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let found = call(LIMIT, self.api.list(&ListParams::default().labels(&selector.join(",")))).await?;
+        let gone = self.pins.values().map(|pin| pin.source.clone());
+        let gone: BTreeSet<String> =
+            gone.filter(|source| found.items.iter().all(|other| other.name_any() != **source)).collect();
+        gone.iter().for_each(|source| self.settle(source, &[], false));
+        for other in found.items.into_iter().filter(|other| other.name_any() != self.options.name) {
+            let name = other.name_any();
+            let layout = other.annotations().get(LAYOUT).map(String::as_str).unwrap_or_default();
+            let version = other.resource_version().unwrap_or_default();
+            let entries =
+                other.data.as_ref().and_then(|data| data.get(ENTRIES)).map(String::as_str).unwrap_or_default();
+            let begun = self.pins.values().any(|pin| pin.source == name);
+            if begun || abandoned(Other { name: &name, layout, version: &version, entries }) {
+                self.empty(other, &mine).await?;
+            }
+        }
+        for pin in self.pins.values().filter(|pin| !self.journal.contains(&pin.entry.key)) {
+            self.journal.pin(pin.entry.clone()).await.map_err(|error| CallError::Other(error.to_string()))?;
+        }
+        Ok(std::mem::take(&mut self.pins).into_values().map(|pin| pin.entry).collect())
+    }
+
+    /// Takes what is ours out of another journal.
+    async fn empty(&mut self, mut other: ConfigMap, mine: &impl Fn(&Entry) -> bool) -> Result<(), CallError> {
         let name = other.name_any();
-        let mut moved: Vec<Entry> = Vec::new();
         for _ in 0..TRIES {
             let data = other.data.clone().unwrap_or_default();
             if data.get(VERSION_KEY).is_some_and(|version| version != VERSION) {
                 tracing::warn!(journal = name, "the format of an abandoned journal is not known; it is left alone");
-                return Ok(Vec::new());
+                return Ok(());
             }
             let Content { entries, unreadable } = Content::read(&data);
-            let (wanted, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| (self.mine)(entry));
-            // Somebody else was faster with those that are not there any more.
-            for gone in moved.iter().filter(|entry| !wanted.contains(entry)) {
-                self.journal.remove(&gone.key);
+            let (wanted, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(mine);
+            let is_empty = rest.is_empty() && unreadable.is_empty();
+            self.settle(&name, &wanted, other.annotations().get(HOLDER) == Some(&self.options.holder));
+            if wanted.is_empty() {
+                if is_empty {
+                    self.delete(&other).await;
+                }
+                return Ok(());
             }
-            if wanted.is_empty() && !(rest.is_empty() && unreadable.is_empty()) {
-                return Ok(Vec::new());
+            for entry in &wanted {
+                let pin = Pin { entry: entry.clone(), source: name.clone(), uncertain: false };
+                self.pins.entry(entry.key.clone()).or_insert(pin);
             }
-            for stored in join_all(wanted.iter().map(|entry| self.journal.record(entry.clone()))).await {
+            for stored in join_all(wanted.iter().map(|entry| self.journal.pin(entry.clone()))).await {
                 stored.map_err(|error| CallError::Other(error.to_string()))?;
             }
-            moved = wanted;
-            let outcome = if rest.is_empty() && unreadable.is_empty() {
-                self.delete(&other).await
-            } else {
-                self.keep(&mut other, write(rest.iter(), &unreadable)).await
-            };
-            match outcome {
+            match self.mark(&mut other, write(rest.iter(), &unreadable)).await {
                 Ok(()) => {
-                    let entries = moved.len();
-                    tracing::info!(journal = name, entries, "the entries of an abandoned journal were adopted");
-                    return Ok(moved);
+                    tracing::info!(
+                        journal = name,
+                        entries = wanted.len(),
+                        "entries of an abandoned journal are adopted"
+                    );
+                    if is_empty {
+                        self.delete(&other).await;
+                    }
+                    return Ok(());
                 }
                 Err(CallError::Conflict | CallError::NotFound) => {}
-                Err(error) => return Err(error),
+                Err(_) => {
+                    let moved = self.pins.values_mut().filter(|pin| pin.source == name);
+                    moved.for_each(|pin| pin.uncertain = true);
+                    sleep(PAUSE).await;
+                }
             }
-            other = match call(LIMIT, self.api.get(&name)).await {
-                Ok(other) => other,
-                Err(CallError::NotFound) => ConfigMap { data: None, ..other },
-                Err(error) => return Err(error),
+            other = loop {
+                match call(LIMIT, self.api.get(&name)).await {
+                    Ok(other) => break other,
+                    Err(CallError::NotFound) => {
+                        self.settle(&name, &[], false);
+                        return Ok(());
+                    }
+                    Err(error) if !error.is_transient() => return Err(error),
+                    Err(_) => sleep(PAUSE).await,
+                }
             };
-            if other.data.is_none() {
-                moved.iter().for_each(|entry| self.journal.remove(&entry.key));
-                return Ok(Vec::new());
-            }
         }
         Err(CallError::Conflict)
     }
 
-    async fn delete(&self, other: &ConfigMap) -> Result<(), CallError> {
-        let preconditions = Preconditions { uid: other.uid(), resource_version: other.resource_version() };
-        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        call(LIMIT, self.api.delete(&other.name_any(), &parameters)).await.map(drop)
+    /// Lets go of what is not in the other journal any more and was not taken out by us.
+    fn settle(&mut self, source: &str, there: &[Entry], marked: bool) {
+        // Where replicas have a journal each, all want the same entries; otherwise nobody but us wants ours.
+        let rivals = self.options.beat.is_some();
+        let journal = self.journal;
+        self.pins.retain(|key, pin| {
+            let gone = pin.source == source && there.iter().all(|entry| entry.key != *key);
+            let ours = marked || pin.uncertain || !rivals;
+            if gone && !ours {
+                journal.drop_pinned(key);
+            }
+            !gone || ours
+        });
     }
 
-    /// Its former holder, should it live, finds that it is not the holder any more.
-    async fn keep(
-        &self,
-        other: &mut ConfigMap,
-        data: std::collections::BTreeMap<String, String>,
-    ) -> Result<(), CallError> {
+    /// Deletes one that is empty. Where that fails, whoever looks next does it.
+    async fn delete(&self, other: &ConfigMap) {
+        let preconditions = Preconditions { uid: other.uid(), resource_version: other.resource_version() };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        if let Err(error) = call(LIMIT, self.api.delete(&other.name_any(), &parameters)).await {
+            tracing::debug!(journal = other.name_any(), "an empty journal is not deleted: {error}");
+        }
+    }
+
+    /// Leaves the rest in the other journal, under our name: its former holder, should it live, finds that it is not the
+    /// holder any more.
+    async fn mark(&self, other: &mut ConfigMap, data: BTreeMap<String, String>) -> Result<(), CallError> {
         other.data = Some(data);
         other.annotations_mut().insert(HOLDER.to_owned(), self.options.holder.clone());
         other.metadata.managed_fields = None;
-        call(LIMIT, self.api.replace(&other.name_any(), &PostParams::default(), other)).await.map(drop)
+        let stored = call(LIMIT, self.api.replace(&other.name_any(), &PostParams::default(), other)).await?;
+        *other = stored;
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! What is to be in the journal, and when it is to be written: everything but the writing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub(super) struct State {
     /// How many entries name a shared text.
     sharing: HashMap<String, usize>,
     unreadable: Vec<Unreadable>,
+    /// Entries that stay although nobody here knows of them yet.
+    pinned: HashSet<String>,
     bytes: usize,
     /// Entries that are not stored yet.
     recording: Vec<Recording>,
@@ -115,6 +117,7 @@ impl State {
             entries: BTreeMap::new(),
             sharing: HashMap::new(),
             unreadable: content.unreadable,
+            pinned: HashSet::new(),
             bytes: 0,
             recording: Vec::new(),
             fencing: Vec::new(),
@@ -153,8 +156,17 @@ impl State {
         Ok(receiver)
     }
 
+    pub(super) fn pin(&mut self, entry: Entry) -> Result<oneshot::Receiver<Seat>, JournalError> {
+        self.pinned.insert(entry.key.clone());
+        self.record(entry)
+    }
+
+    pub(super) fn unpin(&mut self, key: &str) {
+        self.pinned.remove(key);
+    }
+
     pub(super) fn remove(&mut self, key: &str) {
-        if self.take(key) {
+        if !self.pinned.contains(key) && self.take(key) {
             self.removing.get_or_insert_with(Instant::now);
         }
     }
@@ -241,7 +253,9 @@ impl State {
         let error = Arc::new(error);
         self.problem = Some(error.clone());
         for Recording { key, before, seat } in batch.recording {
-            self.remove(&key);
+            if self.take(&key) {
+                self.removing.get_or_insert_with(Instant::now);
+            }
             before.into_iter().for_each(|before| self.put(before));
             let _ = seat.send(Err(JournalError::Call(error.clone())));
         }

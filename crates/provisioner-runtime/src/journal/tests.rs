@@ -283,10 +283,9 @@ async fn entries_of_another_layout_are_adopted_once() {
     let (first, second) = (first.await, second.await);
     let abandoned = |other: Other<'_>| other.layout != "2";
     let is_a = |entry: &Entry| entry.key == "a";
-    let (one, two) = tokio::join!(
-        adopt(&client, &first_options, &first.journal, abandoned, is_a),
-        adopt(&client, &second_options, &second.journal, abandoned, |entry| !is_a(entry)),
-    );
+    let mut by_first = Adoption::new(client.clone(), &first_options, &first.journal);
+    let mut by_second = Adoption::new(client.clone(), &second_options, &second.journal);
+    let (one, two) = tokio::join!(by_first.run(abandoned, is_a), by_second.run(abandoned, |entry| !is_a(entry)));
     assert_eq!(one.unwrap(), [entry("a")]);
     assert_eq!(two.unwrap(), [entry("b"), entry("c")]);
     assert!(first.journal.contains("a") && second.journal.contains("c"));
@@ -294,4 +293,48 @@ async fn entries_of_another_layout_are_adopted_once() {
     let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
     assert!(api.get_opt("disks-old").await.unwrap().is_none());
     assert_eq!(api.get("disks-1-of-2").await.unwrap().annotations().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_storm_an_entry_is_adopted_by_one_and_lost_by_nobody() {
+    for seed in 0..100 {
+        let faults = Faults::storm(seed);
+        let cluster = Cluster::builder().seed(seed).faults(&faults).build();
+        let take = async |options: JournalOptions| loop {
+            match Journal::take_over(cluster.client(&options.holder), options.clone(), || false).await {
+                Ok((journal, writer, entries)) => {
+                    return Held { journal, entries, writer: tokio::spawn(writer.run()) };
+                }
+                Err(_) => sleep(Duration::from_secs(1)).await,
+            }
+        };
+        let beat = Some(Duration::from_secs(5));
+        let named = |name: &str| JournalOptions { beat, ..options(name, name) };
+        let dead = take(named("dead")).await;
+        let mut begun = Vec::new();
+        for key in ["a", "b", "c", "d"] {
+            if dead.journal.record(entry(key)).await.is_ok() {
+                begun.push(key.to_owned());
+            }
+        }
+        drop(dead);
+        let (one, two) = (named("one"), named("two"));
+        let (first, second) = (take(one.clone()).await, take(two.clone()).await);
+        let adopt = async |options: &JournalOptions, held: &Held| {
+            let mut adoption = Adoption::new(cluster.client(&options.holder), options, &held.journal);
+            loop {
+                match adoption.run(|other| other.name == "dead", |_| true).await {
+                    Ok(entries) => return entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>(),
+                    Err(_) => sleep(Duration::from_secs(1)).await,
+                }
+            }
+        };
+        let (by_one, by_two) = tokio::join!(adopt(&one, &first), adopt(&two, &second));
+        for key in &begun {
+            let (first_has, second_has) = (by_one.contains(key), by_two.contains(key));
+            assert!(first_has || second_has, "seed {seed}: nobody has {key}");
+            assert!(!first_has || first.journal.contains(key), "seed {seed}: {key}");
+            assert!(!second_has || second.journal.contains(key), "seed {seed}: {key}");
+        }
+    }
 }

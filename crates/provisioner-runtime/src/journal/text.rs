@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// The format that is written. Anything else is not touched.
 pub(super) const VERSION: &str = "1";
 pub(super) const VERSION_KEY: &str = "version";
-const ENTRIES: &str = "entries";
+pub(super) const ENTRIES: &str = "entries";
 const SHARED: &str = "shared";
 /// Stands for no shared text.
 const NONE: &str = "-";

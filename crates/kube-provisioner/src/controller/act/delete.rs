@@ -8,7 +8,7 @@ use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::Event;
 use tokio::time::Instant;
 
-use super::lock::Carrier;
+use super::lock::{Carrier, Past};
 use super::{Actor, Breakage, Outcome};
 use crate::controller::decide::{Decision, Deletion, Rest};
 use crate::controller::duty::Duty;
@@ -24,6 +24,10 @@ impl Actor {
             Err(lane) => return Outcome::LaneFull(lane),
         };
         let (key, started) = (work.key(), Instant::now());
+        // Whoever made the volume may still have an entry for it.
+        if let Err(outcome) = self.alone_with(key, Past::Some, duty).await {
+            return outcome;
+        }
         let (name, version, record) = (key.to_string(), &volume.resource_version, volume.lock.as_deref());
         let lock = match self.lock(key, Carrier::Volume { name: &name, uid: &volume.facts.uid, version, record }).await
         {
@@ -40,7 +44,11 @@ impl Actor {
         {
             return outcome;
         }
-        // Another replica may have taken over since it was decided. Nobody makes an asset anew that was recorded as begun.
+        // Another replica may have taken over since it was decided. And nobody may make an asset anew that was once begun:
+        // a fence stores what was removed before it.
+        if !self.world().unfinished(key) {
+            duty.journal.remove(&name);
+        }
         if let Err(error) = self.fence(duty).await {
             return Outcome::NotJournaled(error);
         }

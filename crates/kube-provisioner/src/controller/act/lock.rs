@@ -4,8 +4,10 @@
 //! <https://github.com/kubernetes-retired/external-storage/tree/v3.0.0/lib/leaderelection>
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -20,6 +22,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Actor, Outcome};
+use crate::controller::duty::Duty;
 use crate::controller::key::Key;
 use crate::protocol;
 
@@ -62,13 +65,43 @@ pub(super) enum Carrier<'a> {
     Volume { name: &'a str, uid: &'a str, version: &'a str, record: Option<&'a str> },
 }
 
+/// Whether other replicas may have begun something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Past {
+    None,
+    Some,
+}
+
+impl Past {
+    /// As far as the lock tells.
+    pub(super) fn of(record: Option<&str>, identity: Option<&Locks>) -> Self {
+        let record: Option<Record> = record.and_then(|record| serde_json::from_str(record).ok());
+        let me = identity.map(|locks| locks.identity.as_str()).unwrap_or_default();
+        match record {
+            Some(record) if record.leader_transitions > 0 || record.holder_identity != me => Self::Some,
+            _ => Self::None,
+        }
+    }
+}
+
 /// A lock that is held.
 pub(super) struct Lock<'a> {
     carrier: Carrier<'a>,
     /// The object's, which the lock has changed.
     pub(super) version: String,
     record: Record,
-    renewed: Instant,
+    valid_until: Arc<Mutex<Instant>>,
+}
+
+impl Lock<'_> {
+    /// Until then nobody else can have taken it.
+    fn valid_until(&self) -> Instant {
+        *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn extend(&self, until: Instant) {
+        *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
 }
 
 impl Locks {
@@ -134,7 +167,10 @@ impl Actor {
         let record = locks.next(&before);
         let started = Instant::now();
         match self.write_lock(&carrier, carrier.version(), &record).await {
-            Ok(version) => Ok(Some(Lock { carrier, version, record, renewed: started })),
+            Ok(version) => {
+                let valid_until = Arc::new(Mutex::new(started + locks.renew_deadline));
+                Ok(Some(Lock { carrier, version, record, valid_until }))
+            }
             // Somebody was faster, or what is known is old: the watch tells.
             Err(CallError::Conflict | CallError::NotFound) => {
                 Err(Outcome::Locked { by: "somebody who was faster".to_owned(), look_again: locks.retry_period })
@@ -143,14 +179,37 @@ impl Actor {
         }
     }
 
+    /// Makes sure that no other replica has begun anything for this key. What a dead one had begun is taken over. Of two
+    /// living ones, as happens when claims go while replicas come and go, the first by name goes on; the other gives up
+    /// what it has, which the first has too, and the first waits for that.
+    pub(super) async fn alone_with(&self, key: &Key, past: Past, duty: &Duty) -> Result<(), Outcome> {
+        let Some(locks) = &self.locks else { return Ok(()) };
+        if past == Past::None && !self.world().unfinished(key) {
+            return Ok(());
+        }
+        let living = duty.peers.take_from_the_dead(&key.to_string(), self.client.clone(), &duty.journal).await;
+        let Some(first) = living.into_iter().min() else { return Ok(()) };
+        if first < duty.peers.options.name {
+            self.world().give_up(key);
+        }
+        Err(Outcome::Locked { by: first, look_again: locks.retry_period })
+    }
+
     /// Does the work while the lock is renewed. `None` when it was lost meanwhile.
     pub(super) async fn while_locked<T>(&self, lock: Option<Lock<'_>>, work: impl Future<Output = T>) -> Option<T> {
         let (Some(lock), Some(locks)) = (lock, &self.locks) else { return Some(work.await) };
         let mut work = pin!(work);
+        let valid_until = lock.valid_until.clone();
+        // A process that stood still is told by its own clock.
+        let while_valid =
+            poll_fn(|context| match Instant::now() < *valid_until.lock().unwrap_or_else(PoisonError::into_inner) {
+                true => work.as_mut().poll(context).map(Some),
+                false => Poll::Ready(None),
+            });
         tokio::select! {
             biased;
             () = self.keep(lock, locks) => None,
-            done = &mut work => Some(done),
+            done = while_valid => done,
         }
     }
 
@@ -158,7 +217,7 @@ impl Actor {
     async fn keep(&self, mut lock: Lock<'_>, locks: &Locks) {
         loop {
             sleep(locks.retry_period).await;
-            let deadline = lock.renewed + locks.renew_deadline;
+            let deadline = lock.valid_until();
             loop {
                 let started = Instant::now();
                 let record = locks.next(&lock.record);
@@ -166,7 +225,8 @@ impl Actor {
                 match written {
                     Err(_) => return,
                     Ok(Ok(version)) => {
-                        lock = Lock { version, record, renewed: started, ..lock };
+                        (lock.version, lock.record) = (version, record);
+                        lock.extend(started + locks.renew_deadline);
                         break;
                     }
                     Ok(Err(CallError::NotFound)) => return,

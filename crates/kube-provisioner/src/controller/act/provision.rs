@@ -10,7 +10,7 @@ use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::Event;
 use tokio::time::{Instant, sleep};
 
-use super::lock::{Carrier, Lock};
+use super::lock::{Carrier, Lock, Past};
 use super::{Actor, Breakage, Outcome};
 use crate::controller::decide::{Refusal, Rest};
 use crate::controller::duty::Duty;
@@ -53,6 +53,14 @@ impl Actor {
             class: pending.class.object.clone(),
             selected_node: pending.claim.facts.selected_node.as_deref().map(str::to_owned),
         };
+        let past = match &facts.claim {
+            ClaimState::Waiting(claim) => Past::of(claim.lock.as_deref(), self.locks.as_ref()),
+            // A claim that is gone has no lock that would tell.
+            _ => Past::Some,
+        };
+        if let Err(outcome) = self.alone_with(work.key(), past, duty).await {
+            return outcome;
+        }
         let lock = match self.lock_claim(facts, work.key()).await {
             Ok(lock) => lock,
             Err(outcome) => return outcome,

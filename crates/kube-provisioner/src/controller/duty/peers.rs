@@ -1,0 +1,72 @@
+//! The other journals of the fleet, and which of them nobody writes any more.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::Client;
+use provisioner_runtime::backoff::Backoff;
+use provisioner_runtime::journal::{Adoption, Journal, JournalOptions, Other};
+use tokio::time::{Instant, sleep};
+
+/// Between looks that fail.
+const RETRIES: Backoff = Backoff::exponential(Duration::from_millis(250), Duration::from_secs(15));
+
+/// What one process knows of the journals beside its own.
+pub(crate) struct Peers {
+    pub(crate) options: JournalOptions,
+    /// How long a journal that beats may be silent.
+    patience: Duration,
+    /// Since when journals are as they are.
+    seen: Mutex<HashMap<String, (String, Instant)>>,
+}
+
+impl Peers {
+    pub(super) fn new(options: JournalOptions, patience: Duration) -> Self {
+        Self { options, patience, seen: Mutex::default() }
+    }
+
+    /// Journals of another number of shards, or of another way to share the work, have no holder any more. Neither have
+    /// those that do not beat.
+    pub(super) fn is_abandoned(&self, other: Other<'_>) -> bool {
+        other.layout != self.options.layout || (self.options.beat.is_some() && self.is_silent(other))
+    }
+
+    fn is_silent(&self, other: Other<'_>) -> bool {
+        let now = Instant::now();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (version, since) = seen.entry(other.name.to_owned()).or_insert_with(|| (other.version.to_owned(), now));
+        if version != other.version {
+            (*version, *since) = (other.version.to_owned(), now);
+        }
+        now.duration_since(*since) >= self.patience
+    }
+
+    /// Takes what dead replicas had begun for this key out of their journals. Returns the journals of living ones that have
+    /// an entry for it: while there are any nothing may be begun.
+    pub(crate) async fn take_from_the_dead(&self, key: &str, client: Client, journal: &Journal) -> Vec<String> {
+        let mut adoption = Adoption::new(client, &self.options, journal);
+        let mut attempt = 0;
+        loop {
+            let mut living = Vec::new();
+            let dead = |other: Other<'_>| {
+                let silent = self.is_abandoned(other);
+                if other.holds(key) && !silent {
+                    living.push(other.name.to_owned());
+                }
+                silent && other.holds(key)
+            };
+            match adoption.run(dead, |entry| entry.key == key).await {
+                Ok(entries) => {
+                    entries.iter().for_each(|entry| journal.unpin(&entry.key));
+                    return living;
+                }
+                Err(error) => {
+                    attempt += 1;
+                    tracing::warn!(pv = key, "the journals of other replicas cannot be looked at: {error}");
+                    sleep(RETRIES.delay(attempt, 0.0)).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! How keys are spread over shards, and where the journals are.
+
+use std::time::Duration;
+
+use provisioner_runtime::journal::{Entry, JournalOptions};
+use provisioner_runtime::lease::lease_name;
+use provisioner_runtime::surroundings::Surroundings;
+
+use crate::controller::entry;
+use crate::options::{Coordination, Options};
+
+/// How keys are spread, and where the journals are.
+pub(super) struct Plan {
+    provisioner: String,
+    namespace: String,
+    coordination: Coordination,
+    pub(super) shards: u32,
+    node: Option<String>,
+    instance: String,
+    pub(super) grace: Duration,
+    pub(super) lease_duration: Duration,
+    pub(super) surroundings: Surroundings,
+}
+
+impl Plan {
+    pub(super) fn new(options: &Options, namespace: String, instance: String, surroundings: Surroundings) -> Self {
+        let per_node = options.coordination == Coordination::PerNode;
+        Self {
+            provisioner: options.provisioner_name.clone(),
+            namespace,
+            coordination: options.coordination,
+            shards: if options.coordination == Coordination::Lease { options.shards } else { 1 },
+            node: options.node_name.clone().filter(|_| per_node),
+            instance,
+            grace: options.grace_period,
+            lease_duration: options.lease_duration,
+            surroundings,
+        }
+    }
+
+    pub(super) fn journal(&self, shard: u32) -> JournalOptions {
+        let (name, layout) = match (self.coordination, &self.node) {
+            // Every replica has a journal of its own.
+            (Coordination::PerClaim, _) => (format!("journal-{}", self.instance), "per-claim".to_owned()),
+            (Coordination::PerNode, Some(node)) => (format!("journal-node-{node}"), "node".to_owned()),
+            _ if self.shards > 1 => (format!("journal-{shard}-of-{}", self.shards), self.shards.to_string()),
+            _ => ("journal".to_owned(), "1".to_owned()),
+        };
+        JournalOptions {
+            namespace: self.namespace.clone(),
+            name: lease_name(&format!("{}-{name}", self.provisioner)),
+            group: lease_name(&self.provisioner),
+            layout,
+            holder: self.instance.clone(),
+            beat: (self.coordination == Coordination::PerClaim).then(|| self.lease_duration / 3),
+            surroundings: self.surroundings,
+        }
+    }
+
+    pub(super) fn shard_of(&self, key: &str) -> u32 {
+        // FNV-1a: all replicas must agree, whatever they were compiled with.
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+        // The upper half, where the bits are mixed best.
+        ((hash >> 32) % u64::from(self.shards)) as u32
+    }
+
+    /// Whether an entry that nobody finishes any more is this shard's.
+    pub(super) fn is_mine(&self, shard: u32, entry: &Entry) -> bool {
+        match &self.node {
+            Some(own) => entry::node(entry).as_ref() == Some(own),
+            // Whoever comes first.
+            None if self.coordination == Coordination::PerClaim => true,
+            None => self.shard_of(&entry.key) == shard,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::key::Key;
+
+    fn plan(shards: u32) -> Plan {
+        let options = Options { shards, ..Options::new("example.com/disks") };
+        Plan::new(&options, "storage".to_owned(), "host_1".to_owned(), Surroundings::default())
+    }
+
+    #[test]
+    fn every_shard_gets_its_share_and_replicas_of_all_versions_agree() {
+        let keys: Vec<String> = (0..4000_u128)
+            .map(|number| Key::ForClaim(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_string())
+            .collect();
+        let mut shares = [0; 4];
+        keys.iter().for_each(|key| shares[plan(4).shard_of(key) as usize] += 1);
+        assert!(shares.iter().all(|share| (900..1100).contains(share)), "{shares:?}");
+        // These must never change: an old replica and a new one share the keys during an update.
+        assert_eq!(keys[..6].iter().map(|key| plan(4).shard_of(key)).collect::<Vec<_>>(), PINNED);
+    }
+
+    #[test]
+    fn each_way_to_share_the_work_has_its_journals() {
+        let journal = |plan: &Plan, shard| (plan.journal(shard).name, plan.journal(shard).layout);
+        assert_eq!(journal(&plan(1), 0), ("example.com-disks-journal".to_owned(), "1".to_owned()));
+        assert_eq!(journal(&plan(4), 2), ("example.com-disks-journal-2-of-4".to_owned(), "4".to_owned()));
+        let mut options = Options::new("example.com/disks");
+        (options.coordination, options.node_name) = (Coordination::PerNode, Some("node-1".to_owned()));
+        let per_node = Plan::new(&options, "storage".to_owned(), "i".to_owned(), Surroundings::default());
+        assert_eq!(journal(&per_node, 0), ("example.com-disks-journal-node-node-1".to_owned(), "node".to_owned()));
+    }
+
+    const PINNED: [u32; 6] = [0, 2, 1, 1, 2, 1];
+}

@@ -18,7 +18,11 @@ pub(crate) fn watched<T>(doing: impl FnOnce() -> T) -> (Option<T>, Option<String
             if !WATCHED.get() {
                 return usual(panic);
             }
-            FIRST.with_borrow_mut(|first| drop(first.get_or_insert_with(|| panic.to_string())));
+            FIRST.with_borrow_mut(|first| {
+                if first.is_none() {
+                    *first = Some(panic.to_string());
+                }
+            });
         }));
     });
     WATCHED.set(true);

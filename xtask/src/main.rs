@@ -12,6 +12,7 @@ mod build;
 mod control_plane;
 mod demo;
 mod signals;
+mod sim;
 mod suite;
 mod test;
 
@@ -54,6 +55,13 @@ enum Command {
         arguments: Vec<String>,
     },
 
+    /// Simulate crashes, faults and users' whims by the thousand, for instance `sim --seeds 10000`; `sim -- --help`
+    Sim {
+        /// The simulation's options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+
     /// Become another program that ends with its parent
     #[command(hide = true)]
     Guard {
@@ -92,6 +100,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Bench { arguments } => bench::run(&arguments, &guard).await,
             Command::ControlPlane(command) => control_plane::run(command, &guard).await,
             Command::Test { filter } => test::run(&filter, &guard).await,
+            Command::Sim { arguments } => sim::run(&arguments, &guard).await,
             Command::Demo { keep, simulated } => demo::run(keep, simulated, &guard).await,
             Command::Guard { .. } => unreachable!("handled before the runtime starts"),
         }

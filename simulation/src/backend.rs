@@ -1,0 +1,222 @@
+//! The backend that all replicas share, and the author's code that calls it.
+//!
+//! The author keeps the contract of [`Provisioner`]: calls are idempotent by the volume's name; a final failure leaves
+//! nothing behind; what a call that was cut off left half-made is completed by the next one, or removed by `delete`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_provisioner::{DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+use tokio::time::sleep;
+
+use crate::judge::Kind;
+use crate::plan::{Backend as Chances, Edge, Nature};
+use crate::process::Process;
+use crate::stage::Stage;
+
+/// What the backend holds for one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asset {
+    /// Told apart from others that had the name before.
+    pub(crate) number: u64,
+    /// The uid of the claim that it was made for; empty for what is somebody else's.
+    pub(crate) claim: String,
+    pub(crate) stage: AssetStage,
+}
+
+/// How far an asset is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AssetStage {
+    /// The backend will make it by itself.
+    Ordered,
+    Allocated,
+    Filled,
+    /// Whole.
+    Exported,
+    /// Half-removed.
+    Fading,
+}
+
+impl AssetStage {
+    fn next(self) -> Self {
+        match self {
+            Self::Ordered => Self::Allocated,
+            Self::Allocated => Self::Filled,
+            _ => Self::Exported,
+        }
+    }
+}
+
+/// The author's code in one process.
+pub(crate) struct Author {
+    pub(crate) process: Arc<Process>,
+    pub(crate) stage: Arc<Stage>,
+}
+
+/// What is drawn for one call.
+struct Script {
+    random: fastrand::Rng,
+    chances: Chances,
+    calm: bool,
+    /// At which step it ends otherwise, and how.
+    turn: Option<(u32, Turn)>,
+    passed: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    Fail,
+    Reschedule,
+    Leave,
+    Background,
+    Panic,
+    Overrun,
+}
+
+impl Script {
+    fn draw(stage: &Stage) -> Self {
+        let (mut random, chances, calm) = stage.script();
+        let turns = [
+            (chances.fails, Turn::Fail),
+            (chances.reschedules, Turn::Reschedule),
+            (chances.leaves, Turn::Leave),
+            (chances.background, Turn::Background),
+            (chances.panics, Turn::Panic),
+            (chances.overruns, Turn::Overrun),
+        ];
+        let mut left = random.f64();
+        let turn = turns.into_iter().find(|(chance, _)| {
+            left -= chance;
+            left < 0.0
+        });
+        let turn = turn.filter(|_| !calm).map(|(_, turn)| (random.u32(0..4), turn));
+        Self { random, chances, calm, turn, passed: 0 }
+    }
+
+    fn delay(&mut self) -> Duration {
+        let (usual, slow) = (self.chances.step.as_secs_f64(), self.random.f64() < self.chances.slow);
+        let longest = if slow && !self.calm { usual * 10.0 + 1.0 } else { usual };
+        // Half of all steps take no time at all.
+        let time = longest * (self.random.f64() - 0.5).max(0.0) * 2.0;
+        Duration::from_micros((time * 1e6) as u64)
+    }
+}
+
+impl Author {
+    /// Waits as long as a step takes. What happens to the process on the way happens here.
+    async fn wait(&self, script: &mut Script) -> Option<Turn> {
+        let delay = script.delay();
+        if !delay.is_zero() {
+            sleep(delay).await;
+        }
+        self.process.pass(Edge::Step).await;
+        let turn = script.turn.filter(|(step, _)| *step == script.passed).map(|(_, turn)| turn);
+        script.passed += 1;
+        match turn {
+            // Not `panic!`, so that no hook is told of it.
+            Some(Turn::Panic) => std::panic::resume_unwind(Box::new("the author's code panics")),
+            Some(Turn::Overrun) => std::future::pending().await,
+            other => other,
+        }
+    }
+
+    async fn make(&self, name: &str, claim: &str) -> Result<Volume, ProvisionError> {
+        let mut script = Script::draw(&self.stage);
+        loop {
+            if let Some(turn) = self.wait(&mut script).await {
+                return Err(self.give_up(name, claim, turn, &mut script).await);
+            }
+            let asset = self.stage.asset(name);
+            match asset.map(|asset| (asset.number, asset.stage)) {
+                Some((number, AssetStage::Exported)) => return Ok(Volume::nfs("server", format!("/exports/{number}"))),
+                Some((_, AssetStage::Ordered)) => return Err(in_progress("it is on its way")),
+                Some((_, AssetStage::Fading)) => return Err(ProvisionError::retry("it is being removed")),
+                Some((_, stage)) => self.stage.advance(&self.process, name, stage.next()),
+                None => self.stage.allocate(&self.process, name, claim, AssetStage::Allocated),
+            }
+            self.process.pass(Edge::Step).await;
+        }
+    }
+
+    async fn give_up(&self, name: &str, claim: &str, turn: Turn, script: &mut Script) -> ProvisionError {
+        let asset = self.stage.asset(name);
+        let whole = asset.as_ref().is_some_and(|asset| asset.stage == AssetStage::Exported);
+        match turn {
+            Turn::Background if !whole => {
+                if asset.is_none() {
+                    self.stage.allocate(&self.process, name, claim, AssetStage::Ordered);
+                }
+                let after = Duration::from_millis(script.random.u64(0..15_000));
+                self.stage.go_on(name, after);
+                self.process.pass(Edge::Step).await;
+                in_progress("the backend is at it")
+            }
+            Turn::Fail | Turn::Reschedule if !whole => {
+                if asset.is_some() {
+                    self.stage.clean_up(&self.process, name);
+                    self.process.pass(Edge::Step).await;
+                }
+                match turn {
+                    Turn::Reschedule => ProvisionError::reschedule("there is no room on this node"),
+                    _ => ProvisionError::retry("the backend has a bad day"),
+                }
+            }
+            _ => in_progress("something is left behind"),
+        }
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), DeleteError> {
+        let mut script = Script::draw(&self.stage);
+        loop {
+            match self.wait(&mut script).await {
+                None => {}
+                Some(Turn::Leave | Turn::Background) => return Err(DeleteError::in_use("somebody uses it")),
+                Some(_) => return Err(DeleteError::retry("the backend has a bad day")),
+            }
+            match self.stage.asset(name).map(|asset| asset.stage) {
+                None => return Ok(()),
+                Some(AssetStage::Fading) => self.stage.remove(&self.process, name),
+                Some(_) => self.stage.advance(&self.process, name, AssetStage::Fading),
+            }
+            self.process.pass(Edge::Step).await;
+        }
+    }
+}
+
+fn in_progress(why: &str) -> ProvisionError {
+    ProvisionError::in_progress(why.to_owned())
+}
+
+impl Provisioner for Author {
+    type Parameters = BTreeMap<String, String>;
+
+    async fn provision(&self, request: ProvisionRequest<Self::Parameters>) -> Result<Volume, ProvisionError> {
+        let name = &request.name;
+        let metadata = &request.claim.metadata;
+        let claim = metadata.uid.as_deref().unwrap_or_default();
+        let call = self.stage.begin(&self.process, Kind::Provision, name);
+        let nature = self.stage.nature(metadata.name.as_deref().unwrap_or_default());
+        let answer = match nature {
+            Nature::Invalid => Err(ProvisionError::invalid("never")),
+            Nature::NotMine => Err(ProvisionError::not_mine("not mine")),
+            Nature::Fickle if !self.stage.is_calm() => Err(ProvisionError::invalid("not yet")),
+            Nature::Good | Nature::Fickle => self.make(name, claim).await,
+        };
+        match &answer {
+            Ok(_) => call.end(format_args!("is done")),
+            Err(error) => call.end(format_args!("says {error:?}")),
+        }
+        answer
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        let call = self.stage.begin(&self.process, Kind::Delete, volume.name());
+        let answer = self.remove(volume.name()).await;
+        match &answer {
+            Ok(()) => call.end(format_args!("is done")),
+            Err(error) => call.end(format_args!("says {error:?}")),
+        }
+        answer
+    }
+}

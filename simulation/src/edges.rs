@@ -1,0 +1,91 @@
+//! What stands between the processes and the API server: faults, latencies, and the edges where processes end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use kube_sim::{After, Before, Faults, Interceptor, Request, Verb, WatchInterceptor};
+
+use crate::plan::Edge;
+use crate::process::Process;
+use crate::stage::Stage;
+
+/// The interceptor of a run's cluster.
+pub(crate) struct Edges {
+    faults: Faults,
+    /// Not a strong one: the stage holds the cluster, which holds this.
+    stage: Weak<Stage>,
+    processes: Mutex<BTreeMap<String, Arc<Process>>>,
+}
+
+impl Edges {
+    pub(crate) fn new(faults: Faults, stage: &Arc<Stage>) -> Self {
+        Self { faults, stage: Arc::downgrade(stage), processes: Mutex::default() }
+    }
+
+    /// From now on this process may be met.
+    pub(crate) fn admit(&self, process: &Arc<Process>) {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner).insert(process.name.clone(), process.clone());
+    }
+
+    /// It is never met again.
+    pub(crate) fn dismiss(&self, name: &str) {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    /// After the storm not even latencies are left: some Leases are too short for the longest.
+    fn is_calm(&self) -> bool {
+        self.stage.upgrade().is_none_or(|stage| stage.is_calm())
+    }
+
+    fn process(&self, request: &Request) -> Option<Arc<Process>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner).get(&*request.user).cloned()
+    }
+}
+
+impl Interceptor for Edges {
+    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
+        let process = self.process(request);
+        async move {
+            match process {
+                Some(process) => process.pass(Edge::Request).await,
+                // It was dismissed: a process that has ended sends nothing.
+                None => return Before::Hang,
+            }
+            match self.is_calm() {
+                true => Before::Handle,
+                false => self.faults.before(request).await,
+            }
+        }
+        .boxed()
+    }
+
+    fn after<'a>(&'a self, request: &'a Request, code: u16) -> BoxFuture<'a, After> {
+        let process = self.process(request);
+        if let (Some(process), Some(stage)) = (&process, self.stage.upgrade()) {
+            stage.answered(process, request, code);
+        }
+        async move {
+            let Some(process) = process else { return After::Hang };
+            if !request.verb.is_read() && code < 300 {
+                match (request.verb, request.resource.plural.as_str()) {
+                    (Verb::Watch, _) => {}
+                    (_, "configmaps") => process.touch(Edge::Journal),
+                    (_, "persistentvolumes" | "persistentvolumeclaims") => process.touch(Edge::Write),
+                    _ => {}
+                }
+            }
+            process.pass(Edge::Answer).await;
+            match self.is_calm() {
+                true => After::Deliver,
+                false => self.faults.after(request, code).await,
+            }
+        }
+        .boxed()
+    }
+
+    fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        self.faults.watch(request)
+    }
+}

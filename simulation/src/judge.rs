@@ -1,0 +1,335 @@
+//! What must always hold, and what must hold in the end.
+//!
+//! The judge follows all changes of the store in their order, and is told of each step of the backend when it happens:
+//! before it looks at a step, it has seen every change that came before it.
+
+mod ends;
+mod picture;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_sim::{Request, Subscription, Verb};
+
+pub(crate) use self::ends::index;
+use self::picture::Picture;
+use crate::backend::{Asset, AssetStage};
+use crate::process::Process;
+
+/// What must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Invariant {
+    /// At every moment every asset, half-made ones included, has a volume or an entry in a journal.
+    Covered,
+    /// A claim never has two assets.
+    Once,
+    /// What was deleted is never made again, unless its claim lives and has nothing else.
+    NotAgain,
+    /// No two processes call the backend for one name at the same time, unless one of them is dead or stood still.
+    Exclusive,
+    /// Nothing is removed of a claim that lives, of a volume that is to be kept, of somebody else.
+    Untouched,
+    /// A volume is saved only when its asset is whole.
+    Whole,
+    /// In the end every claim that can be bound is bound, and no other has anything.
+    Bound,
+    /// In the end every volume that is to go is gone, object and asset.
+    Gone,
+    /// In the end the journals are empty.
+    Forgotten,
+    /// In the end nothing else lies around.
+    Tidy,
+    /// A process neither panics nor ends by itself, and ends when it is asked to.
+    Alive,
+}
+
+impl Invariant {
+    /// All there are.
+    pub const ALL: [Self; 11] = [
+        Self::Covered,
+        Self::Once,
+        Self::NotAgain,
+        Self::Exclusive,
+        Self::Untouched,
+        Self::Whole,
+        Self::Bound,
+        Self::Gone,
+        Self::Forgotten,
+        Self::Tidy,
+        Self::Alive,
+    ];
+
+    /// Its name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Covered => "covered",
+            Self::Once => "once",
+            Self::NotAgain => "not-again",
+            Self::Exclusive => "exclusive",
+            Self::Untouched => "untouched",
+            Self::Whole => "whole",
+            Self::Bound => "bound",
+            Self::Gone => "gone",
+            Self::Forgotten => "forgotten",
+            Self::Tidy => "tidy",
+            Self::Alive => "alive",
+        }
+    }
+}
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub invariant: Invariant,
+    /// When, since the start of the run.
+    pub at: Duration,
+    /// What was seen.
+    pub seen: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:.6} s: {}", self.invariant.name(), self.at.as_secs_f64(), self.seen)
+    }
+}
+
+/// What a process asks of the backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Provision,
+    Delete,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Provision => "provision",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+pub(crate) struct Judge {
+    changes: Subscription,
+    pub(crate) picture: Picture,
+    pub(crate) assets: BTreeMap<String, Asset>,
+    /// What `delete` has removed.
+    removed: BTreeSet<String>,
+    /// Names that users have taken out of everybody's hands.
+    pub(crate) forgiven: BTreeSet<String>,
+    /// Names of volumes that users have deleted.
+    pub(crate) by_hand: BTreeSet<String>,
+    calls: BTreeMap<u64, Call>,
+    /// When a process last read a volume: the newest change that it can have seen.
+    reads: BTreeMap<(String, String), u64>,
+    /// What is not looked at.
+    ignored: BTreeSet<Invariant>,
+    numbers: u64,
+    pub(crate) writes: u32,
+    pub(crate) steps: u32,
+    pub(crate) deletions: u32,
+    pub(crate) verdict: Option<Violation>,
+}
+
+struct Call {
+    process: Arc<Process>,
+    freezes: u32,
+    kind: Kind,
+    name: String,
+}
+
+impl Judge {
+    pub(crate) fn new(changes: Subscription, ignored: BTreeSet<Invariant>) -> Self {
+        Self {
+            changes,
+            picture: Picture::default(),
+            assets: BTreeMap::new(),
+            removed: BTreeSet::new(),
+            forgiven: BTreeSet::new(),
+            by_hand: BTreeSet::new(),
+            calls: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            ignored,
+            numbers: 0,
+            writes: 0,
+            steps: 0,
+            deletions: 0,
+            verdict: None,
+        }
+    }
+
+    /// Looks at all changes so far.
+    pub(crate) fn look(&mut self, at: Duration) {
+        while let Some(change) = self.changes.try_next() {
+            self.writes += 1;
+            if let Some(created) = self.picture.apply(&change, &mut self.forgiven) {
+                let whole = self.assets.get(&created).is_some_and(|asset| asset.stage == AssetStage::Exported);
+                if !whole && !self.forgiven.contains(&created) {
+                    let asset = self.assets.get(&created).map(|asset| asset.stage);
+                    self.accuse(at, Invariant::Whole, format!("{created} is saved, and its asset is {asset:?}"));
+                }
+            }
+            self.check_covered(at, change.resource_version);
+        }
+    }
+
+    /// A request of a process was handled.
+    pub(crate) fn answered(&mut self, at: Duration, process: &Process, request: &Request, code: u16) {
+        let ours = request.resource.is("", "persistentvolumes") && !request.name.is_empty();
+        let before = if ours { self.picture.volumes.get(&request.name).cloned() } else { None };
+        self.look(at);
+        if !ours || code >= 300 {
+            return;
+        }
+        if matches!(request.verb, Verb::Get | Verb::Delete) {
+            self.reads.insert((process.name.clone(), request.name.clone()), self.picture.version);
+        }
+        if request.verb.is_read() {
+            return;
+        }
+        let Some(before) = before else { return };
+        let (who, name, verb) = (&process.name, &request.name, request.verb.as_str());
+        if !before.ours {
+            self.accuse(at, Invariant::Untouched, format!("{who}: {verb} of {name}, which is somebody else's"));
+        }
+        if request.verb != Verb::Delete || before.deleting {
+            return;
+        }
+        if let Some(claim) = self.picture.living_claim_of(name) {
+            let seen = format!("{who} deletes the volume {name} of the claim {claim}, which lives");
+            self.accuse(at, Invariant::Untouched, seen);
+        }
+        if before.retained_since.is_some() && self.assets.contains_key(name) {
+            self.accuse(at, Invariant::Untouched, format!("{who} deletes the volume {name}, which is to be kept"));
+        }
+    }
+
+    /// A call of the author's code begins. The number ends it.
+    pub(crate) fn begin(&mut self, at: Duration, process: &Arc<Process>, kind: Kind, name: &str) -> u64 {
+        self.look(at);
+        let who = &process.name;
+        let other = self.calls.values().find(|call| call.name == name && !call.process.excused_since(call.freezes));
+        if let Some(other) = other {
+            let (other, others) = (other.kind.name(), &other.process.name);
+            let seen = format!("{who}: {} of {name} begins while {others} is in its {other}", kind.name());
+            self.accuse(at, Invariant::Exclusive, seen);
+        }
+        if kind == Kind::Delete {
+            self.check_deletion(at, who, name);
+        }
+        self.numbers += 1;
+        let call = Call { process: process.clone(), freezes: process.freezes(), kind, name: name.to_owned() };
+        self.calls.insert(self.numbers, call);
+        self.numbers
+    }
+
+    pub(crate) fn end(&mut self, call: u64) {
+        self.calls.remove(&call);
+    }
+
+    fn check_deletion(&mut self, at: Duration, who: &str, name: &str) {
+        if let Some(claim) = self.picture.living_claim_of(name) {
+            let seen = format!("{who} deletes the asset of {name}, and its claim {claim} lives");
+            return self.accuse(at, Invariant::Untouched, seen);
+        }
+        if let Some(claim) = self.picture.waiting_claim_of(name)
+            && !self.by_hand.contains(name)
+        {
+            let seen = format!("{who} deletes the asset of {name}, and its claim {claim} waits for it");
+            return self.accuse(at, Invariant::Untouched, seen);
+        }
+        let Some(volume) = self.picture.volumes.get(name) else { return };
+        if !volume.ours {
+            self.accuse(at, Invariant::Untouched, format!("{who} deletes the asset of {name}, a volume of another"));
+            return;
+        }
+        // Users may change the policy after it was read.
+        let read = self.reads.get(&(who.to_owned(), name.to_owned())).copied();
+        if let Some(since) = volume.retained_since
+            && read.is_none_or(|read| read >= since)
+        {
+            let seen = format!("{who} deletes the asset of {name}, which is to be kept since version {since}");
+            self.accuse(at, Invariant::Untouched, seen);
+        }
+    }
+
+    /// An asset comes into being.
+    pub(crate) fn allocate(&mut self, at: Duration, name: &str, claim: &str, stage: AssetStage) {
+        self.look(at);
+        self.steps += 1;
+        if let Some((other, _)) = self.assets.iter().find(|(_, asset)| !claim.is_empty() && asset.claim == claim) {
+            let seen = format!("{name} gets an asset for the claim {claim}, which has {other}");
+            self.accuse(at, Invariant::Once, seen);
+        }
+        if self.removed.contains(name) && self.picture.waiting_claim_of(name).is_none() {
+            self.accuse(at, Invariant::NotAgain, format!("{name} gets an asset again after it was deleted"));
+        }
+        self.numbers += 1;
+        let asset = Asset { number: self.numbers, claim: claim.to_owned(), stage };
+        self.assets.insert(name.to_owned(), asset);
+        self.check_covered(at, 0);
+    }
+
+    /// An asset of somebody else, which was always there.
+    pub(crate) fn adopt_foreigner(&mut self, name: &str) {
+        let asset = Asset { number: 0, claim: String::new(), stage: AssetStage::Exported };
+        self.assets.insert(name.to_owned(), asset);
+    }
+
+    /// An asset gets further, towards being whole or towards being gone.
+    pub(crate) fn advance(&mut self, at: Duration, name: &str, stage: AssetStage) {
+        self.look(at);
+        self.steps += 1;
+        if stage == AssetStage::Fading {
+            self.deletions += 1;
+            self.check_removal(at, name);
+        }
+        if let Some(asset) = self.assets.get_mut(name) {
+            asset.stage = stage;
+        }
+        self.check_covered(at, 0);
+    }
+
+    /// An asset is gone.
+    pub(crate) fn remove(&mut self, at: Duration, name: &str, deleted: bool) {
+        self.look(at);
+        self.steps += 1;
+        self.check_removal(at, name);
+        self.assets.remove(name);
+        if deleted {
+            self.deletions += 1;
+            self.removed.insert(name.to_owned());
+        }
+    }
+
+    fn check_removal(&mut self, at: Duration, name: &str) {
+        if let Some(claim) = self.picture.living_claim_of(name) {
+            let seen = format!("the asset of {name} is being removed, and its claim {claim} lives");
+            self.accuse(at, Invariant::Untouched, seen);
+        }
+        if self.assets.get(name).is_some_and(|asset| asset.claim.is_empty()) {
+            self.accuse(at, Invariant::Untouched, format!("{name} is being removed, which is somebody else's"));
+        }
+    }
+
+    fn check_covered(&mut self, at: Duration, version: u64) {
+        let uncovered = self.assets.iter().find(|(name, asset)| {
+            !asset.claim.is_empty() && !self.forgiven.contains(*name) && !self.picture.knows(name)
+        });
+        if let Some((name, asset)) = uncovered {
+            let since = if version == 0 { String::new() } else { format!(" since version {version}") };
+            let seen = format!("{name} is {:?}, and neither a volume nor a journal knows it{since}", asset.stage);
+            self.accuse(at, Invariant::Covered, seen);
+        }
+    }
+
+    /// The first accusation counts.
+    pub(crate) fn accuse(&mut self, at: Duration, invariant: Invariant, seen: String) {
+        if self.verdict.is_none() && !self.ignored.contains(&invariant) {
+            self.verdict = Some(Violation { invariant, at, seen });
+        }
+    }
+}

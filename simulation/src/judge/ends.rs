@@ -1,0 +1,86 @@
+//! What must hold in the end.
+
+use std::time::Duration;
+
+use super::{Invariant, Judge};
+use crate::backend::AssetStage;
+use crate::plan::{Claim as PlannedClaim, Nature};
+
+impl Judge {
+    /// What does not hold yet, once nothing goes wrong any more.
+    pub(crate) fn unmet(&mut self, at: Duration, planned: &[PlannedClaim]) -> Option<(Invariant, String)> {
+        self.look(at);
+        self.unbound(planned)
+            .map(|seen| (Invariant::Bound, seen))
+            .or_else(|| self.lingering().map(|seen| (Invariant::Gone, seen)))
+            .or_else(|| self.noted().map(|seen| (Invariant::Forgotten, seen)))
+            .or_else(|| self.lying_around().map(|seen| (Invariant::Tidy, seen)))
+            .filter(|(invariant, _)| !self.ignored.contains(invariant))
+    }
+
+    fn unbound(&self, planned: &[PlannedClaim]) -> Option<String> {
+        for (uid, claim) in &self.picture.claims {
+            let Some(index) = index(&claim.name) else { continue };
+            let (name, volume) = (&claim.name, format!("pvc-{uid}"));
+            if claim.deleting {
+                return Some(format!("{name} is still being deleted"));
+            }
+            if matches!(planned[index].nature, Nature::Invalid | Nature::NotMine) {
+                if claim.bound {
+                    return Some(format!("{name} is bound, although it never can be"));
+                }
+                continue;
+            }
+            if !claim.bound || claim.volume != volume {
+                return Some(format!("{name} ({uid}) is not bound"));
+            }
+            if !self.picture.volumes.contains_key(&volume) {
+                return Some(format!("{name} is bound to {volume}, which does not exist"));
+            }
+            let stage = self.assets.get(&volume).map(|asset| asset.stage);
+            if stage != Some(AssetStage::Exported) {
+                return Some(format!("{name} is bound to {volume}, whose asset is {stage:?}"));
+            }
+        }
+        None
+    }
+
+    fn lingering(&self) -> Option<String> {
+        for (name, volume) in self.picture.volumes.iter().filter(|(_, volume)| volume.ours) {
+            let claim_lives = self.picture.claims.contains_key(&volume.claim);
+            // One that is in use stays until it is not.
+            if volume.deleting && !claim_lives {
+                return Some(format!("the volume {name} is still being deleted"));
+            }
+            if !claim_lives && volume.retained_since.is_none() {
+                return Some(format!("the volume {name} is there, and its claim is gone"));
+            }
+            let stage = self.assets.get(name).map(|asset| asset.stage);
+            if stage != Some(AssetStage::Exported) {
+                return Some(format!("the volume {name} stays, and its asset is {stage:?}"));
+            }
+        }
+        None
+    }
+
+    fn noted(&self) -> Option<String> {
+        let noted = self.picture.journals.iter().find_map(|(journal, keys)| Some((journal, keys.first()?)));
+        noted.map(|(journal, key)| format!("the journal {journal} has an entry for {key}"))
+    }
+
+    fn lying_around(&self) -> Option<String> {
+        if let Some(call) = self.calls.values().next() {
+            return Some(format!("{} is still in {} of {}", call.process.name, call.kind.name(), call.name));
+        }
+        let mut ours = self.assets.iter().filter(|(_, asset)| !asset.claim.is_empty());
+        let lying = ours.find(|(name, _)| {
+            !self.forgiven.contains(*name) && !self.picture.volumes.get(*name).is_some_and(|volume| volume.ours)
+        });
+        lying.map(|(name, asset)| format!("the asset of {name} is {:?} and has no volume", asset.stage))
+    }
+}
+
+/// The number of a claim in the plan.
+pub(crate) fn index(claim: &str) -> Option<usize> {
+    claim.strip_prefix("claim-")?.parse().ok()
+}

@@ -1,0 +1,27 @@
+//! Proves by simulation that the volume controller survives crashes.
+//!
+//! One seed is one run: several replicas of [`kube_provisioner::Controller`] work on a simulated cluster and share a
+//! backend, while requests fail, processes die, stand still and come back, the backend does half of what it should, and
+//! users do what users do. [`Plan::draw`] says what will happen, [`run`] lets it happen, and while it does, and in the
+//! end, every [`Invariant`] is looked at.
+
+mod backend;
+mod campaign;
+mod edges;
+mod judge;
+mod logs;
+mod panics;
+mod plan;
+mod process;
+mod run;
+mod stage;
+mod users;
+
+pub use campaign::{Campaign, Failure, News, Progress, Tally};
+pub use judge::{Invariant, Violation};
+pub use kube_provisioner::Safeguard;
+pub use plan::Plan;
+pub use run::{Manner, Outcome, run};
+
+/// The name of the provisioner in all runs.
+pub(crate) const PROVISIONER: &str = "example.com/simulated";

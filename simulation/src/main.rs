@@ -1,0 +1,143 @@
+//! Runs simulations: many, or one with its story. `cargo xtask sim` builds and starts it.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program talks to its user")]
+
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use simulation::{Campaign, Failure, Invariant, Manner, News, Plan, Progress, Safeguard, Tally, run};
+
+/// Prove by simulation that the volume controller survives crashes.
+#[derive(Parser)]
+#[command(name = "sim", bin_name = "cargo xtask sim", max_term_width = 100)]
+struct Arguments {
+    /// How many seeds to run
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+
+    /// How many at a time [default: as many as there are cores]
+    #[arg(long)]
+    threads: Option<usize>,
+
+    /// Go on after a failure
+    #[arg(long)]
+    keep_going: bool,
+
+    /// Run this one and tell its story
+    #[arg(long, conflicts_with_all = ["seeds", "from", "threads", "keep_going"])]
+    seed: Option<u64>,
+
+    /// Do not look at these invariants
+    #[arg(long, value_delimiter = ',', value_parser = invariant)]
+    ignore: Vec<Invariant>,
+
+    /// Leave this out of the controller: journal, fencing, read-back, ownership or uid-precondition
+    #[arg(long, value_name = "SAFEGUARD", value_parser = safeguard)]
+    without: Option<Safeguard>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let (told, without) = (arguments.seed.is_some(), arguments.without);
+    let manner = Manner { told, ignored: arguments.ignore.iter().copied().collect(), without };
+    match arguments.seed {
+        Some(seed) => one(seed, &manner),
+        None => many(&arguments, manner),
+    }
+}
+
+fn one(seed: u64, manner: &Manner) -> ExitCode {
+    let plan = Plan::draw(seed);
+    println!("{plan}");
+    let outcome = run(&plan, manner);
+    println!("{}", outcome.story);
+    match outcome.violation {
+        Some(violation) => {
+            println!("seed {seed} fails: {violation}");
+            ExitCode::FAILURE
+        }
+        None => {
+            println!("seed {seed} holds, after {} simulated seconds", outcome.simulated.as_secs());
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn many(arguments: &Arguments, manner: Manner) -> ExitCode {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let campaign = Campaign {
+        seeds: arguments.from..arguments.from.saturating_add(arguments.seeds),
+        threads: arguments.threads.unwrap_or(cores),
+        keep_going: arguments.keep_going,
+        manner,
+    };
+    let tally = campaign.run(|news| match news {
+        News::Progress(Progress { runs, failures, took }) => {
+            let rate = runs as f64 / took.as_secs_f64();
+            eprintln!("{runs} seeds, {rate:.0} per second, {failures} failed");
+        }
+        News::Failure(Failure { seed, violation }) => {
+            println!("seed {seed} fails: {violation}");
+            println!("  again, with its story: cargo xtask sim --seed {seed}{}", again(arguments));
+        }
+    });
+    report(&tally);
+    if let Some(safeguard) = arguments.without {
+        match tally.failures.first() {
+            Some(first) => println!("that {safeguard:?} is missing was found by seed {}", first.seed),
+            None => println!("that {safeguard:?} is missing was not found"),
+        }
+    }
+    if tally.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What a replay needs beside the seed.
+fn again(arguments: &Arguments) -> String {
+    let names: Vec<&str> = arguments.ignore.iter().map(|invariant| invariant.name()).collect();
+    let ignore = if names.is_empty() { String::new() } else { format!(" --ignore {}", names.join(",")) };
+    let without = SAFEGUARDS.into_iter().find(|(_, safeguard)| arguments.without == Some(*safeguard));
+    let without = without.map(|(name, _)| format!(" --without {name}")).unwrap_or_default();
+    ignore + &without
+}
+
+fn report(tally: &Tally) {
+    let Tally { runs, took, processor, simulated, failures } = tally;
+    for (invariant, count) in tally.counts() {
+        println!("{}: broken by {count} seeds", invariant.name());
+    }
+    let per_seed = |time: Duration| time.as_secs_f64() * 1000.0 / (*runs).max(1) as f64;
+    println!(
+        "{runs} seeds in {:.1} s, {:.0} per second; of each {:.2} ms of processor time, {:.1} s simulated; {} failed",
+        took.as_secs_f64(),
+        *runs as f64 / took.as_secs_f64(),
+        per_seed(*processor),
+        per_seed(*simulated) / 1000.0,
+        failures.len(),
+    );
+}
+
+fn invariant(name: &str) -> Result<Invariant, String> {
+    let names: Vec<&str> = Invariant::ALL.iter().map(|known| known.name()).collect();
+    let found = Invariant::ALL.into_iter().find(|known| known.name() == name);
+    found.ok_or_else(|| format!("expected one of {}", names.join(", ")))
+}
+
+fn safeguard(name: &str) -> Result<Safeguard, String> {
+    let found = SAFEGUARDS.into_iter().find(|(known, _)| *known == name);
+    let names = || SAFEGUARDS.map(|(known, _)| known).join(", ");
+    found.map(|(_, safeguard)| safeguard).ok_or_else(|| format!("expected one of {}", names()))
+}
+
+/// What can be left out, and its name on the command line.
+const SAFEGUARDS: [(&str, Safeguard); 5] = [
+    ("journal", Safeguard::Journal),
+    ("fencing", Safeguard::Fencing),
+    ("read-back", Safeguard::ReadBack),
+    ("ownership", Safeguard::Ownership),
+    ("uid-precondition", Safeguard::UidPrecondition),
+];

@@ -1,0 +1,32 @@
+//! Panics of what is simulated: noticed, not printed.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+thread_local! {
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
+    static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Does something; returns what came of it, and the first panic on this thread meanwhile, caught by somebody or not.
+pub(crate) fn watched<T>(doing: impl FnOnce() -> T) -> (Option<T>, Option<String>) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !WATCHED.get() {
+                return usual(panic);
+            }
+            FIRST.with_borrow_mut(|first| {
+                if first.is_none() {
+                    *first = Some(panic.to_string());
+                }
+            });
+        }));
+    });
+    WATCHED.set(true);
+    let done = catch_unwind(AssertUnwindSafe(doing));
+    WATCHED.set(false);
+    (done.ok(), FIRST.take())
+}

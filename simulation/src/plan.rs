@@ -1,0 +1,268 @@
+//! Everything that will happen in one run, as plain data.
+
+mod draw;
+
+use std::fmt;
+use std::time::Duration;
+
+/// One run, drawn from its seed: nothing in it depends on what the run will show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What it was drawn from, and what everything else that is drawn during the run is drawn from.
+    pub seed: u64,
+    /// How long things go wrong. After it everything must come to its end.
+    pub storm: Duration,
+    /// The controller's options.
+    pub settings: Settings,
+    /// What goes wrong between the controller and the API server.
+    pub api: Api,
+    /// How fast the cluster's own controllers are.
+    pub pace: Pace,
+    /// What goes wrong in the backend.
+    pub backend: Backend,
+    /// The StorageClasses.
+    pub classes: Vec<Class>,
+    /// The claims, `claim-0` and so on.
+    pub claims: Vec<Claim>,
+    /// Whether there are released volumes of other provisioners, and of other installations of this one.
+    pub foreigners: bool,
+    /// What users do, and when.
+    pub deeds: Vec<(When, Deed)>,
+    /// The places for replicas; each lives its lives one after the other.
+    pub slots: Vec<Vec<Life>>,
+}
+
+/// The options that differ from run to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Time limit of one call of `provision` or `delete`.
+    pub call_limit: Duration,
+    /// The first pause and the longest one.
+    pub retry: (Duration, Duration),
+    /// Whether volumes get a finalizer.
+    pub finalizer: bool,
+    /// Calls of the backend at a time; 0 is unbounded.
+    pub concurrency: usize,
+    /// Keys worked on at a time.
+    pub workers: usize,
+    /// Time between looks at everything.
+    pub resync: Duration,
+    /// How long a Lease lasts, how long it is trusted, and how often it is renewed.
+    pub lease: (Duration, Duration, Duration),
+    /// How long work may take to end when a process is asked to end.
+    pub grace: Duration,
+}
+
+/// What goes wrong with requests and watches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Api {
+    /// `Faults::storm` of the seed.
+    pub storm: bool,
+    /// The longest way of a request, and of its answer, where there is no storm.
+    pub latency: Duration,
+    /// How many requests, answers and watches hang for ever.
+    pub hangs: f64,
+}
+
+/// How fast the cluster's own controllers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// At once.
+    Prompt,
+    /// As in a cluster with little to do.
+    Usual,
+    /// `Actors::drawn` of the seed.
+    Drawn,
+}
+
+/// How often calls of the backend end otherwise than they should.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backend {
+    /// The longest time one step of a call usually takes.
+    pub step: Duration,
+    /// A step that takes far longer.
+    pub slow: f64,
+    /// `Retry`, with nothing left behind; `InUse` or `Retry` of a deletion.
+    pub fails: f64,
+    /// `Reschedule`.
+    pub reschedules: f64,
+    /// `InProgress`, with something half-made left behind.
+    pub leaves: f64,
+    /// `InProgress`, and the backend goes on by itself.
+    pub background: f64,
+    /// A panic.
+    pub panics: f64,
+    /// No answer within the time limit.
+    pub overruns: f64,
+}
+
+/// A StorageClass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// `WaitForFirstConsumer`.
+    pub waits: bool,
+    /// `reclaimPolicy: Retain`.
+    pub retains: bool,
+}
+
+/// A claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Index of its class.
+    pub class: usize,
+    /// What the author's code thinks of it.
+    pub nature: Nature,
+}
+
+/// What the author's code thinks of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// It can be provisioned.
+    Good,
+    /// It is always `Invalid`.
+    Invalid,
+    /// It is always `NotMine`.
+    NotMine,
+    /// It is `Invalid` until the storm is over and its class is touched.
+    Fickle,
+}
+
+/// When something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// That long after the start.
+    At(Duration),
+    /// Right after that step of the backend, counted over all calls.
+    Step(u32),
+    /// Right after that step of the backend towards an end, counted over all deletions.
+    Deletion(u32),
+    /// Right after that write of a claim, a volume or a journal, whoever writes.
+    Write(u32),
+}
+
+/// What a user does. Numbers are claims or classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Creates a claim, with a pod where its class waits for one.
+    Create(usize),
+    /// Deletes a claim and its pod.
+    Delete(usize),
+    /// Deletes the volume of a claim by hand.
+    DeleteVolume(usize),
+    /// Puts a finalizer on a claim, which is taken away after the storm.
+    HoldClaim(usize),
+    /// Puts a finalizer on a claim's volume, which is taken away after the storm.
+    HoldVolume(usize),
+    /// Changes a claim's labels.
+    Touch(usize),
+    /// Makes a claim's volume one to be kept (`true`), or one to be deleted.
+    Retain(usize, bool),
+    /// Creates a volume of somebody else with the name that a claim's volume would have; it goes after the storm.
+    Block(usize),
+    /// Deletes the volume of a claim by hand, and creates one of somebody else with its name.
+    Replace(usize),
+    /// Deletes a class. It is there again after the storm.
+    DropClass(usize),
+    /// Creates a class again, with other parameters.
+    MakeClass(usize),
+    /// Changes the journals' annotations.
+    TouchJournal,
+    /// Adds a line to the journals that means nothing.
+    SoilJournal,
+    /// Deletes the journals: what they knew is forgiven.
+    DropJournal,
+    /// Has the API server forget the history of all changes.
+    Compact,
+}
+
+/// One process, from its start to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Life {
+    /// How long after the end of the one before it starts.
+    pub after: Duration,
+    /// How many seconds its clock is ahead.
+    pub skew: i64,
+    /// How it shares the work with others.
+    pub sharing: Sharing,
+    /// What happens to it.
+    pub fates: Vec<(Trigger, Fate)>,
+}
+
+/// How replicas share the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// By that many Leases.
+    Leases(u32),
+    /// Each locks the claims that it works on.
+    Claims,
+    /// Each has a node of its own.
+    Nodes,
+    /// There is only one at a time.
+    Alone,
+}
+
+/// What happens to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It ends in the middle of whatever it does.
+    Crash,
+    /// It is asked to end.
+    Stop,
+    /// It stands still for that long.
+    Freeze(Duration),
+}
+
+/// When it happens to the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// That long after its start.
+    At(Duration),
+    /// At that passage of such an edge, counted from 1.
+    Edge(Edge, u32),
+}
+
+/// Where a process meets the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// Before a request is sent.
+    Request,
+    /// When a request was handled, and its answer is on its way.
+    Answer,
+    /// When a write of a claim or volume was handled, and its answer is on its way.
+    Write,
+    /// When a write of a journal was handled, and its answer is on its way.
+    Journal,
+    /// Before or after a step in the author's code.
+    Step,
+}
+
+impl Edge {
+    /// How many kinds there are.
+    pub(crate) const COUNT: usize = 5;
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, storm, settings, api, pace, backend, classes, claims, foreigners, deeds, slots } = self;
+        writeln!(f, "seed {seed}, {} s of storm", storm.as_secs())?;
+        writeln!(f, "{settings:?}\n{api:?}, actors {pace:?}\n{backend:?}")?;
+        for (index, class) in classes.iter().enumerate() {
+            writeln!(f, "class-{index}: {class:?}")?;
+        }
+        for (index, claim) in claims.iter().enumerate() {
+            writeln!(f, "claim-{index}: {claim:?}")?;
+        }
+        if *foreigners {
+            writeln!(f, "with volumes of others")?;
+        }
+        for (when, deed) in deeds {
+            writeln!(f, "{when:?}: {deed:?}")?;
+        }
+        for (index, lives) in slots.iter().enumerate() {
+            for life in lives {
+                writeln!(f, "replica {index}: {life:?}")?;
+            }
+        }
+        Ok(())
+    }
+}

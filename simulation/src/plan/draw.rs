@@ -1,0 +1,239 @@
+//! Draws plans: small, as different from each other as possible, and nasty at the dangerous places.
+
+use std::time::Duration;
+
+use super::{Api, Backend, Claim, Class, Deed, Edge, Fate, Life, Nature, Pace, Plan, Settings, Sharing, Trigger, When};
+
+impl Plan {
+    /// The plan of a seed. Each kind of trouble is there in some plans and not at all in others: a run full of one kind
+    /// finds what a run with a little of each does not.
+    pub fn draw(seed: u64) -> Self {
+        let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x05ee_d0f5_1d));
+        let storm = dice.seconds(5.0, 30.0);
+        let settings = settings(&mut dice);
+        let slots = slots(&mut dice, storm);
+        // Who has a node of its own serves no claim without one.
+        let by_node = slots[0][0].sharing == Sharing::Nodes;
+        let classes: Vec<Class> = (0..dice.number(1, 2))
+            .map(|_| Class { waits: dice.chance(0.25) || by_node, retains: dice.chance(0.15) })
+            .collect();
+        let claims = claims(&mut dice, classes.len());
+        let deeds = deeds(&mut dice, storm, &claims, classes.len(), settings.finalizer);
+        let (api, pace, backend) = (api(&mut dice), pace(&mut dice), backend(&mut dice));
+        let foreigners = dice.chance(0.1);
+        Self { seed, storm, settings, api, pace, backend, classes, claims, foreigners, deeds, slots }
+    }
+}
+
+fn settings(dice: &mut Dice) -> Settings {
+    Settings {
+        call_limit: Duration::from_secs(dice.pick(&[5, 20])),
+        retry: dice.pick(&[
+            (Duration::from_secs(1), Duration::from_secs(10)),
+            (Duration::from_millis(200), Duration::from_secs(5)),
+        ]),
+        finalizer: dice.chance(0.85),
+        concurrency: dice.pick(&[0, 0, 0, 1, 2]),
+        workers: dice.pick(&[1, 4, 16]),
+        resync: Duration::from_secs(dice.pick(&[900, 900, 30])),
+        lease: dice.lease(),
+        grace: Duration::from_secs(dice.pick(&[1, 20])),
+    }
+}
+
+fn claims(dice: &mut Dice, classes: usize) -> Vec<Claim> {
+    let odd = dice.chance(0.3);
+    let claim = |dice: &mut Dice| Claim {
+        class: dice.index(classes),
+        nature: match dice.number(0, 5) {
+            0 if odd => Nature::Invalid,
+            1 if odd => Nature::NotMine,
+            2 if odd => Nature::Fickle,
+            _ => Nature::Good,
+        },
+    };
+    (0..dice.pick(&[1, 2, 2, 3, 3, 4, 5])).map(|_| claim(dice)).collect()
+}
+
+fn deeds(dice: &mut Dice, storm: Duration, claims: &[Claim], classes: usize, finalizer: bool) -> Vec<(When, Deed)> {
+    let mut deeds = Vec::new();
+    let seconds = storm.as_secs_f64();
+    let together = dice.chance(0.3);
+    let deletes = dice.pick(&[0.0, 0.4, 0.9]);
+    for claim in 0..claims.len() {
+        let created = if together { Duration::ZERO } else { dice.seconds(0.0, seconds * 0.5) };
+        deeds.push((When::At(created), Deed::Create(claim)));
+        if dice.chance(deletes) {
+            // Often while it is being provisioned.
+            let when = match dice.number(0, 3) {
+                0 => When::Step(dice.small(12)),
+                1 => When::Write(dice.small(12)),
+                2 => When::At(created + dice.seconds(0.0, 3.0)),
+                _ => When::At(created + dice.seconds(0.0, seconds * 0.7)),
+            };
+            deeds.push((when, Deed::Delete(claim)));
+            if dice.chance(0.2) {
+                deeds.push((When::At(dice.seconds(seconds * 0.5, seconds)), Deed::Create(claim)));
+            }
+        }
+    }
+    let mut some = |chance: f64, most: u32, deed: &mut dyn FnMut(&mut Dice) -> Deed| {
+        if dice.chance(chance) {
+            for _ in 0..dice.number(1, most) {
+                let when = match dice.number(0, 3) {
+                    0 => When::Step(dice.small(16)),
+                    1 => When::Write(dice.small(16)),
+                    _ => When::At(dice.seconds(0.0, seconds)),
+                };
+                let deed = deed(dice);
+                deeds.push((when, deed));
+            }
+        }
+    };
+    let count = claims.len();
+    if finalizer {
+        some(0.15, 2, &mut |dice| Deed::DeleteVolume(dice.index(count)));
+    }
+    some(0.15, 2, &mut |dice| Deed::HoldClaim(dice.index(count)));
+    some(0.15, 2, &mut |dice| Deed::HoldVolume(dice.index(count)));
+    some(0.3, 4, &mut |dice| Deed::Touch(dice.index(count)));
+    some(0.2, 3, &mut |dice| Deed::Retain(dice.index(count), dice.chance(0.5)));
+    some(0.1, 1, &mut |dice| Deed::Block(dice.index(count)));
+    some(0.15, 2, &mut |dice| Deed::DropClass(dice.index(classes)));
+    some(0.2, 2, &mut |dice| Deed::MakeClass(dice.index(classes)));
+    some(0.15, 2, &mut |_| Deed::TouchJournal);
+    some(0.1, 1, &mut |_| Deed::SoilJournal);
+    some(0.04, 1, &mut |_| Deed::DropJournal);
+    some(0.15, 2, &mut |_| Deed::Compact);
+    // Without a finalizer nothing but care keeps what has the name now from being deleted.
+    if dice.chance(if finalizer { 0.08 } else { 0.6 }) {
+        let claim = dice.index(count);
+        deeds.push((When::Deletion(dice.number(1, 2)), Deed::Replace(claim)));
+    }
+    deeds.sort_by_key(|(when, _)| match when {
+        When::At(time) => (0, *time),
+        When::Step(count) => (1, Duration::from_secs(u64::from(*count))),
+        When::Deletion(count) => (2, Duration::from_secs(u64::from(*count))),
+        When::Write(count) => (3, Duration::from_secs(u64::from(*count))),
+    });
+    deeds
+}
+
+fn slots(dice: &mut Dice, storm: Duration) -> Vec<Vec<Life>> {
+    let crashes = dice.pick(&[0.0, 0.5, 0.9, 1.0]);
+    let freezes = dice.pick(&[0.0, 0.0, 0.5, 0.9]);
+    let skewed = dice.chance(0.3);
+    let (count, sharing) = match dice.number(0, 19) {
+        0 | 1 => (1, Sharing::Alone),
+        2 | 3 => (2, Sharing::Nodes),
+        4 | 5 => (dice.pick(&[1, 2, 2, 3]), Sharing::Claims),
+        6 | 7 => (dice.pick(&[1, 2, 3]), Sharing::Leases(dice.number(2, 3))),
+        _ => (dice.pick(&[1, 1, 2, 2, 2, 3]), Sharing::Leases(1)),
+    };
+    // Options may change between two lives; who shares nothing must be the only one.
+    let changing = matches!(sharing, Sharing::Leases(_) | Sharing::Alone) && dice.chance(0.15);
+    let mut lives = |slot: usize| -> Vec<Life> {
+        let number = if crashes > 0.0 { dice.number(1, 5) } else { dice.pick(&[1, 2]) };
+        let life = |dice: &mut Dice, index: u32| {
+            let after = match (slot, index) {
+                (0, 0) => Duration::ZERO,
+                (_, 0) => dice.seconds(0.0, storm.as_secs_f64() * 0.3),
+                _ if dice.chance(0.6) => dice.seconds(0.0, 0.5),
+                _ => dice.seconds(0.0, 8.0),
+            };
+            let mut fates = Vec::new();
+            if index + 1 < number {
+                let fate = if dice.chance(crashes) { Fate::Crash } else { Fate::Stop };
+                fates.push((trigger(dice, storm), fate));
+                if dice.chance(0.5) {
+                    // Should the edge never be reached.
+                    fates.push((Trigger::At(dice.seconds(0.0, storm.as_secs_f64())), fate));
+                }
+            }
+            while dice.chance(freezes) && fates.len() < 3 {
+                let length = match dice.number(0, 2) {
+                    0 => dice.seconds(0.0, 2.0),
+                    1 => dice.seconds(1.0, 20.0),
+                    _ => dice.seconds(10.0, 60.0),
+                };
+                fates.push((trigger(dice, storm), Fate::Freeze(length)));
+            }
+            let skew = if skewed { dice.pick(&[0, -4, 7, -3600, 86_400]) } else { 0 };
+            let sharing = match changing {
+                true if count == 1 && dice.chance(0.3) => Sharing::Alone,
+                true => Sharing::Leases(dice.number(1, 3)),
+                false => sharing,
+            };
+            Life { after, skew, sharing, fates }
+        };
+        (0..number).map(|index| life(dice, index)).collect()
+    };
+    (0..count).map(&mut lives).collect()
+}
+
+fn trigger(dice: &mut Dice, storm: Duration) -> Trigger {
+    match dice.number(0, 9) {
+        0..=3 => Trigger::Edge(Edge::Step, dice.small(12)),
+        4 | 5 => Trigger::Edge(Edge::Journal, dice.small(8)),
+        6 => Trigger::Edge(Edge::Write, dice.small(8)),
+        7 => Trigger::Edge(Edge::Answer, dice.small(60)),
+        8 => Trigger::Edge(Edge::Request, dice.small(60)),
+        _ => Trigger::At(dice.seconds(0.0, storm.as_secs_f64() * 0.7)),
+    }
+}
+
+fn api(dice: &mut Dice) -> Api {
+    Api {
+        storm: dice.chance(0.4),
+        latency: Duration::from_millis(dice.pick(&[0, 5, 50, 500])),
+        hangs: if dice.chance(0.12) { 0.01 } else { 0.0 },
+    }
+}
+
+fn pace(dice: &mut Dice) -> Pace {
+    dice.pick(&[Pace::Prompt, Pace::Usual, Pace::Drawn])
+}
+
+fn backend(dice: &mut Dice) -> Backend {
+    let mut some = |chance: f64, most: f64| if dice.chance(chance) { dice.0.f64() * most } else { 0.0 };
+    let (slow, fails, reschedules) = (some(0.3, 0.2), some(0.4, 0.2), some(0.15, 0.2));
+    let (leaves, background) = (some(0.3, 0.2), some(0.3, 0.3));
+    let (panics, overruns) = (some(0.25, 0.15), some(0.25, 0.15));
+    let step = Duration::from_millis(dice.pick(&[0, 20, 500, 3000]));
+    Backend { step, slow, fails, reschedules, leaves, background, panics, overruns }
+}
+
+struct Dice(fastrand::Rng);
+
+impl Dice {
+    fn lease(&mut self) -> (Duration, Duration, Duration) {
+        let (duration, deadline, period) = self.pick(&[(15, 10, 4), (6, 4, 2), (3, 2, 1)]);
+        (Duration::from_secs(duration), Duration::from_secs(deadline), Duration::from_secs(period))
+    }
+
+    fn chance(&mut self, chance: f64) -> bool {
+        self.0.f64() < chance
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.0.usize(..from.len())].clone()
+    }
+
+    fn index(&mut self, below: usize) -> usize {
+        self.0.usize(..below)
+    }
+
+    fn number(&mut self, from: u32, to: u32) -> u32 {
+        self.0.u32(from..=to)
+    }
+
+    /// From 1 on, small numbers more often than large ones.
+    fn small(&mut self, most: u32) -> u32 {
+        1 + (f64::from(most) * self.0.f64().powi(2)) as u32
+    }
+
+    fn seconds(&mut self, from: f64, to: f64) -> Duration {
+        // To the millisecond, so that plans are readable.
+        Duration::from_millis(((from + (to - from) * self.0.f64()) * 1000.0) as u64)
+    }
+}

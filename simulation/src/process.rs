@@ -1,0 +1,177 @@
+//! One process: where it meets the world, and how it ends or stands still there.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::plan::{Edge, Fate, Trigger};
+use crate::stage::Stage;
+
+/// A process, as all that belongs to it knows it.
+pub(crate) struct Process {
+    pub(crate) name: String,
+    stage: Arc<Stage>,
+    state: Mutex<State>,
+    /// Told when it is to end.
+    over: Notify,
+}
+
+struct State {
+    /// What is still to happen to it.
+    fates: Vec<(Trigger, Fate)>,
+    passed: [u32; Edge::COUNT],
+    /// How many reasons it has to stand still.
+    frozen: u32,
+    /// How often it has stood still.
+    freezes: u32,
+    dead: bool,
+    stopping: bool,
+    waiting: Vec<Waker>,
+}
+
+impl Process {
+    /// A process that is about to start.
+    pub(crate) fn new(name: String, stage: Arc<Stage>, fates: &[(Trigger, Fate)]) -> Arc<Self> {
+        let state = Mutex::new(State {
+            fates: fates.to_vec(),
+            passed: [0; Edge::COUNT],
+            frozen: 0,
+            freezes: 0,
+            dead: false,
+            stopping: false,
+            waiting: Vec::new(),
+        });
+        let process = Arc::new(Self { name, stage, state, over: Notify::new() });
+        for (trigger, fate) in fates {
+            if let Trigger::At(time) = *trigger {
+                let (process, fate) = (process.clone(), *fate);
+                tokio::spawn(async move {
+                    tokio::time::sleep(time).await;
+                    process.suffer(fate);
+                });
+            }
+        }
+        process
+    }
+
+    /// Waits until it is to end: at once, or in peace.
+    pub(crate) async fn end(&self) -> Fate {
+        loop {
+            let news = self.over.notified();
+            {
+                let state = self.lock();
+                if state.dead {
+                    return Fate::Crash;
+                }
+                if state.stopping {
+                    return Fate::Stop;
+                }
+            }
+            news.await;
+        }
+    }
+
+    /// Waits until it crashes.
+    pub(crate) async fn crash(&self) {
+        loop {
+            let news = self.over.notified();
+            if self.lock().dead {
+                return;
+            }
+            news.await;
+        }
+    }
+
+    /// One passage of an edge: here it may end or stand still. Returns when it may go on.
+    pub(crate) async fn pass(self: &Arc<Self>, edge: Edge) {
+        self.touch(edge);
+        poll_fn(|context| if self.may_run(context) { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    /// As [`Self::pass`], but what is to happen there happens to what comes next.
+    pub(crate) fn touch(self: &Arc<Self>, edge: Edge) {
+        let mut state = self.lock();
+        let passed = &mut state.passed[edge as usize];
+        *passed += 1;
+        let now = Trigger::Edge(edge, *passed);
+        let due: Vec<Fate> = state.fates.iter().filter(|(trigger, _)| *trigger == now).map(|(_, fate)| *fate).collect();
+        drop(state);
+        for fate in due {
+            self.stage.note(|| format!("{} is at {now:?}", self.name));
+            self.suffer(fate);
+        }
+    }
+
+    /// Whether it stands still or is dead, now or at any time since that many freezes.
+    pub(crate) fn excused_since(&self, freezes: u32) -> bool {
+        let state = self.lock();
+        state.dead || state.frozen > 0 || state.freezes > freezes
+    }
+
+    /// How often it has stood still.
+    pub(crate) fn freezes(&self) -> u32 {
+        self.lock().freezes
+    }
+
+    fn may_run(&self, context: &mut Context<'_>) -> bool {
+        let mut state = self.lock();
+        if state.dead {
+            return false;
+        }
+        if state.frozen > 0 {
+            state.waiting.push(context.waker().clone());
+            return false;
+        }
+        true
+    }
+
+    fn suffer(self: &Arc<Self>, fate: Fate) {
+        if self.stage.is_calm() {
+            return;
+        }
+        let mut state = self.lock();
+        if state.dead {
+            return;
+        }
+        match fate {
+            Fate::Crash => {
+                state.dead = true;
+                state.waiting.clear();
+            }
+            Fate::Stop => state.stopping = true,
+            Fate::Freeze(time) => {
+                state.frozen += 1;
+                state.freezes += 1;
+                drop(state);
+                self.freeze(time);
+                return;
+            }
+        }
+        drop(state);
+        self.stage.note(|| format!("{}: {fate:?}", self.name));
+        self.over.notify_waiters();
+    }
+
+    fn freeze(self: &Arc<Self>, time: Duration) {
+        self.stage.note(|| format!("{} stands still for {time:?}", self.name));
+        let process = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(time).await;
+            let mut state = process.lock();
+            state.frozen -= 1;
+            if state.frozen == 0 && !state.dead {
+                let waiting = std::mem::take(&mut state.waiting);
+                drop(state);
+                process.stage.note(|| format!("{} goes on", process.name));
+                waiting.into_iter().for_each(Waker::wake);
+            }
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

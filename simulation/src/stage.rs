@@ -1,0 +1,199 @@
+//! What all parts of one run share: the cluster, the judge, the backend, and the line between storm and calm.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use kube_sim::{Cluster, Request};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use crate::backend::{Asset, AssetStage};
+use crate::judge::{Invariant, Judge, Kind, index};
+use crate::plan::{Backend, Nature, Plan};
+use crate::process::Process;
+
+pub(crate) struct Stage {
+    pub(crate) plan: Arc<Plan>,
+    start: Instant,
+    calm: AtomicBool,
+    /// Whether the story is told.
+    told: bool,
+    cluster: Mutex<Option<Cluster>>,
+    judge: OnceLock<Mutex<Judge>>,
+    random: Mutex<fastrand::Rng>,
+    /// Told after each step of the backend and each change of the store.
+    pub(crate) moved: Notify,
+}
+
+impl Stage {
+    pub(crate) fn new(plan: Arc<Plan>, told: bool) -> Arc<Self> {
+        Arc::new(Self {
+            start: Instant::now(),
+            calm: AtomicBool::new(false),
+            told,
+            cluster: Mutex::default(),
+            judge: OnceLock::new(),
+            random: Mutex::new(fastrand::Rng::with_seed(plan.seed)),
+            moved: Notify::new(),
+            plan,
+        })
+    }
+
+    /// Puts the cluster and its judge on it.
+    pub(crate) fn furnish(&self, cluster: &Cluster, judge: Judge) {
+        *lock(&self.cluster) = Some(cluster.clone());
+        // Once per run.
+        let _ = self.judge.set(Mutex::new(judge));
+    }
+
+    /// The cluster holds the edges of its processes, which hold this.
+    pub(crate) fn clear(&self) {
+        *lock(&self.cluster) = None;
+    }
+
+    /// Writes a line into the story.
+    pub(crate) fn note(&self, text: impl FnOnce() -> String) {
+        if self.told
+            && let Some(cluster) = &*lock(&self.cluster)
+        {
+            cluster.note(text());
+        }
+    }
+
+    /// From now on nothing goes wrong.
+    pub(crate) fn calm(&self) {
+        self.calm.store(true, Ordering::Relaxed);
+        self.note(|| "the storm is over".to_owned());
+        self.moved.notify_waiters();
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::Relaxed)
+    }
+
+    /// Time since the start.
+    pub(crate) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// The judge, with what was seen until now.
+    pub(crate) fn judge(&self) -> MutexGuard<'_, Judge> {
+        let judge = self.judge.get().expect("furnished before anything begins");
+        lock(judge)
+    }
+
+    pub(crate) fn accuse(&self, invariant: Invariant, seen: String) {
+        self.judge().accuse(self.now(), invariant, seen);
+        self.moved.notify_waiters();
+    }
+
+    /// A request was handled.
+    pub(crate) fn answered(&self, process: &Process, request: &Request, code: u16) {
+        self.judge().answered(self.now(), process, request, code);
+        self.moved.notify_waiters();
+    }
+
+    /// What is drawn for one call of the author's code.
+    pub(crate) fn script(&self) -> (fastrand::Rng, Backend, bool) {
+        (lock(&self.random).fork(), self.plan.backend.clone(), self.is_calm())
+    }
+
+    pub(crate) fn nature(&self, claim: &str) -> Nature {
+        index(claim).map_or(Nature::Good, |index| self.plan.claims[index].nature)
+    }
+
+    /// A call of the author's code begins; dropped before its end, it was cut off.
+    pub(crate) fn begin(self: &Arc<Self>, process: &Arc<Process>, kind: Kind, name: &str) -> Call {
+        let number = self.judge().begin(self.now(), process, kind, name);
+        self.note(|| format!("{}: {} {name} is called", process.name, kind.name()));
+        self.moved.notify_waiters();
+        let call = CallName { process: process.name.clone(), kind, name: name.to_owned() };
+        Call { stage: self.clone(), number, call, ended: false }
+    }
+
+    pub(crate) fn asset(&self, name: &str) -> Option<Asset> {
+        self.judge().assets.get(name).cloned()
+    }
+
+    pub(crate) fn allocate(&self, process: &Process, name: &str, claim: &str, stage: AssetStage) {
+        self.judge().allocate(self.now(), name, claim, stage);
+        self.stepped(&process.name, name, format_args!("{stage:?}"));
+    }
+
+    pub(crate) fn advance(&self, process: &Process, name: &str, stage: AssetStage) {
+        self.judge().advance(self.now(), name, stage);
+        self.stepped(&process.name, name, format_args!("{stage:?}"));
+    }
+
+    /// What `delete` leaves.
+    pub(crate) fn remove(&self, process: &Process, name: &str) {
+        self.judge().remove(self.now(), name, true);
+        self.stepped(&process.name, name, format_args!("removed"));
+    }
+
+    /// What a failed `provision` leaves.
+    pub(crate) fn clean_up(&self, process: &Process, name: &str) {
+        self.judge().remove(self.now(), name, false);
+        self.stepped(&process.name, name, format_args!("cleaned up"));
+    }
+
+    /// The backend completes an asset by itself, unless it goes before.
+    pub(crate) fn go_on(self: &Arc<Self>, name: &str, after: Duration) {
+        let Some(number) = self.asset(name).map(|asset| asset.number) else { return };
+        let (stage, name) = (self.clone(), name.to_owned());
+        tokio::spawn(async move {
+            sleep(after).await;
+            let same = |asset: &Asset| asset.number == number && asset.stage < AssetStage::Exported;
+            if stage.asset(&name).as_ref().is_some_and(same) {
+                stage.judge().advance(stage.now(), &name, AssetStage::Exported);
+                stage.stepped("backend", &name, format_args!("Exported"));
+            }
+        });
+    }
+
+    fn stepped(&self, who: &str, name: &str, what: fmt::Arguments<'_>) {
+        self.note(|| format!("{who}: the asset of {name} is {what}"));
+        self.moved.notify_waiters();
+    }
+}
+
+/// A call of the author's code.
+pub(crate) struct Call {
+    stage: Arc<Stage>,
+    number: u64,
+    call: CallName,
+    ended: bool,
+}
+
+struct CallName {
+    process: String,
+    kind: Kind,
+    name: String,
+}
+
+impl Call {
+    pub(crate) fn end(mut self, how: fmt::Arguments<'_>) {
+        self.ended = true;
+        self.tell(how);
+    }
+
+    fn tell(&self, what: fmt::Arguments<'_>) {
+        let CallName { process, kind, name } = &self.call;
+        self.stage.note(|| format!("{process}: {} {name} {what}", kind.name()));
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.tell(format_args!("is cut off"));
+        }
+        self.stage.judge().end(self.number);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,317 @@
+//! The cluster's users: what they do to claims, volumes, classes and journals.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube_provisioner::protocol::{IDENTITY, PROVISIONED_BY};
+use kube_sim::{Cluster, DeleteOptions, PatchKind, Target, object};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use crate::PROVISIONER;
+use crate::plan::{Deed, When};
+use crate::stage::Stage;
+
+pub(crate) const NAMESPACE: &str = "default";
+pub(crate) const NODES: [&str; 2] = ["node-a", "node-b"];
+const CLAIMS: &str = "persistentvolumeclaims";
+const VOLUMES: &str = "persistentvolumes";
+/// Holds an object as somebody else's finalizer does.
+const HOLD: &str = "example.com/hold";
+/// Who owns the volumes that are in the way.
+const OTHER: &str = "example.com/other";
+
+pub(crate) struct Users {
+    cluster: Cluster,
+    stage: Arc<Stage>,
+    start: Instant,
+    /// The uids of the claims that were created last.
+    uids: Mutex<BTreeMap<usize, String>>,
+}
+
+impl Users {
+    /// The users, and the classes and nodes that are there from the beginning.
+    pub(crate) fn new(cluster: &Cluster, stage: &Arc<Stage>) -> Self {
+        let users =
+            Self { cluster: cluster.clone(), stage: stage.clone(), start: Instant::now(), uids: Mutex::default() };
+        for class in 0..stage.plan.classes.len() {
+            users.make_class(class, 0);
+        }
+        for node in NODES {
+            users.create(&json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            }));
+        }
+        if stage.plan.foreigners {
+            users.make_foreigners();
+        }
+        users
+    }
+
+    /// Does everything that is planned, until the storm is over.
+    pub(crate) async fn act(&self) {
+        let mut open: Vec<(When, Deed)> = self.stage.plan.deeds.clone();
+        let end = self.start + self.stage.plan.storm;
+        while Instant::now() < end {
+            let moved = self.stage.moved.notified();
+            let now = self.stage.now();
+            let (steps, deletions, writes) = {
+                let judge = self.stage.judge();
+                (judge.steps, judge.deletions, judge.writes)
+            };
+            let is_due = |when: &When| match when {
+                When::At(time) => *time <= now,
+                When::Step(count) => *count <= steps,
+                When::Deletion(count) => *count <= deletions,
+                When::Write(count) => *count <= writes,
+            };
+            let (due, later): (Vec<_>, Vec<_>) = open.into_iter().partition(|(when, _)| is_due(when));
+            open = later;
+            for (_, deed) in due {
+                self.carry_out(deed);
+                if let Deed::Replace(claim) = deed {
+                    // When others have let go of what was deleted.
+                    let again = |after| (When::At(now + after), Deed::Block(claim));
+                    open.extend([again(Duration::from_millis(1)), again(Duration::from_millis(50))]);
+                }
+            }
+            let next = open.iter().filter_map(|(when, _)| match when {
+                When::At(time) => Some(self.start + *time),
+                _ => None,
+            });
+            let next = next.min().unwrap_or(end).min(end);
+            tokio::select! {
+                biased;
+                () = moved => {}
+                () = sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// Undoes what would keep things from coming to their end, and has everything looked at anew.
+    pub(crate) fn settle(&self) {
+        for plural in [CLAIMS, VOLUMES] {
+            for held in self.list(plural).iter().filter(|held| object::finalizers(held).any(|name| name == HOLD)) {
+                let rest: Vec<&str> = object::finalizers(held).filter(|name| *name != HOLD).collect();
+                self.patch(plural, object::name(held), &json!({"metadata": {"finalizers": rest}}));
+            }
+        }
+        for volume in self.list(VOLUMES) {
+            let other = object::annotation(&volume, PROVISIONED_BY) == Some(OTHER);
+            if other && object::name(&volume).starts_with("pvc-") {
+                self.delete(VOLUMES, object::name(&volume));
+            }
+        }
+        for class in 0..self.stage.plan.classes.len() {
+            self.make_class(class, 0);
+            let (group, name) = ("storage.k8s.io", format!("class-{class}"));
+            let target = Target { group, plural: "storageclasses", namespace: "", name: &name };
+            let patch = json!({"metadata": {"labels": {"touched": "after-the-storm"}}});
+            // It exists.
+            let _ = self.cluster.patch(&target, None, PatchKind::Merge, &patch);
+        }
+    }
+
+    fn carry_out(&self, deed: Deed) {
+        self.stage.note(|| format!("users: {deed:?}"));
+        let claim_of = |claim: usize| format!("claim-{claim}");
+        match deed {
+            Deed::Create(claim) => self.create_claim(claim),
+            Deed::Delete(claim) => {
+                self.delete("pods", &claim_of(claim));
+                self.delete(CLAIMS, &claim_of(claim));
+            }
+            Deed::DeleteVolume(claim) => self.delete_volume(claim),
+            Deed::Replace(claim) => {
+                self.delete_volume(claim);
+                self.block(claim);
+            }
+            Deed::HoldClaim(claim) => self.hold(CLAIMS, &claim_of(claim)),
+            Deed::HoldVolume(claim) => {
+                if let Some(volume) = self.volume_of(claim) {
+                    self.hold(VOLUMES, &volume);
+                }
+            }
+            Deed::Touch(claim) => {
+                let text = self.stage.now().as_micros().to_string();
+                self.patch(CLAIMS, &claim_of(claim), &json!({"metadata": {"labels": {"touched": text}}}));
+            }
+            Deed::Retain(claim, retain) => {
+                let policy = if retain { "Retain" } else { "Delete" };
+                if let Some(volume) = self.volume_of(claim) {
+                    self.patch(VOLUMES, &volume, &json!({"spec": {"persistentVolumeReclaimPolicy": policy}}));
+                }
+            }
+            Deed::Block(claim) => self.block(claim),
+            Deed::DropClass(class) => {
+                let (group, name) = ("storage.k8s.io", format!("class-{class}"));
+                let target = Target { group, plural: "storageclasses", namespace: "", name: &name };
+                // It may be gone already.
+                let _ = self.cluster.delete(&target, DeleteOptions::default());
+            }
+            Deed::MakeClass(class) => {
+                self.carry_out(Deed::DropClass(class));
+                self.make_class(class, self.stage.now().as_millis());
+            }
+            Deed::TouchJournal => self.each_journal(|journal| {
+                object::set_annotation(journal, "example.com/touched", &self.stage.now().as_micros().to_string());
+            }),
+            Deed::SoilJournal => self.each_journal(|journal| {
+                let entries = object::text_at(journal, &["data", "entries"]).to_owned();
+                object::object_mut(journal, "data").insert("entries".to_owned(), format!("{entries}nonsense\n").into());
+            }),
+            Deed::DropJournal => {
+                for journal in self.journals() {
+                    let judge = &mut *self.stage.judge();
+                    judge.look(self.stage.now());
+                    let known: Vec<String> = judge.picture.journals.values().flatten().cloned().collect();
+                    judge.forgiven.extend(known);
+                    let (namespace, name) = (object::namespace(&journal), object::name(&journal));
+                    let target = Target { group: "", plural: "configmaps", namespace, name };
+                    // It was there a moment ago.
+                    let _ = self.cluster.delete(&target, DeleteOptions::default());
+                }
+            }
+            Deed::Compact => self.cluster.forget_history(),
+        }
+    }
+
+    fn create_claim(&self, claim: usize) {
+        let class = self.stage.plan.claims[claim].class;
+        let name = format!("claim-{claim}");
+        let created = self.cluster.create(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": format!("class-{class}"),
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }));
+        if let Ok(created) = created {
+            let uid = object::uid(&created).to_owned();
+            self.uids.lock().unwrap_or_else(PoisonError::into_inner).insert(claim, uid);
+        }
+        if self.stage.plan.classes[class].waits {
+            self.create(&json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE},
+                "spec": {
+                    "terminationGracePeriodSeconds": 0,
+                    "containers": [{"name": "main", "image": "none"}],
+                    "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}],
+                },
+            }));
+        }
+    }
+
+    fn delete_volume(&self, claim: usize) {
+        let Some(volume) = self.volume_of(claim) else { return };
+        {
+            // Without our finalizer nobody can know that the asset is still there.
+            let judge = &mut *self.stage.judge();
+            judge.look(self.stage.now());
+            if judge.picture.volumes.get(&volume).is_some_and(|volume| !volume.protected) {
+                judge.forgiven.insert(volume.clone());
+            }
+            judge.by_hand.insert(volume.clone());
+        }
+        self.delete(VOLUMES, &volume);
+    }
+
+    /// Released volumes that nobody here may touch, with their assets.
+    fn make_foreigners(&self) {
+        let others = [
+            ("foreign-0", json!({PROVISIONED_BY: OTHER})),
+            ("foreign-1", json!({PROVISIONED_BY: PROVISIONER, IDENTITY: "elsewhere"})),
+        ];
+        for (name, annotations) in others {
+            self.stage.judge().adopt_foreigner(name);
+            self.create(&json!({
+                "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "annotations": annotations},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "5Gi"}, "storageClassName": "class-0",
+                    "persistentVolumeReclaimPolicy": "Delete", "nfs": {"server": "other", "path": "/other"},
+                    "claimRef": {"kind": "PersistentVolumeClaim", "namespace": NAMESPACE, "name": name, "uid": name},
+                },
+            }));
+        }
+    }
+
+    fn block(&self, claim: usize) {
+        let Some(volume) = self.volume_of(claim) else { return };
+        self.create(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": volume, "annotations": {PROVISIONED_BY: OTHER}},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "5Gi"}, "storageClassName": "other",
+                "persistentVolumeReclaimPolicy": "Retain", "nfs": {"server": "other", "path": "/other"},
+            },
+        }));
+    }
+
+    fn make_class(&self, class: usize, parameter: u128) {
+        let planned = self.stage.plan.classes[class];
+        self.create(&json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": format!("class-{class}")},
+            "provisioner": PROVISIONER, "parameters": {"parameter": parameter.to_string()},
+            "reclaimPolicy": if planned.retains { "Retain" } else { "Delete" },
+            "volumeBindingMode": if planned.waits { "WaitForFirstConsumer" } else { "Immediate" },
+        }));
+    }
+
+    fn volume_of(&self, claim: usize) -> Option<String> {
+        let uids = self.uids.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(format!("pvc-{}", uids.get(&claim)?))
+    }
+
+    fn hold(&self, plural: &str, name: &str) {
+        let namespace = if plural == CLAIMS { NAMESPACE } else { "" };
+        let Ok(mut held) = self.cluster.get("", plural, namespace, name) else { return };
+        if object::deletion_timestamp(&held).is_some() || object::finalizers(&held).any(|name| name == HOLD) {
+            return;
+        }
+        let all: Vec<String> = object::finalizers(&held).map(str::to_owned).chain([HOLD.to_owned()]).collect();
+        object::set_finalizers(&mut held, all);
+        // Nobody else acts at this moment.
+        let _ = self.cluster.update(&held);
+    }
+
+    fn journals(&self) -> Vec<Value> {
+        let maps = self.cluster.list("", "configmaps", None).unwrap_or_default();
+        let is_journal = |map: &Value| object::label(map, "app.kubernetes.io/component") == Some("journal");
+        maps.into_iter().filter(is_journal).collect()
+    }
+
+    fn each_journal(&self, change: impl Fn(&mut Value)) {
+        for mut journal in self.journals() {
+            change(&mut journal);
+            // It was there a moment ago.
+            let _ = self.cluster.update(&journal);
+        }
+    }
+
+    fn list(&self, plural: &str) -> Vec<Value> {
+        self.cluster.list("", plural, None).unwrap_or_default()
+    }
+
+    /// What exists already stays as it is.
+    fn create(&self, object: &Value) {
+        let _ = self.cluster.create(object);
+    }
+
+    fn patch(&self, plural: &str, name: &str, patch: &Value) {
+        // It may be gone already.
+        let _ = self.cluster.patch(&target(plural, name), None, PatchKind::Merge, patch);
+    }
+
+    fn delete(&self, plural: &str, name: &str) {
+        // It may be gone already.
+        let _ = self.cluster.delete(&target(plural, name), DeleteOptions::default());
+    }
+}
+
+fn target<'a>(plural: &'a str, name: &'a str) -> Target<'a> {
+    Target { group: "", plural, namespace: if plural == VOLUMES { "" } else { NAMESPACE }, name }
+}

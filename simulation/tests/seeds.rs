@@ -1,0 +1,53 @@
+//! Simulations, a few of them, and that they repeat.
+
+use simulation::{Campaign, Manner, Plan, run};
+
+fn told() -> Manner {
+    Manner { told: true, ..Manner::default() }
+}
+
+#[test]
+fn a_seed_says_what_will_happen() {
+    let plan = Plan::draw(7);
+    assert_eq!(plan, Plan::draw(7));
+    assert_ne!(plan.to_string(), Plan::draw(8).to_string());
+}
+
+#[test]
+fn a_plan_happens_the_same_way_twice() {
+    let mut eventful = 0;
+    for seed in 0..10 {
+        let plan = Plan::draw(seed);
+        let (one, two) = (run(&plan, &told()), run(&plan, &told()));
+        let difference = one.story.lines().zip(two.story.lines()).enumerate().find(|(_, (one, two))| one != two);
+        assert_eq!(difference, None, "seed {seed}");
+        assert_eq!(one.story.len(), two.story.len(), "seed {seed}");
+        eventful += usize::from(one.story.contains("is called"));
+    }
+    assert!(eventful >= 5, "in nearly all nothing happened");
+}
+
+#[test]
+fn what_is_told_and_what_is_not_end_alike() {
+    for seed in 0..10 {
+        let plan = Plan::draw(seed);
+        let (told, untold) = (run(&plan, &told()), run(&plan, &Manner::default()));
+        assert_eq!((told.violation, told.simulated), (untold.violation, untold.simulated), "seed {seed}");
+        assert!(untold.story.is_empty());
+    }
+}
+
+#[test]
+fn nothing_is_lost_whatever_dies_when() {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let campaign = Campaign { seeds: 0..120, threads, keep_going: false, manner: Manner::default() };
+    let tally = campaign.run(|_| {});
+    let failures: Vec<String> = tally
+        .failures
+        .iter()
+        .map(|failure| {
+            format!("seed {}: {}\nagain: cargo xtask sim --seed {}", failure.seed, failure.violation, failure.seed)
+        })
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

@@ -6,6 +6,7 @@ mod burst;
 mod cluster;
 mod foreign;
 mod process;
+mod soak;
 mod waiting;
 
 use clap::{Parser, Subcommand};
@@ -40,6 +41,8 @@ enum Command {
         #[arg(long, default_value_t = 50_000)]
         pairs: usize,
     },
+    /// Two replicas of the hostPath provisioner under faults, and whether every promise was kept
+    Soak(soak::Settings),
 }
 
 #[tokio::main]
@@ -48,5 +51,6 @@ async fn main() -> anyhow::Result<()> {
         Command::Burst { claims } => burst::run(claims).await,
         Command::Waiting { claims, rounds, connections } => waiting::run(claims, rounds, connections).await,
         Command::Foreign { pairs } => foreign::run(pairs).await,
+        Command::Soak(settings) => soak::run(settings).await,
     }
 }

@@ -8,16 +8,23 @@ use e2e::guard::{Guard, Running};
 use e2e::progress;
 
 use crate::build;
+use crate::test::PROVISIONER_VARIABLE;
 
 /// Runs a measurement, built for release, on a control plane of its own.
 pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
     // The package has a second program, which the first one finds beside itself.
     let program = build::release(guard, "bench").await?.with_file_name("bench");
+    // The one that the soak is about.
+    let provisioner = match arguments.first().is_some_and(|name| name == "soak") {
+        true => Some(build::release(guard, "hostpath-provisioner").await?),
+        false => None,
+    };
     let progress = progress::terminal();
     // Logging every request would be measured too.
     let control_plane = ControlPlane::start(&Settings::default(), guard, &progress).await?;
     let mut command = build::command(guard, &program);
     command.args(arguments).env(STATE_VARIABLE, control_plane.state().path());
+    command.envs(provisioner.map(|path| (PROVISIONER_VARIABLE, path)));
     let status = Running::start(command)?.ended().await;
     control_plane.stop().await?;
     let status = status?;

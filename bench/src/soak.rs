@@ -119,10 +119,11 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let minding = tokio::spawn(replica::mind(replicas.clone()));
     let traffic = tokio::spawn(traffic::run(soak.clone(), claims));
     let progress = progress::terminal();
-    let inflicted = faults::run(&soak, &replicas, faults, pace, &progress).await?;
+    let mut inflicted = faults::run(&soak, &replicas, faults, pace, &progress).await?;
     soak.log.say("calm");
     calm.0.send_replace(true);
-    let made = traffic.await??;
+    std::mem::take(&mut inflicted.bursts).join_all().await.into_iter().collect::<anyhow::Result<()>>()?;
+    traffic.await??;
     let calm_since = Instant::now();
     let findings = check::settled(&soak, &progress).await?;
     let settled = calm_since.elapsed();
@@ -132,7 +133,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     drop(replicas);
     let report = check::report(
         &soak,
-        &check::Run { faults: &inflicted, made, replicas: &ended, findings: &findings, took: start.elapsed(), settled },
+        &check::Run { faults: &inflicted, replicas: &ended, findings: &findings, took: start.elapsed(), settled },
     )?;
     println!("{report}");
     std::fs::write(dir.join("report.md"), &report)?;

@@ -12,12 +12,13 @@ use crate::test::PROVISIONER_VARIABLE;
 
 /// Runs a measurement, built for release, on a control plane of its own.
 pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
+    let measurement = arguments.first().map(String::as_str);
+    let features: &[&str] = if measurement == Some("journal") { &["without-journal"] } else { &[] };
     // The package has a second program, which the first one finds beside itself.
-    let program = build::release(guard, "bench").await?.with_file_name("bench");
-    // The one that the soak is about.
-    let provisioner = match arguments.first().is_some_and(|name| name == "soak") {
-        true => Some(build::release(guard, "hostpath-provisioner").await?),
-        false => None,
+    let program = build::release(guard, "bench", features).await?.with_file_name("bench");
+    let provisioner = match measurement {
+        Some("soak") => Some(build::release(guard, "hostpath-provisioner", &[]).await?),
+        _ => None,
     };
     let progress = progress::terminal();
     // Logging every request would be measured too.

@@ -64,7 +64,7 @@ pub(super) async fn settled(soak: &Soak, progress: &SharedProgress) -> anyhow::R
                 good_since = None;
                 // What is broken for good is not waited for.
                 let all = findings.values().map(Vec::len).sum::<usize>();
-                let for_good = soak.ledger().lost.len() + soak.ledger().double.len();
+                let for_good = soak.ledger().broken();
                 progress.status(&format!("calm; {all} things are not yet as they should be"));
                 if now > deadline || (all == for_good && now + SETTLING > deadline + STAYING) {
                     for (kind, texts) in &findings {
@@ -146,7 +146,6 @@ async fn journal(soak: &Soak) -> anyhow::Result<Vec<String>> {
 /// One run, for its report.
 pub(super) struct Run<'a> {
     pub(super) faults: &'a Inflicted,
-    pub(super) made: usize,
     pub(super) replicas: &'a Totals,
     pub(super) findings: &'a Findings,
     pub(super) took: Duration,
@@ -155,7 +154,7 @@ pub(super) struct Run<'a> {
 }
 
 pub(super) fn report(soak: &Soak, run: &Run<'_>) -> anyhow::Result<String> {
-    let Run { faults, made, replicas, findings, took, settled } = run;
+    let Run { faults, replicas, findings, took, settled } = run;
     let ledger = soak.ledger();
     let directories = soak.disk.made();
     let again = directories.values().filter(|times| **times > 1).count();
@@ -171,10 +170,11 @@ pub(super) fn report(soak: &Soak, run: &Run<'_>) -> anyhow::Result<String> {
     row("seed", soak.seed.to_string())?;
     row("duration; from the last fault until all was settled", format!("{}; {}", seconds(*took), seconds(*settled)))?;
     row("Leases", LEASE.join(" "))?;
-    row("claims made, of them alive at the end", format!("{made}, {living}"))?;
+    row("claims made, of them alive at the end", format!("{}, {living}", ledger.claims.len()))?;
     row("decisions to provision, to delete", format!("{}, {}", replicas.provisions, replicas.deletions))?;
     row("directories made, of them more than once", format!("{}, {again}", directories.len()))?;
-    row("faults between making a directory and saving its volume that met it unsaved", faults.met_the_gap.to_string())?;
+    row("faults between making a directory and saving its volume: met one that was not saved", faults.met.to_string())?;
+    row("directories that were not saved then", faults.unsaved.to_string())?;
     row("claims deleted right then, while nobody who knew of the directory ran", faults.orphaned.to_string())?;
     row(
         "starts of replicas; ends that nobody asked for",

@@ -48,9 +48,19 @@ pub(super) enum Moment {
 /// A signal that is sent the moment something happens to any directory.
 struct Trap {
     moment: Moment,
+    /// How many of them pass before.
+    skip: usize,
     signal: Signal,
     targets: Vec<ProcessId>,
     sprung: oneshot::Sender<String>,
+}
+
+impl Trap {
+    fn springs_at(&mut self, moment: Moment) -> bool {
+        let passes = self.moment == moment && self.skip > 0;
+        self.skip -= usize::from(passes);
+        self.moment == moment && !passes
+    }
 }
 
 impl Disk {
@@ -72,15 +82,16 @@ impl Disk {
         &self.root
     }
 
-    /// Sends `signal` to the targets at the next such moment; the answer is the name of the directory.
+    /// Sends `signal` to the targets at such a moment, after so many others; the answer is the name of the directory.
     pub(super) fn set_trap(
         &self,
         moment: Moment,
+        skip: usize,
         signal: Signal,
         targets: Vec<ProcessId>,
     ) -> oneshot::Receiver<String> {
         let (sprung, answer) = oneshot::channel();
-        self.seen().trap = Some(Trap { moment, signal, targets, sprung });
+        self.seen().trap = Some(Trap { moment, skip, signal, targets, sprung });
         answer
     }
 
@@ -170,7 +181,7 @@ fn watch(root: &Path, seen: Arc<Mutex<Seen>>, log: Log) -> anyhow::Result<()> {
             let name = event.file_name().map(CStr::to_string_lossy).unwrap_or_default();
             let Some((moment, name)) = moment(event.events(), &name) else { continue };
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(trap) = seen.trap.take_if(|trap| trap.moment == moment) {
+            if let Some(trap) = seen.trap.take_if(|trap| trap.springs_at(moment)) {
                 for target in &trap.targets {
                     target.signal(trap.signal);
                 }

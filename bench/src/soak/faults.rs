@@ -14,12 +14,14 @@ use tokio::time::{sleep, timeout};
 
 use super::disk::Moment;
 use super::replica::{Replica, Shared};
-use super::traffic::delete_claim;
+use super::traffic::{burst, delete_claim};
+use super::view::View;
 use super::{LONGER_THAN_THE_LEASE, Soak};
 
 /// How long a moment is waited for before the fault comes without it.
 const MOMENT: Duration = Duration::from_secs(8);
 const STOP_LIMIT: Duration = Duration::from_secs(15);
+const BURST: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whom {
@@ -70,7 +72,7 @@ impl Fault {
             Self::Kill(who) => format!("kill -9 of {}", whom(who)),
             Self::KillAt(at, who) => format!("kill -9 of {} {}", whom(who), moment(at)),
             Self::StandStill => "a replica stands still for longer than its Lease".to_owned(),
-            Self::StandStillAt(at) => format!("the same, begun {}", moment(at)),
+            Self::StandStillAt(at) => format!("a replica stands still so long, begun {}", moment(at)),
             Self::Terminate(who) => format!("SIGTERM and restart of {}", whom(who)),
             Self::Component(name) => format!("kill -9 of {name}"),
         }
@@ -81,12 +83,16 @@ impl Fault {
 #[derive(Default)]
 pub(super) struct Inflicted {
     pub(super) by_kind: BTreeMap<String, usize>,
-    /// Of the faults that met the making of a directory: those whose volume was not there a moment later.
-    pub(super) met_the_gap: usize,
+    /// Of the faults that came with the making of a directory: those that left one without a volume.
+    pub(super) met: usize,
+    /// How many they left.
+    pub(super) unsaved: usize,
     /// Claims that were deleted while those who knew of them were gone or stood still.
     pub(super) orphaned: usize,
     /// Asked to end in good order, and did not in time.
     pub(super) too_slow: usize,
+    /// Claims that came for a fault, and live on.
+    pub(super) bursts: JoinSet<anyhow::Result<()>>,
 }
 
 struct Hand {
@@ -95,6 +101,7 @@ struct Hand {
     components: BTreeMap<&'static str, Arc<Mutex<()>>>,
     /// What comes back later.
     recovering: JoinSet<anyhow::Result<()>>,
+    bursts: JoinSet<anyhow::Result<()>>,
 }
 
 /// Inflicts so many faults, and waits until everything is back.
@@ -111,6 +118,7 @@ pub(super) async fn run(
         inflicted: Arc::default(),
         components: components.into(),
         recovering: JoinSet::new(),
+        bursts: JoinSet::new(),
     };
     for number in 0..count {
         let mut rng = soak.chance("fault", number);
@@ -119,14 +127,14 @@ pub(super) async fn run(
         while let Some(recovered) = hand.recovering.try_join_next() {
             recovered??;
         }
-        let broken = soak.ledger().lost.len() + soak.ledger().double.len();
+        let broken = soak.ledger().broken();
         progress.status(&format!("{} of {count} faults, {broken} promises broken", number + 1));
     }
     while let Some(recovered) = hand.recovering.join_next().await {
         recovered??;
     }
     let inflicted = std::mem::take(&mut *lock(&hand.inflicted));
-    Ok(inflicted)
+    Ok(Inflicted { bursts: hand.bursts, ..inflicted })
 }
 
 impl Hand {
@@ -149,8 +157,8 @@ impl Hand {
             Fault::KillAt(moment, whom) => {
                 let victims = seize(replicas, whom, rng).await;
                 self.soak.log.say(format_args!("fault {number}: {kind}"));
-                match self.at(moment, Signal::KILL, &victims).await {
-                    Some(volume) => self.met(moment, &volume, whom == Whom::Both && rng.bool()).await,
+                match self.at(moment, number, Signal::KILL, &victims, rng).await {
+                    Some(volume) => self.met(moment, volume, whom, rng).await,
                     None => {
                         kind = Fault::Kill(whom).name();
                         victims.iter().for_each(|victim| victim.signal(Signal::KILL));
@@ -162,9 +170,9 @@ impl Hand {
                 let mut victims = seize(replicas, Whom::One, rng).await;
                 self.soak.log.say(format_args!("fault {number}: {kind}"));
                 if let Fault::StandStillAt(moment) = fault
-                    && let Some(volume) = self.at(moment, Signal::STOP, &victims).await
+                    && let Some(volume) = self.at(moment, number, Signal::STOP, &victims, rng).await
                 {
-                    self.met(moment, &volume, rng.bool()).await;
+                    self.met(moment, volume, Whom::One, rng).await;
                 } else {
                     kind = Fault::StandStill.name();
                     victims.iter().for_each(|victim| victim.signal(Signal::STOP));
@@ -188,29 +196,46 @@ impl Hand {
     }
 
     /// Sends the signal the moment that is waited for; the directory that it came with, or nothing in a long time.
-    async fn at(&self, moment: Moment, signal: Signal, victims: &[OwnedMutexGuard<Replica>]) -> Option<String> {
+    async fn at(
+        &mut self,
+        moment: Moment,
+        number: usize,
+        signal: Signal,
+        victims: &[OwnedMutexGuard<Replica>],
+        rng: &mut Rng,
+    ) -> Option<String> {
         let targets = victims.iter().filter_map(|victim| victim.id()).collect();
-        let sprung = self.soak.disk.set_trap(moment, signal, targets);
+        let mut skip = 0;
+        if moment == Moment::Made {
+            // Many at once, in the midst of which it comes.
+            self.bursts.spawn(burst(self.soak.clone(), number, BURST));
+            skip = rng.usize(0..BURST / 2);
+        }
+        let sprung = self.soak.disk.set_trap(moment, skip, signal, targets);
         let volume = timeout(MOMENT, sprung).await.ok().and_then(Result::ok);
         self.soak.disk.disarm();
         let text = volume.as_deref().unwrap_or("that did not come");
-        self.soak.log.say(format_args!("{signal:?} at {moment:?} of {text}"));
+        self.soak.log.say(format_args!("{} at {moment:?} of {text}", name_of(signal)));
         volume
     }
 
-    /// Looks whether the volume had been saved, and may leave the directory to those who come later.
-    async fn met(&mut self, moment: Moment, volume: &str, orphan: bool) {
+    /// Looks which volumes had not been saved, and may leave their directories to those who come later.
+    async fn met(&mut self, moment: Moment, volume: String, whom: Whom, rng: &mut Rng) {
         if moment != Moment::Made {
             return;
         }
-        if matches!(self.soak.cluster.volumes().get_metadata_opt(volume).await, Ok(None)) {
-            self.soak.log.say(format_args!("{volume} had not been saved"));
-            lock(&self.inflicted).met_the_gap += 1;
-        }
-        let uid = volume.strip_prefix("pvc-").filter(|uid| orphan && self.soak.ledger().lives(uid));
-        if let Some(uid) = uid.map(str::to_owned) {
-            lock(&self.inflicted).orphaned += 1;
-            let soak = self.soak.clone();
+        // The other replica goes on if it can, and may save its own a moment later.
+        let made = if whom == Whom::Both { self.soak.disk.names().unwrap_or_default() } else { vec![volume] };
+        let Ok(view) = View::read(&self.soak.cluster).await else { return };
+        let living = |name: &&String| self.soak.ledger().lives(name.strip_prefix("pvc-").unwrap_or_default());
+        let unsaved: Vec<_> = made.iter().filter(|name| !view.volumes.contains_key(*name)).filter(living).collect();
+        self.soak.log.say(format_args!("not saved: {unsaved:?}"));
+        let mut inflicted = lock(&self.inflicted);
+        inflicted.met += usize::from(!unsaved.is_empty());
+        inflicted.unsaved += unsaved.len();
+        for uid in unsaved.into_iter().filter_map(|name| name.strip_prefix("pvc-")).filter(|_| rng.bool()) {
+            inflicted.orphaned += 1;
+            let (soak, uid) = (self.soak.clone(), uid.to_owned());
             self.recovering.spawn(async move { delete_claim(&soak, &uid).await });
         }
     }
@@ -254,6 +279,17 @@ async fn seize(replicas: &[Shared; 2], whom: Whom, rng: &mut Rng) -> Vec<OwnedMu
     match whom {
         Whom::Both => join_all(replicas.iter().map(|replica| replica.clone().lock_owned())).await,
         Whom::One => vec![replicas[rng.usize(0..replicas.len())].clone().lock_owned().await],
+    }
+}
+
+/// As people say it.
+pub(super) fn name_of(signal: Signal) -> &'static str {
+    match signal {
+        Signal::KILL => "SIGKILL",
+        Signal::TERM => "SIGTERM",
+        Signal::STOP => "SIGSTOP",
+        Signal::CONT => "SIGCONT",
+        _ => "a signal",
     }
 }
 

@@ -48,6 +48,10 @@ impl Ledger {
         self.claims.get(uid).is_none_or(|claim| claim.stage == Stage::Leaving)
     }
 
+    pub(super) fn broken(&self) -> usize {
+        self.lost.len() + self.double.len()
+    }
+
     pub(super) fn lives(&self, uid: &str) -> bool {
         self.claims.get(uid).is_some_and(|claim| claim.stage != Stage::Leaving)
     }

@@ -13,6 +13,7 @@ use e2e::guard::{Guard, Lifetime, Running};
 use e2e::process::ProcessId;
 use tokio::sync::Mutex;
 
+use super::faults::name_of;
 use super::log::Log;
 use super::{LEASE, PROVISIONER};
 
@@ -81,7 +82,7 @@ impl Replica {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        self.log.say(format_args!("replica {}: {signal:?}", self.name));
+        self.log.say(format_args!("replica {}: {}", self.name, name_of(signal)));
         if let Some(id) = self.id() {
             id.signal(signal);
         }

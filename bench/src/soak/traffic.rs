@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use fastrand::Rng;
+use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams, Preconditions};
@@ -46,20 +47,31 @@ impl Fate {
     }
 }
 
-/// Keeps so many claims on their way until it is calm; returns how many there were in all.
-pub(super) async fn run(soak: Arc<Soak>, at_a_time: usize) -> anyhow::Result<usize> {
+/// Keeps so many claims on their way until it is calm.
+pub(super) async fn run(soak: Arc<Soak>, at_a_time: usize) -> anyhow::Result<()> {
     let mut places = JoinSet::new();
     for place in 0..at_a_time {
         places.spawn(one_after_the_other(soak.clone(), place, at_a_time));
     }
-    let mut made = 0;
     while let Some(place) = places.join_next().await {
-        made += place??;
+        place??;
     }
-    Ok(made)
+    Ok(())
 }
 
-async fn one_after_the_other(soak: Arc<Soak>, place: usize, places: usize) -> anyhow::Result<usize> {
+/// Claims that all come at once.
+pub(super) async fn burst(soak: Arc<Soak>, number: usize, size: usize) -> anyhow::Result<()> {
+    let one = |at: usize| {
+        let soak = &soak;
+        async move {
+            let mut rng = soak.chance("burst", number * size + at);
+            live(soak, format!("burst-{number}-{at}"), &mut rng).await.map(drop)
+        }
+    };
+    try_join_all((0..size).map(one)).await.map(drop)
+}
+
+async fn one_after_the_other(soak: Arc<Soak>, place: usize, places: usize) -> anyhow::Result<()> {
     let mut made = 0;
     while !*soak.calm.borrow() {
         let mut rng = soak.chance("claim", place + places * made);
@@ -72,7 +84,7 @@ async fn one_after_the_other(soak: Arc<Soak>, place: usize, places: usize) -> an
             break;
         }
     }
-    Ok(made)
+    Ok(())
 }
 
 async fn live(soak: &Soak, name: String, rng: &mut Rng) -> anyhow::Result<Fate> {

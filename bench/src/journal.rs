@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use kube_provisioner::protocol::STORAGE_PROVISIONER;
@@ -106,7 +106,7 @@ struct Costs {
 impl Costs {
     async fn read(cluster: &Cluster, provisioner: &Provisioner) -> anyhow::Result<Self> {
         let own = provisioner.metrics().await?;
-        let server = Page::of_api_server(&cluster.client()).await?;
+        let server = Page::read(&cluster.client()).await?;
         let of_verb = |verb: &str| {
             let verb = format!("verb=\"{verb}\"");
             server.sum("apiserver_request_total", &["resource=\"configmaps\"", &verb])
@@ -172,6 +172,7 @@ async fn throughput(cluster: &Cluster, count: usize, journal: bool) -> anyhow::R
 async fn etcd_log(cluster: &Cluster) -> anyhow::Result<f64> {
     let etcd = cluster.state().component("etcd").context("no etcd")?;
     let health = etcd.health.as_ref().context("etcd has no address")?;
-    let Some(base) = health.url.strip_suffix("/health") else { bail!("{} is no address of etcd", health.url) };
-    Ok(Page::read(&format!("{base}/metrics")).await?.sum("etcd_disk_wal_write_bytes_total", &[]))
+    let address = health.url.strip_prefix("http://").and_then(|url| url.strip_suffix("/health"));
+    let address = address.with_context(|| format!("{} is no address of etcd", health.url))?;
+    Ok(Page::of(address).await?.sum("etcd_disk_wal_write_bytes_total", &[]))
 }

@@ -5,20 +5,15 @@ use kube::{Client, Config};
 pub(crate) struct Page(String);
 
 impl Page {
-    pub(crate) async fn read(url: &str) -> anyhow::Result<Self> {
-        let mut config = Config::new(url.parse()?);
-        config.default_retry = false;
-        Self::ask(&Client::try_from(config)?, url).await
+    /// That of a program at an address such as `127.0.0.1:8080`.
+    pub(crate) async fn of(address: &str) -> anyhow::Result<Self> {
+        let config = Config::new(format!("http://{address}").parse()?);
+        Self::read(&Client::try_from(config)?).await
     }
 
-    /// The page of the API server that a client is connected to.
-    pub(crate) async fn of_api_server(client: &Client) -> anyhow::Result<Self> {
-        Self::ask(client, "/metrics").await
-    }
-
-    async fn ask(client: &Client, url: &str) -> anyhow::Result<Self> {
-        let path = url.parse::<http::Uri>()?.path().to_owned();
-        let request = http::Request::get(path).body(Vec::new())?;
+    /// That of the server that a client is connected to.
+    pub(crate) async fn read(client: &Client) -> anyhow::Result<Self> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
         Ok(Self(client.request_text(request).await?))
     }
 

@@ -69,7 +69,7 @@ impl Provisioner {
     pub(crate) async fn metrics(&self) -> anyhow::Result<Page> {
         let log = std::fs::read_to_string(&self.log)?;
         let address = log.lines().find_map(|line| line.split_once("/metrics on ")).context("it serves no metrics")?.1;
-        Page::read(&format!("http://{}/metrics", address.trim())).await
+        Page::of(address.trim()).await
     }
 
     /// How many shards it holds; it must have been started with [`WITH_METRICS`].

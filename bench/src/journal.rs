@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube_provisioner::protocol::STORAGE_PROVISIONER;
 
 use crate::cluster::Cluster;
-use crate::metrics::Page;
+use crate::metrics::{self, Page};
 use crate::process::{Provisioner, WITH_METRICS};
 use crate::waiting::{Saved, median, rate};
 
@@ -18,6 +18,10 @@ const MOST_A_SECOND: f64 = 1e6;
 /// How much of the throughput without it must remain.
 const LEAST_SHARE: f64 = 0.85;
 const SAMPLES: Duration = Duration::from_millis(20);
+/// How long entries may stay when all is done.
+const EMPTYING: Duration = Duration::from_secs(60);
+/// An entry is out of the count before that is written.
+const QUIET: Duration = Duration::from_secs(3);
 
 pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<()> {
     let cluster = Cluster::connect().await?;
@@ -63,20 +67,24 @@ async fn cost(cluster: &Cluster, count: usize, backend: &str, more: &[&str]) -> 
     cluster.create_waiting_claims(count).await?;
     let before = Costs::read(cluster, &provisioner).await?;
     let saved = Saved::watch(cluster, count).await?;
-    cluster.open_class().await?;
     let mut samples = Samples::default();
+    samples.take(&provisioner).await?;
+    cluster.open_class().await?;
     let mut all = Box::pin(saved.all());
-    let mut done = None;
-    let quiet = Duration::from_secs(2);
-    while done.is_none_or(|since: Instant| since.elapsed() < quiet) {
+    loop {
         samples.take(&provisioner).await?;
-        if done.is_none() {
-            let Ok(answer) = tokio::time::timeout(SAMPLES, &mut all).await else { continue };
+        if let Ok(answer) = tokio::time::timeout(SAMPLES, &mut all).await {
             answer?;
-            done = Some(Instant::now());
+            break;
         }
+    }
+    // Removals are written with the company that they wait for.
+    let deadline = Instant::now() + EMPTYING;
+    while samples.take(&provisioner).await? > 0.0 && Instant::now() < deadline {
         tokio::time::sleep(SAMPLES).await;
     }
+    tokio::time::sleep(QUIET).await;
+    samples.take(&provisioner).await?;
     let after = Costs::read(cluster, &provisioner).await?;
     ensure!(after.entries == 0.0, "{} entries stay in the journal", after.entries);
     let writes = after.writes - before.writes;
@@ -131,7 +139,8 @@ struct Samples {
 }
 
 impl Samples {
-    async fn take(&mut self, provisioner: &Provisioner) -> anyhow::Result<()> {
+    /// Returns how many entries there are.
+    async fn take(&mut self, provisioner: &Provisioner) -> anyhow::Result<f64> {
         let page = provisioner.metrics().await?;
         let (now, written) = (Instant::now(), page.sum("provisioner_journal_written_bytes_total", &[]));
         self.window.push_back((now, written));
@@ -140,9 +149,10 @@ impl Samples {
         }
         let first = self.window.front().map_or(written, |(_, written)| *written);
         self.most_written = self.most_written.max(written - first);
-        self.most_entries = self.most_entries.max(page.sum("provisioner_journal_entries", &[]));
+        let entries = page.sum("provisioner_journal_entries", &[]);
+        self.most_entries = self.most_entries.max(entries);
         self.most_held = self.most_held.max(page.sum("provisioner_journal_bytes", &[]));
-        Ok(())
+        Ok(entries)
     }
 }
 
@@ -174,5 +184,5 @@ async fn etcd_log(cluster: &Cluster) -> anyhow::Result<f64> {
     let health = etcd.health.as_ref().context("etcd has no address")?;
     let address = health.url.strip_prefix("http://").and_then(|url| url.strip_suffix("/health"));
     let address = address.with_context(|| format!("{} is no address of etcd", health.url))?;
-    Ok(Page::of(address).await?.sum("etcd_disk_wal_write_bytes_total", &[]))
+    Ok(Page::read(&metrics::client(address)?).await?.sum("etcd_disk_wal_write_bytes_total", &[]))
 }

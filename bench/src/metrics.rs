@@ -4,13 +4,12 @@ use kube::{Client, Config};
 
 pub(crate) struct Page(String);
 
-impl Page {
-    /// That of a program at an address such as `127.0.0.1:8080`.
-    pub(crate) async fn of(address: &str) -> anyhow::Result<Self> {
-        let config = Config::new(format!("http://{address}").parse()?);
-        Self::read(&Client::try_from(config)?).await
-    }
+/// For a program at an address such as `127.0.0.1:8080`.
+pub(crate) fn client(address: &str) -> anyhow::Result<Client> {
+    Ok(Client::try_from(Config::new(format!("http://{address}").parse()?))?)
+}
 
+impl Page {
     /// That of the server that a client is connected to.
     pub(crate) async fn read(client: &Client) -> anyhow::Result<Self> {
         let request = http::Request::get("/metrics").body(Vec::new())?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -9,15 +10,18 @@ use e2e::control_plane::Signal;
 use e2e::go_provisioner::go_provisioner;
 use e2e::process::ProcessId;
 use e2e::progress;
+use kube::Client;
 
 use crate::cluster::{Cluster, PROVISIONER};
-use crate::metrics::Page;
+use crate::metrics::{self, Page};
 
 /// Metrics on a free port.
 pub(crate) const WITH_METRICS: [&str; 2] = ["--admin-address", "127.0.0.1:0"];
 
 pub(crate) struct Provisioner {
     child: Child,
+    /// To its metrics, from the first question on.
+    admin: OnceLock<Client>,
     log: std::path::PathBuf,
 }
 
@@ -48,7 +52,7 @@ impl Provisioner {
         let output = std::fs::File::create(log)?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).spawn();
         let child = child.with_context(|| format!("cannot start {}", command.get_program().display()))?;
-        Ok(Self { child, log: log.to_owned() })
+        Ok(Self { child, admin: OnceLock::new(), log: log.to_owned() })
     }
 
     pub(crate) async fn wait_ready(&mut self) -> anyhow::Result<()> {
@@ -67,9 +71,13 @@ impl Provisioner {
 
     /// Its metrics; it must have been started with [`WITH_METRICS`].
     pub(crate) async fn metrics(&self) -> anyhow::Result<Page> {
+        if let Some(client) = self.admin.get() {
+            return Page::read(client).await;
+        }
         let log = std::fs::read_to_string(&self.log)?;
         let address = log.lines().find_map(|line| line.split_once("/metrics on ")).context("it serves no metrics")?.1;
-        Page::of(address.trim()).await
+        let client = metrics::client(address.trim())?;
+        Page::read(self.admin.get_or_init(|| client)).await
     }
 
     /// How many shards it holds; it must have been started with [`WITH_METRICS`].

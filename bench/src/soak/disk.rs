@@ -206,3 +206,31 @@ fn moment(events: ReadFlags, name: &str) -> Option<(Moment, &str)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_then_its_removal_begins_and_ends() {
+        let cases = [
+            (ReadFlags::CREATE, "pvc-1", Some((Moment::Made, "pvc-1"))),
+            (ReadFlags::MOVED_TO, ".deleting-pvc-1", Some((Moment::Removing, "pvc-1"))),
+            (ReadFlags::DELETE, ".deleting-pvc-1", Some((Moment::Removed, "pvc-1"))),
+            (ReadFlags::CREATE, ".probe-12-34", None),
+            (ReadFlags::DELETE, ".probe-12-34", None),
+        ];
+        for (events, name, expected) in cases {
+            assert_eq!(moment(events, name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_trap_lets_some_pass() {
+        let (sprung, _answer) = oneshot::channel();
+        let (moment, signal) = (Moment::Made, Signal::KILL);
+        let mut trap = Trap { moment, skip: 1, signal, targets: Vec::new(), sprung };
+        let springs = [Moment::Removed, Moment::Made, Moment::Made].map(|moment| trap.springs_at(moment));
+        assert_eq!(springs, [false, false, true]);
+    }
+}

@@ -8,14 +8,18 @@ use e2e::cluster::apply;
 use e2e::control_plane::{State, client_from, kubeconfig_for_service_account};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
+use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use kube_provisioner::rbac::{Account, manifests};
 use serde_json::json;
 
 pub(crate) const NAMESPACE: &str = "bench";
 pub(crate) const CLASS: &str = "bench";
 pub(crate) const PROVISIONER: &str = "bench.example.com/noop";
+/// A class that is not there until all is ready.
+const LATER: &str = "bench-later";
 const GO_ACCOUNT: &str = "go-provisioner";
 /// Requests under way at a time while a measurement is prepared.
 const AT_ONCE: usize = 64;
@@ -82,6 +86,40 @@ impl Cluster {
             }
         };
         Ok(stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect().await?)
+    }
+
+    /// Creates claims as the controller-manager leaves them, whose class is still to come. So they all begin at once, and
+    /// at nobody's pace but the provisioner's.
+    pub(crate) async fn create_waiting_claims(&self, count: usize) -> anyhow::Result<()> {
+        let api = self.claims();
+        let create = |at: usize| {
+            let api = api.clone();
+            async move {
+                let mut claim = e2e::cluster::claim(&format!("waiting-{at}"), LATER);
+                claim.annotations_mut().insert(STORAGE_PROVISIONER.to_owned(), PROVISIONER.to_owned());
+                api.create(&PostParams::default(), &claim).await.map(drop)
+            }
+        };
+        stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        // The provisioner tells each of them that its class is missing.
+        tokio::time::sleep(Duration::from_secs(2) + Duration::from_millis(5) * u32::try_from(count)?).await;
+        Ok(())
+    }
+
+    /// The class of those that wait.
+    pub(crate) async fn open_class(&self) -> anyhow::Result<()> {
+        let class = e2e::cluster::class(LATER, PROVISIONER);
+        self.classes().create(&PostParams::default(), &class).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn close_class(&self) -> anyhow::Result<()> {
+        self.classes().delete(LATER, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    fn classes(&self) -> Api<StorageClass> {
+        Api::all(self.client.clone())
     }
 
     /// Waits until so many claims are as they should be, and returns them.

@@ -5,7 +5,12 @@
 mod burst;
 mod cluster;
 mod foreign;
+mod handover;
+mod journal;
+mod metrics;
 mod process;
+mod shards;
+mod soak;
 mod waiting;
 
 use clap::{Parser, Subcommand};
@@ -40,6 +45,31 @@ enum Command {
         #[arg(long, default_value_t = 50_000)]
         pairs: usize,
     },
+    /// What the journal costs: writes and bytes per claim, and throughput beside a provisioner without it
+    Journal {
+        /// Rounds of each; the table has all of them and the medians
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Claims of a round that measures throughput
+        #[arg(long, default_value_t = 1000)]
+        claims: usize,
+    },
+    /// How long claims wait when the replica that serves them is told to stop, or is killed
+    Handover {
+        /// Rounds of each
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+    },
+    /// Four replicas with four shards beside one, with a backend of 200 ms that takes ten calls of each at a time
+    Shards {
+        #[arg(long, default_value_t = 1000)]
+        claims: usize,
+        /// Rounds of each; the table has all of them and the medians
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+    },
+    /// Two replicas of the hostPath provisioner under faults, and whether every promise was kept
+    Soak(soak::Settings),
 }
 
 #[tokio::main]
@@ -48,5 +78,9 @@ async fn main() -> anyhow::Result<()> {
         Command::Burst { claims } => burst::run(claims).await,
         Command::Waiting { claims, rounds, connections } => waiting::run(claims, rounds, connections).await,
         Command::Foreign { pairs } => foreign::run(pairs).await,
+        Command::Journal { rounds, claims } => journal::run(rounds, claims).await,
+        Command::Handover { rounds } => handover::run(rounds).await,
+        Command::Shards { claims, rounds } => shards::run(claims, rounds).await,
+        Command::Soak(settings) => soak::run(settings).await,
     }
 }

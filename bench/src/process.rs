@@ -2,26 +2,41 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use e2e::control_plane::Signal;
+use e2e::go_provisioner::go_provisioner;
+use e2e::process::ProcessId;
+use e2e::progress;
+use kube::Client;
 
 use crate::cluster::{Cluster, PROVISIONER};
-use e2e::go_provisioner::go_provisioner;
-use e2e::progress;
+use crate::metrics::{self, Page};
+
+/// Metrics on a free port.
+pub(crate) const WITH_METRICS: [&str; 2] = ["--admin-address", "127.0.0.1:0"];
 
 pub(crate) struct Provisioner {
     child: Child,
+    /// To its metrics, from the first question on.
+    admin: OnceLock<Client>,
     log: std::path::PathBuf,
 }
 
 impl Provisioner {
     /// Starts the provisioner that costs nothing, with its own service account and default settings.
     pub(crate) async fn start(cluster: &Cluster, more: &[String]) -> anyhow::Result<Self> {
+        Self::start_replica(cluster, "noop-provisioner", more).await
+    }
+
+    /// One of several: each has a name.
+    pub(crate) async fn start_replica(cluster: &Cluster, name: &str, more: &[String]) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?.with_file_name("noop-provisioner");
         let mut command = Command::new(&program);
         command.args(["--provisioner-name", PROVISIONER, "--kubeconfig"]).arg(cluster.kubeconfig().await?).args(more);
-        Self::spawn(command, &cluster.state().dir.join("noop-provisioner.log"))
+        Self::spawn(command, &cluster.state().dir.join(format!("{name}.log")))
     }
 
     /// Starts the one written with the Go library, without its client's limits, as it costs nothing either.
@@ -37,7 +52,7 @@ impl Provisioner {
         let output = std::fs::File::create(log)?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).spawn();
         let child = child.with_context(|| format!("cannot start {}", command.get_program().display()))?;
-        Ok(Self { child, log: log.to_owned() })
+        Ok(Self { child, admin: OnceLock::new(), log: log.to_owned() })
     }
 
     pub(crate) async fn wait_ready(&mut self) -> anyhow::Result<()> {
@@ -52,6 +67,40 @@ impl Provisioner {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         bail!("the provisioner was not ready within 300 s")
+    }
+
+    /// Its metrics; it must have been started with [`WITH_METRICS`].
+    pub(crate) async fn metrics(&self) -> anyhow::Result<Page> {
+        if let Some(client) = self.admin.get() {
+            return Page::read(client).await;
+        }
+        let log = std::fs::read_to_string(&self.log)?;
+        let address = log.lines().find_map(|line| line.split_once("/metrics on ")).context("it serves no metrics")?.1;
+        let client = metrics::client(address.trim())?;
+        Page::read(self.admin.get_or_init(|| client)).await
+    }
+
+    /// How many shards it holds; it must have been started with [`WITH_METRICS`].
+    pub(crate) async fn leases(&self) -> anyhow::Result<usize> {
+        Ok(self.metrics().await?.sum("provisioner_leases_held", &[]) as usize)
+    }
+
+    /// Waits until it holds a shard: an earlier process's Lease may have to run out.
+    pub(crate) async fn wait_for_lease(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < deadline {
+            if self.leases().await? > 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+        bail!("the provisioner holds no shard after 60 s")
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        ProcessId::of(self.child.id())?.signal(signal);
+        Ok(())
     }
 
     /// A field of `/proc/PID/status` in kB, such as `VmRSS` or `VmHWM`.

@@ -144,12 +144,12 @@ fn volume_for(claim: &PersistentVolumeClaim) -> serde_json::Result<PersistentVol
 }
 
 /// Watches volumes being saved: the same observer for both sides.
-struct Saved {
+pub(crate) struct Saved {
     times: oneshot::Receiver<(Instant, Instant)>,
 }
 
 impl Saved {
-    async fn watch(cluster: &Cluster, count: usize) -> anyhow::Result<Self> {
+    pub(crate) async fn watch(cluster: &Cluster, count: usize) -> anyhow::Result<Self> {
         let api: Api<PersistentVolume> = cluster.volumes();
         let mut version = api.list_metadata(&Default::default()).await?.metadata.resource_version.unwrap_or_default();
         let (sender, times) = oneshot::channel();
@@ -185,16 +185,16 @@ impl Saved {
     }
 
     /// When the first and the last one was saved.
-    async fn all(self) -> anyhow::Result<(Instant, Instant)> {
+    pub(crate) async fn all(self) -> anyhow::Result<(Instant, Instant)> {
         Ok(tokio::time::timeout(Duration::from_secs(280), self.times).await??)
     }
 }
 
-fn rate(count: usize, first: Instant, last: Instant) -> f64 {
+pub(crate) fn rate(count: usize, first: Instant, last: Instant) -> f64 {
     (count - 1) as f64 / (last - first).as_secs_f64()
 }
 
-fn median(values: &mut [f64]) -> f64 {
+pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

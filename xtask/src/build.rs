@@ -60,10 +60,11 @@ pub(crate) async fn tests(guard: &Guard) -> anyhow::Result<Built> {
     Ok(built)
 }
 
-/// Builds one program in release mode and returns its path.
-pub(crate) async fn release(guard: &Guard, package: &str) -> anyhow::Result<PathBuf> {
+/// Builds one program in release mode, with features of its package, and returns its path.
+pub(crate) async fn release(guard: &Guard, package: &str, features: &[&str]) -> anyhow::Result<PathBuf> {
     let mut found = None;
-    let arguments = ["build", "--release", "--package", package];
+    let features = features.join(",");
+    let arguments = ["build", "--release", "--package", package, "--features", &features];
     if !artifacts(guard, &arguments, |artifact| found = program(artifact).or(found.take())).await? {
         bail!("{package} does not compile");
     }

@@ -46,7 +46,7 @@ pub(crate) async fn run(keep: bool, simulated: bool, guard: &Guard) -> anyhow::R
     }
     let mut report = Report::new();
     report.begin("build hostpath-provisioner (release)");
-    let program = crate::build::release(guard, "hostpath-provisioner").await?;
+    let program = crate::build::release(guard, "hostpath-provisioner", &[]).await?;
     let size = fs::metadata(&program)?.len();
     report.done();
     report.show(&format!("{:.1} MB, limit {} MB", size as f64 / 1e6, SIZE_LIMIT / 1_000_000));

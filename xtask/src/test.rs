@@ -14,7 +14,7 @@ use crate::build::{self, Built, DocTests, TestProgram};
 use crate::suite::{self, Counts, Suite};
 
 /// The variable that holds the path of the provisioner that tests start.
-const PROVISIONER_VARIABLE: &str = "HOSTPATH_PROVISIONER";
+pub(crate) const PROVISIONER_VARIABLE: &str = "HOSTPATH_PROVISIONER";
 
 pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();

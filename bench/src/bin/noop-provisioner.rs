@@ -1,4 +1,6 @@
-//! A provisioner whose backend costs nothing, so that only the controller is measured.
+//! A provisioner whose backend costs nothing but time, so that only the controller is measured.
+
+use std::time::Duration;
 
 use clap::Parser;
 use kube_provisioner::{
@@ -8,17 +10,36 @@ use kube_provisioner::{
 
 #[derive(Parser)]
 struct Args {
+    /// How many milliseconds a call of `provision` takes
+    #[arg(long, value_name = "MILLIS", default_value_t = 0)]
+    delay: u64,
+
+    /// Written into the volumes of this process, to tell them from another one's
+    #[arg(long, value_name = "NAME", default_value = "volumes")]
+    maker: String,
+
+    /// Begin without recording it, to see what the journal costs
+    #[cfg(feature = "without-journal")]
+    #[arg(long)]
+    without_journal: bool,
+
     #[command(flatten)]
     options: Options,
 }
 
-struct Noop;
+struct Noop {
+    delay: Duration,
+    maker: String,
+}
 
 impl Provisioner for Noop {
     type Parameters = ();
 
     async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
-        Ok(Volume::host_path(format!("/volumes/{}", request.name)))
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
+        }
+        Ok(Volume::host_path(format!("/{}/{}", self.maker, request.name)))
     }
 
     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
@@ -28,6 +49,13 @@ impl Provisioner for Noop {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), RunError> {
-    let Args { options } = arguments::<Args, Noop>();
-    Controller::new(Noop, options).run().await
+    let args = arguments::<Args, Noop>();
+    let noop = Noop { delay: Duration::from_millis(args.delay), maker: args.maker };
+    let controller = Controller::new(noop, args.options);
+    #[cfg(feature = "without-journal")]
+    let controller = match args.without_journal {
+        true => controller.without(kube_provisioner::Safeguard::Journal),
+        false => controller,
+    };
+    controller.run().await
 }

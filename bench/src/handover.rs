@@ -1,0 +1,106 @@
+//! How long claims wait when the replica that serves them goes: told to, and killed.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use e2e::control_plane::Signal;
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+
+use crate::cluster::Cluster;
+use crate::process::{Provisioner, WITH_METRICS};
+use crate::waiting::median;
+
+/// Twenty claims a second, so that many still wait.
+const SLOW: [&str; 4] = ["--delay", "50", "--backend-concurrency", "1"];
+/// The defaults: the Lease's duration, and a retry period.
+const KILLED: Duration = Duration::from_secs(15 + 2);
+const TOLD: Duration = Duration::from_secs(1);
+const CLAIMS: usize = 600;
+
+pub(crate) async fn run(rounds: usize) -> anyhow::Result<()> {
+    let cluster = Cluster::connect().await?;
+    let (mut told, mut killed) = (Vec::new(), Vec::new());
+    println!("| the holder | waiting claims | the next replica's first volume after |\n|---|---|---|");
+    for number in 0..rounds {
+        for (signal, what, times) in [(Signal::TERM, "SIGTERM", &mut told), (Signal::KILL, "kill -9", &mut killed)] {
+            let (time, waiting) = round(&cluster, signal, &format!("{what}-{number}")).await?;
+            println!("| {what} | {waiting} | {:.2} s |", time.as_secs_f64());
+            times.push(time.as_secs_f64());
+        }
+    }
+    let row = |what: &str, times: &mut [f64], limit: Duration| {
+        let (middle, most) = (median(times), times.iter().copied().fold(0.0, f64::max));
+        println!("| {what}: median, longest | | {middle:.2} s, {most:.2} s (at most {} s) |", limit.as_secs());
+        most <= limit.as_secs_f64()
+    };
+    let (told, killed) = (row("SIGTERM", &mut told, TOLD), row("kill -9", &mut killed, KILLED));
+    ensure!(told && killed, "claims waited longer than they may");
+    Ok(())
+}
+
+async fn round(cluster: &Cluster, signal: Signal, name: &str) -> anyhow::Result<(Duration, usize)> {
+    cluster.clear().await?;
+    let mut replicas = Vec::new();
+    for maker in ["first", "second"] {
+        let own = ["--maker", maker];
+        let arguments: Vec<String> = SLOW.iter().chain(&own).chain(&WITH_METRICS).map(ToString::to_string).collect();
+        let mut replica = Provisioner::start_replica(cluster, &format!("{name}-{maker}"), &arguments).await?;
+        replica.wait_ready().await?;
+        replicas.push((maker, replica));
+    }
+    cluster.create_waiting_claims(CLAIMS).await?;
+    let holder = holder(&replicas).await?;
+    let api = cluster.volumes();
+    let version = api.list_metadata(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
+    let events = api.watch(&WatchParams::default().timeout(290), &version).await?;
+    let mut made = Box::pin(events.filter_map(async |event| match event {
+        Ok(WatchEvent::Added(volume)) => Some(volume),
+        _ => None,
+    }));
+    cluster.open_class().await?;
+    let mut before = 0;
+    while before < CLAIMS / 10 {
+        made.next().await.context("the watch ended")?;
+        before += 1;
+    }
+    let start = Instant::now();
+    replicas[holder].1.signal(signal)?;
+    let other = replicas[1 - holder].0;
+    let first = async {
+        while let Some(volume) = made.next().await {
+            if maker(&volume) == Some(other) {
+                return Some(start.elapsed());
+            }
+            before += 1;
+        }
+        None
+    };
+    let time = tokio::time::timeout(Duration::from_secs(60), first).await?.context("the watch ended")?;
+    drop(replicas);
+    cluster.close_class().await?;
+    cluster.clear().await?;
+    Ok((time, CLAIMS - before))
+}
+
+/// The one that works.
+async fn holder(replicas: &[(&str, Provisioner)]) -> anyhow::Result<usize> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        for (at, (_, replica)) in replicas.iter().enumerate() {
+            if replica.leases().await? == 1 {
+                return Ok(at);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+    bail!("nobody has the Lease after 60 s")
+}
+
+/// Which replica made the volume: the first part of its path.
+fn maker(volume: &PersistentVolume) -> Option<&str> {
+    let path = &volume.spec.as_ref()?.host_path.as_ref()?.path;
+    path.strip_suffix(&volume.name_any())?.trim_matches('/').into()
+}

@@ -1,0 +1,188 @@
+//! What the journal costs: writes, bytes and throughput.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt;
+use kube_provisioner::protocol::STORAGE_PROVISIONER;
+
+use crate::cluster::Cluster;
+use crate::metrics::{self, Page};
+use crate::process::{Provisioner, WITH_METRICS};
+use crate::waiting::{Saved, median, rate};
+
+/// What the journal may write in a second.
+const MOST_A_SECOND: f64 = 1e6;
+/// How much of the throughput without it must remain.
+const LEAST_SHARE: f64 = 0.85;
+const SAMPLES: Duration = Duration::from_millis(20);
+/// How long entries may stay when all is done.
+const EMPTYING: Duration = Duration::from_secs(60);
+/// An entry is out of the count before that is written.
+const QUIET: Duration = Duration::from_secs(3);
+
+pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<()> {
+    let cluster = Cluster::connect().await?;
+    println!(
+        "| claims at once | backend | API writes of ConfigMaps | per claim | bytes per claim | looks at the holder \
+        | most entries, bytes in it | most bytes written in a second |\n|---|---|---|---|---|---|---|---|"
+    );
+    let mut most = 0.0_f64;
+    for count in [1, 10, 100, 1000] {
+        most = most.max(cost(&cluster, count, "at once", &[]).await?);
+    }
+    // Enough of everything that all are in flight together.
+    let slow = ["--delay", "5000", "--workers", "1000"];
+    most = most.max(cost(&cluster, 1000, "5 s, 1000 workers", &slow).await?);
+
+    println!("\n| {claims} claims that wait | volumes/s | bytes into etcd's log per claim |\n|---|---|---|");
+    let (mut with, mut without) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+    for _ in 0..rounds {
+        for (journal, figures) in [(true, &mut with), (false, &mut without)] {
+            let (rate, bytes) = throughput(&cluster, claims, journal).await?;
+            let name = if journal { "with the journal" } else { "without" };
+            println!("| {name} | {rate:.0} | {bytes:.0} |");
+            figures.0.push(rate);
+            figures.1.push(bytes);
+        }
+    }
+    let share = median(&mut with.0) / median(&mut without.0);
+    let (rate_with, rate_without) = (median(&mut with.0), median(&mut without.0));
+    let bytes = median(&mut with.1) - median(&mut without.1);
+    println!("| medians | {rate_with:.0} of {rate_without:.0} = {:.0} % | {bytes:.0} more |", 100.0 * share);
+    ensure!(most <= MOST_A_SECOND, "{most} bytes were written in a second");
+    ensure!(share >= LEAST_SHARE, "the journal costs more than 15 % of the throughput");
+    Ok(())
+}
+
+/// Has so many claims provisioned at once, prints what that cost, and returns the most bytes in any second.
+async fn cost(cluster: &Cluster, count: usize, backend: &str, more: &[&str]) -> anyhow::Result<f64> {
+    cluster.clear().await?;
+    let arguments: Vec<String> = WITH_METRICS.iter().chain(more).map(ToString::to_string).collect();
+    let mut provisioner = Provisioner::start(cluster, &arguments).await?;
+    provisioner.wait_ready().await?;
+    provisioner.wait_for_lease().await?;
+    cluster.create_waiting_claims(count).await?;
+    let before = Costs::read(cluster, &provisioner).await?;
+    let saved = Saved::watch(cluster, count).await?;
+    let mut samples = Samples::default();
+    samples.take(&provisioner).await?;
+    cluster.open_class().await?;
+    let mut all = Box::pin(saved.all());
+    loop {
+        samples.take(&provisioner).await?;
+        if let Ok(answer) = tokio::time::timeout(SAMPLES, &mut all).await {
+            answer?;
+            break;
+        }
+    }
+    // Removals are written with the company that they wait for.
+    let deadline = Instant::now() + EMPTYING;
+    while samples.take(&provisioner).await? > 0.0 && Instant::now() < deadline {
+        tokio::time::sleep(SAMPLES).await;
+    }
+    tokio::time::sleep(QUIET).await;
+    samples.take(&provisioner).await?;
+    let after = Costs::read(cluster, &provisioner).await?;
+    ensure!(after.entries == 0.0, "{} entries stay in the journal", after.entries);
+    let writes = after.writes - before.writes;
+    let (bytes, checks) = (after.bytes - before.bytes, after.checks - before.checks);
+    println!(
+        "| {count} | {backend} | {writes} | {:.3} | {:.0} | {checks} | {}, {} | {:.0} |",
+        writes / count as f64,
+        bytes / count as f64,
+        samples.most_entries,
+        samples.most_held,
+        samples.most_written
+    );
+    drop(provisioner);
+    cluster.close_class().await?;
+    cluster.clear().await?;
+    Ok(samples.most_written)
+}
+
+struct Costs {
+    /// By the API server's count.
+    writes: f64,
+    bytes: f64,
+    checks: f64,
+    entries: f64,
+}
+
+impl Costs {
+    async fn read(cluster: &Cluster, provisioner: &Provisioner) -> anyhow::Result<Self> {
+        let own = provisioner.metrics().await?;
+        let server = Page::read(&cluster.client()).await?;
+        let of_verb = |verb: &str| {
+            let verb = format!("verb=\"{verb}\"");
+            server.sum("apiserver_request_total", &["resource=\"configmaps\"", &verb])
+        };
+        Ok(Self {
+            writes: ["POST", "PUT", "PATCH", "DELETE"].map(of_verb).iter().sum(),
+            bytes: own.sum("provisioner_journal_written_bytes_total", &[]),
+            checks: own.sum("provisioner_journal_checks_total", &[]),
+            entries: own.sum("provisioner_journal_entries", &[]),
+        })
+    }
+}
+
+/// The journal's size and what it wrote, many times a second.
+#[derive(Default)]
+struct Samples {
+    /// Those of the last second.
+    window: VecDeque<(Instant, f64)>,
+    most_written: f64,
+    most_entries: f64,
+    most_held: f64,
+}
+
+impl Samples {
+    /// Returns how many entries there are.
+    async fn take(&mut self, provisioner: &Provisioner) -> anyhow::Result<f64> {
+        let page = provisioner.metrics().await?;
+        let (now, written) = (Instant::now(), page.sum("provisioner_journal_written_bytes_total", &[]));
+        self.window.push_back((now, written));
+        while self.window.front().is_some_and(|(then, _)| now.duration_since(*then) > Duration::from_secs(1)) {
+            self.window.pop_front();
+        }
+        let first = self.window.front().map_or(written, |(_, written)| *written);
+        self.most_written = self.most_written.max(written - first);
+        let entries = page.sum("provisioner_journal_entries", &[]);
+        self.most_entries = self.most_entries.max(entries);
+        self.most_held = self.most_held.max(page.sum("provisioner_journal_bytes", &[]));
+        Ok(entries)
+    }
+}
+
+/// Volumes a second for claims that wait when the provisioner starts, and what etcd wrote for each, of everything.
+async fn throughput(cluster: &Cluster, count: usize, journal: bool) -> anyhow::Result<(f64, f64)> {
+    cluster.clear().await?;
+    cluster.create_claims(count).await?;
+    let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
+    cluster.wait_claims(count, "annotated", asks).await?;
+    let log = etcd_log(cluster).await?;
+    let saved = Saved::watch(cluster, count).await?;
+    let more: &[String] = if journal { &[] } else { &["--without-journal".to_owned()] };
+    let mut provisioner = Provisioner::start(cluster, more).await?;
+    let (first, last) = match saved.all().await {
+        Ok(times) => times,
+        Err(error) => {
+            provisioner.wait_ready().await?;
+            return Err(error);
+        }
+    };
+    cluster.wait_claims(count, "bound", e2e::cluster::is_bound).await?;
+    let log = etcd_log(cluster).await? - log;
+    Ok((rate(count, first, last), log / count as f64))
+}
+
+/// The bytes that etcd has written to its log.
+async fn etcd_log(cluster: &Cluster) -> anyhow::Result<f64> {
+    let etcd = cluster.state().component("etcd").context("no etcd")?;
+    let health = etcd.health.as_ref().context("etcd has no address")?;
+    let address = health.url.strip_prefix("http://").and_then(|url| url.strip_suffix("/health"));
+    let address = address.with_context(|| format!("{} is no address of etcd", health.url))?;
+    Ok(Page::read(&metrics::client(address)?).await?.sum("etcd_disk_wal_write_bytes_total", &[]))
+}

@@ -1,0 +1,236 @@
+//! The replicas' root directory, what stands around it, and a thread that sees every directory come and go.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::CStr;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context;
+use e2e::control_plane::Signal;
+use e2e::process::ProcessId;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use tokio::sync::oneshot;
+
+use super::log::Log;
+
+/// In each claim's directory, with the claim's uid in it.
+const MARKER: &str = "marker";
+/// Where the hostPath provisioner puts what it removes.
+const REMOVING: &str = ".deleting-";
+
+pub(super) struct Disk {
+    root: PathBuf,
+    /// Everything beside the root as it was at the start.
+    around: BTreeMap<PathBuf, String>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    made: HashMap<String, usize>,
+    trap: Option<Trap>,
+}
+
+/// What a directory goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Made, and its volume not yet saved.
+    Made,
+    /// Its removal has begun.
+    Removing,
+    /// Removed, and the object of its volume still there.
+    Removed,
+}
+
+/// A signal that is sent the moment something happens to any directory.
+struct Trap {
+    moment: Moment,
+    /// How many of them pass before.
+    skip: usize,
+    signal: Signal,
+    targets: Vec<ProcessId>,
+    sprung: oneshot::Sender<String>,
+}
+
+impl Trap {
+    fn springs_at(&mut self, moment: Moment) -> bool {
+        let passes = self.moment == moment && self.skip > 0;
+        self.skip -= usize::from(passes);
+        self.moment == moment && !passes
+    }
+}
+
+impl Disk {
+    pub(super) fn create(dir: &Path, log: Log) -> anyhow::Result<Self> {
+        let root = dir.join("root");
+        fs::create_dir_all(&root)?;
+        for beside in ["outside/deep", "root-neighbour"] {
+            fs::create_dir_all(dir.join(beside))?;
+            fs::write(dir.join(beside).join("precious"), beside)?;
+        }
+        // Otherwise its own time would change with what is in it.
+        let around = around(&root)?;
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        watch(&root, seen.clone(), log)?;
+        Ok(Self { root, around, seen })
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Sends `signal` to the targets at such a moment, after so many others; the answer is the name of the directory.
+    pub(super) fn set_trap(
+        &self,
+        moment: Moment,
+        skip: usize,
+        signal: Signal,
+        targets: Vec<ProcessId>,
+    ) -> oneshot::Receiver<String> {
+        let (sprung, answer) = oneshot::channel();
+        self.seen().trap = Some(Trap { moment, skip, signal, targets, sprung });
+        answer
+    }
+
+    pub(super) fn disarm(&self) {
+        self.seen().trap = None;
+    }
+
+    /// How often each directory was made.
+    pub(super) fn made(&self) -> HashMap<String, usize> {
+        self.seen().made.clone()
+    }
+
+    /// The marker of a claim, and things that must not lead a removal astray.
+    pub(super) fn mark(&self, volume: &str, uid: &str) -> std::io::Result<()> {
+        let dir = self.root.join(volume);
+        fs::write(dir.join(MARKER), uid)?;
+        fs::create_dir_all(dir.join("a/b"))?;
+        fs::write(dir.join("a/b/file"), uid)?;
+        let way_out = dir.join("way-out");
+        if !way_out.is_symlink() {
+            std::os::unix::fs::symlink("../../outside", way_out)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the data of a claim are there, or what is wrong.
+    pub(super) fn look_at_marker(&self, volume: &str, uid: &str) -> Result<(), String> {
+        let path = self.root.join(volume).join(MARKER);
+        match fs::read_to_string(&path) {
+            Ok(text) if text == uid => Ok(()),
+            Ok(text) => Err(format!("{} says {text:?} instead of {uid}", path.display())),
+            Err(error) => Err(format!("{}: {error}", path.display())),
+        }
+    }
+
+    pub(super) fn names(&self) -> anyhow::Result<Vec<String>> {
+        let entries = fs::read_dir(&self.root)?;
+        let name = |entry: std::io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+        entries.map(name).collect()
+    }
+
+    /// What has changed beside the root.
+    pub(super) fn changes_around(&self) -> anyhow::Result<Vec<String>> {
+        let now = around(&self.root)?;
+        let all: std::collections::BTreeSet<_> = self.around.keys().chain(now.keys()).collect();
+        let changed = all.into_iter().filter(|path| self.around.get(*path) != now.get(*path));
+        Ok(changed.map(|path| format!("{} is no longer as it was", path.display())).collect())
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Everything beside `root`, with what would show a change.
+fn around(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, String>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![root.parent().context("the root has no parent")?.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir)? {
+            let path = entry?.path();
+            let stat = path.symlink_metadata()?;
+            if path == root {
+                found.insert(path, format!("{:o} {}", stat.mode(), stat.uid()));
+                continue;
+            }
+            let time = (stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec());
+            let text = if stat.is_file() { fs::read_to_string(&path)? } else { String::new() };
+            if stat.is_dir() {
+                open.push(path.clone());
+            }
+            found.insert(path, format!("{:o} {} {time:?} {text}", stat.mode(), stat.uid()));
+        }
+    }
+    Ok(found)
+}
+
+/// A thread of its own: what is to happen between two steps of a replica must be fast.
+fn watch(root: &Path, seen: Arc<Mutex<Seen>>, log: Log) -> anyhow::Result<()> {
+    let events = inotify::init(CreateFlags::CLOEXEC)?;
+    let wanted = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::DELETE | WatchFlags::ONLYDIR;
+    inotify::add_watch(&events, root, wanted)?;
+    std::thread::spawn(move || {
+        let mut buffer = vec![MaybeUninit::uninit(); 64 * 1024];
+        let mut reader = Reader::new(&events, &mut buffer);
+        while let Ok(event) = reader.next() {
+            let name = event.file_name().map(CStr::to_string_lossy).unwrap_or_default();
+            let Some((moment, name)) = moment(event.events(), &name) else { continue };
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(trap) = seen.trap.take_if(|trap| trap.springs_at(moment)) {
+                for target in &trap.targets {
+                    target.signal(trap.signal);
+                }
+                // Whoever set it may have gone on meanwhile.
+                let _ = trap.sprung.send(name.to_owned());
+            }
+            if moment == Moment::Made {
+                *seen.made.entry(name.to_owned()).or_insert(0) += 1;
+            }
+            log.say(format_args!("disk: {name} {moment:?}"));
+        }
+    });
+    Ok(())
+}
+
+fn moment(events: ReadFlags, name: &str) -> Option<(Moment, &str)> {
+    let removing = name.strip_prefix(REMOVING);
+    match removing {
+        Some(name) if events.contains(ReadFlags::MOVED_TO) => Some((Moment::Removing, name)),
+        Some(name) if events.contains(ReadFlags::DELETE) => Some((Moment::Removed, name)),
+        None if events.contains(ReadFlags::CREATE) && !name.starts_with('.') => Some((Moment::Made, name)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_then_its_removal_begins_and_ends() {
+        let cases = [
+            (ReadFlags::CREATE, "pvc-1", Some((Moment::Made, "pvc-1"))),
+            (ReadFlags::MOVED_TO, ".deleting-pvc-1", Some((Moment::Removing, "pvc-1"))),
+            (ReadFlags::DELETE, ".deleting-pvc-1", Some((Moment::Removed, "pvc-1"))),
+            (ReadFlags::CREATE, ".probe-12-34", None),
+            (ReadFlags::DELETE, ".probe-12-34", None),
+        ];
+        for (events, name, expected) in cases {
+            assert_eq!(moment(events, name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_trap_lets_some_pass() {
+        let (sprung, _answer) = oneshot::channel();
+        let (moment, signal) = (Moment::Made, Signal::KILL);
+        let mut trap = Trap { moment, skip: 1, signal, targets: Vec::new(), sprung };
+        let springs = [Moment::Removed, Moment::Made, Moment::Made].map(|moment| trap.springs_at(moment));
+        assert_eq!(springs, [false, false, true]);
+    }
+}

@@ -1,0 +1,298 @@
+//! What is done to the replicas and to the control plane.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use e2e::control_plane::{self, Signal};
+use e2e::progress::SharedProgress;
+use fastrand::Rng;
+use futures::future::join_all;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::disk::Moment;
+use super::replica::{Replica, Shared};
+use super::traffic::{burst, delete_claim};
+use super::view::View;
+use super::{LONGER_THAN_THE_LEASE, Soak};
+
+/// How long a moment is waited for before the fault comes without it.
+const MOMENT: Duration = Duration::from_secs(8);
+const STOP_LIMIT: Duration = Duration::from_secs(15);
+const BURST: usize = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whom {
+    One,
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Kill(Whom),
+    KillAt(Moment, Whom),
+    StandStill,
+    StandStillAt(Moment),
+    Terminate(Whom),
+    Component(&'static str),
+}
+
+impl Fault {
+    fn draw(rng: &mut Rng) -> Self {
+        match rng.u32(0..100) {
+            0..14 => Self::Kill(Whom::One),
+            14..20 => Self::Kill(Whom::Both),
+            20..32 => Self::KillAt(Moment::Made, Whom::One),
+            32..42 => Self::KillAt(Moment::Made, Whom::Both),
+            42..46 => Self::KillAt(Moment::Removing, Whom::One),
+            46..49 => Self::KillAt(Moment::Removing, Whom::Both),
+            49..54 => Self::KillAt(Moment::Removed, Whom::Both),
+            54..63 => Self::StandStill,
+            63..72 => Self::StandStillAt(Moment::Made),
+            72..80 => Self::Terminate(Whom::One),
+            80..83 => Self::Terminate(Whom::Both),
+            83..92 => Self::Component("kube-apiserver"),
+            _ => Self::Component("etcd"),
+        }
+    }
+
+    fn name(self) -> String {
+        let moment = |moment| match moment {
+            Moment::Made => "between making a directory and saving its volume",
+            Moment::Removing => "when the removal of a directory has begun",
+            Moment::Removed => "between removing a directory and saying so",
+        };
+        let whom = |whom| match whom {
+            Whom::One => "one replica",
+            Whom::Both => "both replicas",
+        };
+        match self {
+            Self::Kill(who) => format!("kill -9 of {}", whom(who)),
+            Self::KillAt(at, who) => format!("kill -9 of {} {}", whom(who), moment(at)),
+            Self::StandStill => "a replica stands still for longer than its Lease".to_owned(),
+            Self::StandStillAt(at) => format!("a replica stands still so long, begun {}", moment(at)),
+            Self::Terminate(who) => format!("SIGTERM and restart of {}", whom(who)),
+            Self::Component(name) => format!("kill -9 of {name}"),
+        }
+    }
+}
+
+/// What was done, and what it met.
+#[derive(Default)]
+pub(super) struct Inflicted {
+    pub(super) by_kind: BTreeMap<String, usize>,
+    /// Of the faults that came with the making of a directory: those that left one without a volume.
+    pub(super) met: usize,
+    /// How many they left.
+    pub(super) unsaved: usize,
+    /// Claims that were deleted while those who knew of them were gone or stood still.
+    pub(super) orphaned: usize,
+    /// Asked to end in good order, and did not in time.
+    pub(super) too_slow: usize,
+    /// Claims that came for a fault, and live on.
+    pub(super) bursts: JoinSet<anyhow::Result<()>>,
+}
+
+struct Hand {
+    soak: Arc<Soak>,
+    inflicted: Arc<std::sync::Mutex<Inflicted>>,
+    components: BTreeMap<&'static str, Arc<Mutex<()>>>,
+    /// What comes back later.
+    recovering: JoinSet<anyhow::Result<()>>,
+    bursts: JoinSet<anyhow::Result<()>>,
+}
+
+/// Inflicts so many faults, and waits until everything is back.
+pub(super) async fn run(
+    soak: &Arc<Soak>,
+    replicas: &[Shared; 2],
+    count: usize,
+    pace: Duration,
+    progress: &SharedProgress,
+) -> anyhow::Result<Inflicted> {
+    let components = ["kube-apiserver", "etcd"].map(|name| (name, Arc::default()));
+    let mut hand = Hand {
+        soak: soak.clone(),
+        inflicted: Arc::default(),
+        components: components.into(),
+        recovering: JoinSet::new(),
+        bursts: JoinSet::new(),
+    };
+    for number in 0..count {
+        let mut rng = soak.chance("fault", number);
+        sleep(pace.mul_f64(2.0 * rng.f64())).await;
+        hand.inflict(Fault::draw(&mut rng), number, replicas, &mut rng).await?;
+        while let Some(recovered) = hand.recovering.try_join_next() {
+            recovered??;
+        }
+        let broken = soak.ledger().broken();
+        progress.status(&format!("{} of {count} faults, {broken} promises broken", number + 1));
+    }
+    while let Some(recovered) = hand.recovering.join_next().await {
+        recovered??;
+    }
+    let inflicted = std::mem::take(&mut *lock(&hand.inflicted));
+    Ok(Inflicted { bursts: hand.bursts, ..inflicted })
+}
+
+impl Hand {
+    async fn inflict(
+        &mut self,
+        fault: Fault,
+        number: usize,
+        replicas: &[Shared; 2],
+        rng: &mut Rng,
+    ) -> anyhow::Result<()> {
+        let mut kind = fault.name();
+        match fault {
+            Fault::Component(name) => self.component(name, number).await,
+            Fault::Kill(whom) => {
+                let victims = seize(replicas, whom, rng).await;
+                self.soak.log.say(format_args!("fault {number}: {kind}"));
+                victims.iter().for_each(|victim| victim.signal(Signal::KILL));
+                self.come_back(victims, whom, rng);
+            }
+            Fault::KillAt(moment, whom) => {
+                let victims = seize(replicas, whom, rng).await;
+                self.soak.log.say(format_args!("fault {number}: {kind}"));
+                match self.at(moment, number, Signal::KILL, &victims, rng).await {
+                    Some(volume) => self.met(moment, volume, whom, rng).await,
+                    None => {
+                        kind = Fault::Kill(whom).name();
+                        victims.iter().for_each(|victim| victim.signal(Signal::KILL));
+                    }
+                }
+                self.come_back(victims, whom, rng);
+            }
+            Fault::StandStill | Fault::StandStillAt(_) => {
+                let mut victims = seize(replicas, Whom::One, rng).await;
+                self.soak.log.say(format_args!("fault {number}: {kind}"));
+                if let Fault::StandStillAt(moment) = fault
+                    && let Some(volume) = self.at(moment, number, Signal::STOP, &victims, rng).await
+                {
+                    self.met(moment, volume, Whom::One, rng).await;
+                } else {
+                    kind = Fault::StandStill.name();
+                    victims.iter().for_each(|victim| victim.signal(Signal::STOP));
+                }
+                let pause = LONGER_THAN_THE_LEASE + Duration::from_millis(rng.u64(0..4000));
+                self.recovering.spawn(async move {
+                    sleep(pause).await;
+                    victims.drain(..).for_each(|victim| victim.signal(Signal::CONT));
+                    Ok(())
+                });
+            }
+            Fault::Terminate(whom) => {
+                let victims = seize(replicas, whom, rng).await;
+                self.soak.log.say(format_args!("fault {number}: {kind}"));
+                victims.iter().for_each(|victim| victim.signal(Signal::TERM));
+                self.come_back(victims, whom, rng);
+            }
+        }
+        *lock(&self.inflicted).by_kind.entry(kind).or_insert(0) += 1;
+        Ok(())
+    }
+
+    /// Sends the signal the moment that is waited for; the directory that it came with, or nothing in a long time.
+    async fn at(
+        &mut self,
+        moment: Moment,
+        number: usize,
+        signal: Signal,
+        victims: &[OwnedMutexGuard<Replica>],
+        rng: &mut Rng,
+    ) -> Option<String> {
+        let targets = victims.iter().filter_map(|victim| victim.id()).collect();
+        let mut skip = 0;
+        if moment == Moment::Made {
+            // Many at once, in the midst of which it comes.
+            self.bursts.spawn(burst(self.soak.clone(), number, BURST));
+            skip = rng.usize(0..BURST / 2);
+        }
+        let sprung = self.soak.disk.set_trap(moment, skip, signal, targets);
+        let volume = timeout(MOMENT, sprung).await.ok().and_then(Result::ok);
+        self.soak.disk.disarm();
+        let text = volume.as_deref().unwrap_or("that did not come");
+        self.soak.log.say(format_args!("{} at {moment:?} of {text}", name_of(signal)));
+        volume
+    }
+
+    /// Looks which volumes had not been saved, and may leave their directories to those who come later.
+    async fn met(&mut self, moment: Moment, volume: String, whom: Whom, rng: &mut Rng) {
+        if moment != Moment::Made {
+            return;
+        }
+        // The other replica goes on if it can, and may save its own a moment later.
+        let made = if whom == Whom::Both { self.soak.disk.names().unwrap_or_default() } else { vec![volume] };
+        let Ok(view) = View::read(&self.soak.cluster).await else { return };
+        let living = |name: &&String| self.soak.ledger().lives(name.strip_prefix("pvc-").unwrap_or_default());
+        let unsaved: Vec<_> = made.iter().filter(|name| !view.volumes.contains_key(*name)).filter(living).collect();
+        self.soak.log.say(format_args!("not saved: {unsaved:?}"));
+        let mut inflicted = lock(&self.inflicted);
+        inflicted.met += usize::from(!unsaved.is_empty());
+        inflicted.unsaved += unsaved.len();
+        for uid in unsaved.into_iter().filter_map(|name| name.strip_prefix("pvc-")).filter(|_| rng.bool()) {
+            inflicted.orphaned += 1;
+            let (soak, uid) = (self.soak.clone(), uid.to_owned());
+            self.recovering.spawn(async move { delete_claim(&soak, &uid).await });
+        }
+    }
+
+    /// Starts them again, each after a pause of its own.
+    fn come_back(&mut self, victims: Vec<OwnedMutexGuard<Replica>>, whom: Whom, rng: &mut Rng) {
+        for mut victim in victims {
+            let longest = if whom == Whom::Both { 6000 } else { 3000 };
+            let pause = Duration::from_millis(rng.u64(0..longest));
+            let inflicted = self.inflicted.clone();
+            self.recovering.spawn(async move {
+                if !victim.ended(STOP_LIMIT).await? {
+                    lock(&inflicted).too_slow += 1;
+                }
+                sleep(pause).await;
+                victim.start()
+            });
+        }
+    }
+
+    /// The control plane's owner starts it again; until then the next fault of its kind waits.
+    async fn component(&mut self, name: &'static str, number: usize) {
+        let turn = self.components[name].clone().lock_owned().await;
+        self.soak.log.say(format_args!("fault {number}: kill -9 of {name}"));
+        let soak = self.soak.clone();
+        self.recovering.spawn(async move {
+            let back = control_plane::restart(soak.cluster.state(), name, Signal::KILL).await;
+            match back {
+                Ok(_) => soak.log.say(format_args!("{name} is back")),
+                // The other one may be away, too; in the end both must be there.
+                Err(error) => soak.log.say(format_args!("{name}: {error:#}")),
+            }
+            drop(turn);
+            Ok(())
+        });
+    }
+}
+
+/// One of the replicas or both, once they are up.
+async fn seize(replicas: &[Shared; 2], whom: Whom, rng: &mut Rng) -> Vec<OwnedMutexGuard<Replica>> {
+    match whom {
+        Whom::Both => join_all(replicas.iter().map(|replica| replica.clone().lock_owned())).await,
+        Whom::One => vec![replicas[rng.usize(0..replicas.len())].clone().lock_owned().await],
+    }
+}
+
+/// As people say it.
+pub(super) fn name_of(signal: Signal) -> &'static str {
+    match signal {
+        Signal::KILL => "SIGKILL",
+        Signal::TERM => "SIGTERM",
+        Signal::STOP => "SIGSTOP",
+        Signal::CONT => "SIGCONT",
+        _ => "a signal",
+    }
+}
+
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,63 @@
+//! What is known of every claim that was made, and what was seen to go wrong.
+
+use std::collections::HashMap;
+
+#[derive(Default)]
+pub(super) struct Ledger {
+    /// By uid.
+    pub(super) claims: HashMap<String, Claim>,
+    /// What must never be, at whatever time it was seen.
+    pub(super) lost: Vec<String>,
+    pub(super) double: Vec<String>,
+}
+
+pub(super) struct Claim {
+    pub(super) name: String,
+    pub(super) retain: bool,
+    pub(super) stage: Stage,
+    /// Its data are in its directory.
+    pub(super) marked: bool,
+    /// Its volume was deleted by hand.
+    pub(super) volume_deleted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Not bound yet.
+    Waiting,
+    Bound,
+    /// Its deletion was asked for.
+    Leaving,
+}
+
+impl Ledger {
+    pub(super) fn add(&mut self, uid: &str, name: &str, retain: bool) {
+        let claim =
+            Claim { name: name.to_owned(), retain, stage: Stage::Waiting, marked: false, volume_deleted: false };
+        self.claims.insert(uid.to_owned(), claim);
+    }
+
+    /// From now on the claim may vanish, and its data with it. Its name, unless that was so before.
+    pub(super) fn leave(&mut self, uid: &str) -> Option<String> {
+        let claim = self.claims.get_mut(uid).filter(|claim| claim.stage != Stage::Leaving)?;
+        claim.stage = Stage::Leaving;
+        Some(claim.name.clone())
+    }
+
+    pub(super) fn is_leaving(&self, uid: &str) -> bool {
+        self.claims.get(uid).is_none_or(|claim| claim.stage == Stage::Leaving)
+    }
+
+    pub(super) fn broken(&self) -> usize {
+        self.lost.len() + self.double.len()
+    }
+
+    pub(super) fn lives(&self, uid: &str) -> bool {
+        self.claims.get(uid).is_some_and(|claim| claim.stage != Stage::Leaving)
+    }
+}
+
+/// The volume of a claim.
+pub(super) fn volume_of(uid: &str) -> String {
+    format!("pvc-{uid}")
+}

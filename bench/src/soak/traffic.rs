@@ -1,0 +1,221 @@
+//! Claims that come and go all the time, each with a fate of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use fastrand::Rng;
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::ledger::{Stage, volume_of};
+use super::view::View;
+use super::{DELETE, RETAIN, Soak};
+
+/// Longer than any fault.
+const PATIENCE: Duration = Duration::from_secs(300);
+const RETRY: Duration = Duration::from_millis(250);
+const ATTEMPT: &str = "soak.example.com/attempt";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Deleted soon, mostly before it is bound.
+    Early,
+    /// Bound, used and deleted.
+    Ordinary,
+    /// Its volume is deleted by hand before it, while it is in use.
+    VolumeFirst,
+    /// Its volume is deleted by hand just after it.
+    VolumeAfter,
+    /// Lives to the end.
+    Stays,
+}
+
+impl Fate {
+    fn draw(rng: &mut Rng) -> Self {
+        match rng.u32(0..100) {
+            0..35 => Self::Early,
+            35..80 => Self::Ordinary,
+            80..88 => Self::VolumeFirst,
+            88..97 => Self::VolumeAfter,
+            _ => Self::Stays,
+        }
+    }
+}
+
+/// Keeps so many claims on their way until it is calm.
+pub(super) async fn run(soak: Arc<Soak>, at_a_time: usize) -> anyhow::Result<()> {
+    let mut places = JoinSet::new();
+    for place in 0..at_a_time {
+        places.spawn(one_after_the_other(soak.clone(), place, at_a_time));
+    }
+    while let Some(place) = places.join_next().await {
+        place??;
+    }
+    Ok(())
+}
+
+/// Claims that all come at once.
+pub(super) async fn burst(soak: Arc<Soak>, number: usize, size: usize) -> anyhow::Result<()> {
+    let one = |at: usize| {
+        let soak = &soak;
+        async move {
+            let mut rng = soak.chance("burst", number * size + at);
+            live(soak, format!("burst-{number}-{at}"), &mut rng).await.map(drop)
+        }
+    };
+    try_join_all((0..size).map(one)).await.map(drop)
+}
+
+async fn one_after_the_other(soak: Arc<Soak>, place: usize, places: usize) -> anyhow::Result<()> {
+    let mut made = 0;
+    while !*soak.calm.borrow() {
+        let mut rng = soak.chance("claim", place + places * made);
+        // Half of the names are used again at once.
+        let name = if place.is_multiple_of(2) { format!("again-{place}") } else { format!("once-{place}-{made}") };
+        let fate = live(&soak, name, &mut rng).await?;
+        made += 1;
+        if fate == Fate::Stays && place.is_multiple_of(2) {
+            // Its name is taken for good.
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn live(soak: &Soak, name: String, rng: &mut Rng) -> anyhow::Result<Fate> {
+    let (fate, retain) = (Fate::draw(rng), rng.u32(0..100) < 12);
+    let uid = create(soak, &name, if retain { RETAIN } else { DELETE }, rng.u64(..)).await?;
+    soak.ledger().add(&uid, &name, retain);
+    soak.log.say(format_args!("claim {name} {uid}: made, {fate:?}{}", if retain { ", retained" } else { "" }));
+    if fate == Fate::Early {
+        sleep(Duration::from_millis(rng.u64(0..400))).await;
+        delete_claim(soak, &uid).await?;
+        return Ok(fate);
+    }
+    if !bound(soak, &uid).await? {
+        return Ok(fate);
+    }
+    let use_for = Duration::from_millis(rng.u64(0..12_000));
+    if fate == Fate::VolumeFirst {
+        delete_volume(soak, &uid).await?;
+    }
+    if fate == Fate::Stays || calm_within(soak, use_for).await {
+        // Those that are in use when it becomes calm live on.
+        return Ok(Fate::Stays);
+    }
+    delete_claim(soak, &uid).await?;
+    if fate == Fate::VolumeAfter {
+        sleep(Duration::from_millis(rng.u64(0..1000))).await;
+        delete_volume(soak, &uid).await?;
+    }
+    Ok(fate)
+}
+
+/// Waits until it is calm; `false` if that takes longer.
+async fn calm_within(soak: &Soak, limit: Duration) -> bool {
+    let mut calm = soak.calm.clone();
+    timeout(limit, calm.wait_for(|calm| *calm)).await.is_ok()
+}
+
+/// Waits until the claim is bound and puts its data there; `false` if somebody deleted it.
+async fn bound(soak: &Soak, uid: &str) -> anyhow::Result<bool> {
+    let mut views = soak.view.clone();
+    let volume = loop {
+        let bound = |view: &Arc<View>| view.claims.get(uid).and_then(|claim| claim.volume.clone());
+        if let Some(volume) = bound(&views.borrow_and_update()) {
+            break volume;
+        }
+        if soak.ledger().is_leaving(uid) {
+            return Ok(false);
+        }
+        if timeout(PATIENCE, views.changed()).await.is_err() {
+            bail!("the API server is gone for {} s", PATIENCE.as_secs());
+        }
+        if *soak.calm.borrow() {
+            // What becomes of it is looked at in the end.
+            return Ok(false);
+        }
+    };
+    let mut ledger = soak.ledger();
+    let problem = match soak.disk.mark(&volume, uid) {
+        _ if ledger.is_leaving(uid) => return Ok(false),
+        Ok(()) => None,
+        Err(error) => Some(format!("claim {uid} is bound to {volume}, whose directory takes no data: {error}")),
+    };
+    if let Some(text) = problem {
+        soak.log.say(format_args!("BROKEN: {text}"));
+        ledger.lost.push(text);
+        return Ok(true);
+    }
+    if let Some(claim) = ledger.claims.get_mut(uid) {
+        (claim.stage, claim.marked) = (Stage::Bound, true);
+    }
+    drop(ledger);
+    soak.log.say(format_args!("claim {uid}: bound to {volume}"));
+    Ok(true)
+}
+
+/// Creates a claim, and finds the one that an earlier attempt without an answer made.
+async fn create(soak: &Soak, name: &str, class: &str, attempt: u64) -> anyhow::Result<String> {
+    let api = soak.cluster.claims();
+    let mut claim = e2e::cluster::claim(name, class);
+    claim.annotations_mut().insert(ATTEMPT.to_owned(), attempt.to_string());
+    let is_ours = |claim: &PersistentVolumeClaim| claim.annotations().get(ATTEMPT) == Some(&attempt.to_string());
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let created = match api.create(&PostParams::default(), &claim).await {
+            Ok(claim) => Some(claim),
+            // Or its namesake is on its way out.
+            Err(_) => api.get_opt(name).await.ok().flatten().filter(is_ours),
+        };
+        if let Some(uid) = created.as_ref().and_then(ResourceExt::uid) {
+            return Ok(uid);
+        }
+        if Instant::now() > deadline {
+            bail!("claim {name} cannot be made within {} s", PATIENCE.as_secs());
+        }
+        sleep(RETRY).await;
+    }
+}
+
+/// Deletes a claim and waits until it is gone.
+pub(super) async fn delete_claim(soak: &Soak, uid: &str) -> anyhow::Result<()> {
+    let Some(name) = soak.ledger().leave(uid) else { return Ok(()) };
+    soak.log.say(format_args!("claim {name} {uid}: is deleted"));
+    let api = soak.cluster.claims();
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    let this_one = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        // Whatever the answer: it is asked for until it is gone.
+        let _ = api.delete(&name, &this_one).await;
+        match api.get_opt(&name).await {
+            Ok(claim) if claim.as_ref().and_then(ResourceExt::uid).as_deref() != Some(uid) => return Ok(()),
+            _ if Instant::now() > deadline => bail!("claim {name} does not go"),
+            _ => sleep(RETRY).await,
+        }
+    }
+}
+
+/// Deletes a claim's volume by hand. It stays as long as something holds it.
+async fn delete_volume(soak: &Soak, uid: &str) -> anyhow::Result<()> {
+    let volume = volume_of(uid);
+    if let Some(claim) = soak.ledger().claims.get_mut(uid) {
+        claim.volume_deleted = true;
+    }
+    soak.log.say(format_args!("volume {volume}: is deleted by hand"));
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match soak.cluster.volumes().delete(&volume, &DeleteParams::default()).await {
+            Err(kube::Error::Api(error)) if error.code == 404 => return Ok(()),
+            Ok(_) => return Ok(()),
+            Err(_) if Instant::now() > deadline => bail!("volume {volume} cannot be deleted"),
+            Err(_) => sleep(RETRY).await,
+        }
+    }
+}

@@ -8,7 +8,7 @@ impl Plan {
     /// The plan of a seed. Each kind of trouble is there in some plans and not at all in others: a run full of one kind
     /// finds what a run with a little of each does not.
     pub fn draw(seed: u64) -> Self {
-        let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x05ee_d0f5_1d));
+        let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x0005_eed0_f51d));
         let storm = dice.seconds(5.0, 30.0);
         let settings = settings(&mut dice);
         let slots = slots(&mut dice, storm);

@@ -17,6 +17,8 @@ pub struct Campaign {
     pub seeds: Range<u64>,
     /// How many at a time.
     pub threads: usize,
+    /// No run begins after so long.
+    pub limit: Option<Duration>,
     /// Whether it goes on after a failure.
     pub keep_going: bool,
     /// How each is run.
@@ -77,7 +79,7 @@ impl Campaign {
         let failures = Mutex::new(BTreeMap::new());
         let told = Mutex::new(start);
         let work = || {
-            while !stop.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) && self.limit.is_none_or(|limit| start.elapsed() < limit) {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
                 if seed >= self.seeds.end {
                     return;

@@ -24,12 +24,16 @@ struct Arguments {
     #[arg(long)]
     threads: Option<usize>,
 
+    /// Begin no run after so many minutes
+    #[arg(long)]
+    minutes: Option<u64>,
+
     /// Go on after a failure
     #[arg(long)]
     keep_going: bool,
 
     /// Run this one and tell its story
-    #[arg(long, conflicts_with_all = ["seeds", "from", "threads", "keep_going"])]
+    #[arg(long, conflicts_with_all = ["seeds", "from", "threads", "minutes", "keep_going"])]
     seed: Option<u64>,
 
     /// Do not look at these invariants
@@ -73,6 +77,7 @@ fn many(arguments: &Arguments, manner: Manner) -> ExitCode {
     let campaign = Campaign {
         seeds: arguments.from..arguments.from.saturating_add(arguments.seeds),
         threads: arguments.threads.unwrap_or(cores),
+        limit: arguments.minutes.map(|minutes| Duration::from_secs(60 * minutes)),
         keep_going: arguments.keep_going,
         manner,
     };

@@ -40,7 +40,7 @@ fn what_is_told_and_what_is_not_end_alike() {
 #[test]
 fn nothing_is_lost_whatever_dies_when() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let campaign = Campaign { seeds: 0..120, threads, keep_going: false, manner: Manner::default() };
+    let campaign = Campaign { seeds: 0..120, threads, limit: None, keep_going: false, manner: Manner::default() };
     let tally = campaign.run(|_| {});
     let failures: Vec<String> = tally
         .failures

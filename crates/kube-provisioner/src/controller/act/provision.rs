@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::Event;
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep};
 
 use super::lock::{Carrier, Lock, Past};
@@ -27,6 +28,12 @@ use crate::error::{ProvisionError, Verdict};
 /// For how long what the journal's commit says of the holder is taken for true.
 const FRESH: Duration = Duration::from_millis(200);
 
+/// What a call of the author's code needs for as long as it runs.
+struct Start<'a> {
+    lock: Option<Lock<'a>>,
+    _place: Option<SemaphorePermit<'a>>,
+}
+
 impl Actor {
     pub(super) async fn provision(&self, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
         let Some(pending) = pending(facts) else { return Outcome::Rested(Rest::NothingHere) };
@@ -45,29 +52,10 @@ impl Actor {
         };
         let (name, claim) = (work.key().to_string(), Arc::new(claim));
         let bytes = pending.claim.facts.request.clone().unwrap_or_default();
-        let past = match &facts.claim {
-            ClaimState::Waiting(claim) => Past::of(claim.lock.as_deref(), self.locks.as_ref()),
-            // A claim that is gone has no lock that would tell.
-            _ => Past::Some,
-        };
-        if let Err(outcome) = self.alone_with(work.key(), past, duty).await {
-            return outcome;
-        }
-        let lock = match self.lock_claim(facts, work.key()).await {
-            Ok(lock) => lock,
+        let Start { lock, _place } = match self.begin(facts, &pending, work.key(), duty).await {
+            Ok(start) => start,
             Err(outcome) => return outcome,
         };
-        let Some(entry) = entry::write(&pending, work.key()) else { return Outcome::Changed };
-        if let Err(error) = self.record(entry, duty).await {
-            return Outcome::NotJournaled(error);
-        }
-        let recorded = Instant::now();
-        let _place = self.place().await;
-        if recorded.elapsed() > FRESH
-            && let Err(error) = self.fence(duty).await
-        {
-            return Outcome::NotJournaled(error);
-        }
         let (mandate, _call) = self.mandate(duty, lock.as_ref());
         let started = Instant::now();
         let request = UntypedRequest {
@@ -101,6 +89,31 @@ impl Actor {
         };
         let unsaved = UnsavedVolume { name, pending, body };
         self.save(work.key(), unsaved, started).await
+    }
+
+    /// All that comes before the author's code is called: nobody else is at it, it is recorded, and there is a place for it.
+    async fn begin<'a>(
+        &'a self,
+        facts: &'a Facts,
+        pending: &Pending,
+        key: &Key,
+        duty: &Duty,
+    ) -> Result<Start<'a>, Outcome> {
+        let past = match &facts.claim {
+            ClaimState::Waiting(claim) => Past::of(claim.lock.as_deref(), self.locks.as_ref()),
+            // A claim that is gone has no lock that would tell.
+            _ => Past::Some,
+        };
+        self.alone_with(key, past, duty).await?;
+        let lock = self.lock_claim(facts, key).await?;
+        let entry = entry::write(pending, key).ok_or(Outcome::Changed)?;
+        self.record(entry, duty).await.map_err(Outcome::NotJournaled)?;
+        let recorded = Instant::now();
+        let _place = self.place().await;
+        if recorded.elapsed() > FRESH {
+            self.fence(duty).await.map_err(Outcome::NotJournaled)?;
+        }
+        Ok(Start { lock, _place })
     }
 
     /// A claim that is gone has no lock; its entry is in the journal of one process.

@@ -143,15 +143,8 @@ impl Engine {
         here: impl Fn(&Key) -> bool,
         hold: impl FnOnce(),
     ) {
-        let (mut world, mut begun) = (self.world(), Vec::new());
-        for entry in entries {
-            journal.unpin(&entry.key);
-            match world.adopt(&entry) {
-                Ok(Some(key)) => begun.push(key),
-                Ok(None) => journal.remove(&entry.key),
-                Err(problem) => tracing::error!(pv = entry.key, "an entry of the journal cannot be used: {problem}"),
-            }
-        }
+        let mut world = self.world();
+        let mut begun = world.take_in(&entries, journal);
         hold();
         begun.extend(world.unsettled(here));
         // Pauses and waits are those of an earlier term, of which somebody else may have finished what was waited for.

@@ -191,8 +191,12 @@ impl Actor {
         if past == Past::None && !self.world().unfinished(key) {
             return Ok(());
         }
-        let living = duty.peers.take_from_the_dead(&key.to_string(), self.client.clone(), &duty.journal).await;
-        let Some(first) = living.into_iter().min() else { return Ok(()) };
+        let (taken, living) = duty.peers.take_from_the_dead(&key.to_string(), self.client.clone(), &duty.journal).await;
+        // What was taken is work in progress from now on, with the claim and the class as they were.
+        let begun = self.world().take_in(&taken, &duty.journal);
+        let Some(first) = living.into_iter().min() else {
+            return if begun.is_empty() { Ok(()) } else { Err(Outcome::Changed) };
+        };
         if first < duty.peers.options.name {
             self.world().give_up(key);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 use provisioner_runtime::backoff::Backoff;
-use provisioner_runtime::journal::{Adoption, Journal, JournalOptions, Other};
+use provisioner_runtime::journal::{Adoption, Entry, Journal, JournalOptions, Other};
 use tokio::time::{Instant, sleep};
 
 /// Between looks that fail.
@@ -42,9 +42,14 @@ impl Peers {
         now.duration_since(*since) >= self.patience
     }
 
-    /// Takes what dead replicas had begun for this key out of their journals. Returns the journals of living ones that have
-    /// an entry for it: while there are any nothing may be begun.
-    pub(crate) async fn take_from_the_dead(&self, key: &str, client: Client, journal: &Journal) -> Vec<String> {
+    /// Moves what dead replicas had begun for this key into `journal`, pinned, and returns it; and the journals of living ones
+    /// that have an entry for it: while there are any nothing may be begun.
+    pub(crate) async fn take_from_the_dead(
+        &self,
+        key: &str,
+        client: Client,
+        journal: &Journal,
+    ) -> (Vec<Entry>, Vec<String>) {
         let mut adoption = Adoption::new(client, &self.options, journal);
         let mut attempt = 0;
         loop {
@@ -57,10 +62,7 @@ impl Peers {
                 silent && other.holds(key)
             };
             match adoption.run(dead, |entry| entry.key == key).await {
-                Ok(entries) => {
-                    entries.iter().for_each(|entry| journal.unpin(&entry.key));
-                    return living;
-                }
+                Ok(entries) => return (entries, living),
                 Err(error) => {
                     attempt += 1;
                     tracing::warn!(pv = key, "the journals of other replicas cannot be looked at: {error}");

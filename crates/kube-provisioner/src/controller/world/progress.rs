@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use provisioner_runtime::journal::Entry;
+use provisioner_runtime::journal::{Entry, Journal};
 use provisioner_runtime::watch::Event;
 
 use super::World;
@@ -16,7 +16,7 @@ impl World {
     ///
     /// # Errors
     /// What is wrong with an entry that cannot be read.
-    pub(crate) fn adopt(&mut self, entry: &Entry) -> Result<Option<Key>, String> {
+    fn adopt(&mut self, entry: &Entry) -> Result<Option<Key>, String> {
         let key = Key::of_volume(&entry.key);
         let saved = matches!(self.volumes.get(&key), Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts));
         if saved {
@@ -28,6 +28,21 @@ impl World {
         let pending = Arc::new(entry::read(entry, &*self.backend)?);
         self.progress.insert(key.clone(), Progress::Background(pending));
         Ok(Some(key))
+    }
+
+    /// Takes in entries that are in our journal, and lets those be removed from now on that need no work. Returns the keys of
+    /// the others.
+    pub(crate) fn take_in(&mut self, entries: &[Entry], journal: &Journal) -> Vec<Key> {
+        let mut begun = Vec::new();
+        for entry in entries {
+            journal.unpin(&entry.key);
+            match self.adopt(entry) {
+                Ok(Some(key)) => begun.push(key),
+                Ok(None) => journal.remove(&entry.key),
+                Err(problem) => tracing::error!(pv = entry.key, "an entry of the journal cannot be used: {problem}"),
+            }
+        }
+        begun
     }
 
     /// Whether something may have been made for this key that the API server does not show yet.

@@ -19,7 +19,7 @@ use crate::provisioner::ProvisionedVolume;
 impl Actor {
     pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
-        let _places = match self.enter(work, volume.facts.class.as_deref()) {
+        let lanes = match self.enter(work, volume.facts.class.as_deref()) {
             Ok(places) => places,
             Err(lane) => return Outcome::LaneFull(lane),
         };
@@ -55,7 +55,10 @@ impl Actor {
         let (mandate, _call) = self.mandate(duty, lock.as_ref());
         let argument = ProvisionedVolume::new(live.clone()).with_mandate(mandate.clone());
         let call = self.guarded(self.limits.delete, &mandate, self.backend.delete(argument));
-        match self.while_locked(lock, call).await {
+        let answer = self.while_locked(lock, call).await;
+        // What is left costs the backend nothing.
+        drop(lanes);
+        match answer {
             Some(Ok(Ok(()))) => {}
             Some(Ok(Err(error))) => {
                 let (verdict, retry_after) = (error.verdict(), error.retry_after());

@@ -41,7 +41,7 @@ impl Actor {
             Ok(parameters) => parameters.clone(),
             Err(problems) => return Outcome::Refused(Refusal::Parameters(problems.clone())),
         };
-        let _places = match self.enter(work, Some(pending.class.name())) {
+        let lanes = match self.enter(work, Some(pending.class.name())) {
             Ok(places) => places,
             Err(lane) => return Outcome::LaneFull(lane),
         };
@@ -70,7 +70,10 @@ impl Actor {
         self.world().set_progress(work.key(), Progress::Background(pending.clone()));
         let call = self.guarded(self.limits.provision, &mandate, self.backend.provision(request, parameters));
         let call = self.while_locked(lock, self.watched(&pending.claim.facts, call));
-        let volume = match call.await {
+        let answer = call.await;
+        // Saving costs the backend nothing.
+        drop(lanes);
+        let volume = match answer {
             Some(Ok(Ok(volume))) => volume,
             Some(Ok(Err(error))) => return self.not_provisioned(&error, &pending, work.key()).await,
             Some(Err(breakage)) => return Outcome::ProvisionBroke(breakage),

@@ -241,11 +241,12 @@ impl Judge {
             let seen = format!("{who} deletes the asset of {name}, and its claim {claim} waits for it");
             return self.accuse(at, Invariant::Untouched, seen);
         }
-        let Some(volume) = self.picture.volumes.get(name) else { return };
-        if !volume.ours {
-            self.accuse(at, Invariant::Untouched, format!("{who} deletes the asset of {name}, a volume of another"));
-            return;
+        if self.assets.get(name).is_some_and(|asset| asset.claim.is_empty()) {
+            let seen = format!("{who} deletes the asset of {name}, which is somebody else's");
+            return self.accuse(at, Invariant::Untouched, seen);
         }
+        // What has the name now may be another volume than the one that was read.
+        let Some(volume) = self.picture.volumes.get(name).filter(|volume| volume.ours) else { return };
         // Users may change the policy after it was read.
         let read = self.reads.get(&(who.to_owned(), name.to_owned())).copied();
         if let Some(since) = volume.retained_since

@@ -191,6 +191,7 @@ impl Actor {
         if past == Past::None && !self.world().unfinished(key) {
             return Ok(());
         }
+        let _adopting = duty.peers.adopting().await;
         let (taken, living) = duty.peers.take_from_the_dead(&key.to_string(), self.client.clone(), &duty.journal).await;
         // What was taken is work in progress from now on, with the claim and the class as they were.
         let begun = self.world().take_in(&taken, &duty.journal);

@@ -19,11 +19,18 @@ pub(crate) struct Peers {
     patience: Duration,
     /// Since when journals are as they are.
     seen: Mutex<HashMap<String, (String, Instant)>>,
+    /// One adoption at a time: two of one process would take the same entry for each other's.
+    adopting: tokio::sync::Mutex<()>,
 }
 
 impl Peers {
     pub(super) fn new(options: JournalOptions, patience: Duration) -> Self {
-        Self { options, patience, seen: Mutex::default() }
+        Self { options, patience, seen: Mutex::default(), adopting: tokio::sync::Mutex::default() }
+    }
+
+    /// Held while entries are moved, until it is known what they stand for.
+    pub(crate) async fn adopting(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.adopting.lock().await
     }
 
     /// Journals of another number of shards, or of another way to share the work, have no holder any more. Neither have

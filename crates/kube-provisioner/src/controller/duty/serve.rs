@@ -117,6 +117,7 @@ impl Place<'_> {
         let Some(beat) = peers.options.beat else { return std::future::pending().await };
         loop {
             sleep(beat).await;
+            let _adopting = peers.adopting().await;
             let entries = self.adopt_abandoned(journal, peers).await;
             self.engine.begin(entries, journal, |_| false, || {});
         }

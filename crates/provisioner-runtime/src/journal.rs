@@ -44,7 +44,7 @@ use crate::{CallError, Surroundings};
 
 pub use self::adopt::{Adoption, Other};
 pub use self::state::JournalStats;
-pub use self::text::{Entry, Unreadable};
+pub use self::text::Entry;
 pub use self::write::Writer;
 
 /// Where a journal is and who writes it.

@@ -24,10 +24,10 @@ use crate::{Backoff, CallError, Surroundings};
 const PAGE: u32 = 500;
 
 /// How long the server keeps a watch open, in seconds.
-const WATCH_SECONDS: u32 = 60;
+pub(crate) const WATCH_SECONDS: u32 = 60;
 
 /// A watch that is silent this long is dead: the server would have ended it before.
-const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+pub(crate) const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 
 /// How long a list page may take.
 const LIST: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ const LIST: Duration = Duration::from_secs(30);
 const START: Duration = Duration::from_secs(15);
 
 /// A watch that is open this long works; one that ends before, with nothing to tell, has failed.
-const SETTLED: Duration = Duration::from_secs(1);
+pub(crate) const SETTLED: Duration = Duration::from_secs(1);
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(30));
 

@@ -1,6 +1,6 @@
 //! The shell around `decide`: feeds it, carries out what it says, and tells of it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kube::{Api, Client};
@@ -46,7 +46,6 @@ pub(crate) struct Engine {
     narrator: Arc<Narrator>,
     meters: Meters,
     retry_on_resync: bool,
-    world: Arc<Mutex<World>>,
     queue: Queue<Key>,
     health: [WatchHealth; 3],
     surroundings: Surroundings,
@@ -88,7 +87,7 @@ impl Engine {
                 backend,
                 rules: rules.clone(),
                 limits,
-                world: world.clone(),
+                world,
                 narrator: narrator.clone(),
                 locks,
                 places: Semaphore::new(options.workers),
@@ -102,7 +101,6 @@ impl Engine {
                 provision: options.failed_provision_threshold,
                 delete: options.failed_delete_threshold,
             },
-            world,
             queue: Queue::new(QueueOptions { backoff, surroundings }),
             health: Default::default(),
             surroundings,
@@ -168,7 +166,7 @@ impl Engine {
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+        self.actor.world()
     }
 
     fn apply(&self, change: impl FnOnce(&mut World) -> Vec<Key>) {
@@ -238,7 +236,7 @@ impl Engine {
 
     pub(crate) fn registry(self: &Arc<Self>, leases: Option<LeaseHealth>) -> Registry {
         let mut registry = Registry::default();
-        self.meters.register(&mut registry, self.world.clone());
+        self.meters.register(&mut registry, self.actor.world.clone());
         let engine = self.clone();
         let journal = move || engine.duties.journal_stats();
         let mut parts =
@@ -257,35 +255,35 @@ impl Engine {
     async fn step(self: Arc<Self>, work: Work<Key>) {
         let Some(duty) = self.duties.of(work.key()) else { return work.finish(Next::Done) };
         let fenced = self.rules.safeguards.include(Safeguard::Fencing);
+        let volume = work.key().to_string();
         let attempt = tokio::select! {
             biased;
             () = duty.journal.over().cancelled(), if fenced => None,
-            attempt = self.attempt(&work, &duty) => Some(attempt),
+            attempt = self.attempt(&work, &volume, &duty) => Some(attempt),
         };
         let Some((facts, report)) = attempt else { return work.finish(Next::Done) };
-        let (volume, attempt) = (work.key().to_string(), work.attempt());
+        let attempt = work.attempt();
         work.finish(report.next.clone());
         let case = self.case(&volume, &facts, attempt);
         self.narrator.tell(report, &case);
     }
 
     /// What is known, what to do, doing it, what came of it.
-    async fn attempt(&self, work: &Work<Key>, duty: &Duty) -> (Facts, Report) {
+    async fn attempt(&self, work: &Work<Key>, volume: &str, duty: &Duty) -> (Facts, Report) {
         let facts = self.world().facts(work.key());
         let decision = decide(&facts, &self.rules);
         tracing::debug!(pv = %work.key(), ?decision, attempt = work.attempt(), "decided");
         let started = Instant::now();
         let outcome = self.actor.carry_out(decision, &facts, work, duty).await;
-        let volume = work.key().to_string();
         // What the API server shows, or what left nothing behind, needs no entry. Under the world's lock, because an entry
         // that is just adopted makes the key unfinished.
-        if duty.journal.contains(&volume) {
+        if duty.journal.contains(volume) {
             let world = self.world();
             if !world.unfinished(work.key()) {
-                duty.journal.remove(&volume);
+                duty.journal.remove(volume);
             }
         }
-        let report = report(outcome, &self.case(&volume, &facts, work.attempt()));
+        let report = report(outcome, &self.case(volume, &facts, work.attempt()));
         let (class, source) = facts.labels();
         self.meters.count(&report, class, source, started.elapsed());
         (facts, report)

@@ -174,13 +174,9 @@ fn not_deleted(verdict: DeleteVerdict, message: String, retry_after: Option<Dura
 
 fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> Report {
     let text = format!("{}: {error}", sentence(doing));
-    let about_claim = matches!(case.facts.claim, ClaimState::Waiting(_));
-    let (about, reason) =
-        if about_claim { (About::Claim, reason::FAILED) } else { (About::Volume, reason::DELETE_FAILED) };
     // The server's bad moments pass by themselves; what lacks a right or is invalid needs a person.
-    let notice = (!error.is_transient()).then_some(Notice { about, warning: true, reason, text });
-    let report = if about_claim { Report::provision } else { Report::deletion };
-    Report { next: retry(error.retry_after()), ..report(notice, "api error") }
+    let text = (!error.is_transient()).then_some(text);
+    Report { next: retry(error.retry_after()), ..case.failed(text, "api error") }
 }
 
 fn not_journaled(error: &JournalError, case: &Case<'_>) -> Report {
@@ -190,12 +186,7 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> Report {
         JournalError::Call(error) => error.retry_after(),
         _ => None,
     };
-    let claim = matches!(case.facts.claim, ClaimState::Waiting(_));
-    let (about, reason, report, what) = if claim {
-        (About::Claim, reason::FAILED, Report::provision as fn(_, _) -> _, "made")
-    } else {
-        (About::Volume, reason::DELETE_FAILED, Report::deletion as fn(_, _) -> _, "deleted")
-    };
+    let what = if case.is_about_claim() { "made" } else { "deleted" };
     let (text, next) = match error {
         JournalError::TooLarge { .. } => {
             let advice = "shorten the claim's annotations or the class's";
@@ -210,8 +201,7 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> Report {
             (text, retry(retry_after))
         }
     };
-    let notice = Notice { about, warning: true, reason, text };
-    Report { next, ..report(Some(notice), "not journaled") }
+    Report { next, ..case.failed(Some(text), "not journaled") }
 }
 
 impl Report {
@@ -244,6 +234,20 @@ impl Case<'_> {
         let notice = Notice { about: About::Volume, warning: true, reason: reason::DELETE_FAILED, text };
         let next = if last { Next::AwaitChange } else { retry(retry_after) };
         Report { next, ..Report::deletion(Some(notice), label) }
+    }
+
+    fn is_about_claim(&self) -> bool {
+        matches!(self.facts.claim, ClaimState::Waiting(_))
+    }
+
+    /// Told to whoever waits: the claim's user, or else the volume's.
+    fn failed(&self, text: Option<String>, label: &'static str) -> Report {
+        let (about, reason, report) = if self.is_about_claim() {
+            (About::Claim, reason::FAILED, Report::provision as fn(_, _) -> _)
+        } else {
+            (About::Volume, reason::DELETE_FAILED, Report::deletion as fn(_, _) -> _)
+        };
+        report(text.map(|text| Notice { about, warning: true, reason, text }), label)
     }
 
     fn is_last(&self, threshold: u32) -> bool {

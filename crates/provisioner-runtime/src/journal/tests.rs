@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::state::MOST_BYTES;
-use super::text::{Content, write};
+use super::text::{Content, Unreadable, write};
 use super::*;
 
 const NAME: &str = "disks-journal";

@@ -25,7 +25,7 @@ pub struct Entry {
 
 /// A line that cannot be read. It is kept as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable(pub String);
+pub(super) struct Unreadable(pub(super) String);
 
 /// Everything in a journal.
 #[derive(Debug, Default)]

@@ -241,6 +241,6 @@ impl Place {
     }
 }
 
-pub(super) fn unsent(error: impl std::fmt::Display) -> CallError {
+fn unsent(error: impl std::fmt::Display) -> CallError {
     CallError::Other(error.to_string())
 }

@@ -10,16 +10,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Fleet;
 use super::board::version_of;
+use crate::watch::{SETTLED, SILENCE, WATCH_SECONDS};
 use crate::{Backoff, CallError};
-
-/// How long the server keeps a watch open, in seconds.
-const WATCH_SECONDS: u32 = 60;
-
-/// A watch that is silent this long is dead: the server would have ended it before.
-const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
-
-/// A watch that ends sooner, with nothing to tell, has failed.
-const SETTLED: Duration = Duration::from_secs(1);
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(10));
 

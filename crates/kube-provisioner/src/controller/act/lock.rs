@@ -195,7 +195,7 @@ impl Actor {
         let (taken, living) = duty.peers.take_from_the_dead(&key.to_string(), self.client.clone(), &duty.journal).await;
         // What was taken is work in progress from now on, with the claim and the class as they were.
         let begun = self.world().take_in(&taken, &duty.journal);
-        let Some(first) = living.into_iter().min() else {
+        let Some(first) = living.into_iter().next() else {
             return if begun.is_empty() { Ok(()) } else { Err(Outcome::Changed) };
         };
         if first < duty.peers.options.name {

@@ -1,6 +1,6 @@
 //! The other journals of the fleet, and which of them nobody writes any more.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use provisioner_runtime::backoff::Backoff;
 use provisioner_runtime::journal::{Adoption, Entry, Journal, JournalOptions, Other};
 use tokio::time::{Instant, sleep};
 
-/// Between looks that fail.
-const RETRIES: Backoff = Backoff::exponential(Duration::from_millis(250), Duration::from_secs(15));
+/// Between attempts to have what is in journals.
+pub(super) const RETRIES: Backoff = Backoff::exponential(Duration::from_millis(250), Duration::from_secs(15));
 
 /// What one process knows of the journals beside its own.
 pub(crate) struct Peers {
@@ -56,23 +56,37 @@ impl Peers {
         key: &str,
         client: Client,
         journal: &Journal,
-    ) -> (Vec<Entry>, Vec<String>) {
+    ) -> (Vec<Entry>, BTreeSet<String>) {
+        let mut living = BTreeSet::new();
+        let dead = |other: Other<'_>| {
+            let silent = self.is_abandoned(other);
+            match other.holds(key) && !silent {
+                true => living.insert(other.name.to_owned()),
+                false => living.remove(other.name),
+            };
+            silent && other.holds(key)
+        };
+        let entries = self.adopt(client, journal, dead, |entry| entry.key == key).await;
+        (entries, living)
+    }
+
+    /// Moves entries that are `mine` from journals that are `abandoned` into `journal`, pinned, however often the API server
+    /// has to be asked.
+    pub(super) async fn adopt(
+        &self,
+        client: Client,
+        journal: &Journal,
+        mut abandoned: impl FnMut(Other<'_>) -> bool,
+        mine: impl Fn(&Entry) -> bool,
+    ) -> Vec<Entry> {
         let mut adoption = Adoption::new(client, &self.options, journal);
         let mut attempt = 0;
         loop {
-            let mut living = Vec::new();
-            let dead = |other: Other<'_>| {
-                let silent = self.is_abandoned(other);
-                if other.holds(key) && !silent {
-                    living.push(other.name.to_owned());
-                }
-                silent && other.holds(key)
-            };
-            match adoption.run(dead, |entry| entry.key == key).await {
-                Ok(entries) => return (entries, living),
+            match adoption.run(&mut abandoned, &mine).await {
+                Ok(adopted) => return adopted,
                 Err(error) => {
                     attempt += 1;
-                    tracing::warn!(pv = key, "the journals of other replicas cannot be looked at: {error}");
+                    tracing::warn!("the journals of other replicas cannot be looked at: {error}");
                     sleep(RETRIES.delay(attempt, 0.0)).await;
                 }
             }

@@ -4,18 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use provisioner_runtime::backoff::Backoff;
-use provisioner_runtime::journal::{Adoption, Entry, Journal, Writer};
+use provisioner_runtime::journal::{Entry, Journal, Writer};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::peers::Peers;
+use super::peers::{Peers, RETRIES};
 use super::{Held, Turn};
 use crate::controller::engine::Engine;
 use crate::controller::key::Key;
 
-/// Between attempts to take a journal over.
-const RETRIES: Backoff = Backoff::exponential(Duration::from_millis(250), Duration::from_secs(15));
 /// How long the last write of a journal may take when a shard is given up.
 const LAST_WRITE: Duration = Duration::from_secs(5);
 
@@ -124,20 +121,8 @@ impl Place<'_> {
     }
 
     async fn adopt_abandoned(&self, journal: &Journal, peers: &Peers) -> Vec<Entry> {
-        let plan = &self.engine.duties.plan;
-        let mine = |entry: &Entry| plan.is_mine(self.shard, entry);
-        let mut adoption = Adoption::new(self.engine.client(), &peers.options, journal);
-        let mut attempt = 0;
-        loop {
-            match adoption.run(|other| peers.is_abandoned(other), mine).await {
-                Ok(adopted) => return adopted,
-                Err(error) => {
-                    attempt += 1;
-                    tracing::warn!("abandoned journals cannot be looked at: {error}");
-                    sleep(RETRIES.delay(attempt, 0.0)).await;
-                }
-            }
-        }
+        let mine = |entry: &Entry| self.engine.duties.plan.is_mine(self.shard, entry);
+        peers.adopt(self.engine.client(), journal, |other| peers.is_abandoned(other), mine).await
     }
 
     async fn give_up(&self, journal: &Journal) {

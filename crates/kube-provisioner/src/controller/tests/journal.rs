@@ -1,9 +1,5 @@
 //! The journal as the controller uses it: what is recorded when, and what happens when it cannot be.
 
-use std::time::Duration;
-
-use tokio::time::sleep;
-
 use super::api::{Api, CLAIMS, CONFIG_MAPS, Fault, VOLUMES};
 use super::running::{Running, put_claim, volume_of, with_class};
 use super::*;
@@ -79,8 +75,10 @@ async fn g39_a_second_process_takes_the_place_of_the_first_which_says_so() {
     let first = Running::start(&api);
     put_claim(&api, "one", json!({}));
     first.until_bound("one").await;
+    let holder = |api: &Api| api.get(CONFIG_MAPS, JOURNAL).unwrap()["metadata"]["annotations"].clone();
+    let before = holder(&api);
     let second = Running::start(&api);
-    sleep(Duration::from_secs(5)).await;
+    second.until("taken over", |running| holder(&running.api) != before).await;
     put_claim(&api, "two", json!({}));
     second.until_bound("two").await;
     assert_eq!((first.provisions("two"), second.provisions("two")), (0, 1));

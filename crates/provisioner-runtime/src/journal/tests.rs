@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -296,7 +297,7 @@ async fn entries_of_another_layout_are_adopted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_a_storm_an_entry_is_adopted_by_one_and_lost_by_nobody() {
+async fn in_a_storm_nobody_lets_go_of_an_entry_that_another_adopts() {
     for seed in 0..100 {
         let faults = Faults::storm(seed);
         let cluster = Cluster::builder().seed(seed).faults(&faults).build();
@@ -329,7 +330,21 @@ async fn in_a_storm_an_entry_is_adopted_by_one_and_lost_by_nobody() {
                 }
             }
         };
-        let (by_one, by_two) = tokio::join!(adopt(&one, &first), adopt(&two, &second));
+        // Whoever sees an entry in the journal of another leaves the work to it.
+        let watch = async |held: &Held, seen: &mut BTreeSet<String>| -> ! {
+            loop {
+                seen.extend(begun.iter().filter(|key| held.journal.contains(key)).cloned());
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let (mut seen_in_first, mut seen_in_second) = (BTreeSet::new(), BTreeSet::new());
+        let (by_one, by_two) = tokio::select! {
+            both = async { tokio::join!(adopt(&one, &first), adopt(&two, &second)) } => both,
+            never = watch(&first, &mut seen_in_first) => never,
+            never = watch(&second, &mut seen_in_second) => never,
+        };
+        assert!(seen_in_first.iter().all(|key| by_one.contains(key)), "seed {seed}: the first let go");
+        assert!(seen_in_second.iter().all(|key| by_two.contains(key)), "seed {seed}: the second let go");
         for key in &begun {
             let (first_has, second_has) = (by_one.contains(key), by_two.contains(key));
             assert!(first_has || second_has, "seed {seed}: nobody has {key}");

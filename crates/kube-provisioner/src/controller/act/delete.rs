@@ -79,15 +79,11 @@ impl Actor {
             Err(CallError::NotFound) => return Outcome::Deleted { took: started.elapsed() },
             Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
         };
-        match live.object {
-            Some(object) if object.metadata.uid.as_deref() == Some(&*volume.facts.uid) => {
-                self.remove_object(&object, volume, key, started).await
-            }
-            _ => {
-                self.world().volume_event(Event::Applied(live.seen));
-                Outcome::Changed
-            }
+        if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) {
+            self.world().volume_event(Event::Applied(live.seen));
+            return Outcome::Changed;
         }
+        self.remove_object(&live.object, volume, key, started).await
     }
 
     /// The volume as it is now, or why it is not to be deleted after all.
@@ -115,15 +111,12 @@ impl Actor {
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
         };
         self.world().volume_event(Event::Applied(live.seen));
-        let same = |object: &PersistentVolume| object.metadata.uid.as_deref() == Some(uid);
-        match live.object.filter(same) {
-            // A protected volume that is not yet being deleted comes here after a conflict: begin again.
-            Some(object)
-                if self.decision_now(key) == seen && (volume.facts.deleting || deletion == Deletion::Checked) =>
-            {
-                Ok(Arc::new(object))
-            }
-            _ => Err(Outcome::Changed),
+        let same = live.object.metadata.uid.as_deref() == Some(uid) && self.decision_now(key) == seen;
+        // A protected volume that is not yet being deleted comes here after a conflict: begin again.
+        if same && (volume.facts.deleting || deletion == Deletion::Checked) {
+            Ok(Arc::new(live.object))
+        } else {
+            Err(Outcome::Changed)
         }
     }
 
@@ -170,14 +163,10 @@ impl Actor {
             Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
         };
         self.world().volume_event(Event::Applied(live.seen));
-        let object = match live.object {
-            Some(object) if object.metadata.uid.as_deref() == Some(&*volume.facts.uid) => object,
-            _ => return Outcome::Changed,
-        };
-        if self.decision_now(key) != seen {
+        if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) || self.decision_now(key) != seen {
             return Outcome::Changed;
         }
-        match self.patch_finalizer(&object, wanted).await {
+        match self.patch_finalizer(&live.object, wanted).await {
             Ok(true) => Outcome::ProtectionSet,
             Ok(false) => Outcome::Changed,
             Err(error) => Outcome::CallFailed { doing: "setting the volume's finalizer", error },

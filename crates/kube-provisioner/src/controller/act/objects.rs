@@ -7,6 +7,7 @@ use provisioner_runtime::call::{CallError, call};
 use serde_json::{Value, json};
 
 use super::Actor;
+use crate::controller::facts::ClaimFacts;
 use crate::controller::safeguards::Safeguard;
 use crate::controller::watched::{WatchedClaim, WatchedVolume};
 use crate::protocol;
@@ -14,8 +15,7 @@ use crate::protocol;
 /// A volume as the API server has it.
 pub(super) struct LiveVolume {
     pub(super) seen: WatchedVolume,
-    /// Nothing when a later version of Kubernetes made something of it that cannot be read.
-    pub(super) object: Option<PersistentVolume>,
+    pub(super) object: PersistentVolume,
 }
 
 impl Actor {
@@ -29,8 +29,9 @@ impl Actor {
         let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
         let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
         let text = call(self.limits.api, self.client.request_text(request)).await?;
-        let seen = serde_json::from_str(&text).map_err(|error| CallError::Other(error.to_string()))?;
-        Ok(LiveVolume { seen, object: serde_json::from_str(&text).ok() })
+        let unreadable = |error: serde_json::Error| CallError::Other(error.to_string());
+        let seen = serde_json::from_str(&text).map_err(unreadable)?;
+        Ok(LiveVolume { seen, object: serde_json::from_str(&text).map_err(unreadable)? })
     }
 
     pub(super) async fn create_volume(&self, body: Vec<u8>) -> Result<WatchedVolume, CallError> {
@@ -66,15 +67,16 @@ impl Actor {
     }
 
     /// Takes the node back that cannot be served, unless the scheduler chose another one already.
-    pub(super) async fn unselect_node(&self, namespace: &str, claim: &str, node: &str) -> Result<bool, CallError> {
+    pub(super) async fn unselect_node(&self, claim: &ClaimFacts, node: &str) -> Result<bool, CallError> {
         let path = format!("/metadata/annotations/{}", protocol::SELECTED_NODE.replace('/', "~1"));
         let operations = json!([
+            {"op": "test", "path": "/metadata/uid", "value": &*claim.uid},
             {"op": "test", "path": path, "value": node},
             {"op": "remove", "path": path},
         ]);
         let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
-        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
-        patched(call(self.limits.api, api.patch_metadata(claim, &PatchParams::default(), &patch)).await)
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &claim.namespace);
+        patched(call(self.limits.api, api.patch_metadata(&claim.name, &PatchParams::default(), &patch)).await)
     }
 }
 

@@ -146,12 +146,10 @@ impl Actor {
         }
         let claim = &pending.claim.facts;
         let rescheduled = match &claim.selected_node {
-            Some(node) if verdict == Verdict::Reschedule => {
-                match self.unselect_node(&claim.namespace, &claim.name, node).await {
-                    Ok(_) | Err(CallError::NotFound) => true,
-                    Err(error) => return Outcome::CallFailed { doing: "asking the scheduler for another node", error },
-                }
-            }
+            Some(node) if verdict == Verdict::Reschedule => match self.unselect_node(claim, node).await {
+                Ok(_) | Err(CallError::NotFound) => true,
+                Err(error) => return Outcome::CallFailed { doing: "asking the scheduler for another node", error },
+            },
             _ => false,
         };
         let message = error.to_string();
@@ -162,8 +160,9 @@ impl Actor {
     pub(super) async fn confirm(&self, facts: &Facts, key: &Key) -> Outcome {
         let ClaimState::Waiting(claim) = &facts.claim else { return Outcome::Changed };
         let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
-            Ok(live) => live,
-            Err(CallError::NotFound) => return Outcome::Rested(Rest::ClaimGoes),
+            Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.facts.uid) => live,
+            // The watch will tell, and what it tells of another claim of that name.
+            Ok(_) | Err(CallError::NotFound) => return Outcome::Rested(Rest::ClaimGoes),
             Err(error) => return Outcome::CallFailed { doing: "reading the claim again", error },
         };
         let mut world = self.world();

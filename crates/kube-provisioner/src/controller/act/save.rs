@@ -31,7 +31,7 @@ impl Actor {
             Ok(saved) => saved,
             Err(CallError::AlreadyExists) => match self.read_volume(&unsaved.name).await {
                 Ok(LiveVolume { seen, .. }) if !self.rules.safeguards.include(Safeguard::ReadBack) => seen,
-                Ok(LiveVolume { seen, object: Some(found) }) if is_ours(unsaved, &found) => seen,
+                Ok(LiveVolume { seen, object }) if is_ours(unsaved, &object) => seen,
                 Ok(_) => return Outcome::NameTakenMeanwhile,
                 Err(error) => return Outcome::NotSaved(error),
             },

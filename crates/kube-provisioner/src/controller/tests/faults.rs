@@ -57,6 +57,25 @@ async fn g25_a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
     }
 }
 
+/// The watch of claims does not tell that the claim and its volume went and that another claim has the name now.
+#[tokio::test(start_paused = true)]
+async fn g25_another_claim_of_the_same_name_is_not_taken_for_the_one_that_is_known() {
+    let api = with_class();
+    put_claim(&api, "a", json!({}));
+    api.fail("watch", CLAIMS, [Still]);
+    let running = Running::start(&api);
+    running.until("the volume is saved", |_| api.get(VOLUMES, &volume_of("a")).is_some()).await;
+    api.remove(CLAIMS, "a");
+    put_claim(&api, "a", json!({"metadata": {"uid": "uid-another"}}));
+    api.remove(VOLUMES, &volume_of("a"));
+    tokio::time::sleep(10 * SECOND).await;
+    assert!(api.requests() < 50, "{} requests", api.requests());
+    let took = running.until_bound("a").await;
+    assert!(took < 65 * SECOND + PAUSE, "{took:?}");
+    assert!(api.get(VOLUMES, &volume_of("another")).is_some());
+    assert_eq!(running.provisions("a"), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn g24_a_save_that_hangs_holds_up_no_other_claim() {
     let api = with_class();

@@ -49,7 +49,7 @@ impl Interceptor for Edges {
         let process = self.process(request);
         async move {
             match process {
-                Some(process) => process.pass(Edge::Request).await,
+                Some(process) => process.ask().await,
                 // It was dismissed: a process that has ended sends nothing.
                 None => return Before::Hang,
             }

@@ -41,7 +41,7 @@ pub enum Invariant {
     Forgotten,
     /// In the end nothing else lies around.
     Tidy,
-    /// A process neither panics nor ends by itself, and ends when it is asked to.
+    /// A process neither panics nor ends by itself nor asks in a circle, and ends when it is asked to.
     Alive,
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::judge::Invariant;
 use crate::plan::{Edge, Fate, Trigger};
 use crate::stage::Stage;
 
@@ -30,7 +31,12 @@ struct State {
     dead: bool,
     stopping: bool,
     waiting: Vec<Waker>,
+    /// The second in which it last asked the API server for something, and how often in it.
+    asked: (u64, u32),
 }
+
+/// More than a process has to ask of the API server in a second.
+const MANY: u32 = 1000;
 
 impl Process {
     /// A process that is about to start.
@@ -43,6 +49,7 @@ impl Process {
             dead: false,
             stopping: false,
             waiting: Vec::new(),
+            asked: (0, 0),
         });
         let process = Arc::new(Self { name, stage, state, over: Notify::new() });
         for (trigger, fate) in fates {
@@ -83,6 +90,22 @@ impl Process {
             }
             news.await;
         }
+    }
+
+    /// It asks the API server for something. One that asks in a circle is stopped: its time would never pass.
+    pub(crate) async fn ask(self: &Arc<Self>) {
+        let second = self.stage.now().as_secs();
+        let asked = {
+            let mut state = self.lock();
+            state.asked = if state.asked.0 == second { (second, state.asked.1 + 1) } else { (second, 1) };
+            state.asked.1
+        };
+        if asked > MANY {
+            let seen = format!("{} asks the API server more than {MANY} times in a second", self.name);
+            self.stage.accuse(Invariant::Alive, seen);
+            std::future::pending().await
+        }
+        self.pass(Edge::Request).await;
     }
 
     /// One passage of an edge: here it may end or stand still. Returns when it may go on.

@@ -159,6 +159,14 @@ impl Journal {
         self.change(|state| state.unpin(key));
     }
 
+    /// Removes an entry that somebody else has adopted.
+    fn drop_pinned(&self, key: &str) {
+        self.change(|state| {
+            state.unpin(key);
+            state.remove(key);
+        });
+    }
+
     /// Whether there is an entry for `key`.
     pub fn contains(&self, key: &str) -> bool {
         crate::lock(&self.shared.state).contains(key)

@@ -1,6 +1,6 @@
 //! Entries of journals that nobody writes any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use tokio::time::sleep;
 
-use super::text::{Content, ENTRIES, VERSION, VERSION_KEY, write};
+use super::text::{ADOPTING, Content, ENTRIES, VERSION, VERSION_KEY, write};
 use super::write::{HOLDER, LAYOUT, labels};
 use super::{Entry, Journal, JournalOptions};
 use crate::{CallError, call};
@@ -31,6 +31,7 @@ pub struct Other<'a> {
     /// Changes with every write.
     pub version: &'a str,
     entries: &'a str,
+    adopting: &'a str,
 }
 
 impl Other<'_> {
@@ -38,26 +39,37 @@ impl Other<'_> {
     pub fn holds(&self, key: &str) -> bool {
         self.entries.lines().any(|line| line.split(' ').next() == Some(key))
     }
+
+    /// Whether it may let go of the entry for `key` again, because it cannot know yet whether somebody else has adopted it.
+    pub fn may_drop(&self, key: &str) -> bool {
+        self.adopting.lines().any(|line| line == key)
+    }
 }
 
 /// Moves entries from other journals of the group into one that is being written meanwhile. An entry is in one of the two at
 /// any time, and whoever has written the other journal cannot write it any more.
 ///
-/// Others may do the same at the same time with other keys, or with the same: then both have it. To let go of what somebody
-/// else seems to have taken would be wrong, for they may do so too.
+/// Others may do the same at the same time with other keys, or with the same: one of them gets an entry.
 pub struct Adoption<'a> {
     api: Api<ConfigMap>,
     options: &'a JournalOptions,
     journal: &'a Journal,
-    /// Entries that are in our journal and may still be in the other.
-    pinned: BTreeMap<String, Entry>,
+    pins: BTreeMap<String, Pin>,
+}
+
+/// An entry that is in our journal and may still be in the other.
+struct Pin {
+    entry: Entry,
+    source: String,
+    /// It may have been taken out of the other journal by a write of ours whose answer was lost.
+    uncertain: bool,
 }
 
 impl<'a> Adoption<'a> {
     /// Into `journal`, whose options these are.
     pub fn new(client: Client, options: &'a JournalOptions, journal: &'a Journal) -> Self {
         let api = Api::namespaced(client, &options.namespace);
-        Self { api, options, journal, pinned: BTreeMap::new() }
+        Self { api, options, journal, pins: BTreeMap::new() }
     }
 
     /// Moves the entries that are `mine` from journals that are `abandoned`, and deletes those that are empty then. What is
@@ -74,20 +86,25 @@ impl<'a> Adoption<'a> {
         let selector: Vec<String> =
             labels(&self.options.group).iter().map(|(name, value)| format!("{name}={value}")).collect();
         let found = call(LIMIT, self.api.list(&ListParams::default().labels(&selector.join(",")))).await?;
+        let gone = self.pins.values().map(|pin| pin.source.clone());
+        let gone: BTreeSet<String> =
+            gone.filter(|source| found.items.iter().all(|other| other.name_any() != **source)).collect();
+        gone.iter().for_each(|source| self.settle(source, &[], false));
         for other in found.items.into_iter().filter(|other| other.name_any() != self.options.name) {
             let name = other.name_any();
             let layout = other.annotations().get(LAYOUT).map(String::as_str).unwrap_or_default();
             let version = other.resource_version().unwrap_or_default();
-            let entries =
-                other.data.as_ref().and_then(|data| data.get(ENTRIES)).map(String::as_str).unwrap_or_default();
-            if abandoned(Other { name: &name, layout, version: &version, entries }) {
+            let part = |name: &str| other.data.as_ref()?.get(name).map(String::as_str);
+            let [entries, adopting] = [ENTRIES, ADOPTING].map(|name| part(name).unwrap_or_default());
+            let begun = self.pins.values().any(|pin| pin.source == name);
+            if begun || abandoned(Other { name: &name, layout, version: &version, entries, adopting }) {
                 self.empty(other, &mine).await?;
             }
         }
-        for entry in self.pinned.values().filter(|entry| !self.journal.contains(&entry.key)) {
-            self.journal.pin(entry.clone()).await.map_err(|error| CallError::Other(error.to_string()))?;
+        for pin in self.pins.values().filter(|pin| !self.journal.contains(&pin.entry.key)) {
+            self.journal.pin(pin.entry.clone()).await.map_err(|error| CallError::Other(error.to_string()))?;
         }
-        Ok(std::mem::take(&mut self.pinned).into_values().collect())
+        Ok(std::mem::take(&mut self.pins).into_values().map(|pin| pin.entry).collect())
     }
 
     /// Takes what is ours out of another journal.
@@ -102,6 +119,7 @@ impl<'a> Adoption<'a> {
             let Content { entries, unreadable } = Content::read(&data);
             let (wanted, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(mine);
             let is_empty = rest.is_empty() && unreadable.is_empty();
+            self.settle(&name, &wanted, other.annotations().get(HOLDER) == Some(&self.options.holder));
             if wanted.is_empty() {
                 if is_empty {
                     self.delete(&other).await;
@@ -109,7 +127,8 @@ impl<'a> Adoption<'a> {
                 return Ok(());
             }
             for entry in &wanted {
-                self.pinned.entry(entry.key.clone()).or_insert_with(|| entry.clone());
+                let pin = Pin { entry: entry.clone(), source: name.clone(), uncertain: false };
+                self.pins.entry(entry.key.clone()).or_insert(pin);
             }
             for stored in join_all(wanted.iter().map(|entry| self.journal.pin(entry.clone()))).await {
                 stored.map_err(|error| CallError::Other(error.to_string()))?;
@@ -127,18 +146,40 @@ impl<'a> Adoption<'a> {
                     return Ok(());
                 }
                 Err(CallError::Conflict | CallError::NotFound) => {}
-                Err(_) => sleep(PAUSE).await,
+                Err(_) => {
+                    let moved = self.pins.values_mut().filter(|pin| pin.source == name);
+                    moved.for_each(|pin| pin.uncertain = true);
+                    sleep(PAUSE).await;
+                }
             }
             other = loop {
                 match call(LIMIT, self.api.get(&name)).await {
                     Ok(other) => break other,
-                    Err(CallError::NotFound) => return Ok(()),
+                    Err(CallError::NotFound) => {
+                        self.settle(&name, &[], false);
+                        return Ok(());
+                    }
                     Err(error) if !error.is_transient() => return Err(error),
                     Err(_) => sleep(PAUSE).await,
                 }
             };
         }
         Err(CallError::Conflict)
+    }
+
+    /// Lets go of what is not in the other journal any more and was not taken out by us.
+    fn settle(&mut self, source: &str, there: &[Entry], marked: bool) {
+        // Where replicas have a journal each, all want the same entries; otherwise nobody but us wants ours.
+        let rivals = self.options.beat.is_some();
+        let journal = self.journal;
+        self.pins.retain(|key, pin| {
+            let gone = pin.source == source && there.iter().all(|entry| entry.key != *key);
+            let ours = marked || pin.uncertain || !rivals;
+            if gone && !ours {
+                journal.drop_pinned(key);
+            }
+            !gone || ours
+        });
     }
 
     /// Deletes one that is empty. Where that fails, whoever looks next does it.

@@ -1,6 +1,6 @@
 //! What is to be in the journal, and when it is to be written: everything but the writing.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +31,8 @@ pub(super) struct State {
     /// How many entries name a shared text.
     sharing: HashMap<String, usize>,
     unreadable: Vec<Unreadable>,
-    /// Entries that stay although nobody here knows of them yet.
-    pinned: HashSet<String>,
+    /// Entries that are being adopted: they stay although nobody here knows of them yet.
+    pinned: BTreeSet<String>,
     bytes: usize,
     /// Entries that are not stored yet.
     recording: Vec<Recording>,
@@ -117,7 +117,7 @@ impl State {
             entries: BTreeMap::new(),
             sharing: HashMap::new(),
             unreadable: content.unreadable,
-            pinned: HashSet::new(),
+            pinned: BTreeSet::new(),
             bytes: 0,
             recording: Vec::new(),
             fencing: Vec::new(),
@@ -161,8 +161,11 @@ impl State {
         self.record(entry)
     }
 
+    /// Others are told like of a removal.
     pub(super) fn unpin(&mut self, key: &str) {
-        self.pinned.remove(key);
+        if self.pinned.remove(key) {
+            self.removing.get_or_insert_with(Instant::now);
+        }
     }
 
     pub(super) fn remove(&mut self, key: &str) {
@@ -229,7 +232,11 @@ impl State {
 
     /// Everything as it is to be stored.
     pub(super) fn data(&self) -> BTreeMap<String, String> {
-        text::write(self.entries.values(), &self.unreadable)
+        let mut data = text::write(self.entries.values(), &self.unreadable);
+        if !self.pinned.is_empty() {
+            data.insert(text::ADOPTING.to_owned(), self.pinned.iter().flat_map(|key| [key, "\n"]).collect());
+        }
+        data
     }
 
     pub(super) fn committed(&mut self, batch: Batch) {

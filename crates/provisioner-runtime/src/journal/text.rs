@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub(super) const VERSION: &str = "1";
 pub(super) const VERSION_KEY: &str = "version";
 pub(super) const ENTRIES: &str = "entries";
+/// The keys of entries that are being adopted, one in a line.
+pub(super) const ADOPTING: &str = "adopting";
 const SHARED: &str = "shared";
 /// Stands for no shared text.
 const NONE: &str = "-";

@@ -184,8 +184,9 @@ impl Actor {
     }
 
     /// Makes sure that no other replica has begun anything for this key. What a dead one had begun is taken over. Of two
-    /// living ones, as happens when claims go while replicas come and go, the first by name goes on; the other gives up
-    /// what it has, which the first has too, and the first waits for that.
+    /// living ones that have both adopted it, as happens when answers are lost, the first by name goes on; the other gives
+    /// up what it has, which the first has too, and the first waits for that. For one that may let go of it by itself both
+    /// wait.
     pub(super) async fn alone_with(&self, key: &Key, past: Past, duty: &Duty) -> Result<(), Outcome> {
         let Some(locks) = &self.locks else { return Ok(()) };
         if past == Past::None && !self.world().unfinished(key) {
@@ -195,13 +196,13 @@ impl Actor {
         let (taken, living) = duty.peers.take_from_the_dead(&key.to_string(), self.client.clone(), &duty.journal).await;
         // What was taken is work in progress from now on, with the claim and the class as they were.
         let begun = self.world().take_in(&taken, &duty.journal);
-        let Some(first) = living.into_iter().next() else {
+        let Some(by) = living.keys().next().cloned() else {
             return if begun.is_empty() { Ok(()) } else { Err(Outcome::Changed) };
         };
-        if first < duty.peers.options.name {
+        if living.iter().any(|(name, keeps)| *keeps && *name < duty.peers.options.name) {
             self.world().give_up(key);
         }
-        Err(Outcome::Locked { by: first, look_again: locks.retry_period })
+        Err(Outcome::Locked { by, look_again: locks.retry_period })
     }
 
     /// Does the work while the lock is renewed. `None` when it was lost meanwhile.

@@ -1,6 +1,6 @@
 //! The other journals of the fleet, and which of them nobody writes any more.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -50,18 +50,18 @@ impl Peers {
     }
 
     /// Moves what dead replicas had begun for this key into `journal`, pinned, and returns it; and the journals of living ones
-    /// that have an entry for it: while there are any nothing may be begun.
+    /// that have an entry for it, each with whether it will keep it: while there are any nothing may be begun.
     pub(crate) async fn take_from_the_dead(
         &self,
         key: &str,
         client: Client,
         journal: &Journal,
-    ) -> (Vec<Entry>, BTreeSet<String>) {
-        let mut living = BTreeSet::new();
+    ) -> (Vec<Entry>, BTreeMap<String, bool>) {
+        let mut living = BTreeMap::new();
         let dead = |other: Other<'_>| {
             let silent = self.is_abandoned(other);
             match other.holds(key) && !silent {
-                true => living.insert(other.name.to_owned()),
+                true => living.insert(other.name.to_owned(), !other.may_drop(key)),
                 false => living.remove(other.name),
             };
             silent && other.holds(key)

@@ -182,6 +182,15 @@ impl Journal {
         wait(seat).await
     }
 
+    /// As [`fence`](Self::fence), but what the API server has said to a request of at most so long ago counts.
+    ///
+    /// # Errors
+    /// When the journal is not ours, or when the server does not say.
+    pub async fn fence_since(&self, age: Duration) -> Result<(), JournalError> {
+        let confirmed = crate::lock(&self.shared.state).confirmed_since(age)?;
+        if confirmed { Ok(()) } else { self.fence().await }
+    }
+
     /// Returns when everything is stored, which it does not wait for as long as it usually would.
     ///
     /// # Errors

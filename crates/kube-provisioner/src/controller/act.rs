@@ -3,6 +3,7 @@
 mod delete;
 mod lock;
 mod objects;
+mod places;
 mod provision;
 mod save;
 
@@ -22,7 +23,7 @@ use provisioner_runtime::queue::{Lane, Permit, Work};
 
 use self::lock::Lock;
 pub(crate) use self::lock::Locks;
-use tokio::sync::{Semaphore, SemaphorePermit};
+pub(crate) use self::places::{ATTEMPTS_PER_CALL, Places};
 
 use super::decide::{Decision, Refusal, Rest, Rules, decide};
 use super::duty::Duty;
@@ -108,25 +109,28 @@ pub(crate) struct Actor {
     pub(crate) narrator: Arc<Narrator>,
     /// Where every replica works, and locks what it works on.
     pub(crate) locks: Option<Locks>,
-    /// As many as may be at work. Waiting for the journal is no work: other attempts save their volumes meanwhile.
-    pub(crate) places: Semaphore,
+    pub(crate) places: Places,
 }
 
 impl Actor {
     pub(crate) async fn carry_out(&self, decision: Decision, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
-        let needs_place = !matches!(decision, Decision::Rest(_) | Decision::Refuse(_) | Decision::Provision);
-        let _place = if needs_place { self.place().await } else { None };
         match decision {
             Decision::Rest(why) => Outcome::Rested(why),
             Decision::Refuse(refusal) => Outcome::Refused(refusal),
-            Decision::Confirm => self.confirm(facts, work.key()).await,
             Decision::Provision => self.provision(facts, work, duty).await,
-            Decision::Save => self.save_again(facts, work.key()).await,
             Decision::Delete(deletion) => self.delete(deletion, facts, work, duty).await,
-            Decision::FinishDelete => self.finish_delete(facts, work.key()).await,
-            Decision::Protect => self.set_protection(facts, work.key(), true).await,
-            Decision::Unprotect => self.set_protection(facts, work.key(), false).await,
+            Decision::Confirm => self.at_work(self.confirm(facts, work.key())).await,
+            Decision::Save => self.at_work(self.save_again(facts, work.key())).await,
+            Decision::FinishDelete => self.at_work(self.finish_delete(facts, work.key())).await,
+            Decision::Protect => self.at_work(self.set_protection(facts, work.key(), true)).await,
+            Decision::Unprotect => self.at_work(self.set_protection(facts, work.key(), false)).await,
         }
+    }
+
+    /// What has nothing to do with the author's code.
+    async fn at_work<T>(&self, work: impl Future<Output = T>) -> T {
+        let _place = self.places.work().await;
+        work.await
     }
 
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {
@@ -138,17 +142,17 @@ impl Actor {
         decide(&self.world().facts(key), &self.rules)
     }
 
-    async fn place(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
-        self.places.acquire().await.ok()
-    }
-
     /// Records what is about to begin; without it nothing may begin.
     async fn record(&self, entry: Entry, duty: &Duty) -> Result<(), JournalError> {
         if !self.rules.safeguards.include(Safeguard::Journal) {
             return Ok(());
         }
         self.fenced(duty.journal.record(entry).await)
+    }
+
+    /// Makes sure that this process could begin something at most so long ago.
+    async fn fence_since(&self, age: Duration, duty: &Duty) -> Result<(), JournalError> {
+        self.fenced(duty.journal.fence_since(age).await)
     }
 
     /// Makes sure that this process may still begin something.
@@ -189,10 +193,12 @@ impl Actor {
         tokio::time::timeout(limit, call).await.unwrap_or(Err(Breakage::TimedOut(limit)))
     }
 
-    /// Places for one call of the author's code, or the lane that is full.
+    /// Places for one attempt that calls the author's code, or the lane that is full.
     fn enter(&self, work: &Work<Key>, class: Option<&str>) -> Result<[Permit<Key>; 2], Lane> {
-        let backend = Lane { name: "backend".into(), limit: self.limits.per_backend };
-        let class = Lane { name: format!("class/{}", class.unwrap_or_default()).into(), limit: self.limits.per_class };
+        let lane =
+            |name: String, calls: usize| Lane { name: name.into(), limit: calls.saturating_mul(ATTEMPTS_PER_CALL) };
+        let backend = lane("backend".to_owned(), self.limits.per_backend);
+        let class = lane(format!("class/{}", class.unwrap_or_default()), self.limits.per_class);
         let in_class = work.enter(&class).ok_or(class)?;
         let in_backend = work.enter(&backend).ok_or(backend)?;
         Ok([in_class, in_backend])

@@ -13,12 +13,11 @@ use provisioner_runtime::metrics::RuntimeMetrics;
 use provisioner_runtime::queue::{Next, Priority, Queue, QueueOptions, Work, work};
 use provisioner_runtime::surroundings::Surroundings;
 use provisioner_runtime::watch::{Event, WatchHealth, watch};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::act::{Actor, Limits, Locks};
+use super::act::{ATTEMPTS_PER_CALL, Actor, Limits, Locks, Places};
 use super::decide::{Rules, decide};
 use super::duty::{Duties, Duty};
 use super::erased::Backend;
@@ -90,7 +89,7 @@ impl Engine {
                 world,
                 narrator: narrator.clone(),
                 locks,
-                places: Semaphore::new(options.workers),
+                places: Places::new(options.workers, options.backend_concurrency, options.class_concurrency),
             },
             duties,
             rules,
@@ -200,9 +199,9 @@ impl Engine {
         self.narrator.pace(&self.queue).await;
     }
 
-    /// Works on keys until [`Engine::shut_down`]: as many as there are places, and as many more may wait for the journal.
+    /// Works on keys until [`Engine::shut_down`].
     pub(crate) async fn work(self: Arc<Self>, workers: usize) {
-        let workers = workers.saturating_mul(2);
+        let workers = workers.saturating_mul(ATTEMPTS_PER_CALL);
         let handler = self.clone();
         work(&self.queue, workers, CancellationToken::new(), move |work| handler.clone().step(work)).await;
     }

@@ -183,6 +183,21 @@ impl World {
         Vec::new()
     }
 
+    /// Takes in the answer to a look at a claim. What is not known may have ended since: only the watch tells what begins.
+    pub(crate) fn saw_claim(&mut self, answer: WatchedClaim) {
+        let uid = answer.metadata().uid.as_deref();
+        if uid.is_some_and(|uid| self.claims.get(&Key::of_claim(uid)).is_some()) {
+            self.claim_event(Event::Applied(answer));
+        }
+    }
+
+    /// Takes in the answer to a look at a volume, as [`World::saw_claim`] does.
+    pub(crate) fn saw_volume(&mut self, answer: WatchedVolume) {
+        if self.volumes.get(&Key::of_volume(answer.name())).is_some() {
+            self.volume_event(Event::Applied(answer));
+        }
+    }
+
     /// Takes in a claim from a watch or from an answer. The key is there when the claim is or was ours.
     pub(crate) fn put_claim(&mut self, watched: &WatchedClaim) -> Option<Key> {
         let ours = watched.metadata().annotations.asked().is_some_and(|name| self.rules.names.include(name));

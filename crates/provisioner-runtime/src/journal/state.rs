@@ -44,6 +44,8 @@ pub(super) struct State {
     /// Written at least so often.
     beat: Option<Duration>,
     written: Instant,
+    /// When the last request was sent whose answer said that the journal is ours.
+    confirmed: Option<Instant>,
     /// Before that nothing is written.
     not_before: Option<Instant>,
     failures: u32,
@@ -103,8 +105,8 @@ struct Recording {
 }
 
 /// Who waits for one write.
-#[derive(Default)]
 pub(super) struct Batch {
+    sent: Instant,
     recording: Vec<Recording>,
     fencing: Vec<oneshot::Sender<Seat>>,
     removing: Option<Instant>,
@@ -125,6 +127,7 @@ impl State {
             hurry: false,
             beat,
             written: Instant::now(),
+            confirmed: None,
             not_before: None,
             failures: 0,
             problem: None,
@@ -181,6 +184,11 @@ impl State {
         Ok(receiver)
     }
 
+    pub(super) fn confirmed_since(&self, age: Duration) -> Result<bool, JournalError> {
+        self.alive()?;
+        Ok(self.confirmed.is_some_and(|confirmed| confirmed.elapsed() <= age))
+    }
+
     /// Nothing when all is stored.
     pub(super) fn flush(&mut self) -> Result<Option<oneshot::Receiver<Seat>>, JournalError> {
         self.alive()?;
@@ -213,6 +221,7 @@ impl State {
             self.hurry = false;
             self.written = now;
             let batch = Batch {
+                sent: now,
                 recording: std::mem::take(&mut self.recording),
                 fencing: std::mem::take(&mut self.fencing),
                 removing: self.removing.take(),
@@ -225,7 +234,7 @@ impl State {
             .then(|| self.not_before.filter(|_| self.failures > 0).unwrap_or(now));
         if check_due.is_some_and(|due| due <= now) {
             let fencing = std::mem::take(&mut self.fencing);
-            return Step::Check(Batch { fencing, ..Batch::default() });
+            return Step::Check(Batch { sent: now, recording: Vec::new(), fencing, removing: None, bytes: 0 });
         }
         Step::Wait(due.into_iter().chain(check_due).min())
     }
@@ -298,6 +307,7 @@ impl State {
     }
 
     fn settle(&mut self, batch: Batch) {
+        self.confirmed = Some(batch.sent);
         self.failures = 0;
         self.problem = None;
         // Whoever stopped waiting does not care.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::queue::Work;
-use provisioner_runtime::watch::Event;
 use tokio::time::Instant;
 
 use super::lock::{Carrier, Past};
@@ -28,9 +27,10 @@ impl Actor {
         if let Err(outcome) = self.alone_with(key, Past::Some, duty).await {
             return outcome;
         }
-        let (name, version, record) = (key.to_string(), &volume.resource_version, volume.lock.as_deref());
-        let lock = match self.lock(key, Carrier::Volume { name: &name, uid: &volume.facts.uid, version, record }).await
-        {
+        let place = self.places.call(volume.facts.class.as_deref()).await;
+        let name = key.to_string();
+        let carrier = Carrier::Volume { name: &name, uid: &volume.facts.uid };
+        let lock = match self.lock(key, carrier, &volume.resource_version, volume.lock.as_deref()).await {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
@@ -56,8 +56,8 @@ impl Actor {
         let argument = ProvisionedVolume::new(live.clone()).with_mandate(mandate.clone());
         let call = self.guarded(self.limits.delete, &mandate, self.backend.delete(argument));
         let answer = self.while_locked(lock, call).await;
-        // What is left costs the backend nothing.
         drop(lanes);
+        let _place = place.for_work();
         match answer {
             Some(Ok(Ok(()))) => {}
             Some(Ok(Err(error))) => {
@@ -80,7 +80,7 @@ impl Actor {
             Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
         };
         if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) {
-            self.world().volume_event(Event::Applied(live.seen));
+            self.world().saw_volume(live.seen);
             return Outcome::Changed;
         }
         self.remove_object(&live.object, volume, key, started).await
@@ -110,7 +110,7 @@ impl Actor {
             Err(CallError::NotFound) => return Err(Outcome::Rested(Rest::VolumeGoes)),
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
         };
-        self.world().volume_event(Event::Applied(live.seen));
+        self.world().saw_volume(live.seen);
         let same = live.object.metadata.uid.as_deref() == Some(uid) && self.decision_now(key) == seen;
         // A protected volume that is not yet being deleted comes here after a conflict: begin again.
         if same && (volume.facts.deleting || deletion == Deletion::Checked) {
@@ -133,7 +133,7 @@ impl Actor {
         if same && live.fields.as_ref().is_ok_and(|fields| fields.bound_to().is_none()) {
             return Ok(());
         }
-        self.world().claim_event(Event::Applied(live));
+        self.world().saw_claim(live);
         Err(Outcome::Rested(Rest::VolumeGoes))
     }
 
@@ -162,7 +162,7 @@ impl Actor {
             Err(CallError::NotFound) => return Outcome::Rested(Rest::VolumeGoes),
             Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
         };
-        self.world().volume_event(Event::Applied(live.seen));
+        self.world().saw_volume(live.seen);
         if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) || self.decision_now(key) != seen {
             return Outcome::Changed;
         }

@@ -57,10 +57,10 @@ struct Record {
     leader_transitions: u64,
 }
 
-/// The object that carries a lock, as it was last seen.
+/// The object that carries a lock.
 pub(super) enum Carrier<'a> {
-    Claim { namespace: &'a str, name: &'a str, uid: &'a str, version: &'a str, record: Option<&'a str> },
-    Volume { name: &'a str, uid: &'a str, version: &'a str, record: Option<&'a str> },
+    Claim { namespace: &'a str, name: &'a str, uid: &'a str },
+    Volume { name: &'a str, uid: &'a str },
 }
 
 /// Whether other replicas may have begun something.
@@ -159,10 +159,16 @@ impl Locks {
 }
 
 impl Actor {
-    /// Takes the lock, where there are locks.
-    pub(super) async fn lock<'a>(&self, key: &Key, carrier: Carrier<'a>) -> Result<Option<Lock<'a>>, Outcome> {
+    /// Takes the lock, where there are locks. `version` and `record` are what was last seen of the carrier and its lock.
+    pub(super) async fn lock<'a>(
+        &self,
+        key: &Key,
+        carrier: Carrier<'a>,
+        version: &str,
+        record: Option<&str>,
+    ) -> Result<Option<Lock<'a>>, Outcome> {
         let Some(locks) = &self.locks else { return Ok(None) };
-        let text = carrier.record().unwrap_or_default();
+        let text = record.unwrap_or_default();
         // What cannot be read has no holder.
         let before = serde_json::from_str(text).unwrap_or_else(|_| Record::nobody());
         if let Some(rest) = locks.held_for(key, text, &before) {
@@ -170,7 +176,7 @@ impl Actor {
         }
         let record = locks.next(&before);
         let started = Instant::now();
-        match self.write_lock(&carrier, carrier.version(), &record).await {
+        match self.write_lock(&carrier, version, &record).await {
             Ok(version) => {
                 let valid_until = Arc::new(Mutex::new(started + locks.renew_deadline));
                 Ok(Some(Lock { carrier, version, record, valid_until }))
@@ -296,18 +302,6 @@ impl Carrier<'_> {
     fn uid(&self) -> &str {
         match self {
             Self::Claim { uid, .. } | Self::Volume { uid, .. } => uid,
-        }
-    }
-
-    fn version(&self) -> &str {
-        match self {
-            Self::Claim { version, .. } | Self::Volume { version, .. } => version,
-        }
-    }
-
-    fn record(&self) -> Option<&str> {
-        match self {
-            Self::Claim { record, .. } | Self::Volume { record, .. } => *record,
         }
     }
 }

@@ -63,11 +63,16 @@ impl Actor {
         let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
         let name = volume.metadata.name.as_deref().unwrap_or_default();
         let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        patched(call(self.limits.api, api.patch_metadata(name, &PatchParams::default(), &patch)).await)
+        let answer = call(self.limits.api, api.patch_metadata(name, &PatchParams::default(), &patch)).await;
+        Ok(patched(answer)?.is_some())
     }
 
-    /// Takes the node back that cannot be served, unless the scheduler chose another one already.
-    pub(super) async fn unselect_node(&self, claim: &ClaimFacts, node: &str) -> Result<bool, CallError> {
+    /// Takes the node back that cannot be served, unless the scheduler chose another one already. `None`: it has.
+    pub(super) async fn unselect_node(
+        &self,
+        claim: &ClaimFacts,
+        node: &str,
+    ) -> Result<Option<WatchedClaim>, CallError> {
         let path = format!("/metadata/annotations/{}", protocol::SELECTED_NODE.replace('/', "~1"));
         let operations = json!([
             {"op": "test", "path": "/metadata/uid", "value": &*claim.uid},
@@ -75,8 +80,9 @@ impl Actor {
             {"op": "remove", "path": path},
         ]);
         let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
-        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &claim.namespace);
-        patched(call(self.limits.api, api.patch_metadata(&claim.name, &PatchParams::default(), &patch)).await)
+        let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(&claim.namespace)));
+        let request = request.patch(&claim.name, &PatchParams::default(), &patch).map_err(unsent)?;
+        patched(call(self.limits.api, self.client.request(request)).await)
     }
 }
 
@@ -107,10 +113,11 @@ fn finalizer_patch(volume: &PersistentVolume, wanted: bool) -> Option<Value> {
 }
 
 /// A failed `test` means that the object is not what was seen any more.
-fn patched<T>(answer: Result<T, CallError>) -> Result<bool, CallError> {
+/// Nothing when what a patch takes for granted is not so.
+fn patched<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match answer {
-        Ok(_) => Ok(true),
-        Err(CallError::Invalid(_) | CallError::Conflict) => Ok(false),
+        Ok(object) => Ok(Some(object)),
+        Err(CallError::Invalid(_) | CallError::Conflict) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -7,31 +7,32 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::queue::Work;
-use provisioner_runtime::watch::Event;
-use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep};
 
 use super::lock::{Carrier, Lock, Past};
+use super::places::Place;
 use super::{Actor, Breakage, Outcome};
-use crate::controller::decide::{Refusal, Rest};
+use crate::controller::decide::{Decision, Refusal, Rest, decide};
 use crate::controller::duty::Duty;
 use crate::controller::entry;
-use crate::controller::erased::UntypedRequest;
-use crate::controller::facts::{
-    ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress, UnsavedVolume, WaitingClaim,
-};
+use crate::controller::erased::{Parsed, UntypedRequest};
+use crate::controller::facts::{ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress, UnsavedVolume};
 use crate::controller::key::Key;
 use crate::controller::persistent_volume::{self, Order};
 use crate::controller::tell::SLOW;
+use crate::controller::watched::Meta;
 use crate::error::{ProvisionError, Verdict};
+use crate::volume::Volume;
 
-/// For how long what the journal's commit says of the holder is taken for true.
+/// For how long what the API server has said of the journal's holder is taken for true.
 const FRESH: Duration = Duration::from_millis(200);
 
-/// What a call of the author's code needs for as long as it runs.
-struct Start<'a> {
-    lock: Option<Lock<'a>>,
-    _place: Option<SemaphorePermit<'a>>,
+/// What the author's code has answered.
+struct Answer<'a> {
+    volume: Result<Result<Volume, ProvisionError>, Breakage>,
+    asked: Instant,
+    /// Saving is work too.
+    _place: Place<'a>,
 }
 
 impl Actor {
@@ -41,8 +42,9 @@ impl Actor {
             Ok(parameters) => parameters.clone(),
             Err(problems) => return Outcome::Refused(Refusal::Parameters(problems.clone())),
         };
-        let lanes = match self.enter(work, Some(pending.class.name())) {
-            Ok(places) => places,
+        let class = pending.class.name();
+        let lanes = match self.enter(work, Some(class)) {
+            Ok(lanes) => lanes,
             Err(lane) => return Outcome::LaneFull(lane),
         };
         let Some(object) = &pending.claim.object else { return self.confirm(facts, work.key()).await };
@@ -52,32 +54,30 @@ impl Actor {
         };
         let (name, claim) = (work.key().to_string(), Arc::new(claim));
         let bytes = pending.claim.facts.request.clone().unwrap_or_default();
-        let Start { lock, _place } = match self.begin(facts, &pending, work.key(), duty).await {
-            Ok(start) => start,
+        let lock = match self.alone(facts, &pending, work.key(), duty).await {
+            Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
         let (mandate, _call) = self.mandate(duty, lock.as_ref());
-        let started = Instant::now();
         let request = UntypedRequest {
             name: name.clone(),
             bytes,
             claim: claim.clone(),
             class: pending.class.object.clone(),
             selected_node: pending.claim.facts.selected_node.as_deref().map(str::to_owned),
-            mandate: mandate.clone(),
+            mandate,
         };
-        // Whoever is asked now may be at work even if this call is cut off.
-        self.world().set_progress(work.key(), Progress::Background(pending.clone()));
-        let call = self.guarded(self.limits.provision, &mandate, self.backend.provision(request, parameters));
-        let call = self.while_locked(lock, self.watched(&pending.claim.facts, call));
-        let answer = call.await;
-        // Saving costs the backend nothing.
+        let answer = self.while_locked(lock, self.ask(request, parameters, &pending, work.key(), duty)).await;
         drop(lanes);
-        let volume = match answer {
-            Some(Ok(Ok(volume))) => volume,
-            Some(Ok(Err(error))) => return self.not_provisioned(&error, &pending, work.key()).await,
-            Some(Err(breakage)) => return Outcome::ProvisionBroke(breakage),
+        let Answer { volume, asked, _place } = match answer {
+            Some(Ok(answer)) => answer,
+            Some(Err(outcome)) => return outcome,
             None => return Outcome::ProvisionBroke(Breakage::CutOff),
+        };
+        let volume = match volume {
+            Ok(Ok(volume)) => volume,
+            Ok(Err(error)) => return self.not_provisioned(&error, &pending, work.key(), duty).await,
+            Err(breakage) => return Outcome::ProvisionBroke(breakage),
         };
         let finalizer = self.rules.finalizer && pending.class.object.reclaim_policy.as_deref() != Some("Retain");
         let (class, identity) = (&pending.class.object, Some(&*self.rules.identity));
@@ -91,40 +91,75 @@ impl Actor {
             Err(error) => return Outcome::NotSaved(CallError::Other(error.to_string())),
         };
         let unsaved = UnsavedVolume { name, pending, body };
-        self.save(work.key(), unsaved, started).await
+        self.save(work.key(), unsaved, asked).await
     }
 
-    /// All that comes before the author's code is called: nobody else is at it, it is recorded, and there is a place for it.
-    async fn begin<'a>(
+    /// Makes sure that nobody else is at it.
+    async fn alone<'a>(
         &'a self,
-        facts: &'a Facts,
-        pending: &Pending,
+        facts: &Facts,
+        pending: &'a Pending,
         key: &Key,
         duty: &Duty,
-    ) -> Result<Start<'a>, Outcome> {
-        let past = match &facts.claim {
-            ClaimState::Waiting(claim) => Past::of(claim.lock.as_deref(), self.locks.as_ref()),
-            // A claim that is gone has no lock that would tell.
-            _ => Past::Some,
-        };
-        self.alone_with(key, past, duty).await?;
-        let lock = self.lock_claim(facts, key).await?;
-        let entry = entry::write(pending, key).ok_or(Outcome::Changed)?;
-        self.record(entry, duty).await.map_err(Outcome::NotJournaled)?;
-        let recorded = Instant::now();
-        let _place = self.place().await;
-        if recorded.elapsed() > FRESH {
-            self.fence(duty).await.map_err(Outcome::NotJournaled)?;
+    ) -> Result<Option<Lock<'a>>, Outcome> {
+        if self.locks.is_none() {
+            return Ok(None);
         }
-        Ok(Start { lock, _place })
+        let known = match &facts.claim {
+            ClaimState::Waiting(claim) => Some((claim.resource_version.to_string(), claim.lock.clone())),
+            _ => None,
+        };
+        // A claim that is not known has no lock that would tell.
+        let past = known.as_ref().map_or(Past::Some, |(_, lock)| Past::of(lock.as_deref(), self.locks.as_ref()));
+        self.alone_with(key, past, duty).await?;
+        let known = match facts.claim {
+            ClaimState::Absent => self.unknown_claim(&pending.claim.facts).await?,
+            _ => known,
+        };
+        let ClaimFacts { namespace, name, uid, .. } = &pending.claim.facts;
+        let Some((version, record)) = known else { return Ok(None) };
+        self.lock(key, Carrier::Claim { namespace, name, uid }, &version, record.as_deref()).await
     }
 
-    /// A claim that is gone has no lock; its entry is in the journal of one process.
-    async fn lock_claim<'a>(&self, facts: &'a Facts, key: &Key) -> Result<Option<Lock<'a>>, Outcome> {
-        let ClaimState::Waiting(claim) = &facts.claim else { return Ok(None) };
-        let WaitingClaim { facts: ClaimFacts { namespace, name, uid, .. }, resource_version: version, lock, .. } =
-            &**claim;
-        self.lock(key, Carrier::Claim { namespace, name, uid, version, record: lock.as_deref() }).await
+    /// Version and lock of a claim that is not known here, where it is not gone: the watch may be behind.
+    async fn unknown_claim(&self, claim: &ClaimFacts) -> Result<Option<(String, Option<Box<str>>)>, Outcome> {
+        match self.read_claim(&claim.namespace, &claim.name).await {
+            Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.uid) => {
+                let Meta { resource_version, annotations, .. } = live.metadata();
+                Ok(Some((resource_version.clone().unwrap_or_default(), annotations.lock.clone())))
+            }
+            Ok(_) | Err(CallError::NotFound) => Ok(None),
+            Err(error) => Err(Outcome::CallFailed { doing: "reading the claim", error }),
+        }
+    }
+
+    /// Calls the author's code, once that is recorded and there is a place for it.
+    async fn ask(
+        &self,
+        request: UntypedRequest,
+        parameters: Parsed,
+        pending: &Arc<Pending>,
+        key: &Key,
+        duty: &Duty,
+    ) -> Result<Answer<'_>, Outcome> {
+        let entry = entry::write(pending, key).ok_or(Outcome::Changed)?;
+        self.record(entry, duty).await.map_err(Outcome::NotJournaled)?;
+        let place = self.places.call(Some(pending.class.name())).await;
+        self.fence_since(FRESH, duty).await.map_err(Outcome::NotJournaled)?;
+        let mandate = request.mandate.clone();
+        {
+            let mut world = self.world();
+            // All that took its time.
+            if !mandate.holds() || !matches!(decide(&world.facts(key), &self.rules), Decision::Provision) {
+                return Err(Outcome::Changed);
+            }
+            // Whoever is asked now may be at work even if this call is cut off.
+            world.set_progress(key, Progress::Background(pending.clone()));
+        }
+        let asked = Instant::now();
+        let call = self.guarded(self.limits.provision, &mandate, self.backend.provision(request, parameters));
+        let volume = self.watched(&pending.claim.facts, call).await;
+        Ok(Answer { volume, asked, _place: place.for_work() })
     }
 
     /// A call that tells the claim's user when it takes its time.
@@ -139,21 +174,41 @@ impl Actor {
     }
 
     /// A final answer ends what was remembered; `InProgress` keeps it.
-    async fn not_provisioned(&self, error: &ProvisionError, pending: &Pending, key: &Key) -> Outcome {
+    async fn not_provisioned(&self, error: &ProvisionError, pending: &Pending, key: &Key, duty: &Duty) -> Outcome {
         let verdict = error.verdict();
         if verdict != Verdict::InProgress {
             self.world().set_progress(key, Progress::None);
         }
-        let claim = &pending.claim.facts;
-        let rescheduled = match &claim.selected_node {
-            Some(node) if verdict == Verdict::Reschedule => match self.unselect_node(claim, node).await {
-                Ok(_) | Err(CallError::NotFound) => true,
-                Err(error) => return Outcome::CallFailed { doing: "asking the scheduler for another node", error },
-            },
-            _ => false,
-        };
+        let mut rescheduled = false;
+        if let (Verdict::Reschedule, Some(node)) = (verdict, &pending.claim.facts.selected_node) {
+            rescheduled = true;
+            if let Err(outcome) = self.reschedule(&pending.claim.facts, node, key, duty).await {
+                return outcome;
+            }
+        }
         let message = error.to_string();
         Outcome::NotProvisioned { verdict, message, retry_after: error.retry_after(), rescheduled }
+    }
+
+    /// Lets the scheduler choose another node, whose replica may begin at once: nothing of this attempt is left by then.
+    async fn reschedule(&self, claim: &ClaimFacts, node: &str, key: &Key, duty: &Duty) -> Result<(), Outcome> {
+        duty.journal.remove(&key.to_string());
+        self.fence(duty).await.map_err(Outcome::NotJournaled)?;
+        let answer = self.unselect_node(claim, node).await;
+        let mut world = self.world();
+        let answer = match answer {
+            Ok(Some(claim)) => {
+                world.saw_claim(claim);
+                return Ok(());
+            }
+            answer => answer,
+        };
+        // What is known of the claim is out of date, and the watch may be behind.
+        world.set_progress(key, Progress::Confirm);
+        match answer {
+            Ok(_) | Err(CallError::NotFound) => Ok(()),
+            Err(error) => Err(Outcome::CallFailed { doing: "asking the scheduler for another node", error }),
+        }
     }
 
     /// Reads the claim itself: the watch may not have told yet that it has a volume.
@@ -167,7 +222,7 @@ impl Actor {
         };
         let mut world = self.world();
         world.set_progress(key, Progress::None);
-        world.claim_event(Event::Applied(live));
+        world.saw_claim(live);
         Outcome::Changed
     }
 }

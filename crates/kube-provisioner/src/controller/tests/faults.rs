@@ -6,6 +6,7 @@ use super::api::Fault::{Busy, Hang, Late, Lose, Refuse, Still, Swallow};
 use super::api::{CLAIMS, CLASSES, EVENTS, Fault, VOLUMES, WATCHED};
 use super::running::{Running, put_claim, put_released, put_volume, volume_of, with_class};
 use super::*;
+use crate::protocol::SELECTED_NODE;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Time limit of one call.
@@ -54,6 +55,24 @@ async fn g24_a_watch_whose_start_hangs_is_cut_off_and_nothing_is_lost() {
 async fn g25_a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
     for resource in WATCHED {
         nothing_is_lost(resource, Still, 65 * SECOND).await;
+    }
+}
+
+/// The watch of claims does not tell that the scheduler was asked for another node.
+#[tokio::test(start_paused = true)]
+async fn g25_a_node_that_was_taken_back_is_not_served_again() {
+    for lost in [None, Some(Swallow)] {
+        let api = with_class();
+        api.put(CLASSES, waiting_class());
+        put_claim(&api, "no-room", json!({"metadata": {"annotations": {SELECTED_NODE: "n"}}}));
+        api.fail("watch", CLAIMS, [Still]);
+        api.fail("patch", CLAIMS, lost);
+        let running = Running::start(&api);
+        let selected = || api.get(CLAIMS, "no-room").unwrap()["metadata"]["annotations"].get(SELECTED_NODE).is_some();
+        running.until("the node is taken back", |_| !selected()).await;
+        api.put(CLASSES, with(waiting_class(), json!({"metadata": {"labels": {"touched": "yes"}}})));
+        tokio::time::sleep(50 * SECOND).await;
+        assert_eq!(running.provisions("no-room"), 1);
     }
 }
 

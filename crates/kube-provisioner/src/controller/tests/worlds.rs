@@ -101,6 +101,20 @@ fn g1_a_late_answer_makes_no_ghost() {
     assert_eq!(scene.about_claim(), Decision::Confirm);
 }
 
+/// A look at an object is answered after the watch has told that it went.
+#[test]
+fn g1_an_answer_of_before_the_end_makes_no_ghost() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
+    scene.world.saw_volume(sent(with(saved(), json!({"metadata": {"resourceVersion": "7"}}))));
+    scene.world.saw_claim(sent(claim(json!({"metadata": {"resourceVersion": "12"}}))));
+    assert_eq!(scene.about_claim(), Decision::Rest(Rest::Provisioned));
+    delete_claim(&mut scene, claim(json!({})));
+    delete_volume(&mut scene, saved());
+    scene.world.saw_volume(sent(saved()));
+    scene.world.saw_claim(sent(claim(json!({}))));
+    assert_eq!(scene.about_claim(), Decision::Rest(Rest::NothingHere));
+}
+
 #[test]
 fn g1_stale_claim_gets_no_second_volume_unasked() {
     let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());

@@ -268,11 +268,15 @@ impl State {
         self.removing = self.removing.into_iter().chain(batch.removing).min();
         let error = Arc::new(error);
         self.problem = Some(error.clone());
+        let again: BTreeSet<String> = self.recording.iter().map(|recording| recording.key.clone()).collect();
         for Recording { key, before, seat } in batch.recording {
-            if self.take(&key) {
-                self.removing.get_or_insert_with(Instant::now);
+            // What was recorded again meanwhile is another write's.
+            if !again.contains(&key) {
+                if self.take(&key) {
+                    self.removing.get_or_insert_with(Instant::now);
+                }
+                before.into_iter().for_each(|before| self.put(before));
             }
-            before.into_iter().for_each(|before| self.put(before));
             let _ = seat.send(Err(JournalError::Call(error.clone())));
         }
         for seat in batch.fencing {

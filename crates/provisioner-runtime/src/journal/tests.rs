@@ -9,7 +9,7 @@ use kube_sim::{Cluster, Faults};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::state::MOST_BYTES;
+use super::state::{MOST_BYTES, Step};
 use super::text::{ADOPTING, Content, ENTRIES, Unreadable, write};
 use super::*;
 
@@ -264,6 +264,22 @@ async fn in_a_storm_what_is_confirmed_is_stored() {
         total += confirmed.len();
     }
     assert!(total > 500, "too little happened: {total}");
+}
+
+/// Whoever recorded first gave up waiting, and somebody records the same again before the first write has failed.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
+    let mut state = State::new(Content::default(), None);
+    drop(state.record(entry("a")).unwrap());
+    let Step::Commit(_, first) = state.next_step(Instant::now()) else { panic!("there is something to store") };
+    state.remove("a");
+    let again = state.record(entry("a")).unwrap();
+    state.failed(first, CallError::TimedOut(Duration::from_secs(10)), 0.0, Instant::now());
+    sleep(Duration::from_secs(60)).await;
+    let Step::Commit(data, second) = state.next_step(Instant::now()) else { panic!("there is something to store") };
+    assert!(data[ENTRIES].contains("a "), "{data:?}");
+    state.committed(second);
+    again.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -62,10 +62,11 @@ enum Command {
     },
     /// Four replicas with four shards beside one, with a backend of 200 ms that takes ten calls of each at a time
     Shards {
-        #[arg(long, default_value_t = 1000)]
+        /// Claims of a round; with few of them one shard gets many more than its share
+        #[arg(long, default_value_t = 4000)]
         claims: usize,
         /// Rounds of each; the table has all of them and the medians
-        #[arg(long, default_value_t = 3)]
+        #[arg(long, default_value_t = 1)]
         rounds: usize,
     },
     /// Two replicas of the hostPath provisioner under faults, and whether every promise was kept

@@ -150,7 +150,7 @@ impl Actor {
         {
             let mut world = self.world();
             // All that took its time.
-            if !mandate.holds() || !matches!(decide(&world.facts(key), &self.rules), Decision::Provision) {
+            if !mandate.holds() || !self.is_still_wanted(pending, &world.facts(key)) {
                 return Err(Outcome::Changed);
             }
             // Whoever is asked now may be at work even if this call is cut off.
@@ -160,6 +160,14 @@ impl Actor {
         let call = self.guarded(self.limits.provision, &mandate, self.backend.provision(request, parameters));
         let volume = self.watched(&pending.claim.facts, call).await;
         Ok(Answer { volume, asked, _place: place.for_work() })
+    }
+
+    /// Whether the same would be asked of the author's code now.
+    fn is_still_wanted(&self, then: &Pending, facts: &Facts) -> bool {
+        let same = |now: Arc<Pending>| {
+            now.claim.fingerprint == then.claim.fingerprint && now.class.fingerprint == then.class.fingerprint
+        };
+        matches!(decide(facts, &self.rules), Decision::Provision) && pending(facts).is_some_and(same)
     }
 
     /// A call that tells the claim's user when it takes its time.

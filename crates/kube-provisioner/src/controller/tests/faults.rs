@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::api::Fault::{Busy, Hang, Late, Lose, Refuse, Still, Swallow};
-use super::api::{CLAIMS, CLASSES, EVENTS, Fault, VOLUMES, WATCHED};
+use super::api::{CLAIMS, CLASSES, CONFIG_MAPS, EVENTS, Fault, VOLUMES, WATCHED};
 use super::running::{Running, put_claim, put_released, put_volume, volume_of, with_class};
 use super::*;
 use crate::protocol::SELECTED_NODE;
@@ -56,6 +56,21 @@ async fn g25_a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
     for resource in WATCHED {
         nothing_is_lost(resource, Still, 65 * SECOND).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g24_what_changed_while_an_attempt_waited_is_what_the_author_is_asked_for() {
+    let api = with_class();
+    api.put(CLASSES, waiting_class());
+    let selects = |node: &str| json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
+    let running = Running::start(&api);
+    running.until("the journal is there", |_| !api.all(CONFIG_MAPS).is_empty()).await;
+    api.fail("update", CONFIG_MAPS, [Late(5 * SECOND)]);
+    put_claim(&api, "a", selects("first"));
+    running.until("the attempt is being recorded", |_| api.has_failed()).await;
+    put_claim(&api, "a", selects("second"));
+    running.until_bound("a").await;
+    assert_eq!(running.nodes(), [Some("second".to_owned())]);
 }
 
 /// The watch of claims does not tell that the scheduler was asked for another node.

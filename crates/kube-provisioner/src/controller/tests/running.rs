@@ -25,6 +25,7 @@ pub(super) struct Running {
 #[derive(Default)]
 struct Calls {
     provisions: Mutex<Vec<String>>,
+    nodes: Mutex<Vec<Option<String>>>,
     deletes: Mutex<Vec<String>>,
 }
 
@@ -37,6 +38,7 @@ impl Provisioner for Counting {
     async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
         let claim = request.claim.metadata.name.clone().unwrap_or_default();
         self.0.provisions.lock().unwrap().push(claim.clone());
+        self.0.nodes.lock().unwrap().push(request.selected_node.clone());
         if claim.starts_with("no-room") {
             return Err(ProvisionError::reschedule("no room on this node"));
         }
@@ -97,6 +99,11 @@ impl Running {
 
     pub(super) fn provisions(&self, claim: &str) -> usize {
         self.calls.provisions.lock().unwrap().iter().filter(|name| *name == claim).count()
+    }
+
+    /// The selected nodes that `provision` was called with.
+    pub(super) fn nodes(&self) -> Vec<Option<String>> {
+        self.calls.nodes.lock().unwrap().clone()
     }
 
     pub(super) fn deletes(&self, volume: &str) -> usize {

@@ -103,7 +103,7 @@ impl Process {
         if asked > MANY {
             let seen = format!("{} asks the API server more than {MANY} times in a second", self.name);
             self.stage.accuse(Invariant::Alive, seen);
-            std::future::pending().await;
+            std::future::pending::<()>().await;
         }
         self.pass(Edge::Request).await;
     }

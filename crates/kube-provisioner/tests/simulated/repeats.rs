@@ -53,7 +53,8 @@ fn the_same_seed_gives_the_same_story() {
         let difference = one.lines().zip(two.lines()).enumerate().find(|(_, (one, two))| one != two);
         assert_eq!(difference, None, "seed {seed}");
         assert_eq!(one.len(), two.len(), "seed {seed}");
-        assert!(one.contains("replica-2 create persistentvolumes"), "seed {seed}: nothing happened");
+        let succeeded = |replica: u32| one.contains(&format!("replica-{replica} create persistentvolumes"));
+        assert!(succeeded(2) || succeeded(3), "seed {seed}: nobody went on");
     }
     assert_ne!(run(0), run(1));
 }

@@ -187,8 +187,12 @@ impl Journal {
     /// # Errors
     /// When the journal is not ours, or when the server does not say.
     pub async fn fence_since(&self, age: Duration) -> Result<(), JournalError> {
-        let confirmed = crate::lock(&self.shared.state).confirmed_since(age)?;
-        if confirmed { Ok(()) } else { self.fence().await }
+        if self.is_confirmed(age) { Ok(()) } else { self.fence().await }
+    }
+
+    /// Whether the API server has said to a request of at most so long ago that the journal is ours.
+    pub fn is_confirmed(&self, age: Duration) -> bool {
+        crate::lock(&self.shared.state).is_confirmed(age)
     }
 
     /// Returns when everything is stored, which it does not wait for as long as it usually would.

@@ -41,8 +41,11 @@ impl Duty {
     /// Says whether nobody else can have taken the shard, as far as the clock tells. Together with the journal, which
     /// believes no clock, it keeps a process that stood still from going on.
     pub(crate) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
-        let (over, valid) = (self.journal.over().clone(), self.valid.clone());
-        move || !over.is_cancelled() && valid()
+        let (journal, valid, silence) = (self.journal.clone(), self.valid.clone(), self.peers.silence());
+        move || {
+            let heard = silence.is_none_or(|silence| journal.is_confirmed(silence));
+            heard && !journal.over().is_cancelled() && valid()
+        }
     }
 }
 

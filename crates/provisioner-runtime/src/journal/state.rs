@@ -184,9 +184,8 @@ impl State {
         Ok(receiver)
     }
 
-    pub(super) fn confirmed_since(&self, age: Duration) -> Result<bool, JournalError> {
-        self.alive()?;
-        Ok(self.confirmed.is_some_and(|confirmed| confirmed.elapsed() <= age))
+    pub(super) fn is_confirmed(&self, age: Duration) -> bool {
+        self.over.is_none() && self.confirmed.is_some_and(|confirmed| confirmed.elapsed() <= age)
     }
 
     /// Nothing when all is stored.

@@ -28,6 +28,11 @@ impl Peers {
         Self { options, patience, seen: Mutex::default(), adopting: tokio::sync::Mutex::default() }
     }
 
+    /// For how long the own journal may be silent, where it beats, before this process has to fear that it is taken for dead.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        self.options.beat.map(|_| self.patience * 5 / 6)
+    }
+
     /// Held while entries are moved, until it is known what they stand for.
     pub(crate) async fn adopting(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.adopting.lock().await

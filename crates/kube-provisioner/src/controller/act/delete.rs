@@ -140,8 +140,7 @@ impl Actor {
     async fn remove_object(&self, live: &PersistentVolume, volume: &OurVolume, key: &Key, started: Instant) -> Outcome {
         if live.metadata.deletion_timestamp.is_none() {
             match self.delete_volume(&key.to_string(), &volume.facts.uid, None).await {
-                // A conflict: the object of that uid is gone already.
-                Ok(_) | Err(CallError::NotFound | CallError::Conflict) => {}
+                Ok(_) | Err(CallError::NotFound) => {}
                 Err(error) => return Outcome::CallFailed { doing: "deleting the volume", error },
             }
         }

@@ -58,6 +58,17 @@ async fn g25_a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
     }
 }
 
+/// The asset is gone; what the server says of the object need not mean that it is gone too.
+#[tokio::test(start_paused = true)]
+async fn g27_a_volume_whose_deletion_meets_a_conflict_is_deleted_later() {
+    let api = with_class();
+    put_volume(&api, "bare", "Released", json!({"metadata": {"finalizers": null}}));
+    api.fail("delete", VOLUMES, [Refuse(409)]);
+    let running = Running::start(&api);
+    running.until_gone("bare").await;
+    assert_eq!(running.deletes("bare"), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn g24_what_changed_while_an_attempt_waited_is_what_the_author_is_asked_for() {
     let api = with_class();

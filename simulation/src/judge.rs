@@ -167,13 +167,20 @@ impl Judge {
             self.writes += 1;
             if let Some(created) = self.picture.apply(&change, &mut self.forgiven) {
                 let whole = self.assets.get(&created).is_some_and(|asset| asset.stage == AssetStage::Exported);
-                if !whole && !self.forgiven.contains(&created) {
+                if !whole && !self.forgiven.contains(&created) && !self.was_under_way(&created) {
                     let asset = self.assets.get(&created).map(|asset| asset.stage);
                     self.accuse(at, Invariant::Whole, format!("{created} is saved, and its asset is {asset:?}"));
                 }
             }
             self.check_covered(at, change.resource_version);
         }
+    }
+
+    /// Whether a volume comes too late: nothing can stop a request that was sent before its process stood still. Another
+    /// process has finished the volume and deleted it, and no claim will ever be bound to this one.
+    fn was_under_way(&self, volume: &str) -> bool {
+        let claim = volume.strip_prefix("pvc-").unwrap_or_default();
+        self.removed.contains(volume) && !self.picture.claims.contains_key(claim)
     }
 
     /// A request of a process was handled.

@@ -55,6 +55,10 @@ impl Judge {
             if !claim_lives && volume.retained_since.is_none() {
                 return Some(format!("the volume {name} is there, and its claim is gone"));
             }
+            // It is to be kept since after its deletion had begun: otherwise that would have been an accusation.
+            if !claim_lives && self.removed.contains(name) {
+                continue;
+            }
             let stage = self.assets.get(name).map(|asset| asset.stage);
             if stage != Some(AssetStage::Exported) {
                 return Some(format!("the volume {name} stays, and its asset is {stage:?}"));

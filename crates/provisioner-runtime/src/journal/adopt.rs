@@ -35,6 +35,14 @@ pub struct Other<'a> {
 }
 
 impl Other<'_> {
+    fn read<T>(other: &ConfigMap, look: impl FnOnce(Other<'_>) -> T) -> T {
+        let (name, version) = (other.name_any(), other.resource_version().unwrap_or_default());
+        let layout = other.annotations().get(LAYOUT).map(String::as_str).unwrap_or_default();
+        let part = |name: &str| other.data.as_ref()?.get(name).map(String::as_str);
+        let [entries, adopting] = [ENTRIES, ADOPTING].map(|name| part(name).unwrap_or_default());
+        look(Other { name: &name, layout, version: &version, entries, adopting })
+    }
+
     /// Whether it has an entry for `key`.
     pub fn holds(&self, key: &str) -> bool {
         self.entries.lines().any(|line| line.split(' ').next() == Some(key))
@@ -61,8 +69,8 @@ pub struct Adoption<'a> {
 struct Pin {
     entry: Entry,
     source: String,
-    /// It may have been taken out of the other journal by a write of ours whose answer was lost.
-    uncertain: bool,
+    /// It was taken out of the other journal by a write of ours, or may have been by one whose answer was lost.
+    ours: bool,
 }
 
 impl<'a> Adoption<'a> {
@@ -91,14 +99,9 @@ impl<'a> Adoption<'a> {
             gone.filter(|source| found.items.iter().all(|other| other.name_any() != **source)).collect();
         gone.iter().for_each(|source| self.settle(source, &[], false));
         for other in found.items.into_iter().filter(|other| other.name_any() != self.options.name) {
-            let name = other.name_any();
-            let layout = other.annotations().get(LAYOUT).map(String::as_str).unwrap_or_default();
-            let version = other.resource_version().unwrap_or_default();
-            let part = |name: &str| other.data.as_ref()?.get(name).map(String::as_str);
-            let [entries, adopting] = [ENTRIES, ADOPTING].map(|name| part(name).unwrap_or_default());
-            let begun = self.pins.values().any(|pin| pin.source == name);
-            if begun || abandoned(Other { name: &name, layout, version: &version, entries, adopting }) {
-                self.empty(other, &mine).await?;
+            let begun = self.pins.values().any(|pin| pin.source == other.name_any());
+            if begun || Other::read(&other, &mut abandoned) {
+                self.empty(other, &mut abandoned, &mine).await?;
             }
         }
         for pin in self.pins.values().filter(|pin| !self.journal.contains(&pin.entry.key)) {
@@ -107,8 +110,13 @@ impl<'a> Adoption<'a> {
         Ok(std::mem::take(&mut self.pins).into_values().map(|pin| pin.entry).collect())
     }
 
-    /// Takes what is ours out of another journal.
-    async fn empty(&mut self, mut other: ConfigMap, mine: &impl Fn(&Entry) -> bool) -> Result<(), CallError> {
+    /// Takes what is ours out of another journal, as long as that is abandoned.
+    async fn empty(
+        &mut self,
+        mut other: ConfigMap,
+        abandoned: &mut impl FnMut(Other<'_>) -> bool,
+        mine: &impl Fn(&Entry) -> bool,
+    ) -> Result<(), CallError> {
         let name = other.name_any();
         for _ in 0..TRIES {
             let data = other.data.clone().unwrap_or_default();
@@ -119,7 +127,13 @@ impl<'a> Adoption<'a> {
             let Content { entries, unreadable } = Content::read(&data);
             let (wanted, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(mine);
             let is_empty = rest.is_empty() && unreadable.is_empty();
-            self.settle(&name, &wanted, other.annotations().get(HOLDER) == Some(&self.options.holder));
+            let marked = other.annotations().get(HOLDER) == Some(&self.options.holder);
+            self.settle(&name, &wanted, marked);
+            // Its holder may have written it since it was looked at.
+            if !marked && !Other::read(&other, &mut *abandoned) {
+                self.leave(&name, &wanted);
+                return Ok(());
+            }
             if wanted.is_empty() {
                 if is_empty {
                     self.delete(&other).await;
@@ -127,7 +141,7 @@ impl<'a> Adoption<'a> {
                 return Ok(());
             }
             for entry in &wanted {
-                let pin = Pin { entry: entry.clone(), source: name.clone(), uncertain: false };
+                let pin = Pin { entry: entry.clone(), source: name.clone(), ours: false };
                 self.pins.entry(entry.key.clone()).or_insert(pin);
             }
             for stored in join_all(wanted.iter().map(|entry| self.journal.pin(entry.clone()))).await {
@@ -135,6 +149,7 @@ impl<'a> Adoption<'a> {
             }
             match self.mark(&mut other, write(rest.iter(), &unreadable)).await {
                 Ok(()) => {
+                    self.taken_from(&name);
                     tracing::info!(
                         journal = name,
                         entries = wanted.len(),
@@ -147,8 +162,7 @@ impl<'a> Adoption<'a> {
                 }
                 Err(CallError::Conflict | CallError::NotFound) => {}
                 Err(_) => {
-                    let moved = self.pins.values_mut().filter(|pin| pin.source == name);
-                    moved.for_each(|pin| pin.uncertain = true);
+                    self.taken_from(&name);
                     sleep(PAUSE).await;
                 }
             }
@@ -174,12 +188,27 @@ impl<'a> Adoption<'a> {
         let journal = self.journal;
         self.pins.retain(|key, pin| {
             let gone = pin.source == source && there.iter().all(|entry| entry.key != *key);
-            let ours = marked || pin.uncertain || !rivals;
+            let ours = marked || pin.ours || !rivals;
             if gone && !ours {
                 journal.drop_pinned(key);
             }
             !gone || ours
         });
+    }
+
+    /// What is in the other journal now was taken out by us, or may be before long.
+    fn taken_from(&mut self, source: &str) {
+        self.pins.values_mut().filter(|pin| pin.source == source).for_each(|pin| pin.ours = true);
+    }
+
+    /// Lets go of what is still in the other journal, whose holder lives.
+    fn leave(&mut self, source: &str, there: &[Entry]) {
+        for entry in there {
+            if self.pins.get(&entry.key).is_some_and(|pin| pin.source == source) {
+                self.pins.remove(&entry.key);
+                self.journal.drop_pinned(&entry.key);
+            }
+        }
     }
 
     /// Deletes one that is empty. Where that fails, whoever looks next does it.

@@ -317,6 +317,53 @@ async fn entries_of_another_layout_are_adopted_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_journal_that_was_written_since_it_was_looked_at_is_left_to_its_holder() {
+    let cluster = Cluster::builder().build();
+    let living = hold(&cluster, "living").await;
+    living.journal.record(entry("a")).await.unwrap();
+    let options = JournalOptions { beat: Some(Duration::from_secs(5)), ..options("other", "other") };
+    let other = hold_as(cluster.client("other"), options.clone()).await;
+    sleep(Duration::from_secs(1)).await;
+    // Its next write has to wait, which gives the living one time.
+    other.journal.record(entry("c")).await.unwrap();
+    let mut adoption = Adoption::new(cluster.client("other"), &options, &other.journal);
+    let (seen, looked_at) = (stored(&cluster).await.resource_version().unwrap(), Notify::new());
+    let is_silent = |other: Other<'_>| {
+        looked_at.notify_one();
+        other.version == seen
+    };
+    let wakes = async {
+        looked_at.notified().await;
+        living.journal.record(entry("b")).await
+    };
+    let (adopted, recorded) = tokio::join!(adoption.run(is_silent, |_| true), wakes);
+    recorded.unwrap();
+    assert_eq!(adopted.unwrap(), []);
+    assert!(!other.journal.contains("a"));
+    assert_eq!(stored_keys(&cluster).await, ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_moved_stays_when_the_next_journal_cannot_be_emptied() {
+    let cluster = Cluster::builder().build();
+    for (name, text) in [("a", 10), ("b", 5_000)] {
+        let held = hold_as(cluster.client(name), options(name, name)).await;
+        held.journal.record(Entry { key: name.into(), text: "x".repeat(text), shared: None }).await.unwrap();
+    }
+    let options = JournalOptions { beat: Some(Duration::from_secs(5)), ..options("mine", "mine") };
+    let mine = hold_as(cluster.client("mine"), options.clone()).await;
+    let large = Entry { key: "large".into(), text: "x".repeat(MOST_BYTES - 1_000), shared: None };
+    mine.journal.record(large).await.unwrap();
+    let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
+    adoption.run(|_| true, |_| true).await.unwrap_err();
+    mine.journal.remove("large");
+    let adopted = adoption.run(|_| true, |_| true).await.unwrap();
+    let keys: Vec<&str> = adopted.iter().map(|entry| &*entry.key).collect();
+    assert_eq!(keys, ["a", "b"]);
+    assert!(mine.journal.contains("a") && mine.journal.contains("b"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn in_a_storm_an_entry_that_two_adopt_is_marked_and_lost_by_nobody() {
     for seed in 0..100 {
         let faults = Faults::storm(seed);

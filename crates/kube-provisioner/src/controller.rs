@@ -199,12 +199,11 @@ impl Controller {
             let registry = Arc::new(engine.registry(health.clone()));
             helpers.spawn(admin.serve(engine.checks(health), registry, shutdown.clone()));
         }
-        tokio::select! {
-            biased;
-            () = engine.synced() => {}
-            () = shutdown.cancelled() => return Ok(()),
-        }
-        tracing::info!(provisioner = options.provisioner_name, "ready");
+        let (ready, provisioner) = (engine.clone(), options.provisioner_name.clone());
+        helpers.spawn(async move {
+            ready.synced().await;
+            tracing::info!(provisioner, "ready");
+        });
         helpers.spawn(engine.clone().resync(options.resync_period));
         helpers.spawn(engine.clone().pace());
         // A set, because dropping it ends the work: nothing goes on when this future is dropped.

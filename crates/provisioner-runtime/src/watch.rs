@@ -7,6 +7,7 @@
 
 use std::fmt::Debug;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -107,7 +108,7 @@ impl WatchHealth {
     pub fn new() -> Self {
         let state = State { last_progress: Instant::now(), problem: None };
         let synced = tokio::sync::watch::Sender::new(false);
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), synced }) }
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), synced, position: AtomicU64::new(0) }) }
     }
 
     /// Whether all objects have been listed at least once.
@@ -121,6 +122,13 @@ impl WatchHealth {
         let _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
+    /// Up to which resource version everything has been told, where that is a number; 0 before the first list.
+    ///
+    /// While a list is told it is the list's, and while a change is told the change's.
+    pub fn position(&self) -> u64 {
+        self.shared.position.load(Ordering::Relaxed)
+    }
+
     /// How long ago something was heard from the server; a watch of a kind that never changes hears
     /// something at least every 65 seconds.
     pub fn last_progress(&self) -> Duration {
@@ -130,6 +138,10 @@ impl WatchHealth {
     /// What is wrong, in words for a person; `None` while the watch works.
     pub fn problem(&self) -> Option<String> {
         crate::lock(&self.shared.state).problem.clone()
+    }
+
+    fn reaches(&self, version: &str) {
+        self.shared.position.store(version.parse().unwrap_or_default(), Ordering::Relaxed);
     }
 
     fn progress(&self) {
@@ -167,6 +179,7 @@ impl Default for WatchHealth {
 struct Shared {
     state: Mutex<State>,
     synced: tokio::sync::watch::Sender<bool>,
+    position: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -190,6 +203,7 @@ where
         let page = answer(LIST, api.list(&params)).await?;
         health.progress();
         if std::mem::take(&mut first) {
+            health.reaches(page.metadata.resource_version.as_deref().unwrap_or_default());
             sink(Event::Begin);
         }
         let given = |text: &String| !text.is_empty();
@@ -201,6 +215,7 @@ where
         let Some(version) = page.metadata.resource_version.filter(given) else {
             return Err(Trouble::no_version());
         };
+        health.reaches(&version);
         sink(Event::Ready);
         return Ok(version);
     }
@@ -255,14 +270,17 @@ where
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 *version = object.resource_version().ok_or_else(Trouble::no_version)?;
+                health.reaches(version);
                 sink(Event::Applied(object));
             }
             WatchEvent::Deleted(object) => {
                 *version = object.resource_version().ok_or_else(Trouble::no_version)?;
+                health.reaches(version);
                 sink(Event::Deleted(object));
             }
             WatchEvent::Bookmark(bookmark) => {
                 *version = bookmark.metadata.resource_version;
+                health.reaches(version);
                 health.progress();
                 continue;
             }

@@ -14,7 +14,7 @@ use provisioner_runtime::queue::{Next, Priority, Queue, QueueOptions, Work, work
 use provisioner_runtime::surroundings::Surroundings;
 use provisioner_runtime::watch::{Event, WatchHealth, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::act::{ATTEMPTS_PER_CALL, Actor, Limits, Locks, Places};
@@ -33,6 +33,8 @@ use crate::options::{Coordination, Options};
 
 /// What is watched, in the order of [`Engine::health`].
 const WATCHES: [&str; 3] = ["persistentvolumeclaims", "persistentvolumes", "storageclasses"];
+/// How long the first list of the claims waits for the first shard.
+const HEAD_START: Duration = Duration::from_millis(500);
 /// Time limit of one call to the API server.
 const API_LIMIT: Duration = Duration::from_secs(30);
 
@@ -47,6 +49,8 @@ pub(crate) struct Engine {
     retry_on_resync: bool,
     queue: Queue<Key>,
     health: [WatchHealth; 3],
+    /// Claims are watched from then on.
+    watch_claims: CancellationToken,
     surroundings: Surroundings,
 }
 
@@ -102,11 +106,13 @@ impl Engine {
             },
             queue: Queue::new(QueueOptions { backoff, surroundings }),
             health: Default::default(),
+            watch_claims: CancellationToken::new(),
             surroundings,
         }
     }
 
-    /// The watches end with the returned set.
+    /// The watches end with the returned set. That of the claims begins when this process has got its first shard, so that
+    /// no claim has to be read once more; or soon, for it is to be ready when it gets one.
     pub(crate) fn spawn_watches(self: Arc<Self>) -> JoinSet<()> {
         let [on_claims, on_volumes, on_classes] = WATCHES;
         let [claims, volumes, classes] = self.health.clone();
@@ -120,8 +126,15 @@ impl Engine {
         let on_volume = move |event: Event<WatchedVolume>| engine.apply(|world| world.volume_event(event));
         set.spawn(watch(Api::all(client()), on_volumes, surroundings, volumes, on_volume));
         let engine = self.clone();
-        let on_claim = move |event: Event<WatchedClaim>| engine.apply(|world| world.claim_event(event));
-        set.spawn(watch(Api::all(client()), on_claims, surroundings, claims, on_claim));
+        let (watch_claims, position) = (self.watch_claims.clone(), claims.clone());
+        let on_claim = move |event: Event<WatchedClaim>| {
+            engine.apply(|world| world.claim_event_at(position.position(), event));
+        };
+        let claims = watch(Api::all(client()), on_claims, surroundings, claims, on_claim);
+        set.spawn(async move {
+            let _ = timeout(HEAD_START, watch_claims.cancelled()).await;
+            claims.await;
+        });
         set
     }
 
@@ -130,6 +143,14 @@ impl Engine {
         for health in &self.health {
             health.wait_synced().await;
         }
+    }
+
+    /// Claims as they were before this version may be another holder's, who has finished with them. Returns when everything
+    /// has been listed.
+    pub(super) async fn synced_after(&self, version: u64) {
+        self.world().doubt_claims(version);
+        self.watch_claims.cancel();
+        self.synced().await;
     }
 
     /// Begins to work on the keys that are `here`, of which some were begun before. `hold` makes them ours.
@@ -142,6 +163,8 @@ impl Engine {
     ) {
         let mut world = self.world();
         let mut begun = world.take_in(&entries, journal);
+        let [claims, ..] = &self.health;
+        world.confirm_doubtful(claims.position(), &here);
         hold();
         begun.extend(world.unsettled(here));
         // Pauses and waits are those of an earlier term, of which somebody else may have finished what was waited for.

@@ -36,6 +36,8 @@ pub(crate) struct World {
     /// The waiting claims by the class that they name.
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
     progress: HashMap<Key, Progress>,
+    /// What is known of the claims at an earlier version may be out of date for longer than others have worked on them.
+    doubt: u64,
 }
 
 enum ClaimEntry {
@@ -62,6 +64,7 @@ impl World {
             classes: Table::new(),
             by_class: HashMap::new(),
             progress: HashMap::new(),
+            doubt: 0,
         }
     }
 
@@ -125,6 +128,28 @@ impl World {
             ClaimEntry::Settled { .. } => None,
         });
         waiting.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
+    }
+
+    /// Takes in what the watch tells when it has got to this version.
+    pub(crate) fn claim_event_at(&mut self, version: u64, event: Event<WatchedClaim>) -> Vec<Key> {
+        let keys = self.claim_event(event);
+        if version < self.doubt {
+            keys.iter().for_each(|key| self.confirm_first(key));
+        }
+        keys
+    }
+
+    /// Claims are known as they are at this version before they get a volume.
+    pub(crate) fn doubt_claims(&mut self, version: u64) {
+        self.doubt = self.doubt.max(version);
+    }
+
+    /// Has the claims among these keys looked at first, where the watch has got to no more than `version`.
+    pub(crate) fn confirm_doubtful(&mut self, version: u64, among: impl Fn(&Key) -> bool) {
+        if version < self.doubt {
+            let keys: Vec<Key> = self.claims.iter().map(|(key, _)| key).filter(|key| among(key)).cloned().collect();
+            keys.iter().for_each(|key| self.confirm_first(key));
+        }
     }
 
     pub(crate) fn claim_event(&mut self, event: Event<WatchedClaim>) -> Vec<Key> {
@@ -394,11 +419,15 @@ impl World {
         }
     }
 
-    /// The claim may look unbound only because its watch is behind: it gets no second volume unasked.
     fn volume_gone(&mut self, key: &Key) {
         if matches!(self.progress.get(key), Some(Progress::BackendDeleted { .. })) {
             self.progress.remove(key);
         }
+        self.confirm_first(key);
+    }
+
+    /// The claim may look unbound only because its watch is behind: it gets no second volume unasked.
+    fn confirm_first(&mut self, key: &Key) {
         if matches!(self.claims.get(key), Some(ClaimEntry::Waiting(_))) && !self.progress.contains_key(key) {
             self.progress.insert(key.clone(), Progress::Confirm);
         }

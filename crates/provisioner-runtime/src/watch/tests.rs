@@ -37,6 +37,7 @@ async fn a_watch_goes_on_where_the_last_one_ended() {
     assert_eq!(test.events(), ["begin", "ready", "applied a", "applied a", "deleted a"]);
     let versions: Vec<String> = test.queries()[1..4].iter().map(|query| version_in(query)).collect();
     assert_eq!(versions, ["1", "3", "9"]);
+    assert_eq!(test.health.position(), 9);
     assert_eq!(test.health.problem(), None);
 }
 

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use provisioner_runtime::call::{CallError, call};
 use serde_json::{Value, json};
 
@@ -23,6 +23,13 @@ impl Actor {
         let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(namespace)));
         let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
         call(self.limits.api, self.client.request(request)).await
+    }
+
+    /// The version of all claims together at this moment; 0 where that is no number.
+    pub(crate) async fn version_of_claims(&self) -> Result<u64, CallError> {
+        let api = Api::<PersistentVolumeClaim>::all(self.client.clone());
+        let list = call(self.limits.api, api.list_metadata(&ListParams::default().limit(1))).await?;
+        Ok(list.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default())
     }
 
     pub(super) async fn read_volume(&self, name: &str) -> Result<LiveVolume, CallError> {

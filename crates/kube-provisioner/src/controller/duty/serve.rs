@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join;
 use kube::Client;
 use provisioner_runtime::journal::{Entry, Journal, Writer};
 use tokio::time::{sleep, timeout};
@@ -81,7 +82,7 @@ impl Place<'_> {
         tokio::select! {
             biased;
             () = turn.leave.cancelled() => return,
-            adopted = self.adopt_abandoned(journal, &peers) => entries.extend(adopted),
+            (adopted, ()) = join(self.adopt_abandoned(journal, &peers), self.sync()) => entries.extend(adopted),
         }
         let working = TaskTracker::new();
         self.engine.begin(
@@ -107,6 +108,22 @@ impl Place<'_> {
         }
         // What was removed last need not be looked at by the next holder.
         let _ = timeout(LAST_WRITE, journal.flush()).await;
+    }
+
+    /// Waits until everything is known, and asks how old what is known of the claims may be.
+    async fn sync(&self) {
+        let mut attempt = 0;
+        let version = loop {
+            match self.engine.actor.version_of_claims().await {
+                Ok(version) => break version,
+                Err(error) => {
+                    attempt += 1;
+                    tracing::warn!("the claims cannot be looked at: {error}");
+                    sleep(RETRIES.delay(attempt, 0.0)).await;
+                }
+            }
+        };
+        self.engine.synced_after(version).await;
     }
 
     /// Where every replica has a journal of its own, those of dead ones are finished by the others.

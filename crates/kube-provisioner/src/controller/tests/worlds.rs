@@ -126,6 +126,26 @@ fn g1_stale_claim_gets_no_second_volume_unasked() {
     assert!(matches!(scene.world.facts(&key()).progress, Progress::None));
 }
 
+/// The one before may have made, bound and deleted the claim's volume unseen.
+#[test]
+fn g1_a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    scene.world.doubt_claims(20);
+    scene.world.confirm_doubtful(20, |_| true);
+    assert_eq!(scene.about_claim(), Decision::Provision, "the watch has got so far");
+    scene.world.confirm_doubtful(19, |_| false);
+    assert_eq!(scene.about_claim(), Decision::Provision, "it is in another shard");
+    scene.world.confirm_doubtful(19, |_| true);
+    assert_eq!(scene.about_claim(), Decision::Confirm);
+    scene.world.set_progress(&key(), Progress::None);
+    let told = |version: u64| claim(json!({"metadata": {"resourceVersion": version.to_string()}}));
+    scene.world.claim_event_at(19, Event::Applied(sent(told(19))));
+    assert_eq!(scene.about_claim(), Decision::Confirm, "the watch is behind");
+    scene.world.set_progress(&key(), Progress::None);
+    scene.world.claim_event_at(21, Event::Applied(sent(told(21))));
+    assert_eq!(scene.about_claim(), Decision::Provision);
+}
+
 #[test]
 fn c24_background_work_goes_on_without_its_claim() {
     let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));

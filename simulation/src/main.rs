@@ -6,7 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use mimalloc::MiMalloc;
 use simulation::{Campaign, Failure, Invariant, Manner, News, Plan, Progress, Safeguard, Tally, run};
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Prove by simulation that the volume controller survives crashes.
 #[derive(Parser)]

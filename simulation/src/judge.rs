@@ -116,7 +116,7 @@ pub(crate) struct Judge {
     changes: Subscription,
     pub(crate) picture: Picture,
     pub(crate) assets: BTreeMap<String, Asset>,
-    /// What `delete` has removed.
+    /// What `delete` has removed, and no claim has asked for since.
     removed: BTreeSet<String>,
     /// Names that users have taken out of everybody's hands.
     pub(crate) forgiven: BTreeSet<String>,
@@ -227,6 +227,10 @@ impl Judge {
         if kind == Kind::Delete {
             self.check_deletion(at, who, name);
         }
+        // What begins while the claim waits is finished even if that goes.
+        if kind == Kind::Provision && self.picture.waiting_claim_of(name).is_some() {
+            self.removed.remove(name);
+        }
         self.numbers += 1;
         let call = Call { process: process.clone(), freezes: process.freezes(), kind, name: name.to_owned() };
         self.calls.insert(self.numbers, call);
@@ -272,7 +276,7 @@ impl Judge {
             let seen = format!("{name} gets an asset for the claim {claim}, which has {other}");
             self.accuse(at, Invariant::Once, seen);
         }
-        if self.removed.contains(name) && self.picture.waiting_claim_of(name).is_none() {
+        if self.removed.contains(name) {
             self.accuse(at, Invariant::NotAgain, format!("{name} gets an asset again after it was deleted"));
         }
         self.numbers += 1;

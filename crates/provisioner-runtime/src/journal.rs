@@ -7,7 +7,7 @@
 //! ```yaml
 //! metadata:
 //!   labels: {app.kubernetes.io/component: journal, app.kubernetes.io/instance: example.com-disks}
-//!   annotations: {provisioner-runtime/holder: disks-7f9c_01ab…, provisioner-runtime/layout: "1"}
+//!   annotations: {kube-provisioner/holder: disks-7f9c_01ab…, kube-provisioner/layout: "1"}
 //! data:
 //!   version: "1"
 //!   entries: |

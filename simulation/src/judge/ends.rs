@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::picture::Volume;
 use super::{Invariant, Judge};
 use crate::backend::AssetStage;
 use crate::plan::{Claim as PlannedClaim, Nature};
@@ -29,6 +30,12 @@ impl Judge {
                 if claim.bound {
                     return Some(format!("{name} is bound, although it never can be"));
                 }
+                continue;
+            }
+            // Deleted by hand while it was being bound: Kubernetes neither binds it any more nor lets it go, whoever made it,
+            // until the claim is deleted.
+            let half_bound = |volume: &Volume| volume.bound && volume.deleting;
+            if claim.volume.is_empty() && self.picture.volumes.get(&volume).is_some_and(half_bound) {
                 continue;
             }
             if !claim.bound || claim.volume != volume {

@@ -29,6 +29,7 @@ pub(crate) struct Volume {
     pub(crate) retained_since: Option<u64>,
     pub(crate) deleting: bool,
     pub(crate) protected: bool,
+    pub(crate) bound: bool,
 }
 
 pub(crate) struct Claim {
@@ -141,6 +142,7 @@ impl Object {
             claim: self.spec.claim_ref.unwrap_or_default().uid,
             retained_since: retained.then(|| retained_since.unwrap_or(version)),
             deleting: self.metadata.deletion_timestamp.is_some(),
+            bound: self.status.phase == "Bound",
             protected: self.metadata.finalizers.iter().any(|name| name == FINALIZER),
         }
     }

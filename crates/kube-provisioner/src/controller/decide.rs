@@ -120,8 +120,8 @@ pub(crate) enum Deletion {
     Protected,
     /// Read the live object, delete the asset, then the object with its uid as precondition.
     Checked,
-    /// Somebody deleted the volume before it was bound, and our finalizer holds it: read it and its claim, which is to get
-    /// another one. No pod has ever seen it.
+    /// Somebody deleted the volume before its claim was bound to it, and our finalizer holds it: read it and its claim, which
+    /// is to get another one. No pod has ever seen it.
     NeverBound,
 }
 

@@ -3,6 +3,7 @@
 //! A pure data structure: every change answers with the keys that it may matter to. Claims that ask
 //! nobody or somebody else are not kept at all, foreign volumes as their name only.
 
+mod doubt;
 mod progress;
 
 use std::collections::{BTreeSet, HashMap};
@@ -36,7 +37,7 @@ pub(crate) struct World {
     /// The waiting claims by the class that they name.
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
     progress: HashMap<Key, Progress>,
-    /// What is known of the claims at an earlier version may be out of date for longer than others have worked on them.
+    /// See `doubt`.
     doubt: u64,
 }
 
@@ -128,28 +129,6 @@ impl World {
             ClaimEntry::Settled { .. } => None,
         });
         waiting.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
-    }
-
-    /// Takes in what the watch tells when it has got to this version.
-    pub(crate) fn claim_event_at(&mut self, version: u64, event: Event<WatchedClaim>) -> Vec<Key> {
-        let keys = self.claim_event(event);
-        if version < self.doubt {
-            keys.iter().for_each(|key| self.confirm_first(key));
-        }
-        keys
-    }
-
-    /// Claims are known as they are at this version before they get a volume.
-    pub(crate) fn doubt_claims(&mut self, version: u64) {
-        self.doubt = self.doubt.max(version);
-    }
-
-    /// Has the claims among these keys looked at first, where the watch has got to no more than `version`.
-    pub(crate) fn confirm_doubtful(&mut self, version: u64, among: impl Fn(&Key) -> bool) {
-        if version < self.doubt {
-            let keys: Vec<Key> = self.claims.iter().map(|(key, _)| key).filter(|key| among(key)).cloned().collect();
-            keys.iter().for_each(|key| self.confirm_first(key));
-        }
     }
 
     pub(crate) fn claim_event(&mut self, event: Event<WatchedClaim>) -> Vec<Key> {
@@ -258,8 +237,8 @@ impl World {
             self.by_class.entry(class.clone()).or_default().insert(key.clone());
         }
         // A bound claim needs no second look at the API server.
-        if matches!((&entry, self.progress.get(&key)), (ClaimEntry::Settled { .. }, Some(Progress::Confirm))) {
-            self.progress.remove(&key);
+        if matches!(entry, ClaimEntry::Settled { .. }) {
+            self.confirmed(&key);
         }
         self.claims.insert(key.clone(), entry);
         Some(key)
@@ -396,9 +375,7 @@ impl World {
     }
 
     fn claim_gone(&mut self, key: &Key) -> bool {
-        if matches!(self.progress.get(key), Some(Progress::Confirm)) {
-            self.progress.remove(key);
-        }
+        self.confirmed(key);
         self.drop_claim(key)
     }
 
@@ -424,13 +401,6 @@ impl World {
             self.progress.remove(key);
         }
         self.confirm_first(key);
-    }
-
-    /// The claim may look unbound only because its watch is behind: it gets no second volume unasked.
-    fn confirm_first(&mut self, key: &Key) {
-        if matches!(self.claims.get(key), Some(ClaimEntry::Waiting(_))) && !self.progress.contains_key(key) {
-            self.progress.insert(key.clone(), Progress::Confirm);
-        }
     }
 }
 

@@ -24,9 +24,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// How often somebody else may be faster before an attempt counts as failed.
 const TRIES: usize = 10;
 /// Who writes the journal, for `kubectl` and for its former holder.
-pub(super) const HOLDER: &str = "provisioner-runtime/holder";
-pub(super) const LAYOUT: &str = "provisioner-runtime/layout";
-const BEAT: &str = "provisioner-runtime/beat";
+pub(super) const HOLDER: &str = "kube-provisioner/holder";
+pub(super) const LAYOUT: &str = "kube-provisioner/layout";
+const BEAT: &str = "kube-provisioner/beat";
 /// The labels that all journals of one group have.
 pub(super) fn labels(group: &str) -> BTreeMap<String, String> {
     let labels =

@@ -212,7 +212,7 @@ impl Actor {
             answer => answer,
         };
         // What is known of the claim is out of date, and the watch may be behind.
-        world.set_progress(key, Progress::Confirm);
+        world.confirm_first(key);
         match answer {
             Ok(_) | Err(CallError::NotFound) => Ok(()),
             Err(error) => Err(Outcome::CallFailed { doing: "asking the scheduler for another node", error }),
@@ -229,7 +229,7 @@ impl Actor {
             Err(error) => return Outcome::CallFailed { doing: "reading the claim again", error },
         };
         let mut world = self.world();
-        world.set_progress(key, Progress::None);
+        world.confirmed(key);
         world.saw_claim(live);
         Outcome::Changed
     }

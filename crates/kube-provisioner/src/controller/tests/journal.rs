@@ -96,7 +96,7 @@ async fn g37_what_is_taken_over_is_finished_at_once_whatever_it_waits_for() {
     let journal = |api: &Api| api.all(CONFIG_MAPS).into_iter().next().unwrap();
     let entries = |api: &Api| journal(api)["data"]["entries"].as_str().unwrap_or_default().to_owned();
     assert!(entries(&api).contains("pvc-uid-invalid"));
-    let taken = json!({"metadata": {"annotations": {"provisioner-runtime/holder": "somebody"}}});
+    let taken = json!({"metadata": {"annotations": {"kube-provisioner/holder": "somebody"}}});
     api.put(CONFIG_MAPS, with(journal(&api), taken));
     running.until("asked again", |running| running.provisions("invalid") == 2).await;
     running.until("removed", |running| entries(&running.api).is_empty()).await;

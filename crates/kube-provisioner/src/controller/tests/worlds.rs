@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::controller::decide::{Rest, Rules};
-use crate::controller::facts::{ClaimState, Progress};
+use crate::controller::facts::{ClaimState, ClassState, Pending, Progress};
 
 fn key() -> Key {
     Key::of_claim("uid-1-1")
@@ -16,6 +16,15 @@ fn delete_claim(scene: &mut Scene, claim: Value) -> Vec<Key> {
 
 fn delete_volume(scene: &mut Scene, volume: Value) -> Vec<Key> {
     scene.world.volume_event(Event::Deleted(sent(volume)))
+}
+
+/// What the claim asks for has been begun.
+fn begin(scene: &mut Scene) {
+    let facts = scene.world.facts(&key());
+    let (ClaimState::Waiting(claim), ClassState::Ours(class)) = (facts.claim, facts.class) else {
+        panic!("waiting for us");
+    };
+    scene.world.set_progress(&key(), Progress::Background(Arc::new(Pending { claim, class })));
 }
 
 fn saved() -> Value {
@@ -126,6 +135,17 @@ fn g1_stale_claim_gets_no_second_volume_unasked() {
     assert!(matches!(scene.world.facts(&key()).progress, Progress::None));
 }
 
+/// A look at the claim is under way while an entry for it is adopted.
+#[test]
+fn g1_a_look_at_the_claim_forgets_nothing_that_was_adopted_meanwhile() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    scene.world.confirm_first(&key());
+    assert_eq!(scene.about_claim(), Decision::Confirm);
+    begin(&mut scene);
+    scene.world.confirmed(&key());
+    assert!(scene.world.unfinished(&key()));
+}
+
 /// The one before may have made, bound and deleted the claim's volume unseen.
 #[test]
 fn g1_a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
@@ -149,14 +169,7 @@ fn g1_a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
 #[test]
 fn c24_background_work_goes_on_without_its_claim() {
     let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    let facts = scene.world.facts(&key());
-    let (ClaimState::Waiting(claim_then), crate::controller::facts::ClassState::Ours(class)) =
-        (facts.claim, facts.class)
-    else {
-        panic!("waiting for us");
-    };
-    let pending = Arc::new(crate::controller::facts::Pending { claim: claim_then, class });
-    scene.world.set_progress(&key(), Progress::Background(pending));
+    begin(&mut scene);
     assert_eq!(delete_claim(&mut scene, claim(json!({}))), [key()]);
     assert_eq!(scene.about_claim(), Decision::Provision);
     assert_eq!(scene.world.unsettled(|_| true), [key()]);

@@ -116,7 +116,7 @@ pub(crate) struct Judge {
     changes: Subscription,
     pub(crate) picture: Picture,
     pub(crate) assets: BTreeMap<String, Asset>,
-    /// What `delete` has removed, and no claim has asked for since.
+    /// What `delete` has removed, and nobody has begun since for a claim that asks.
     removed: BTreeSet<String>,
     /// Names that users have taken out of everybody's hands.
     pub(crate) forgiven: BTreeSet<String>,
@@ -172,6 +172,9 @@ impl Judge {
                     self.accuse(at, Invariant::Whole, format!("{created} is saved, and its asset is {asset:?}"));
                 }
             }
+            // What is recorded for a claim that waits, or did a moment before, is finished even if that goes.
+            let picture = &self.picture;
+            self.removed.retain(|name| !picture.was_never_bound(name) || !picture.is_noted(name));
             self.check_covered(at, change.resource_version);
         }
     }
@@ -226,10 +229,6 @@ impl Judge {
         }
         if kind == Kind::Delete {
             self.check_deletion(at, who, name);
-        }
-        // What begins while the claim waits is finished even if that goes.
-        if kind == Kind::Provision && self.picture.waiting_claim_of(name).is_some() {
-            self.removed.remove(name);
         }
         self.numbers += 1;
         let call = Call { process: process.clone(), freezes: process.freezes(), kind, name: name.to_owned() };

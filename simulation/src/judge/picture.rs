@@ -14,6 +14,8 @@ pub(crate) struct Picture {
     pub(crate) volumes: BTreeMap<String, Volume>,
     /// By uid.
     pub(crate) claims: BTreeMap<String, Claim>,
+    /// The uids of claims that went without ever having had a volume.
+    unserved: BTreeSet<String>,
     /// The keys of each journal's entries.
     pub(crate) journals: BTreeMap<String, BTreeSet<String>>,
     /// Of the latest change.
@@ -61,7 +63,11 @@ impl Picture {
                 self.volumes.insert(stored.name().to_owned(), volume);
                 return created;
             }
-            "persistentvolumeclaims" if deleted => drop(self.claims.remove(stored.uid())),
+            "persistentvolumeclaims" if deleted => {
+                if self.claims.remove(stored.uid()).is_some_and(|claim| claim.volume.is_empty()) {
+                    self.unserved.insert(stored.uid().to_owned());
+                }
+            }
             "persistentvolumeclaims" => drop(self.claims.insert(stored.uid().to_owned(), read().claim())),
             "configmaps" if stored.label("app.kubernetes.io/component") != Some("journal") => {}
             "configmaps" if deleted => drop(self.journals.remove(stored.name())),
@@ -85,6 +91,12 @@ impl Picture {
     pub(crate) fn waiting_claim_of(&self, volume: &str) -> Option<&str> {
         let claim = self.claims.get(volume.strip_prefix("pvc-")?)?;
         (!claim.deleting && claim.volume.is_empty()).then_some(claim.name.as_str())
+    }
+
+    /// Whether the claim that this volume is or would be for has none, or went without one.
+    pub(crate) fn was_never_bound(&self, volume: &str) -> bool {
+        let uid = volume.strip_prefix("pvc-").unwrap_or_default();
+        self.claims.get(uid).map_or_else(|| self.unserved.contains(uid), |claim| claim.volume.is_empty())
     }
 
     /// The claim that has this volume and is not being deleted.

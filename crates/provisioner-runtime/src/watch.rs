@@ -16,6 +16,7 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::response::Status;
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
@@ -77,12 +78,22 @@ pub async fn watch<T>(
     let mut failures = 0;
     loop {
         let step = match &mut position {
-            None => list(&api, &health, &mut sink).await.map(|version| {
-                health.works(name);
-                health.listed();
-                position = Some(version);
-            }),
-            Some(version) => follow(&api, name, &health, version, &mut failures, &mut sink).await,
+            None => {
+                let asked = health.shared.asked.load(Ordering::Relaxed);
+                list(&api, &health, &mut sink).await.map(|(version, size)| {
+                    health.works(name);
+                    health.shared.listed.send_replace(Some(Listed { size, asked }));
+                    position = Some(version);
+                })
+            }
+            Some(version) => tokio::select! {
+                biased;
+                () = health.shared.again.notified() => {
+                    position = None;
+                    continue;
+                }
+                step = follow(&api, name, &health, version, &mut failures, &mut sink) => step,
+            },
         };
         match step {
             Ok(()) => continue,
@@ -107,19 +118,33 @@ impl WatchHealth {
     /// For a watch that has not started.
     pub fn new() -> Self {
         let state = State { last_progress: Instant::now(), problem: None };
-        let synced = tokio::sync::watch::Sender::new(false);
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), synced, position: AtomicU64::new(0) }) }
+        let (listed, again) = (tokio::sync::watch::Sender::new(None), Notify::new());
+        let (asked, position) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), listed, asked, again, position }) }
     }
 
     /// Whether all objects have been listed at least once.
     pub fn synced(&self) -> bool {
-        *self.shared.synced.borrow()
+        self.shared.listed.borrow().is_some()
+    }
+
+    /// How many objects there were when all were listed last.
+    pub fn size(&self) -> usize {
+        self.shared.listed.borrow().map_or(0, |listed| listed.size)
     }
 
     /// Waits until all objects have been listed once.
     pub async fn wait_synced(&self) {
         // An error would mean that the sender is gone, and we hold it.
-        let _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
+        let _ = self.shared.listed.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Lists all objects anew, and returns when everything is known as it was when this was called, or newer.
+    pub async fn list_again(&self) {
+        let asked = self.shared.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        self.shared.again.notify_one();
+        let enough = |listed: &Option<Listed>| listed.is_some_and(|listed| listed.asked >= asked);
+        let _ = self.shared.listed.subscribe().wait_for(enough).await;
     }
 
     /// Up to which resource version everything has been told, where that is a number; 0 before the first list.
@@ -148,10 +173,6 @@ impl WatchHealth {
         crate::lock(&self.shared.state).last_progress = Instant::now();
     }
 
-    fn listed(&self) {
-        self.shared.synced.send_if_modified(|synced| !std::mem::replace(synced, true));
-    }
-
     fn works(&self, name: &str) {
         let mut state = crate::lock(&self.shared.state);
         state.last_progress = Instant::now();
@@ -178,8 +199,19 @@ impl Default for WatchHealth {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    synced: tokio::sync::watch::Sender<bool>,
+    listed: tokio::sync::watch::Sender<Option<Listed>>,
+    /// How often a new list was asked for.
+    asked: AtomicU64,
+    again: Notify,
     position: AtomicU64,
+}
+
+/// The last complete list.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    size: usize,
+    /// How often a new one had been asked for when it began.
+    asked: u64,
 }
 
 #[derive(Debug)]
@@ -193,12 +225,12 @@ async fn list<T>(
     api: &Api<T>,
     health: &WatchHealth,
     sink: &mut (impl FnMut(Event<T>) + Send),
-) -> Result<String, Trouble>
+) -> Result<(String, usize), Trouble>
 where
     T: Clone + DeserializeOwned + Debug,
 {
     let mut params = ListParams::default().limit(PAGE);
-    let mut first = true;
+    let (mut first, mut size) = (true, 0);
     loop {
         let page = answer(LIST, api.list(&params)).await?;
         health.progress();
@@ -208,6 +240,7 @@ where
         }
         let given = |text: &String| !text.is_empty();
         params.continue_token = page.metadata.continue_.filter(given);
+        size += page.items.len();
         page.items.into_iter().for_each(|object| sink(Event::Listed(object)));
         if params.continue_token.is_some() {
             continue;
@@ -217,7 +250,7 @@ where
         };
         health.reaches(&version);
         sink(Event::Ready);
-        return Ok(version);
+        return Ok((version, size));
     }
 }
 

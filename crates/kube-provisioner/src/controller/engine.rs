@@ -35,6 +35,8 @@ use crate::options::{Coordination, Options};
 const WATCHES: [&str; 3] = ["persistentvolumeclaims", "persistentvolumes", "storageclasses"];
 /// How long the first list of the claims waits for the first shard.
 const HEAD_START: Duration = Duration::from_millis(500);
+/// How many claims can be listed in the time in which one is read.
+const CLAIMS_PER_READ: usize = 16;
 /// Time limit of one call to the API server.
 const API_LIMIT: Duration = Duration::from_secs(30);
 
@@ -151,6 +153,12 @@ impl Engine {
         self.world().doubt_claims(version);
         self.watch_claims.cancel();
         self.synced().await;
+        let [claims, ..] = &self.health;
+        let (waiting, _) = self.world().waiting_claims();
+        // A list is quicker than reading many one by one.
+        if claims.position() < version && waiting * CLAIMS_PER_READ > claims.size() {
+            claims.list_again().await;
+        }
     }
 
     /// Begins to work on the keys that are `here`, of which some were begun before. `hold` makes them ours.

@@ -42,6 +42,21 @@ async fn a_watch_goes_on_where_the_last_one_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_asked_for_again_is_listed_after_that() {
+    let test = Test::start([
+        Answer::Object(page(&["a"], "1", "")),
+        Answer::EventsThenSilence(vec![change("ADDED", "b", "2")]),
+        Answer::Object(page(&["a", "c"], "5", "")),
+    ]);
+    test.wait(1).await;
+    assert_eq!((test.health.size(), test.health.position()), (1, 2));
+    test.health.list_again().await;
+    assert_eq!((test.health.size(), test.health.position()), (2, 5));
+    assert_eq!(test.events(), ["begin", "listed a", "ready", "applied b", "begin", "listed a", "listed c", "ready"]);
+    assert_eq!(test.health.problem(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_position_that_is_too_old_leads_to_a_new_list() {
     let gone = json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" });
     let test = Test::start([

@@ -7,6 +7,7 @@ use anyhow::bail;
 use e2e::cluster::apply;
 use e2e::control_plane::{State, client_from, kubeconfig_for_service_account};
 use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -146,6 +147,9 @@ impl Cluster {
     /// Deletes all claims and volumes of the measurement, whoever would do it otherwise.
     pub(crate) async fn clear(&self) -> anyhow::Result<()> {
         self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        // One that was killed holds its Lease for a while, and the next one should not begin later than others do.
+        let leases = Api::<Lease>::namespaced(self.client.clone(), NAMESPACE);
+        leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         let deadline = Instant::now() + PATIENCE;
         loop {
             let volumes = self.volumes().list_metadata(&ListParams::default()).await?.items;

@@ -64,9 +64,8 @@ impl Picture {
                 return created;
             }
             "persistentvolumeclaims" if deleted => {
-                if self.claims.remove(stored.uid()).is_some_and(|claim| claim.volume.is_empty()) {
-                    self.unserved.insert(stored.uid().to_owned());
-                }
+                let gone = self.claims.remove(stored.uid());
+                self.unserved.extend(gone.filter(|claim| claim.volume.is_empty()).map(|_| stored.uid().to_owned()));
             }
             "persistentvolumeclaims" => drop(self.claims.insert(stored.uid().to_owned(), read().claim())),
             "configmaps" if stored.label("app.kubernetes.io/component") != Some("journal") => {}

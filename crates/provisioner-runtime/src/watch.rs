@@ -119,8 +119,8 @@ impl WatchHealth {
     pub fn new() -> Self {
         let state = State { last_progress: Instant::now(), problem: None };
         let (listed, again) = (tokio::sync::watch::Sender::new(None), Notify::new());
-        let (asked, position) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), listed, asked, again, position }) }
+        let [asked, telling, position] = [0; 3].map(AtomicU64::new);
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), listed, asked, again, telling, position }) }
     }
 
     /// Whether all objects have been listed at least once.
@@ -148,10 +148,13 @@ impl WatchHealth {
     }
 
     /// Up to which resource version everything has been told, where that is a number; 0 before the first list.
-    ///
-    /// While a list is told it is the list's, and while a change is told the change's.
     pub fn position(&self) -> u64 {
-        self.shared.position.load(Ordering::Relaxed)
+        self.shared.position.load(Ordering::Acquire)
+    }
+
+    /// The resource version of what is told at this moment: of a list as a whole, or of one change.
+    pub fn telling(&self) -> u64 {
+        self.shared.telling.load(Ordering::Relaxed)
     }
 
     /// How long ago something was heard from the server; a watch of a kind that never changes hears
@@ -165,8 +168,12 @@ impl WatchHealth {
         crate::lock(&self.shared.state).problem.clone()
     }
 
-    fn reaches(&self, version: &str) {
-        self.shared.position.store(version.parse().unwrap_or_default(), Ordering::Relaxed);
+    fn tells(&self, version: &str) {
+        self.shared.telling.store(version.parse().unwrap_or_default(), Ordering::Relaxed);
+    }
+
+    fn told(&self, version: &str) {
+        self.shared.position.store(version.parse().unwrap_or_default(), Ordering::Release);
     }
 
     fn progress(&self) {
@@ -203,6 +210,7 @@ struct Shared {
     /// How often a new list was asked for.
     asked: AtomicU64,
     again: Notify,
+    telling: AtomicU64,
     position: AtomicU64,
 }
 
@@ -235,7 +243,7 @@ where
         let page = answer(LIST, api.list(&params)).await?;
         health.progress();
         if std::mem::take(&mut first) {
-            health.reaches(page.metadata.resource_version.as_deref().unwrap_or_default());
+            health.tells(page.metadata.resource_version.as_deref().unwrap_or_default());
             sink(Event::Begin);
         }
         let given = |text: &String| !text.is_empty();
@@ -248,8 +256,8 @@ where
         let Some(version) = page.metadata.resource_version.filter(given) else {
             return Err(Trouble::no_version());
         };
-        health.reaches(&version);
         sink(Event::Ready);
+        health.told(&version);
         return Ok((version, size));
     }
 }
@@ -303,17 +311,19 @@ where
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 *version = object.resource_version().ok_or_else(Trouble::no_version)?;
-                health.reaches(version);
+                health.tells(version);
                 sink(Event::Applied(object));
+                health.told(version);
             }
             WatchEvent::Deleted(object) => {
                 *version = object.resource_version().ok_or_else(Trouble::no_version)?;
-                health.reaches(version);
+                health.tells(version);
                 sink(Event::Deleted(object));
+                health.told(version);
             }
             WatchEvent::Bookmark(bookmark) => {
                 *version = bookmark.metadata.resource_version;
-                health.reaches(version);
+                health.told(version);
                 health.progress();
                 continue;
             }

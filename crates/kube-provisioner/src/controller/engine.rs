@@ -128,9 +128,9 @@ impl Engine {
         let on_volume = move |event: Event<WatchedVolume>| engine.apply(|world| world.volume_event(event));
         set.spawn(watch(Api::all(client()), on_volumes, surroundings, volumes, on_volume));
         let engine = self.clone();
-        let (watch_claims, position) = (self.watch_claims.clone(), claims.clone());
+        let (watch_claims, health) = (self.watch_claims.clone(), claims.clone());
         let on_claim = move |event: Event<WatchedClaim>| {
-            engine.apply(|world| world.claim_event_at(position.position(), event));
+            engine.apply(|world| world.claim_event_at(health.telling(), event));
         };
         let claims = watch(Api::all(client()), on_claims, surroundings, claims, on_claim);
         set.spawn(async move {

@@ -22,10 +22,10 @@ impl World {
         }
     }
 
-    /// Takes in what the watch tells when it has got to this position.
-    pub(crate) fn claim_event_at(&mut self, position: u64, event: Event<WatchedClaim>) -> Vec<Key> {
+    /// Takes in what the watch tells as it was at this version.
+    pub(crate) fn claim_event_at(&mut self, version: u64, event: Event<WatchedClaim>) -> Vec<Key> {
         let keys = self.claim_event(event);
-        if position < self.doubt {
+        if version < self.doubt {
             keys.iter().for_each(|key| self.confirm_first(key));
         }
         keys

@@ -14,7 +14,7 @@ use std::time::Duration;
 use kube_sim::{Request, Subscription, Verb};
 
 pub(crate) use self::ends::index;
-use self::picture::Picture;
+use self::picture::{Picture, uid_in};
 use crate::backend::{Asset, AssetStage};
 use crate::process::Process;
 
@@ -182,8 +182,7 @@ impl Judge {
     /// Whether a volume comes too late: nothing can stop a request that was sent before its process stood still. Another
     /// process has finished the volume and deleted it, and no claim will ever be bound to this one.
     fn was_under_way(&self, volume: &str) -> bool {
-        let claim = volume.strip_prefix("pvc-").unwrap_or_default();
-        self.removed.contains(volume) && !self.picture.claims.contains_key(claim)
+        self.removed.contains(volume) && !self.picture.claims.contains_key(uid_in(volume))
     }
 
     /// A request of a process was handled.

@@ -88,13 +88,13 @@ impl Picture {
 
     /// The claim that this volume is or would be for, which is not being deleted and has none yet.
     pub(crate) fn waiting_claim_of(&self, volume: &str) -> Option<&str> {
-        let claim = self.claims.get(volume.strip_prefix("pvc-")?)?;
+        let claim = self.claims.get(uid_in(volume))?;
         (!claim.deleting && claim.volume.is_empty()).then_some(claim.name.as_str())
     }
 
     /// Whether the claim that this volume is or would be for has none, or went without one.
     pub(crate) fn was_never_bound(&self, volume: &str) -> bool {
-        let uid = volume.strip_prefix("pvc-").unwrap_or_default();
+        let uid = uid_in(volume);
         self.claims.get(uid).map_or_else(|| self.unserved.contains(uid), |claim| claim.volume.is_empty())
     }
 
@@ -103,6 +103,11 @@ impl Picture {
         let lives = |claim: &&Claim| claim.volume == volume && !claim.deleting;
         self.claims.values().find(lives).map(|claim| claim.name.as_str())
     }
+}
+
+/// The uid of the claim that a volume of this name is or would be for; empty where it is for none.
+pub(super) fn uid_in(volume: &str) -> &str {
+    volume.strip_prefix("pvc-").unwrap_or_default()
 }
 
 /// As much of any object as matters.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 use provisioner_runtime::backoff::Backoff;
+use provisioner_runtime::call::CallError;
 use provisioner_runtime::journal::{Adoption, Entry, Journal, JournalOptions, Other};
 use tokio::time::{Instant, sleep};
 
@@ -85,16 +86,32 @@ impl Peers {
         mine: impl Fn(&Entry) -> bool,
     ) -> Vec<Entry> {
         let mut adoption = Adoption::new(client, &self.options, journal);
-        let mut attempt = 0;
+        let mut attempts = Attempts::at("the journals of other replicas");
         loop {
             match adoption.run(&mut abandoned, &mine).await {
                 Ok(adopted) => return adopted,
-                Err(error) => {
-                    attempt += 1;
-                    tracing::warn!("the journals of other replicas cannot be looked at: {error}");
-                    sleep(RETRIES.delay(attempt, 0.0)).await;
-                }
+                Err(error) => attempts.failed(error).await,
             }
         }
+    }
+}
+
+/// Attempts to have an answer of the API server, however often it has to be asked.
+pub(super) struct Attempts {
+    about: &'static str,
+    failed: u32,
+}
+
+impl Attempts {
+    /// To look at this.
+    pub(super) fn at(about: &'static str) -> Self {
+        Self { about, failed: 0 }
+    }
+
+    /// One has failed: the next one may be made when this returns.
+    pub(super) async fn failed(&mut self, error: CallError) {
+        self.failed += 1;
+        tracing::warn!("{} cannot be looked at: {error}", self.about);
+        sleep(RETRIES.delay(self.failed, 0.0)).await;
     }
 }

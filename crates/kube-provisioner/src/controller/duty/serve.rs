@@ -9,7 +9,7 @@ use provisioner_runtime::journal::{Entry, Journal, Writer};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::peers::{Peers, RETRIES};
+use super::peers::{Attempts, Peers, RETRIES};
 use super::{Held, Turn};
 use crate::controller::engine::Engine;
 use crate::controller::key::Key;
@@ -112,15 +112,11 @@ impl Place<'_> {
 
     /// Waits until everything is known, and asks how old what is known of the claims may be.
     async fn sync(&self) {
-        let mut attempt = 0;
+        let mut attempts = Attempts::at("the claims");
         let version = loop {
             match self.engine.actor.version_of_claims().await {
                 Ok(version) => break version,
-                Err(error) => {
-                    attempt += 1;
-                    tracing::warn!("the claims cannot be looked at: {error}");
-                    sleep(RETRIES.delay(attempt, 0.0)).await;
-                }
+                Err(error) => attempts.failed(error).await,
             }
         };
         self.engine.synced_after(version).await;

@@ -35,6 +35,7 @@ pub mod lease;
 pub mod logs;
 pub mod metrics;
 mod name;
+mod news;
 pub mod queue;
 pub mod shutdown;
 pub mod surroundings;

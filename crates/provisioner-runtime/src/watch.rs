@@ -16,10 +16,10 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::response::Status;
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
+use crate::news::News;
 use crate::{Backoff, CallError, Surroundings};
 
 /// How many objects one list request asks for.
@@ -74,21 +74,22 @@ pub async fn watch<T>(
     T: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut random = surroundings.random(name);
+    let mut asked = health.shared.asked.follow();
     let mut position = None;
     let mut failures = 0;
     loop {
         let step = match &mut position {
             None => {
-                let asked = health.shared.asked.load(Ordering::Relaxed);
+                let asked = asked.catch_up();
                 list(&api, &health, &mut sink).await.map(|(version, size)| {
                     health.works(name);
-                    health.shared.listed.send_replace(Some(Listed { size, asked }));
+                    health.listed(Listed { size, asked });
                     position = Some(version);
                 })
             }
             Some(version) => tokio::select! {
                 biased;
-                () = health.shared.again.notified() => {
+                () = asked.changed() => {
                     position = None;
                     continue;
                 }
@@ -117,34 +118,30 @@ pub struct WatchHealth {
 impl WatchHealth {
     /// For a watch that has not started.
     pub fn new() -> Self {
-        let state = State { last_progress: Instant::now(), problem: None };
-        let (listed, again) = (tokio::sync::watch::Sender::new(None), Notify::new());
-        let [asked, telling, position] = [0; 3].map(AtomicU64::new);
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), listed, asked, again, telling, position }) }
+        let state = State { last_progress: Instant::now(), problem: None, listed: None };
+        let [lists, asked] = [(); 2].map(|()| News::default());
+        let [telling, position] = [0; 2].map(AtomicU64::new);
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), lists, asked, telling, position }) }
     }
 
     /// Whether all objects have been listed at least once.
     pub fn synced(&self) -> bool {
-        self.shared.listed.borrow().is_some()
+        self.last_list().is_some()
     }
 
     /// How many objects there were when all were listed last.
     pub fn size(&self) -> usize {
-        self.shared.listed.borrow().map_or(0, |listed| listed.size)
+        self.last_list().map_or(0, |listed| listed.size)
     }
 
     /// Waits until all objects have been listed once.
     pub async fn wait_synced(&self) {
-        // An error would mean that the sender is gone, and we hold it.
-        let _ = self.shared.listed.subscribe().wait_for(Option::is_some).await;
+        self.wait_listed(0).await;
     }
 
     /// Lists all objects anew, and returns when everything is known as it was when this was called, or newer.
     pub async fn list_again(&self) {
-        let asked = self.shared.asked.fetch_add(1, Ordering::Relaxed) + 1;
-        self.shared.again.notify_one();
-        let enough = |listed: &Option<Listed>| listed.is_some_and(|listed| listed.asked >= asked);
-        let _ = self.shared.listed.subscribe().wait_for(enough).await;
+        self.wait_listed(self.shared.asked.tell()).await;
     }
 
     /// Up to which resource version everything has been told, where that is a number; 0 before the first list.
@@ -166,6 +163,22 @@ impl WatchHealth {
     /// What is wrong, in words for a person; `None` while the watch works.
     pub fn problem(&self) -> Option<String> {
         crate::lock(&self.shared.state).problem.clone()
+    }
+
+    async fn wait_listed(&self, asked: u64) {
+        let mut lists = self.shared.lists.follow();
+        while self.last_list().is_none_or(|list| list.asked < asked) {
+            lists.changed().await;
+        }
+    }
+
+    fn last_list(&self) -> Option<Listed> {
+        crate::lock(&self.shared.state).listed
+    }
+
+    fn listed(&self, listed: Listed) {
+        crate::lock(&self.shared.state).listed = Some(listed);
+        self.shared.lists.tell();
     }
 
     fn tells(&self, version: &str) {
@@ -206,10 +219,10 @@ impl Default for WatchHealth {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    listed: tokio::sync::watch::Sender<Option<Listed>>,
-    /// How often a new list was asked for.
-    asked: AtomicU64,
-    again: Notify,
+    /// Complete lists.
+    lists: News,
+    /// Requests for a new one.
+    asked: News,
     telling: AtomicU64,
     position: AtomicU64,
 }
@@ -226,6 +239,7 @@ struct Listed {
 struct State {
     last_progress: Instant,
     problem: Option<String>,
+    listed: Option<Listed>,
 }
 
 /// Lists everything, page by page; returns the position from which to watch.

@@ -5,16 +5,16 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use tokio::sync::watch::{Receiver, Sender};
 use tokio::time::Instant;
 
 use super::record::{self, Lease, Spec};
+use crate::news::{Follower, News};
 
 pub(super) struct Board {
     /// How long our own Leases last.
     duration: Duration,
     state: Mutex<State>,
-    changed: Sender<()>,
+    changed: News,
 }
 
 struct State {
@@ -65,25 +65,25 @@ pub(super) struct Rival {
 impl Board {
     pub(super) fn new(duration: Duration) -> Self {
         let state = State { known: BTreeMap::new(), listed: false, heard: Instant::now() };
-        Self { duration, state: Mutex::new(state), changed: Sender::new(()) }
+        Self { duration, state: Mutex::new(state), changed: News::default() }
     }
 
     /// Tells of every change from now on.
-    pub(super) fn subscribe(&self) -> Receiver<()> {
-        self.changed.subscribe()
+    pub(super) fn follow(&self) -> Follower<'_> {
+        self.changed.follow()
     }
 
     /// A Lease as the API server showed it.
     pub(super) fn see(&self, lease: Lease) {
         if self.update(|state| state.see(lease, self.duration)) {
-            self.changed.send_replace(());
+            self.changed.tell();
         }
     }
 
     /// A Lease does not exist any more, or did not when the API server was at `version`.
     pub(super) fn gone(&self, name: &str, version: Option<u64>) {
         if self.update(|state| state.gone(name, version)) {
-            self.changed.send_replace(());
+            self.changed.tell();
         }
     }
 
@@ -108,7 +108,7 @@ impl Board {
             changed
         });
         if changed {
-            self.changed.send_replace(());
+            self.changed.tell();
         }
     }
 

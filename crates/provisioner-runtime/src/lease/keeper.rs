@@ -91,7 +91,7 @@ where
 
     /// Waits until the Lease may be taken; `false` when the replica stops.
     async fn turn(&self) -> bool {
-        let mut changes = self.fleet.board.subscribe();
+        let mut changes = self.fleet.board.follow();
         while !self.stop.is_cancelled() {
             let now = Instant::now();
             if self.is_ready(now) {
@@ -101,8 +101,7 @@ where
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => {}
-                // An error would mean that the board is gone.
-                _ = changes.changed() => {}
+                () = changes.changed() => {}
                 () = sleep_until(expiry.unwrap_or(now)), if expiry.is_some() => {}
             }
         }
@@ -171,11 +170,11 @@ where
         // With time enough for one attempt to renew.
         let time = options.renew_deadline - options.call_limit();
         let Some(deadline) = self.sent.map(|sent| sent + time) else { return false };
-        let mut changes = board.subscribe();
+        let mut changes = board.follow();
         while !self.stop.is_cancelled() && Instant::now() < deadline {
             let limit = options.call_limit().min(deadline - Instant::now());
             let looked = store.look_at_all(board, limit).await;
-            changes.mark_unchanged();
+            changes.catch_up();
             let now = Instant::now();
             match looked {
                 Ok(_) if !self.is_ours() => return false,
@@ -196,7 +195,7 @@ where
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => {}
-                _ = changes.changed() => {}
+                () = changes.changed() => {}
                 () = sleep_until(deadline) => {}
             }
         }
@@ -235,7 +234,7 @@ where
     /// Until the duty returns or the Lease is lost.
     async fn attend(&mut self, tenure: &Tenure, term: &Term, task: &mut AbortOnDropHandle<()>) -> Result<(), Loss> {
         let Fleet { board, options, health, .. } = self.fleet;
-        let mut changes = board.subscribe();
+        let mut changes = board.follow();
         let mut next = self.sent.map_or_else(Instant::now, |sent| sent + options.retry_period);
         loop {
             tokio::select! {
@@ -261,7 +260,7 @@ where
                         next = now + error.retry_after().unwrap_or(short).min(left).max(short);
                     }
                 },
-                _ = changes.changed() => {
+                () = changes.changed() => {
                     match board.name_in(&self.name) {
                         Some(name) if name != options.identity => return Err(Loss::Taken),
                         Some(_) => {}

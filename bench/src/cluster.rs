@@ -8,7 +8,7 @@ use e2e::cluster::apply;
 use e2e::control_plane::{State, client_from, kubeconfig_for_service_account};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
@@ -25,6 +25,9 @@ const GO_ACCOUNT: &str = "go-provisioner";
 /// Requests under way at a time while a measurement is prepared.
 const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(600);
+/// A control plane that writes only a few times for so long is at rest: something renews a Lease now and then.
+const QUIET: Duration = Duration::from_secs(1);
+const FEW: u64 = 5;
 
 pub(crate) struct Cluster {
     state: State,
@@ -144,12 +147,38 @@ impl Cluster {
         }
     }
 
+    /// Waits until nobody writes anything: the controller-manager tells each waiting claim every 15 s that it waits, for
+    /// seconds on end when they are many, and no two measurements would meet the same of it.
+    pub(crate) async fn wait_quiet(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        let revision = async || -> anyhow::Result<u64> {
+            let page = namespaces.list_metadata(&ListParams::default().limit(1)).await?;
+            Ok(page.metadata.resource_version.unwrap_or_default().parse()?)
+        };
+        let mut before = revision().await?;
+        loop {
+            tokio::time::sleep(QUIET).await;
+            let now = revision().await?;
+            if now - before <= FEW {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("the control plane does not come to rest: {} writes in {QUIET:?}", now - before);
+            }
+            before = now;
+        }
+    }
+
     /// Deletes all claims and volumes of the measurement, whoever would do it otherwise.
     pub(crate) async fn clear(&self) -> anyhow::Result<()> {
         self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         // One that was killed holds its Lease for a while, and the next one should not begin later than others do.
         let leases = Api::<Lease>::namespaced(self.client.clone(), NAMESPACE);
         leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        // Thousands of them would make each later measurement slower than the one before.
+        let events = Api::<Event>::namespaced(self.client.clone(), NAMESPACE);
+        events.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         let deadline = Instant::now() + PATIENCE;
         loop {
             let volumes = self.volumes().list_metadata(&ListParams::default()).await?.items;

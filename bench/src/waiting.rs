@@ -56,6 +56,7 @@ pub(crate) async fn run(count: usize, rounds: usize, connections: usize) -> anyh
             cluster.create_claims(count).await?;
             let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
             let claims = cluster.wait_claims(count, "annotated", asks).await?;
+            cluster.wait_quiet().await?;
             let round = match contender {
                 Contender::Bare => bare_client(&cluster, &claims, connections).await?,
                 Contender::Ours => {

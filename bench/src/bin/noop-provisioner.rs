@@ -47,7 +47,8 @@ impl Provisioner for Noop {
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
+// As the real ones.
+#[tokio::main(worker_threads = 2)]
 async fn main() -> Result<(), RunError> {
     let args = arguments::<Args, Noop>();
     let noop = Noop { delay: Duration::from_millis(args.delay), maker: args.maker };

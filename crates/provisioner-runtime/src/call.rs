@@ -11,11 +11,18 @@ use kube::core::response::{Status, reason};
 /// # Errors
 ///
 /// What the API server's answer means, or why there was none; see [`CallError`].
-pub async fn call<T>(limit: Duration, request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
-    match tokio::time::timeout(limit, request).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(CallError::TimedOut(limit)),
+pub fn call<T>(
+    limit: Duration,
+    request: impl Future<Output = kube::Result<T>>,
+) -> impl Future<Output = Result<T, CallError>> {
+    // A request's state takes kilobytes; in a box it takes them only while it is under way, and only once.
+    let request = Box::pin(request);
+    async move {
+        match tokio::time::timeout(limit, request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(CallError::TimedOut(limit)),
+        }
     }
 }
 

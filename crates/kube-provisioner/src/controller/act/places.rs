@@ -1,14 +1,15 @@
 //! Where calls of the author's code take place: so many at a time, and so many for one class.
 //!
-//! The queue's lanes let twice as many in, so that some record what they are about to begin while others are at work.
+//! The queue's lanes let three times as many in, so that some record what they are about to begin while others are at
+//! work: a commit of the journal takes about as long as a volume takes to be saved, and one may just have begun.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-/// How many more attempts than calls may be under way.
-pub(crate) const ATTEMPTS_PER_CALL: usize = 2;
+/// How many times as many attempts as calls may be under way.
+pub(crate) const ATTEMPTS_PER_CALL: usize = 3;
 
 /// All places of a process.
 pub(crate) struct Places {

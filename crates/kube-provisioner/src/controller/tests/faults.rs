@@ -291,16 +291,16 @@ async fn g28_lost_answers_do_not_double_what_was_done() {
 #[tokio::test(start_paused = true)]
 async fn g35_stopping_under_load_tells_of_every_volume_that_was_saved() {
     let api = with_class();
-    let claims: Vec<String> = (0..200).map(|at| format!("claim-{at}")).collect();
+    let claims: Vec<String> = (0..400).map(|at| format!("claim-{at}")).collect();
     claims.iter().for_each(|claim| put_claim(&api, claim, json!({})));
-    api.fail("create", VOLUMES, [Late(SECOND / 10); 200]);
+    api.fail("create", VOLUMES, [Late(SECOND / 10); 400]);
     // One after the other they take longer than a controller that stops has time for last words.
-    api.fail("create", EVENTS, [Late(SECOND / 5); 200]);
+    api.fail("create", EVENTS, [Late(SECOND / 5); 400]);
     let running = Running::start(&api);
-    running.until("half is done", |running| running.api.all(VOLUMES).len() >= 100).await;
-    assert!(api.all(VOLUMES).len() < 200 && api.all(EVENTS).len() < 50, "stopped in the middle, with much to tell");
+    running.until("a quarter is done", |running| running.api.all(VOLUMES).len() >= 100).await;
+    assert!(api.all(VOLUMES).len() < 400 && api.all(EVENTS).len() < 50, "stopped in the middle, with much to tell");
     running.stop().await;
-    assert!(api.all(VOLUMES).len() < 200);
+    assert!(api.all(VOLUMES).len() < 400);
     for claim in claims.iter().filter(|claim| api.is_bound(claim)) {
         assert_eq!(api.told(claim, "ProvisioningSucceeded").len(), 1, "{claim}");
     }

@@ -39,6 +39,9 @@ enum Command {
         /// Connections of the bare client and workers of the provisioner
         #[arg(long, default_value_t = 32)]
         connections: usize,
+        /// Leave the Go library out
+        #[arg(long)]
+        without_go: bool,
     },
     /// Memory and start with claims and volumes of another provisioner in the cluster
     Foreign {
@@ -77,7 +80,9 @@ enum Command {
 async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Burst { claims } => burst::run(claims).await,
-        Command::Waiting { claims, rounds, connections } => waiting::run(claims, rounds, connections).await,
+        Command::Waiting { claims, rounds, connections, without_go } => {
+            waiting::run(claims, rounds, connections, !without_go).await
+        }
         Command::Foreign { pairs } => foreign::run(pairs).await,
         Command::Journal { rounds, claims } => journal::run(rounds, claims).await,
         Command::Handover { rounds } => handover::run(rounds).await,

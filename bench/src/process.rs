@@ -35,8 +35,6 @@ impl Provisioner {
     pub(crate) async fn start_replica(cluster: &Cluster, name: &str, more: &[String]) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?.with_file_name("noop-provisioner");
         let mut command = Command::new(&program);
-        // Two threads allocate from one place; otherwise each keeps some memory for itself.
-        command.env("MALLOC_ARENA_MAX", "1");
         command.args(["--provisioner-name", PROVISIONER, "--kubeconfig"]).arg(cluster.kubeconfig().await?).args(more);
         Self::spawn(command, &cluster.state().dir.join(format!("{name}.log")))
     }

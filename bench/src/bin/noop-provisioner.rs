@@ -48,7 +48,7 @@ impl Provisioner for Noop {
 }
 
 // As the real ones.
-#[tokio::main(worker_threads = 2)]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), RunError> {
     let args = arguments::<Args, Noop>();
     let noop = Noop { delay: Duration::from_millis(args.delay), maker: args.maker };

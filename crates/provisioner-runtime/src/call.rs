@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::{Request, Uri};
 use kube::core::response::{Status, reason};
 
 /// Runs one API request with a deadline.
@@ -24,6 +25,16 @@ pub fn call<T>(
             Err(_) => Err(CallError::TimedOut(limit)),
         }
     }
+}
+
+/// A write whose body was made of types, not by a person: the server need not read it once more to look for fields that it
+/// does not know, of which it would only warn.
+pub fn unchecked(mut write: Request<Vec<u8>>) -> Request<Vec<u8>> {
+    let separator = if write.uri().query().is_some() { "&" } else { "?" };
+    if let Ok(uri) = Uri::try_from(format!("{}{separator}fieldValidation=Ignore", write.uri())) {
+        *write.uri_mut() = uri;
+    }
+    write
 }
 
 /// Why an API call failed. The texts are sentences for a person.
@@ -141,6 +152,16 @@ fn retry_after(status: &Status) -> Option<Duration> {
 mod tests {
     use super::*;
     use kube::core::response::StatusDetails;
+
+    #[test]
+    fn a_write_that_needs_no_check_says_so() {
+        for (path, asked) in
+            [("/api/v1/pods", "/api/v1/pods?"), ("/api?dryRun=All", "/api?dryRun=All&"), ("/a?", "/a?&")]
+        {
+            let write = unchecked(Request::post(path).body(b"{}".to_vec()).unwrap());
+            assert_eq!(write.uri().to_string(), format!("{asked}fieldValidation=Ignore"));
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_in_time_is_passed_on() {

@@ -11,9 +11,10 @@
 //! data:
 //!   version: "1"
 //!   entries: |
-//!     pvc-4a1c… gold-9f21 {"metadata":{"name":"data",…},"spec":{…}}
+//!     pvc-4a1c… gold-9f21,spec-07c4 {"metadata":{"name":"data",…}}
 //!   shared: |
 //!     gold-9f21 {"provisioner":"example.com/disks",…}
+//!     spec-07c4 {"accessModes":["ReadWriteOnce"],…}
 //! ```
 //!
 //! * **One writer.** Every write names the version that the last one left. Taking over writes the new holder's name, so

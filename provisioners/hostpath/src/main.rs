@@ -27,9 +27,8 @@ struct Args {
     options: Options,
 }
 
-// The work is waiting, and what blocks is on threads of its own; but where others want the processor too, as an API server
-// does when there is much to do, one thread would wait for its turn again and again.
-#[tokio::main(worker_threads = 2)]
+// One thread: the work is waiting, and what blocks is on threads of its own.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let Args { root, mut options } = arguments::<Args, HostPath>();
     if options.node_name.is_some() {

@@ -20,7 +20,7 @@ const LEFT_OUT: [&str; 3] = [
     protocol::BETA_STORAGE_PROVISIONER,
 ];
 
-/// The entry of an attempt. `None` when its claim is not known whole.
+/// The entry of an attempt. `None` when its claim is not known whole. Class and spec are what many claims have in common.
 pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
     let mut claim: Value = serde_json::from_str(pending.claim.object.as_deref()?).ok()?;
     let spec = claim["spec"].take();
@@ -36,8 +36,9 @@ pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
             kept.insert(name.to_owned(), value);
         }
     }
-    let text = serde_json::json!({"metadata": kept, "spec": spec}).to_string();
-    Some(Entry { key: key.to_string(), text, shared: Some(pending.class.snapshot.clone()) })
+    let (text, spec) = (serde_json::json!({"metadata": kept}).to_string(), spec.to_string());
+    let spec = (format!("spec-{:016x}", fingerprint(&spec)), spec.into());
+    Some(Entry { key: key.to_string(), text, shared: vec![pending.class.snapshot.clone(), spec] })
 }
 
 /// The class as entries share it: a name without spaces, and its text.
@@ -55,18 +56,23 @@ pub(crate) fn snapshot(class: &StorageClass, fingerprint: u64) -> (String, Arc<s
 /// The attempt of an entry, or what is wrong with it.
 pub(crate) fn read(entry: &Entry, backend: &dyn Backend) -> Result<Pending, String> {
     let say = |error: serde_json::Error| error.to_string();
-    let (name, text) = entry.shared.clone().ok_or("it names no class")?;
-    let object: StorageClass = serde_json::from_str(&text).map_err(say)?;
-    let claim: watched::Claim = serde_json::from_str(&entry.text).map_err(say)?;
+    let [(name, text), (_, spec)] = &entry.shared[..] else {
+        return Err("it names no class and no spec".to_owned());
+    };
+    let object: StorageClass = serde_json::from_str(text).map_err(say)?;
+    let mut whole: Map<String, Value> = serde_json::from_str(&entry.text).map_err(say)?;
+    whole.insert("spec".to_owned(), serde_json::from_str(spec).map_err(say)?);
+    let whole = Value::from(whole).to_string();
+    let claim: watched::Claim = serde_json::from_str(&whole).map_err(say)?;
     let facts = ClaimFacts::read(&claim, false).ok_or("its claim lacks name, namespace or uid")?;
-    let class = OurClass::read(object, fingerprint(&name), backend, (name, text));
+    let class = OurClass::read(object, fingerprint(name), backend, (name.clone(), text.clone()));
     let claim = WaitingClaim {
         fingerprint: fingerprint(&facts),
         facts,
         resource_version: claim.metadata.resource_version.unwrap_or_default().into(),
         lock: None,
         since: Instant::now(),
-        object: Some(entry.text.as_str().into()),
+        object: Some(whole.into()),
     };
     Ok(Pending { claim: Arc::new(claim), class: Arc::new(class) })
 }
@@ -135,12 +141,13 @@ mod tests {
                     "labels": {"app": "db"}, "name": "data", "namespace": "shop", "resourceVersion": "17",
                     "uid": "0a1b2c3d-0000-4fff-8001-00000000000a",
                 },
-                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
             })
         );
-        let (name, class) = entry.shared.clone().unwrap();
+        let [(name, class), (spec_name, spec)] = &entry.shared[..] else { panic!("{entry:?}") };
         assert_eq!(name, "gold-00000007");
         assert!(!class.contains("last-applied") && class.contains("\"server\":\"a\""), "{class}");
+        assert!(spec_name.starts_with("spec-"), "{spec_name}");
+        assert_eq!(**spec, *r#"{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}"#);
         assert_eq!(node(&entry).as_deref(), Some("node-1"));
     }
 
@@ -158,7 +165,8 @@ mod tests {
     fn a_damaged_entry_says_what_is_wrong() {
         let good = write(&pending(), &Key::of_claim("u")).unwrap();
         let bad = |entry: Entry| read(&entry, &Plain).err();
-        assert_eq!(bad(Entry { shared: None, ..good.clone() }).as_deref(), Some("it names no class"));
+        let nameless = bad(Entry { shared: Vec::new(), ..good.clone() });
+        assert_eq!(nameless.as_deref(), Some("it names no class and no spec"));
         assert!(bad(Entry { text: "{".to_owned(), ..good.clone() }).is_some());
         assert!(bad(Entry { text: "{\"metadata\":{}}".to_owned(), ..good }).is_some());
     }

@@ -28,8 +28,8 @@ pub(super) type Seat = Result<(), JournalError>;
 
 pub(super) struct State {
     entries: BTreeMap<String, Entry>,
-    /// How many entries name a shared text.
-    sharing: HashMap<String, usize>,
+    /// The shared texts, and how many entries name each.
+    sharing: HashMap<String, (Arc<str>, usize)>,
     unreadable: Vec<Unreadable>,
     /// Entries that are being adopted: they stay although nobody here knows of them yet.
     pinned: BTreeSet<String>,
@@ -139,13 +139,14 @@ impl State {
         state
     }
 
-    pub(super) fn record(&mut self, entry: Entry) -> Result<oneshot::Receiver<Seat>, JournalError> {
+    pub(super) fn record(&mut self, mut entry: Entry) -> Result<oneshot::Receiver<Seat>, JournalError> {
         self.alive()?;
+        self.rename(&mut entry);
         if self.entries.get(&entry.key) == Some(&entry) && !self.recording.iter().any(|other| other.key == entry.key) {
             return self.fence();
         }
-        let shared = entry.shared.as_ref().filter(|(name, _)| !self.sharing.contains_key(name));
-        let room = text::room(&entry) + shared.map_or(0, |(name, text)| name.len() + text.len() + 2);
+        let shared = entry.shared.iter().filter(|(name, _)| !self.sharing.contains_key(name));
+        let room = text::room(&entry) + shared.map(|(name, text)| name.len() + text.len() + 2).sum::<usize>();
         if room > MOST_BYTES {
             return Err(JournalError::TooLarge { bytes: room, most: MOST_BYTES });
         }
@@ -325,8 +326,8 @@ impl State {
     fn put(&mut self, entry: Entry) {
         self.take(&entry.key);
         self.bytes += text::room(&entry);
-        if let Some((name, text)) = &entry.shared {
-            let users = self.sharing.entry(name.clone()).or_default();
+        for (name, text) in &entry.shared {
+            let (_, users) = self.sharing.entry(name.clone()).or_insert_with(|| (text.clone(), 0));
             self.bytes += if *users == 0 { name.len() + text.len() + 2 } else { 0 };
             *users += 1;
         }
@@ -336,9 +337,8 @@ impl State {
     fn take(&mut self, key: &str) -> bool {
         let Some(entry) = self.entries.remove(key) else { return false };
         self.bytes -= text::room(&entry);
-        if let Some((name, text)) = &entry.shared
-            && let Some(users) = self.sharing.get_mut(name)
-        {
+        for (name, text) in &entry.shared {
+            let Some((_, users)) = self.sharing.get_mut(name) else { continue };
             *users -= 1;
             if *users == 0 {
                 self.sharing.remove(name);
@@ -346,5 +346,14 @@ impl State {
             }
         }
         true
+    }
+
+    /// Names are made of hashes: one that stands for another text already must not take its place.
+    fn rename(&self, entry: &mut Entry) {
+        for (name, text) in &mut entry.shared {
+            while self.sharing.get(name).is_some_and(|(known, _)| known != text) {
+                name.push('+');
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::state::{MOST_BYTES, Step};
-use super::text::{ADOPTING, Content, ENTRIES, Unreadable, write};
+use super::text::{ADOPTING, Content, ENTRIES, Unreadable, room, write};
 use super::*;
 
 const NAME: &str = "disks-journal";
@@ -44,7 +44,7 @@ async fn hold(cluster: &Cluster, holder: &str) -> Held {
 }
 
 fn entry(key: &str) -> Entry {
-    Entry { key: key.to_owned(), text: format!("{{\"about\":\"{key}\"}}"), shared: Some(("gold".into(), "{}".into())) }
+    Entry { key: key.to_owned(), text: format!("{{\"about\":\"{key}\"}}"), shared: vec![("gold".into(), "{}".into())] }
 }
 
 async fn stored(cluster: &Cluster) -> ConfigMap {
@@ -58,13 +58,17 @@ async fn stored_keys(cluster: &Cluster) -> Vec<String> {
 
 #[test]
 fn what_is_written_is_read_again_and_the_rest_is_kept() {
-    let plain = Entry { key: "a".into(), text: "x y".into(), shared: None };
-    let damaged = Unreadable("b lost-text {}".to_owned());
-    let data = write([&plain, &entry("c")].into_iter(), std::slice::from_ref(&damaged));
-    assert_eq!(data["entries"], "a - x y\nc gold {\"about\":\"c\"}\nb lost-text {}\n");
-    assert_eq!(data["shared"], "gold {}\n");
+    let plain = Entry { key: "a".into(), text: "x y".into(), shared: Vec::new() };
+    let damaged = Unreadable("b gold,lost-text {}".to_owned());
+    let mut two = entry("d");
+    two.shared.push(("spec".into(), "s".into()));
+    let data = write([&plain, &entry("c"), &two].into_iter(), std::slice::from_ref(&damaged));
+    let lines = ["a - x y", r#"c gold {"about":"c"}"#, r#"d gold,spec {"about":"d"}"#, "b gold,lost-text {}", ""];
+    assert_eq!(data["entries"], lines.join("\n"));
+    assert_eq!(data["shared"], "gold {}\nspec s\n");
+    assert_eq!(data["entries"].len(), [&plain, &entry("c"), &two].into_iter().map(room).sum::<usize>() + 20);
     let content = Content::read(&data);
-    assert_eq!(content.entries, [plain, entry("c")]);
+    assert_eq!(content.entries, [plain, entry("c"), two]);
     assert_eq!(content.unreadable, [damaged]);
 }
 
@@ -77,6 +81,22 @@ async fn a_record_is_stored_before_it_is_confirmed_and_found_by_the_next_holder(
     assert_eq!(stored_keys(&cluster).await, ["a"]);
     drop(first);
     assert_eq!(hold(&cluster, "second").await.entries, [entry("a")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_texts_of_one_name_are_both_kept() {
+    let cluster = Cluster::builder().build();
+    let held = hold(&cluster, "one").await;
+    let with = |key: &str, text: &str| Entry { shared: vec![("gold".into(), text.into())], ..entry(key) };
+    for entry in [with("a", "first"), with("b", "second"), with("c", "second"), with("d", "third")] {
+        held.journal.record(entry).await.unwrap();
+    }
+    let content = Content::read(&stored(&cluster).await.data.unwrap());
+    let texts: Vec<&str> = content.entries.iter().map(|entry| &*entry.shared[0].1).collect();
+    assert_eq!(texts, ["first", "second", "second", "third"]);
+    held.journal.remove("a");
+    held.journal.record(with("a", "second")).await.unwrap();
+    assert!(!stored(&cluster).await.data.unwrap()["shared"].contains("first"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,14 +206,14 @@ async fn a_vanished_journal_is_not_written_by_one_that_may_have_lost_it() {
 async fn a_full_journal_refuses_and_has_room_again() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
-    let large = |key: &str| Entry { key: key.into(), text: "x".repeat(MOST_BYTES / 2 - 100), shared: None };
+    let large = |key: &str| Entry { key: key.into(), text: "x".repeat(MOST_BYTES / 2 - 100), shared: Vec::new() };
     held.journal.record(large("a")).await.unwrap();
     held.journal.record(large("b")).await.unwrap();
     assert!(matches!(held.journal.record(large("c")).await, Err(JournalError::Full { entries: 2, .. })));
     held.journal.remove("a");
     held.journal.record(large("c")).await.unwrap();
     assert_eq!(stored_keys(&cluster).await, ["b", "c"]);
-    let never = Entry { key: "d".into(), text: "x".repeat(MOST_BYTES), shared: None };
+    let never = Entry { key: "d".into(), text: "x".repeat(MOST_BYTES), shared: Vec::new() };
     assert!(matches!(held.journal.record(never).await, Err(JournalError::TooLarge { .. })));
 }
 
@@ -206,7 +226,7 @@ async fn writes_keep_below_twenty_and_one_megabyte_in_a_second() {
         held.journal.record(entry(&format!("key-{number}"))).await.unwrap();
     }
     assert!(started.elapsed() >= Duration::from_millis(39 * 50), "{:?}", started.elapsed());
-    let large = |number: usize| Entry { key: format!("large-{number}"), text: "x".repeat(80_000), shared: None };
+    let large = |number: usize| Entry { key: format!("large-{number}"), text: "x".repeat(80_000), shared: Vec::new() };
     let (started, before) = (Instant::now(), held.journal.stats().bytes_written);
     for number in 0..10 {
         held.journal.record(large(number)).await.unwrap();
@@ -348,11 +368,11 @@ async fn what_was_moved_stays_when_the_next_journal_cannot_be_emptied() {
     let cluster = Cluster::builder().build();
     for (name, text) in [("a", 10), ("b", 5_000)] {
         let held = hold_as(cluster.client(name), options(name, name)).await;
-        held.journal.record(Entry { key: name.into(), text: "x".repeat(text), shared: None }).await.unwrap();
+        held.journal.record(Entry { key: name.into(), text: "x".repeat(text), shared: Vec::new() }).await.unwrap();
     }
     let options = JournalOptions { beat: Some(Duration::from_secs(5)), ..options("mine", "mine") };
     let mine = hold_as(cluster.client("mine"), options.clone()).await;
-    let large = Entry { key: "large".into(), text: "x".repeat(MOST_BYTES - 1_000), shared: None };
+    let large = Entry { key: "large".into(), text: "x".repeat(MOST_BYTES - 1_000), shared: Vec::new() };
     mine.journal.record(large).await.unwrap();
     let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
     adoption.run(|_| true, |_| true).await.unwrap_err();

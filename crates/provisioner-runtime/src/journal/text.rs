@@ -1,7 +1,6 @@
 //! What a journal looks like inside its ConfigMap.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 /// The format that is written. Anything else is not touched.
@@ -13,6 +12,8 @@ pub(super) const ADOPTING: &str = "adopting";
 const SHARED: &str = "shared";
 /// Stands for no shared text.
 const NONE: &str = "-";
+/// Between the names of shared texts.
+const AND: char = ',';
 
 /// Something that was begun. All texts are single lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +22,8 @@ pub struct Entry {
     pub key: String,
     /// What is needed to finish it.
     pub text: String,
-    /// The same for many entries, and stored once: a name without spaces, and the text.
-    pub shared: Option<(String, Arc<str>)>,
+    /// The same for many entries, and stored once: names without spaces and commas, and the texts.
+    pub shared: Vec<(String, Arc<str>)>,
 }
 
 /// A line that cannot be read. It is kept as it is.
@@ -54,10 +55,11 @@ impl Content {
 
 fn read_entry(line: &str, shared: &BTreeMap<&str, Arc<str>>) -> Option<Entry> {
     let (key, rest) = line.split_once(' ')?;
-    let (name, text) = rest.split_once(' ')?;
-    let shared = match name {
-        NONE => None,
-        name => Some((name.to_owned(), shared.get(name)?.clone())),
+    let (names, text) = rest.split_once(' ')?;
+    let find = |name: &str| Some((name.to_owned(), shared.get(name)?.clone()));
+    let shared = match names {
+        NONE => Vec::new(),
+        names => names.split(AND).map(find).collect::<Option<_>>()?,
     };
     Some(Entry { key: key.to_owned(), text: text.to_owned(), shared })
 }
@@ -69,13 +71,16 @@ pub(super) fn write<'a>(
 ) -> BTreeMap<String, String> {
     let (mut lines, mut shared) = (String::new(), BTreeMap::new());
     for Entry { key, text, shared: with } in entries {
-        let name = with.as_ref().map_or(NONE, |(name, _)| name);
-        // Writing to a String cannot fail.
-        let _ = writeln!(lines, "{key} {name} {text}");
-        shared.extend(with.as_ref().map(|(name, text)| (name, text)));
+        lines.extend([key.as_str(), " "]);
+        for (at, (name, text)) in with.iter().enumerate() {
+            lines.extend((at > 0).then_some(AND));
+            lines.push_str(name);
+            shared.insert(name, text);
+        }
+        lines.extend([if with.is_empty() { NONE } else { "" }, " ", text, "\n"]);
     }
     for Unreadable(line) in unreadable {
-        let _ = writeln!(lines, "{line}");
+        lines.extend([line.as_str(), "\n"]);
     }
     let shared: String = shared.into_iter().flat_map(|(name, text)| [name, " ", text, "\n"]).collect();
     let data = [(ENTRIES, lines), (SHARED, shared)].into_iter().filter(|(_, text)| !text.is_empty());
@@ -83,8 +88,8 @@ pub(super) fn write<'a>(
     data.chain([version]).map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
-/// How much room an entry takes, its shared text not counted.
+/// How much room an entry takes, its shared texts not counted.
 pub(super) fn room(entry: &Entry) -> usize {
-    let name = entry.shared.as_ref().map_or(NONE.len(), |(name, _)| name.len());
-    entry.key.len() + name + entry.text.len() + 3
+    let names: usize = entry.shared.iter().map(|(name, _)| name.len() + 1).sum();
+    entry.key.len() + names.max(NONE.len() + 1) + entry.text.len() + 2
 }

@@ -16,6 +16,7 @@ use super::state::Step;
 use super::text::{Content, VERSION, VERSION_KEY, write};
 use super::{JournalOptions, Shared, TakeOverError};
 use crate::backoff::Random;
+use crate::call::unchecked;
 use crate::name::label_value;
 use crate::{CallError, call};
 
@@ -232,7 +233,7 @@ impl Place {
             Some(_) => request.replace(name, &PostParams::default(), body),
             None => request.create(&PostParams::default(), body),
         };
-        let mut request = request.map_err(unsent)?;
+        let mut request = unchecked(request.map_err(unsent)?);
         request.headers_mut().insert(ACCEPT, METADATA_ONLY);
         let stored: PartialObjectMeta<ConfigMap> = call(LIMIT, self.client.request(request)).await?;
         self.uid = stored.metadata.uid;

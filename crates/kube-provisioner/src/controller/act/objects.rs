@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use provisioner_runtime::call::{CallError, call};
+use provisioner_runtime::call::{CallError, call, unchecked};
 use serde_json::{Value, json};
 
 use super::Actor;
@@ -43,7 +43,7 @@ impl Actor {
 
     pub(super) async fn create_volume(&self, body: Vec<u8>) -> Result<WatchedVolume, CallError> {
         let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
-        let request = request.create(&PostParams::default(), body).map_err(unsent)?;
+        let request = unchecked(request.create(&PostParams::default(), body).map_err(unsent)?);
         call(self.limits.api, self.client.request(request)).await
     }
 

@@ -139,9 +139,8 @@ impl State {
         state
     }
 
-    pub(super) fn record(&mut self, mut entry: Entry) -> Result<oneshot::Receiver<Seat>, JournalError> {
+    pub(super) fn record(&mut self, entry: Entry) -> Result<oneshot::Receiver<Seat>, JournalError> {
         self.alive()?;
-        self.rename(&mut entry);
         if self.entries.get(&entry.key) == Some(&entry) && !self.recording.iter().any(|other| other.key == entry.key) {
             return self.fence();
         }
@@ -323,14 +322,19 @@ impl State {
         self.over.clone().map_or(Ok(()), |by| Err(JournalError::Lost(by)))
     }
 
-    fn put(&mut self, entry: Entry) {
+    fn put(&mut self, mut entry: Entry) {
         self.take(&entry.key);
-        self.bytes += text::room(&entry);
-        for (name, text) in &entry.shared {
-            let (_, users) = self.sharing.entry(name.clone()).or_insert_with(|| (text.clone(), 0));
+        for (name, text) in &mut entry.shared {
+            // Names are made of hashes: one that stands for another text already must not take its place.
+            while self.sharing.get(name).is_some_and(|(known, _)| known != text) {
+                name.push('+');
+            }
+            let (known, users) = self.sharing.entry(name.clone()).or_insert_with(|| (text.clone(), 0));
             self.bytes += if *users == 0 { name.len() + text.len() + 2 } else { 0 };
             *users += 1;
+            *text = known.clone();
         }
+        self.bytes += text::room(&entry);
         self.entries.insert(entry.key.clone(), entry);
     }
 
@@ -346,14 +350,5 @@ impl State {
             }
         }
         true
-    }
-
-    /// Names are made of hashes: one that stands for another text already must not take its place.
-    fn rename(&self, entry: &mut Entry) {
-        for (name, text) in &mut entry.shared {
-            while self.sharing.get(name).is_some_and(|(known, _)| known != text) {
-                name.push('+');
-            }
-        }
     }
 }

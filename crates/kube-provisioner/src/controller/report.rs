@@ -73,6 +73,9 @@ pub(crate) struct Case<'a> {
     pub(crate) thresholds: Thresholds,
 }
 
+/// How long a class may be unknown before the user hears of it: the watch of classes may be behind the one of claims.
+const CLASS_WAIT: Duration = Duration::from_secs(1);
+
 pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> Report {
     match outcome {
         Outcome::Rested(why) => Report::quiet(rest_label(why), Next::Done),
@@ -88,6 +91,9 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> Report {
             let text = refusal_text(&refusal, case.provisioner, case.volume);
             let notice = Notice { about: About::Volume, warning: true, reason: reason::DELETE_FAILED, text };
             Report { next: Next::AwaitChange, ..Report::deletion(Some(notice), "other installation") }
+        }
+        Outcome::Refused(Refusal::ClassMissing(Some(_))) if case.attempt <= 1 => {
+            Report::quiet("class unknown", Next::RetryAfter(CLASS_WAIT))
         }
         Outcome::Refused(refusal) => {
             let text = refusal_text(&refusal, case.provisioner, case.volume);

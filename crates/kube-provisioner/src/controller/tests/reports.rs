@@ -78,6 +78,12 @@ fn g22_in_use_is_no_warning() {
 }
 
 #[test]
+fn c7_a_class_that_may_still_come_is_no_failure() {
+    let report = first(Outcome::Refused(Refusal::ClassMissing(Some("fast".into()))));
+    assert!(report.notice.is_none() && matches!(report.next, Next::RetryAfter(_)), "{:?}", report.notice);
+}
+
+#[test]
 fn g15_refusals_say_what_to_do() {
     for refusal in [
         Refusal::AccessModes(vec!["ReadWriteOnce".into()]),
@@ -91,7 +97,7 @@ fn g15_refusals_say_what_to_do() {
         Refusal::Request("\"lots\" is no quantity".into()),
         Refusal::Selector,
     ] {
-        let report = first(Outcome::Refused(refusal.clone()));
+        let report = told(Outcome::Refused(refusal.clone()), 2, Thresholds::default());
         let notice = report.notice.unwrap();
         assert!(notice.warning && notice.reason == "ProvisioningFailed", "{refusal:?}");
         assert!(matches!(report.next, Next::AwaitChange), "{refusal:?}");

@@ -11,7 +11,8 @@ use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use crate::cluster::Cluster;
 use crate::metrics::{self, Page};
 use crate::process::{Provisioner, WITH_METRICS};
-use crate::waiting::{Saved, median, rate};
+use crate::saved::Saved;
+use crate::waiting::median;
 
 /// What the journal may write in a second.
 const MOST_A_SECOND: f64 = 1e6;
@@ -166,8 +167,8 @@ async fn throughput(cluster: &Cluster, count: usize, journal: bool) -> anyhow::R
     let saved = Saved::watch(cluster, count).await?;
     let more: &[String] = if journal { &[] } else { &["--without-journal".to_owned()] };
     let mut provisioner = Provisioner::start(cluster, more).await?;
-    let (first, last) = match saved.all().await {
-        Ok(times) => times,
+    let span = match saved.all().await {
+        Ok(span) => span,
         Err(error) => {
             provisioner.wait_ready().await?;
             return Err(error);
@@ -175,7 +176,7 @@ async fn throughput(cluster: &Cluster, count: usize, journal: bool) -> anyhow::R
     };
     cluster.wait_claims(count, "bound", e2e::cluster::is_bound).await?;
     let log = etcd_log(cluster).await? - log;
-    Ok((rate(count, first, last), log / count as f64))
+    Ok((span.rate(), log / count as f64))
 }
 
 /// The bytes that etcd has written to its log.

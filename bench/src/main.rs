@@ -9,6 +9,7 @@ mod handover;
 mod journal;
 mod metrics;
 mod process;
+mod saved;
 mod shards;
 mod soak;
 mod waiting;
@@ -33,8 +34,8 @@ enum Command {
     Waiting {
         #[arg(long, default_value_t = 3000)]
         claims: usize,
-        /// Rounds of each; the table has all of them and the medians
-        #[arg(long, default_value_t = 3)]
+        /// Rounds of each, in turns from first to last and from last to first; the table has all of them and the medians
+        #[arg(long, default_value_t = 4)]
         rounds: usize,
         /// Connections of the bare client and workers of the provisioner
         #[arg(long, default_value_t = 32)]

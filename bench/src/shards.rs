@@ -6,7 +6,8 @@ use anyhow::{bail, ensure};
 
 use crate::cluster::Cluster;
 use crate::process::{Provisioner, WITH_METRICS};
-use crate::waiting::{Saved, median, rate};
+use crate::saved::Saved;
+use crate::waiting::median;
 
 /// What a call takes, and how many of them one replica makes at a time.
 const BACKEND: [&str; 4] = ["--delay", "200", "--backend-concurrency", "10"];
@@ -35,10 +36,10 @@ async fn round(cluster: &Cluster, count: usize, replicas: usize) -> anyhow::Resu
     let saved = Saved::watch(cluster, count).await?;
     let start = Instant::now();
     cluster.open_class().await?;
-    let (first, last) = saved.all().await?;
-    let rate = rate(count, first, last);
+    let span = saved.all().await?;
+    let rate = span.rate();
     let after = |time: Instant| time.duration_since(start).as_secs_f64();
-    println!("| {replicas} | {rate:.1} | {:.2} s | {:.2} s |", after(first), after(last));
+    println!("| {replicas} | {rate:.1} | {:.2} s | {:.2} s |", after(span.first.at), after(span.last.at));
     drop(team);
     cluster.close_class().await?;
     cluster.clear().await?;

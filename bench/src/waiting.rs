@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::api::{PostParams, WatchEvent, WatchParams};
+use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use serde_json::json;
-use tokio::sync::oneshot;
 
 use crate::burst::{mb, wait_told};
 use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER};
 use crate::process::Provisioner;
+use crate::saved::Saved;
 
 /// How long claims may wait to be told.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,11 +27,44 @@ enum Contender {
     Go,
 }
 
+impl Contender {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Bare => "bare client",
+            Self::Ours => "kube-provisioner",
+            Self::Go => "the Go library",
+        }
+    }
+}
+
 struct Round {
     rate: f64,
+    /// What both processors did for a volume, whoever asked for it.
+    machine: Duration,
     /// From the start of the process to the first volume.
     first: Duration,
     rest: Option<Rest>,
+}
+
+impl Round {
+    fn machine_ms(&self) -> f64 {
+        self.machine.as_secs_f64() * 1e3
+    }
+
+    fn print(&self, name: &str, count: usize) {
+        let (rate, machine, first) = (self.rate, self.machine_ms(), self.first.as_secs_f64());
+        print!("| {name} | {rate:.0} | {machine:.2} ms | {first:.2} s |");
+        match &self.rest {
+            None => println!(" | | | |"),
+            Some(rest) => println!(
+                " {} of {count} | {:.1} s | {:.1} MB | {:.2} s |",
+                rest.told,
+                rest.told_after.as_secs_f64(),
+                mb(rest.peak),
+                rest.processor.as_secs_f64()
+            ),
+        }
+    }
 }
 
 struct Rest {
@@ -43,53 +76,55 @@ struct Rest {
 
 pub(crate) async fn run(count: usize, rounds: usize, connections: usize, with_go: bool) -> anyhow::Result<()> {
     let cluster = Cluster::connect().await?;
-    let (mut bare, mut ours, mut peers) = (Vec::new(), Vec::new(), Vec::new());
-    println!("| | volumes/s | first after | told | all told after the last volume | peak memory | processor time |");
-    println!("|---|---|---|---|---|---|---|");
-    for _ in 0..rounds {
-        let contenders = [
-            (Contender::Bare, "bare client", &mut bare),
-            (Contender::Ours, "kube-provisioner", &mut ours),
-            (Contender::Go, "the Go library", &mut peers),
-        ];
-        for (contender, name, rates) in contenders.into_iter().take(if with_go { 3 } else { 2 }) {
-            cluster.clear().await?;
-            cluster.create_claims(count).await?;
-            let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
-            let claims = cluster.wait_claims(count, "annotated", asks).await?;
-            cluster.wait_quiet().await?;
-            let round = match contender {
-                Contender::Bare => bare_client(&cluster, &claims, connections).await?,
-                Contender::Ours => {
-                    let workers = ["--workers".to_owned(), connections.to_string()];
-                    provisioner(&cluster, &claims, Provisioner::start(&cluster, &workers), PATIENCE).await?
-                }
-                Contender::Go => {
-                    provisioner(&cluster, &claims, Provisioner::start_go(&cluster, connections), A_WHILE).await?
-                }
-            };
-            rates.push(round.rate);
-            print!("| {name} | {:.0} | {:.2} s |", round.rate, round.first.as_secs_f64());
-            match round.rest {
-                None => println!(" | | | |"),
-                Some(rest) => println!(
-                    " {} of {count} | {:.1} s | {:.1} MB | {:.2} s |",
-                    rest.told,
-                    rest.told_after.as_secs_f64(),
-                    mb(rest.peak),
-                    rest.processor.as_secs_f64()
-                ),
-            }
+    let mut contenders = vec![Contender::Bare, Contender::Ours];
+    if with_go {
+        contenders.push(Contender::Go);
+    }
+    let mut results: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
+    println!(
+        "| | volumes/s | processors, per volume | first after | told | all told after the last volume | peak memory | \
+         processor time |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for round in 0..rounds {
+        let mut turns: Vec<_> = contenders.iter().zip(&mut results).collect();
+        // The control plane becomes slower as it ages: whoever is first in one round is last in the next.
+        if round % 2 == 1 {
+            turns.reverse();
+        }
+        for (contender, results) in turns {
+            let result = turn(&cluster, count, connections, contender).await?;
+            result.print(contender.name(), count);
+            results.push(result);
         }
     }
     cluster.clear().await?;
-    let share = median(&mut ours) / median(&mut bare);
-    if with_go {
-        println!("| median of the Go library | {:.0} | | | | | |", median(&mut peers));
+    for (contender, results) in contenders.iter().zip(&results) {
+        let (rate, machine) = (median_of(results, |round| round.rate), median_of(results, Round::machine_ms));
+        println!("| {}, medians | {rate:.0} | {machine:.2} ms | | | | | |", contender.name());
     }
-    println!("| medians | {:.0} of {:.0} = {:.0} % | | | | | |", median(&mut ours), median(&mut bare), 100.0 * share);
+    let share = median_of(&results[1], |round| round.rate) / median_of(&results[0], |round| round.rate);
+    let work = median_of(&results[0], Round::machine_ms) / median_of(&results[1], Round::machine_ms);
+    println!("| share of the bare client | {:.0} % | {:.0} % | | | | | |", 100.0 * share, 100.0 * work);
     ensure!(share >= 0.85, "the provisioner is below 85 % of the bare client");
     Ok(())
+}
+
+/// One contender's part of a round, with claims of its own.
+async fn turn(cluster: &Cluster, count: usize, connections: usize, contender: &Contender) -> anyhow::Result<Round> {
+    cluster.clear().await?;
+    cluster.create_claims(count).await?;
+    let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
+    let claims = cluster.wait_claims(count, "annotated", asks).await?;
+    cluster.wait_quiet().await?;
+    match contender {
+        Contender::Bare => bare_client(cluster, &claims, connections).await,
+        Contender::Ours => {
+            let workers = ["--workers".to_owned(), connections.to_string()];
+            provisioner(cluster, &claims, Provisioner::start(cluster, &workers), PATIENCE).await
+        }
+        Contender::Go => provisioner(cluster, &claims, Provisioner::start_go(cluster, connections), A_WHILE).await,
+    }
 }
 
 async fn bare_client(cluster: &Cluster, claims: &[PersistentVolumeClaim], connections: usize) -> anyhow::Result<Round> {
@@ -104,8 +139,8 @@ async fn bare_client(cluster: &Cluster, claims: &[PersistentVolumeClaim], connec
         async move { api.create(&PostParams::default(), &volume).await.map(drop) }
     };
     stream::iter(bodies).map(post).buffer_unordered(connections).try_collect::<()>().await?;
-    let (first, last) = saved.all().await?;
-    Ok(Round { rate: rate(claims.len(), first, last), first: first - start, rest: None })
+    let span = saved.all().await?;
+    Ok(Round { rate: span.rate(), machine: span.machine(), first: span.first.at - start, rest: None })
 }
 
 /// A provisioner at its work, until all claims are told of their volumes, or for a while: some are never told.
@@ -118,17 +153,18 @@ async fn provisioner(
     let saved = Saved::watch(cluster, claims.len()).await?;
     let begun = Instant::now();
     let provisioner = start.await?;
-    let (first, last) = saved.all().await?;
+    let span = saved.all().await?;
     let peak = provisioner.memory("VmHWM")?;
     let processor = provisioner.processor_time()?;
     let uids: Vec<String> = claims.iter().filter_map(ResourceExt::uid).collect();
     let told = wait_told(cluster, &uids, patience).await?;
-    let told_after = last.elapsed();
+    let told_after = span.last.at.elapsed();
     let told = uids.iter().filter(|uid| told.get(*uid) == Some(&1)).count();
     let peak = peak.max(provisioner.memory("VmHWM")?);
     Ok(Round {
-        rate: rate(claims.len(), first, last),
-        first: first - begun,
+        rate: span.rate(),
+        machine: span.machine(),
+        first: span.first.at - begun,
         rest: Some(Rest { told, told_after, peak, processor }),
     })
 }
@@ -147,58 +183,12 @@ fn volume_for(claim: &PersistentVolumeClaim) -> serde_json::Result<PersistentVol
     }))
 }
 
-/// Watches volumes being saved: the same observer for both sides.
-pub(crate) struct Saved {
-    times: oneshot::Receiver<(Instant, Instant)>,
-}
-
-impl Saved {
-    pub(crate) async fn watch(cluster: &Cluster, count: usize) -> anyhow::Result<Self> {
-        let api: Api<PersistentVolume> = cluster.volumes();
-        let mut version = api.list_metadata(&Default::default()).await?.metadata.resource_version.unwrap_or_default();
-        let (sender, times) = oneshot::channel();
-        tokio::spawn(async move {
-            let (mut seen, mut first) = (0, None);
-            loop {
-                // The server may end a watch at any time; the next one goes on where it ended.
-                let Ok(events) = api.watch_metadata(&WatchParams::default().timeout(290), &version).await else {
-                    continue;
-                };
-                let mut events = Box::pin(events);
-                while let Some(Ok(event)) = events.next().await {
-                    let (added, volume) = match event {
-                        WatchEvent::Added(volume) => (true, volume),
-                        WatchEvent::Modified(volume) | WatchEvent::Deleted(volume) => (false, volume),
-                        _ => continue,
-                    };
-                    version = volume.resource_version().unwrap_or(version);
-                    let now = Instant::now();
-                    seen += usize::from(added);
-                    if added && seen == 1 {
-                        first = Some(now);
-                    }
-                    if let (true, Some(first)) = (seen == count, first) {
-                        // Nobody listens any more if the measurement failed.
-                        let _ = sender.send((first, now));
-                        return;
-                    }
-                }
-            }
-        });
-        Ok(Self { times })
-    }
-
-    /// When the first and the last one was saved.
-    pub(crate) async fn all(self) -> anyhow::Result<(Instant, Instant)> {
-        Ok(tokio::time::timeout(Duration::from_secs(280), self.times).await??)
-    }
-}
-
-pub(crate) fn rate(count: usize, first: Instant, last: Instant) -> f64 {
-    (count - 1) as f64 / (last - first).as_secs_f64()
-}
-
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let upper = values.len() / 2;
+    if values.len().is_multiple_of(2) { (values[upper - 1] + values[upper]) / 2.0 } else { values[upper] }
+}
+
+fn median_of(rounds: &[Round], of: impl Fn(&Round) -> f64) -> f64 {
+    median(&mut rounds.iter().map(of).collect::<Vec<_>>())
 }

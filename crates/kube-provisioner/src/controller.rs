@@ -205,7 +205,7 @@ impl Controller {
             tracing::info!(provisioner, "ready");
         });
         helpers.spawn(engine.clone().resync(options.resync_period));
-        helpers.spawn(engine.clone().pace());
+        helpers.spawn(engine.clone().pace(options.workers));
         // A set, because dropping it ends the work: nothing goes on when this future is dropped.
         let mut working = JoinSet::new();
         working.spawn(engine.clone().work(options.workers));

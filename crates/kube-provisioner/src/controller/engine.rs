@@ -226,8 +226,8 @@ impl Engine {
     }
 
     /// Events wait while there is work.
-    pub(crate) async fn pace(self: Arc<Self>) {
-        self.narrator.pace(&self.queue).await;
+    pub(crate) async fn pace(self: Arc<Self>, workers: usize) {
+        self.narrator.pace(&self.queue, workers).await;
     }
 
     /// Works on keys until [`Engine::shut_down`].

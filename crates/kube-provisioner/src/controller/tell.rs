@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use provisioner_runtime::events::{Event, EventKind, EventOptions, EventSink, ObjectRef};
-use provisioner_runtime::queue::Queue;
+use provisioner_runtime::queue::{Queue, QueueStats};
 use provisioner_runtime::surroundings::Surroundings;
 use tokio::time::{Instant, sleep};
 
@@ -42,15 +42,17 @@ impl Narrator {
         self.events.flush(limit).await
     }
 
-    /// Work comes before telling of it: while keys wait, events wait too, for a time.
-    pub(crate) async fn pace(&self, queue: &Queue<Key>) {
+    /// Work comes before telling of it: while keys wait, for a worker or for a place to call the author's code, events
+    /// wait too, for a time.
+    pub(crate) async fn pace(&self, queue: &Queue<Key>, workers: usize) {
         let mut busy_since = None;
         loop {
             if self.events.stats().queued == 0 {
                 self.events.wait_queued().await;
                 busy_since = None;
             }
-            let busy = queue.stats().ready > 0;
+            let QueueStats { ready, running, .. } = queue.stats();
+            let busy = ready > 0 || running > workers;
             let since = busy.then(|| *busy_since.get_or_insert_with(Instant::now));
             busy_since = since;
             self.events.pace(match since {

@@ -9,6 +9,7 @@ use serde_json::Value;
 pub(crate) use rbac::Rbac;
 
 use crate::request::{Request, Subresource, Verb};
+use crate::resource::Special;
 use crate::resource::qualified;
 use crate::selector::FieldSelector;
 use crate::status::{Details, Status};
@@ -64,7 +65,7 @@ impl<'a> Attributes<'a> {
             _ => &request.name,
         };
         // A namespace is in itself.
-        let namespace = if request.resource.is("", "namespaces") { &request.name } else { &request.namespace };
+        let namespace = if request.resource.special == Special::Namespace { &request.name } else { &request.namespace };
         Self {
             user: &request.user,
             groups: &request.groups,

@@ -12,7 +12,7 @@
 
 use serde_json::Value;
 
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 use crate::status::Status;
 
 mod admission;
@@ -62,8 +62,8 @@ pub fn admit_update(
     subresource: Option<&str>,
     cluster: &dyn Lookup,
 ) -> Result<(), Status> {
-    match (resource.is("", "persistentvolumeclaims"), subresource) {
-        (true, None) => admission::claim_may_grow(resource, old, new, cluster),
+    match (resource.special, subresource) {
+        (Special::Claim, None) => admission::claim_may_grow(resource, old, new, cluster),
         _ => Ok(()),
     }
 }

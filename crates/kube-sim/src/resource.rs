@@ -41,11 +41,55 @@ pub struct Resource {
     pub ephemeral: bool,
     /// Whether a CustomResourceDefinition defined it.
     pub custom: bool,
+    /// Which rules of its own it has.
+    pub(crate) special: Special,
+}
+
+/// The resources that have rules of their own somewhere, so that nobody compares names to find them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Special {
+    AttributesClass,
+    Claim,
+    Class,
+    ConfigMap,
+    CsiDriver,
+    Definition,
+    Event,
+    Lease,
+    Namespace,
+    Node,
+    Pod,
+    Secret,
+    Volume,
+    /// No rules of its own.
+    Not,
 }
 
 /// The place where the objects of a resource are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StorageId(pub u32);
+
+impl Special {
+    /// Which one a built-in resource is.
+    fn of(group: &str, plural: &str) -> Self {
+        match (group, plural) {
+            ("", "persistentvolumes") => Self::Volume,
+            ("", "persistentvolumeclaims") => Self::Claim,
+            ("", "configmaps") => Self::ConfigMap,
+            ("", "secrets") => Self::Secret,
+            ("" | "events.k8s.io", "events") => Self::Event,
+            ("", "namespaces") => Self::Namespace,
+            ("", "nodes") => Self::Node,
+            ("", "pods") => Self::Pod,
+            ("apiextensions.k8s.io", "customresourcedefinitions") => Self::Definition,
+            ("coordination.k8s.io", "leases") => Self::Lease,
+            ("storage.k8s.io", "csidrivers") => Self::CsiDriver,
+            ("storage.k8s.io", "storageclasses") => Self::Class,
+            ("storage.k8s.io", "volumeattributesclasses") => Self::AttributesClass,
+            _ => Self::Not,
+        }
+    }
+}
 
 impl Resource {
     /// A built-in resource, for tests and other callers that know what they ask for.

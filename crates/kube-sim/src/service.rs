@@ -20,6 +20,7 @@ use crate::intercept::{After, Before};
 use crate::pages;
 use crate::patch::PatchKind;
 use crate::request::{Content, MAX_MANAGER, Options, Path, Request, Subresource, Verb};
+use crate::resource::Special;
 use crate::selector::FieldSelector;
 use crate::status::Status;
 use crate::story::Act;
@@ -222,7 +223,7 @@ impl ApiService {
         let subresource = match &*path.subresource {
             "" => None,
             "status" if resource.status => Some(Subresource::Status),
-            "finalize" if resource.is("", "namespaces") => Some(Subresource::Finalize),
+            "finalize" if resource.special == Special::Namespace => Some(Subresource::Finalize),
             other => return Err(missing_subresource(&resource.plural, resource.custom, other)),
         };
         if verb == Verb::Patch && path.name.is_empty() {

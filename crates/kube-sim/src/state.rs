@@ -11,7 +11,7 @@ use crate::defaults::Lookup;
 use crate::ownership::{Credit, Ownership, Writer};
 use crate::random::Random;
 use crate::request::Subresource;
-use crate::resource::{Resource, StorageId, builtins};
+use crate::resource::{Resource, Special, StorageId, builtins};
 use crate::store::{ChangeKind, Entry, Registry, Storage, Stored, key};
 use crate::subscription::{Change, Queue};
 
@@ -149,7 +149,7 @@ impl State {
         let stored = Stored::new(&self.storage(storage).resource, &object, self.version + 1, ownership);
         let same = stored.same_but_version(before) && owners.is_none_or(|owners| owners == before.managed_fields());
         // The server keeps a new claim in a form that it never writes again, so the first update always changes it.
-        let odd = before.is_first() && self.storage(storage).resource.is("", "persistentvolumeclaims");
+        let odd = before.is_first() && self.storage(storage).resource.special == Special::Claim;
         if same && !odd {
             return Arc::clone(before);
         }

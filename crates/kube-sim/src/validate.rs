@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 use crate::status::{Cause, CauseReason};
 
 mod claim;
@@ -33,22 +33,22 @@ const NOT_POSITIVE: &str = "must be greater than zero";
 /// group the resource is of.
 pub fn on_create(resource: &Resource, object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
-    match Kind::of(resource) {
-        Kind::Volume => volume::create(resource, object, &mut causes),
-        Kind::Claim => claim::create(resource, object, &mut causes),
-        Kind::Class => storage::class(resource, object, &mut causes),
-        Kind::AttributesClass => storage::attributes_class(resource, object, &mut causes),
-        Kind::ConfigMap => data::config_map(resource, object, &mut causes),
-        Kind::Secret => data::secret(resource, object, &mut causes),
-        Kind::Event => event::create(resource, object, &mut causes),
-        Kind::Lease => {
+    match resource.special {
+        Special::Volume => volume::create(resource, object, &mut causes),
+        Special::Claim => claim::create(resource, object, &mut causes),
+        Special::Class => storage::class(resource, object, &mut causes),
+        Special::AttributesClass => storage::attributes_class(resource, object, &mut causes),
+        Special::ConfigMap => data::config_map(resource, object, &mut causes),
+        Special::Secret => data::secret(resource, object, &mut causes),
+        Special::Event => event::create(resource, object, &mut causes),
+        Special::Lease => {
             metadata::check(resource, object, NameRule::Subdomain, &mut causes);
             others::lease(object, &mut causes);
         }
-        Kind::Namespace => namespace(resource, object, &mut causes),
-        kind @ (Kind::Node | Kind::Pod | Kind::Other) => {
+        Special::Namespace => namespace(resource, object, &mut causes),
+        special @ (Special::Node | Special::Pod | Special::CsiDriver | Special::Definition | Special::Not) => {
             own_metadata(resource, object, &mut causes);
-            if kind == Kind::Pod {
+            if special == Special::Pod {
                 others::pod(object, &mut causes);
             }
         }
@@ -56,7 +56,7 @@ pub fn on_create(resource: &Resource, object: &Value) -> Vec<Cause> {
     if causes.is_empty() {
         metadata::check(resource, object, NameRule::PathSegment, &mut causes);
     }
-    if Kind::of(resource) == Kind::Class {
+    if resource.special == Special::Class {
         storage::class_declarations(object, None, &mut causes);
     }
     causes
@@ -68,37 +68,37 @@ pub fn on_update(resource: &Resource, old: &Value, new: &Value, subresource: Opt
     let mut causes = Vec::new();
     metadata::check(resource, new, NameRule::PathSegment, &mut causes);
     metadata::check_update(new, old, &mut causes);
-    match (Kind::of(resource), subresource) {
-        (Kind::Volume, None) => volume::update(resource, new, old, &mut causes),
-        (Kind::Volume, Some(_)) => volume::update_status(new, old, &mut causes),
-        (Kind::Claim, None) => claim::update(resource, new, old, &mut causes),
-        (Kind::Claim, Some(_)) => claim::update_status(new, old, &mut causes),
-        (Kind::Class, _) => storage::class_update(resource, new, old, &mut causes),
-        (Kind::AttributesClass, _) => storage::attributes_class_update(resource, new, old, &mut causes),
-        (Kind::ConfigMap, _) => data::config_map_update(resource, new, old, &mut causes),
-        (Kind::Secret, _) => data::secret_update(resource, new, old, &mut causes),
-        (Kind::Event, _) => event::update(resource, new, old, &mut causes),
-        (Kind::Lease, _) => {
+    match (resource.special, subresource) {
+        (Special::Volume, None) => volume::update(resource, new, old, &mut causes),
+        (Special::Volume, Some(_)) => volume::update_status(new, old, &mut causes),
+        (Special::Claim, None) => claim::update(resource, new, old, &mut causes),
+        (Special::Claim, Some(_)) => claim::update_status(new, old, &mut causes),
+        (Special::Class, _) => storage::class_update(resource, new, old, &mut causes),
+        (Special::AttributesClass, _) => storage::attributes_class_update(resource, new, old, &mut causes),
+        (Special::ConfigMap, _) => data::config_map_update(resource, new, old, &mut causes),
+        (Special::Secret, _) => data::secret_update(resource, new, old, &mut causes),
+        (Special::Event, _) => event::update(resource, new, old, &mut causes),
+        (Special::Lease, _) => {
             metadata::check_update(new, old, &mut causes);
             others::lease(new, &mut causes);
         }
-        (Kind::Namespace, None) => {
+        (Special::Namespace, None) => {
             namespace(resource, new, &mut causes);
             core_metadata_update(new, old, &mut causes);
         }
-        (Kind::Namespace, Some(subresource)) => {
+        (Special::Namespace, Some(subresource)) => {
             core_metadata_update(new, old, &mut causes);
             match subresource {
                 "finalize" => others::namespace_finalizers(new, true, &mut causes),
                 _ => others::namespace_phase(new, &mut causes),
             }
         }
-        (kind @ (Kind::Node | Kind::Pod | Kind::Other), _) => {
+        (special @ (Special::Node | Special::Pod | Special::CsiDriver | Special::Definition | Special::Not), _) => {
             own_metadata(resource, new, &mut causes);
             metadata::check_update(new, old, &mut causes);
-            match (kind, subresource) {
-                (Kind::Node, None) => others::node_update(new, old, &mut causes),
-                (Kind::Pod, None) => {
+            match (special, subresource) {
+                (Special::Node, None) => others::node_update(new, old, &mut causes),
+                (Special::Pod, None) => {
                     others::pod(new, &mut causes);
                     others::pod_update(new, old, &mut causes);
                 }
@@ -107,42 +107,6 @@ pub fn on_update(resource: &Resource, old: &Value, new: &Value, subresource: Opt
         }
     }
     causes
-}
-
-/// The resources with rules of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    AttributesClass,
-    Claim,
-    Class,
-    ConfigMap,
-    Event,
-    Lease,
-    Namespace,
-    Node,
-    Other,
-    Pod,
-    Secret,
-    Volume,
-}
-
-impl Kind {
-    fn of(resource: &Resource) -> Self {
-        match (resource.group.as_str(), resource.plural.as_str()) {
-            ("", "persistentvolumes") => Self::Volume,
-            ("", "persistentvolumeclaims") => Self::Claim,
-            ("", "configmaps") => Self::ConfigMap,
-            ("", "secrets") => Self::Secret,
-            ("" | "events.k8s.io", "events") => Self::Event,
-            ("", "namespaces") => Self::Namespace,
-            ("", "nodes") => Self::Node,
-            ("", "pods") => Self::Pod,
-            ("storage.k8s.io", "storageclasses") => Self::Class,
-            ("storage.k8s.io", "volumeattributesclasses") => Self::AttributesClass,
-            ("coordination.k8s.io", "leases") => Self::Lease,
-            _ => Self::Other,
-        }
-    }
 }
 
 fn own_metadata(resource: &Resource, object: &Value, causes: &mut Vec<Cause>) {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::authorize::Authorizer;
 use crate::ownership::{Credit, ServerSet};
 use crate::request::{Request, Subresource, Verb};
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 use crate::state::State;
 use crate::status::{Cause, Status};
 use crate::store::Stored;
@@ -89,7 +89,7 @@ fn check_shape(request: &Request) -> Result<(), Status> {
     let over_all = resource.namespaced && request.namespace.is_empty();
     let can_span = matches!(request.verb, Verb::List | Verb::Watch) && !on_object;
     // Namespaces cannot be deleted as a collection.
-    let refused = request.verb == Verb::DeleteCollection && resource.is("", "namespaces");
+    let refused = request.verb == Verb::DeleteCollection && resource.special == Special::Namespace;
     match in_place && in_part && !refused && (!over_all || can_span) {
         true => Ok(()),
         false => Err(Status::method_not_allowed()),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{items, schema};
 use crate::object::{self, at, object_mut, text_at};
-use crate::resource::{Resource, StorageId};
+use crate::resource::{Resource, Special, StorageId};
 use crate::state::State;
 use crate::status::{Cause, Status};
 
@@ -172,6 +172,7 @@ pub(super) fn served(object: &Value, storage: StorageId) -> (Vec<Resource>, Vec<
         returns_deleted: false,
         ephemeral: false,
         custom: true,
+        special: Special::Not,
     };
     let definitions = versions().map(|version| (text_at(version, &["name"]).to_owned(), Definition::new(version)));
     (versions().map(resource).collect(), definitions.collect())

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Lookup;
 use crate::object;
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 use crate::status::{Cause, CauseReason, Status};
 use crate::validate::quantity::Quantity;
 
@@ -38,14 +38,14 @@ pub(super) fn namespace_lives(resource: &Resource, object: &Value, cluster: &dyn
 
 /// The plugins that change what is created.
 pub(super) fn mutate_on_create(resource: &Resource, object: &mut Value, cluster: &dyn Lookup) {
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "persistentvolumes") => add_finalizer(object, "kubernetes.io/pv-protection"),
-        ("", "persistentvolumeclaims") => {
+    match resource.special {
+        Special::Volume => add_finalizer(object, "kubernetes.io/pv-protection"),
+        Special::Claim => {
             add_finalizer(object, "kubernetes.io/pvc-protection");
             default_class(object, cluster);
         }
-        ("storage.k8s.io", "volumeattributesclasses") => add_finalizer(object, "kubernetes.io/vac-protection"),
-        ("", "nodes") => taint(object),
+        Special::AttributesClass => add_finalizer(object, "kubernetes.io/vac-protection"),
+        Special::Node => taint(object),
         _ => {}
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::decode;
 use crate::object;
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 
 /// `PrepareForCreate`.
 pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, now: &str) {
@@ -15,20 +15,20 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, now: &
         return;
     }
     // Nodes come with the status their kubelet knows.
-    if resource.status && !resource.is("", "nodes") {
+    if resource.status && resource.special != Special::Node {
         set(object, "status", decode::zero_field(resource, "status"));
     }
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "persistentvolumes") => {
+    match resource.special {
+        Special::Volume => {
             object["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now});
         }
-        ("", "persistentvolumeclaims") => {
+        Special::Claim => {
             object["status"] = json!({"phase": "Pending"});
             if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
                 data_sources(spec, None);
             }
         }
-        ("", "namespaces") => {
+        Special::Namespace => {
             object["status"] = json!({"phase": "Active"});
             let finalizers = object::object_mut(object, "spec").entry("finalizers").or_insert_with(|| json!([]));
             if let Value::Array(finalizers) = finalizers
@@ -37,10 +37,10 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, now: &
                 finalizers.push("kubernetes".into());
             }
         }
-        ("", "pods") => {
+        Special::Pod => {
             object["status"] = json!({"phase": "Pending", "qosClass": quality_of_service(object)});
         }
-        ("coordination.k8s.io", "leases") => election_fields(object, None),
+        Special::Lease => election_fields(object, None),
         _ => {}
     }
 }
@@ -65,22 +65,22 @@ pub(super) fn prepare_for_update(
         Some("finalize") => keep(old, new, "status"),
         Some(_) => keep(old, new, "spec"),
     }
-    match (resource.group.as_str(), resource.plural.as_str(), subresource) {
-        ("", "persistentvolumes", Some(_)) => phase_transition(old, new, now),
-        ("", "persistentvolumeclaims", None) => {
+    match (resource.special, subresource) {
+        (Special::Volume, Some(_)) => phase_transition(old, new, now),
+        (Special::Claim, None) => {
             if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
                 data_sources(spec, old.get("spec"));
             }
         }
-        ("", "namespaces", None) => {
+        (Special::Namespace, None) => {
             let finalizers = object::at(old, &["spec", "finalizers"]).cloned();
             set(&mut new["spec"], "finalizers", finalizers);
         }
-        ("", "pods", Some(_)) => {
+        (Special::Pod, Some(_)) => {
             let owners = object::meta(old, "ownerReferences").cloned();
             set(&mut new["metadata"], "ownerReferences", owners);
         }
-        ("coordination.k8s.io", "leases", _) => election_fields(new, Some(old)),
+        (Special::Lease, _) => election_fields(new, Some(old)),
         _ => {}
     }
     if has_generation(resource) && subresource.is_none() && new.get("spec") != old.get("spec") {
@@ -141,18 +141,23 @@ fn custom(resource: &Resource, old: &Value, new: &mut Value, subresource: Option
 
 /// The resources whose generation the server counts.
 fn has_generation(resource: &Resource) -> bool {
-    resource.custom
-        || matches!(
-            (resource.group.as_str(), resource.plural.as_str()),
-            ("", "pods" | "replicationcontrollers")
-                | ("apiextensions.k8s.io", "customresourcedefinitions")
-                | ("apps", "daemonsets" | "deployments" | "replicasets" | "statefulsets")
-                | ("batch", "cronjobs" | "jobs")
-                | ("discovery.k8s.io", "endpointslices")
-                | ("networking.k8s.io", "ingressclasses" | "ingresses" | "networkpolicies")
-                | ("policy", "poddisruptionbudgets")
-                | ("scheduling.k8s.io", "priorityclasses")
-        )
+    match resource.special {
+        Special::Definition | Special::Pod => true,
+        Special::Not => {
+            resource.custom
+                || matches!(
+                    (resource.group.as_str(), resource.plural.as_str()),
+                    ("", "replicationcontrollers")
+                        | ("apps", "daemonsets" | "deployments" | "replicasets" | "statefulsets")
+                        | ("batch", "cronjobs" | "jobs")
+                        | ("discovery.k8s.io", "endpointslices")
+                        | ("networking.k8s.io", "ingressclasses" | "ingresses" | "networkpolicies")
+                        | ("policy", "poddisruptionbudgets")
+                        | ("scheduling.k8s.io", "priorityclasses")
+                )
+        }
+        _ => false,
+    }
 }
 
 /// Stamps the time at which a volume's phase changed, unless the client did.

@@ -5,36 +5,36 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use crate::object;
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 
 /// Sets what the object does not say.
 pub(super) fn set_defaults(resource: &Resource, object: &mut Value) {
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "persistentvolumes") => volume(object),
-        ("", "persistentvolumeclaims") => {
+    match resource.special {
+        Special::Volume => volume(object),
+        Special::Claim => {
             default(object, &["spec"], "volumeMode", "Filesystem");
             default(object, &["status"], "phase", "Pending");
         }
-        ("storage.k8s.io", "storageclasses") => {
+        Special::Class => {
             // An empty policy is one that was said.
             default(object, &[], "reclaimPolicy", "Delete");
             default(object, &[], "volumeBindingMode", "Immediate");
         }
-        ("storage.k8s.io", "csidrivers") => csi_driver(object),
-        ("", "secrets") => secret(object),
-        ("", "namespaces") => {
+        Special::CsiDriver => csi_driver(object),
+        Special::Secret => secret(object),
+        Special::Namespace => {
             let name = object::name(object).to_owned();
             if !name.is_empty() {
                 object::set_label(object, "kubernetes.io/metadata.name", &name);
             }
             default(object, &["status"], "phase", "Active");
         }
-        ("", "nodes") => {
+        Special::Node => {
             if let Some(capacity) = object::at(object, &["status", "capacity"]).cloned() {
                 default(object, &["status"], "allocatable", capacity);
             }
         }
-        ("", "pods") => pod(object),
+        Special::Pod => pod(object),
         _ => {}
     }
     without_repeated_owners(object);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::object::at;
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 
 /// Which of a resource's places the server has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,12 +32,12 @@ fn places(resource: &Resource) -> &'static [Place] {
     ];
     const VOLUME: [Place; 2] =
         [finalizer("kubernetes.io/pv-protection"), field(&["status"], "lastPhaseTransitionTime")];
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "persistentvolumeclaims") => &CLAIM,
-        ("", "persistentvolumes") => &VOLUME,
-        ("storage.k8s.io", "volumeattributesclasses") => const { &[finalizer("kubernetes.io/vac-protection")] },
-        ("", "namespaces") => const { &[field(&["spec"], "finalizers")] },
-        ("", "nodes") => const { &[field(&["spec"], "taints")] },
+    match resource.special {
+        Special::Claim => &CLAIM,
+        Special::Volume => &VOLUME,
+        Special::AttributesClass => const { &[finalizer("kubernetes.io/vac-protection")] },
+        Special::Namespace => const { &[field(&["spec"], "finalizers")] },
+        Special::Node => const { &[field(&["spec"], "taints")] },
         _ => &[],
     }
 }

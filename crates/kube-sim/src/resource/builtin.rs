@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::{Resource, StorageId};
+use super::{Resource, Special, StorageId};
 
 /// All built-in resources, in the order of discovery; core first.
 pub fn builtins() -> &'static [Arc<Resource>] {
@@ -159,6 +159,7 @@ fn build() -> Vec<Arc<Resource>> {
                 returns_deleted: has(traits::RETURNS_DELETED),
                 ephemeral: has(traits::EPHEMERAL),
                 custom: false,
+                special: Special::of(group.name, plural),
             }));
         }
     }

@@ -6,7 +6,7 @@ use super::go::GoValue;
 use super::{invalid_as_shown, names};
 use crate::defaults::schema::Struct;
 use crate::object;
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 use crate::status::Cause;
 
 /// What a resource's names may be.
@@ -21,9 +21,9 @@ pub(super) enum NameRule {
 impl NameRule {
     /// The rule of a resource's own validation.
     pub(super) fn of(resource: &Resource) -> Self {
-        match (resource.group.as_str(), resource.plural.as_str()) {
-            ("", "namespaces") => Self::Label,
-            ("rbac.authorization.k8s.io", _) => Self::PathSegment,
+        match resource.group.as_str() {
+            _ if resource.special == Special::Namespace => Self::Label,
+            "rbac.authorization.k8s.io" => Self::PathSegment,
             _ => Self::Subdomain,
         }
     }

@@ -8,7 +8,7 @@ use super::{Answer, existing, read, view};
 use crate::clock;
 use crate::ownership::{Credit, Ownership};
 use crate::request::{DeleteOptions, Request};
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 use crate::state::State;
 use crate::status::Status;
 use crate::store::Stored;
@@ -57,13 +57,13 @@ pub(crate) fn delete_object(
     dry_run: bool,
 ) -> Result<Deleted, Status> {
     check_preconditions(resource, before, options)?;
-    if resource.is("", "namespaces") && IMMORTAL.contains(&before.name()) {
+    if resource.special == Special::Namespace && IMMORTAL.contains(&before.name()) {
         return Err(Status::forbidden(resource, before.name(), "this namespace may not be deleted"));
     }
     let mut object = Value::clone(&before.parsed());
     let first = !before.is_deleting();
-    let is_crd = resource.is("apiextensions.k8s.io", "customresourcedefinitions");
-    let waits = if resource.is("", "namespaces") {
+    let is_crd = resource.special == Special::Definition;
+    let waits = if resource.special == Special::Namespace {
         if first {
             object::set_meta(&mut object, "deletionTimestamp", state.clock.seconds());
             object["status"]["phase"] = "Terminating".into();
@@ -73,7 +73,7 @@ pub(crate) fn delete_object(
         crd::mark_terminating(&mut object, &state.clock.seconds());
         true
     } else {
-        let graceful = resource.is("", "pods") && !kill_at_once(state, &mut object, options);
+        let graceful = resource.special == Special::Pod && !kill_at_once(state, &mut object, options);
         if !resource.plural.eq("events") {
             set_dependents_finalizers(&mut object, options);
         }
@@ -113,7 +113,7 @@ fn check_preconditions(resource: &Resource, before: &Stored, options: &DeleteOpt
     let named = || Resource { plural: resource.kind.clone(), ..resource.clone() };
     if let Some(uid) = wanted.uid.as_deref().filter(|uid| *uid != before.uid()) {
         let found = before.uid();
-        if resource.is("", "namespaces") {
+        if resource.special == Special::Namespace {
             let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
             return Err(Status::conflict(resource, before.name(), &why));
         }

@@ -9,6 +9,7 @@ use super::{Answer, create, credit, existing, refuse, take_owners, view};
 use crate::ownership::{Credit, Ownership, ServerSet};
 use crate::patch::{self, Managers, PatchKind, PatchOptions};
 use crate::request::{Content, Request, Subresource};
+use crate::resource::Special;
 use crate::state::State;
 use crate::status::{Cause, Status};
 use crate::store::Stored;
@@ -231,7 +232,7 @@ fn wrong_uid(request: &Request, given: &str, actual: &str) -> Status {
 /// `ShouldDeleteDuringUpdate`: nothing holds an object any more whose deletion was asked for.
 fn is_finished(request: &Request, old: &Value, object: &Value) -> bool {
     let pending = object::meta(old, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) != 0;
-    let held = request.resource.is("", "namespaces")
+    let held = request.resource.special == Special::Namespace
         && object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
     object::finalizers(object).next().is_none() && object::deletion_timestamp(old).is_some() && !pending && !held
 }

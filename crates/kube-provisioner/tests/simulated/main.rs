@@ -3,4 +3,5 @@
 mod conformance;
 mod per_claim;
 mod repeats;
+mod telling;
 mod toy;

@@ -1,0 +1,71 @@
+//! When users are told.
+
+use std::time::Duration;
+
+use kube_provisioner::{
+    CancellationToken, Controller, DeleteError, Options, ProvisionError, ProvisionRequest, ProvisionedVolume,
+    Provisioner, Surroundings, Volume,
+};
+use kube_sim::{Actors, Cluster, SimClock};
+use serde_json::json;
+use tokio::time::sleep;
+
+const PROVISIONER: &str = "example.com/telling";
+const CLAIMS: usize = 40;
+const WORKERS: usize = 4;
+
+struct Slow;
+
+impl Provisioner for Slow {
+    type Parameters = ();
+
+    async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+        sleep(Duration::from_millis(100)).await;
+        Ok(Volume::nfs("server", format!("/{}", request.name)))
+    }
+
+    async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
+        Ok(())
+    }
+}
+
+/// Every event would keep the API server from saving a volume.
+#[tokio::test(start_paused = true)]
+async fn work_comes_before_telling_of_it() {
+    let cluster = Cluster::builder().story().build();
+    let _actors = cluster.run(Actors::all());
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "class"},
+        "provisioner": PROVISIONER,
+    });
+    cluster.create(&class).unwrap();
+    for index in 0..CLAIMS {
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": format!("claim-{index}"), "namespace": "default"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "class",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        });
+        cluster.create(&claim).unwrap();
+    }
+    sleep(Duration::from_secs(1)).await;
+    let mut options = Options::new(PROVISIONER);
+    options.workers = WORKERS;
+    let controller = Controller::new(Slow, options).surroundings(Surroundings::simulated(0, SimClock::EPOCH));
+    tokio::spawn(controller.run_with(cluster.client("ours"), CancellationToken::new()));
+    sleep(Duration::from_secs(60)).await;
+
+    let story = cluster.story();
+    let asked: Vec<&str> =
+        story.lines().filter_map(|line| line.split_once(" ours create ")).map(|(_, what)| what).collect();
+    let is_event = |what: &&str| what.starts_with("events");
+    let volumes = |asked: &[&str]| asked.iter().filter(|what| what.starts_with("persistentvolumes ")).count();
+    assert_eq!(volumes(&asked), CLAIMS, "{story}");
+    assert_eq!(asked.iter().copied().filter(|what| is_event(what)).count(), CLAIMS, "{story}");
+    // The first are told before it is known how much there is to do.
+    let next = asked.iter().enumerate().filter(|(_, what)| is_event(what)).nth(WORKERS).map(|(at, _)| at);
+    let saved = volumes(&asked[..next.unwrap_or_default()]);
+    assert!(saved >= CLAIMS - WORKERS, "events go on after {saved} volumes of {CLAIMS}:\n{story}");
+}

@@ -39,7 +39,7 @@ impl Contender {
 
 struct Round {
     rate: f64,
-    /// What both processors did for a volume, whoever asked for it.
+    /// What all processors did for a volume, whoever asked for it.
     machine: Duration,
     /// From the start of the process to the first volume.
     first: Duration,

@@ -14,7 +14,7 @@ use kube_sim::{Actors, Cluster, DeleteOptions, Faults, Pace, SimClock, Target};
 use mimalloc::MiMalloc;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 /// As `cargo xtask sim`.
 #[global_allocator]
@@ -125,29 +125,18 @@ async fn run(seed: u64, faulty: bool, told: bool, sums: &mut Sums) {
         let claims = cluster.list_stored("", "persistentvolumeclaims", None).unwrap_or_default();
         claims.iter().all(|claim| claim.parsed()["status"]["phase"] == "Bound")
     };
-    wait(&cluster, "persistentvolumeclaims", bound).await;
+    cluster.wait(LIMIT, bound).await.expect("a volume for every claim");
     for index in 0..CLAIMS {
         let (plural, name) = ("persistentvolumeclaims", format!("claim-{index}"));
         let target = Target { group: "", plural, namespace: "default", name: &name };
         cluster.delete(&target, DeleteOptions::default()).expect("a claim that is there");
     }
     let gone = |cluster: &Cluster| cluster.list_stored("", "persistentvolumes", None).is_ok_and(|all| all.is_empty());
-    wait(&cluster, "persistentvolumes", gone).await;
+    cluster.wait(LIMIT, gone).await.expect("an end of all volumes");
     match told {
         true => sums.events += cluster.story().lines().count(),
         false => sums.simulated += start.elapsed(),
     }
-}
-
-/// Looks again after each change of that resource only: looking is not what is measured.
-async fn wait(cluster: &Cluster, plural: &str, holds: impl Fn(&Cluster) -> bool) {
-    let mut changes = cluster.subscribe(&[("", plural)]);
-    let held = timeout(LIMIT, async {
-        while !holds(cluster) {
-            changes.next().await;
-        }
-    });
-    held.await.expect("an end of a storm");
 }
 
 /// What this thread has computed: other processes do not count.

@@ -9,8 +9,7 @@ use serde_json::Value;
 pub(crate) use rbac::Rbac;
 
 use crate::request::{Request, Subresource, Verb};
-use crate::resource::Special;
-use crate::resource::qualified;
+use crate::resource::{Special, qualified};
 use crate::selector::FieldSelector;
 use crate::status::{Details, Status};
 

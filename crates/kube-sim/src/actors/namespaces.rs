@@ -9,6 +9,7 @@ use super::storage;
 use super::worker::{Controller, Queue};
 use crate::object;
 use crate::request::Subresource;
+use crate::resource::Special;
 use crate::status::Status;
 use crate::store::ChangeKind;
 use crate::subscription::Change;
@@ -29,7 +30,7 @@ impl Controller for Namespaces {
 
     fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<String>) {
         let object = change.object();
-        if change.resource.is("", "namespaces") {
+        if change.resource.special == Special::Namespace {
             if change.kind == ChangeKind::Deleted {
                 self.terminating.remove(object.name());
             } else if object.is_deleting() {

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::Page;
 use crate::cluster::Cluster;
 use crate::request::Verb;
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 use crate::status::Status;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -189,7 +189,7 @@ fn verbs(resource: &Resource) -> Vec<&'static str> {
     ];
     let has = |verb: &Verb| match verb {
         Verb::Create => true,
-        Verb::DeleteCollection => !resource.ephemeral && !resource.is("", "namespaces"),
+        Verb::DeleteCollection => !resource.ephemeral && resource.special != Special::Namespace,
         _ => !resource.ephemeral,
     };
     all.iter().filter(|verb| has(verb)).map(|verb| verb.as_str()).collect()
@@ -203,7 +203,7 @@ struct Part {
 
 fn parts(resource: &Resource) -> Vec<Part> {
     let mut parts = Vec::new();
-    if resource.is("", "namespaces") {
+    if resource.special == Special::Namespace {
         parts.push(Part { name: "finalize", verbs: &["update"] });
     }
     if resource.status {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::object;
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 use crate::status::Status;
 
 /// A parsed field selector. All terms must hold.
@@ -138,7 +138,7 @@ fn stored_field<'a>(field: &'a str, resource: &Resource, selectable: &[String]) 
         }
     };
     match field {
-        "spec.host" if resource.is("", "pods") => Ok("spec.nodeName"),
+        "spec.host" if resource.special == Special::Pod => Ok("spec.nodeName"),
         _ if field == "metadata.name" || fields.contains(&field) => Ok(field),
         _ => Err(format!("field label not supported: {field}")),
     }

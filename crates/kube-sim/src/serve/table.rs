@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::object::meta;
 use crate::request::Options;
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 use crate::service::Body;
 use crate::status::{Cause, Status};
 use columns::Printer;
@@ -80,7 +80,7 @@ impl Tables {
         let marked = columns::default_class(&self.resource, objects);
         let rows = objects.iter().map(|object| {
             let mut row = json!({"cells": self.printer.cells(object, now, marked)});
-            if self.resource.is("", "pods")
+            if self.resource.special == Special::Pod
                 && let Some(conditions) = pods::conditions(object)
             {
                 row["conditions"] = conditions;

@@ -8,7 +8,7 @@ use super::custom::CustomColumn;
 use super::{custom, pods, storage};
 use crate::cluster::Cluster;
 use crate::object::{annotation, at, meta, name, text_at};
-use crate::resource::Resource;
+use crate::resource::{Resource, Special};
 
 /// One resource's columns.
 pub(super) enum Printer {
@@ -160,7 +160,7 @@ impl Printer {
 
 /// The storage class that is the default when several say they are: the newest, and the first by name of those.
 pub(super) fn default_class<'a>(resource: &Resource, objects: &'a [Value]) -> Option<&'a str> {
-    if !resource.is("storage.k8s.io", "storageclasses") || objects.len() == 1 && objects[0].get("kind").is_some() {
+    if resource.special != Special::Class || objects.len() == 1 && objects[0].get("kind").is_some() {
         return None;
     }
     let says = |object: &&Value| {

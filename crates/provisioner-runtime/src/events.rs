@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Surroundings;
@@ -152,7 +152,7 @@ impl EventSink {
             component: options.component,
             instance: cut(options.instance, LONGEST_INSTANCE),
             changed: Notify::new(),
-            filled: Notify::new(),
+            moved: Notify::new(),
             idle: Notify::new(),
         });
         let task = send::run(Arc::clone(&shared));
@@ -168,24 +168,35 @@ impl EventSink {
         let event = Event { note, ..event };
         crate::lock(&self.shared.state).publish(event, Instant::now(), self.shared.surroundings.now());
         self.shared.changed.notify_one();
-        self.shared.filled.notify_waiters();
+        self.shared.moved.notify_waiters();
     }
 
-    /// Returns when there is something to be sent.
-    pub async fn wait_queued(&self) {
+    /// Whether something waits that may be sent now, as far as [`EventSink::pace`] allows it.
+    pub fn is_due(&self) -> bool {
+        let now = Instant::now();
+        crate::lock(&self.shared.state).next_due(now).is_some_and(|due| due <= now)
+    }
+
+    /// Returns when [`EventSink::is_due`].
+    pub async fn wait_due(&self) {
         loop {
-            let filled = self.shared.filled.notified();
-            if self.stats().queued > 0 {
-                return;
+            let moved = self.shared.moved.notified();
+            let now = Instant::now();
+            let due = crate::lock(&self.shared.state).next_due(now);
+            match due {
+                Some(due) if due <= now => return,
+                // What comes first does not matter: both are looked at anew.
+                Some(due) => drop(timeout_at(due, moved).await),
+                None => moved.await,
             }
-            filled.await;
         }
     }
 
     /// Changes how many requests may be under way at once: fewer leave more of the server to the work, 0 all of it.
     pub fn pace(&self, concurrency: usize) {
-        self.shared.concurrency.store(concurrency, Ordering::Relaxed);
-        self.shared.changed.notify_one();
+        if self.shared.concurrency.swap(concurrency, Ordering::Relaxed) < concurrency {
+            self.shared.changed.notify_one();
+        }
     }
 
     /// Sends what waits, also what the objects' rates hold back, for at most `limit`; returns how many
@@ -198,6 +209,7 @@ impl EventSink {
                     return;
                 }
                 self.shared.changed.notify_one();
+                self.shared.moved.notify_waiters();
                 idle.await;
             }
         };
@@ -232,8 +244,8 @@ struct Shared {
     surroundings: Surroundings,
     /// There may be something to send.
     changed: Notify,
-    /// Something was published.
-    filled: Notify,
+    /// Something may be due earlier than it was.
+    moved: Notify,
     /// Something was sent.
     idle: Notify,
 }

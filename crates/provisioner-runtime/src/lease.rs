@@ -52,6 +52,7 @@ use std::sync::Mutex;
 
 use futures::future::{join, join_all};
 use kube::Client;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -95,7 +96,8 @@ impl Leases {
         let board = Board::new(options.duration);
         let health = LeaseHealth::default();
         let store = Store::new(client, &options);
-        Ok(Self { fleet: Fleet { store, board, health, serving: Mutex::default(), options } })
+        let (serving, deaf) = (Mutex::default(), Notify::new());
+        Ok(Self { fleet: Fleet { store, board, health, serving, deaf, options } })
     }
 
     /// How it is going; also while [`Leases::hold`] runs.
@@ -143,6 +145,8 @@ struct Fleet {
     health: LeaseHealth,
     /// The shards with a term of ours, and whether it was asked to leave.
     serving: Mutex<BTreeMap<u32, bool>>,
+    /// The watch was found to tell nothing of what happens.
+    deaf: Notify,
 }
 
 impl Fleet {

@@ -47,8 +47,10 @@ impl Narrator {
     pub(crate) async fn pace(&self, queue: &Queue<Key>, workers: usize) {
         let mut busy_since = None;
         loop {
-            if self.events.stats().queued == 0 {
-                self.events.wait_queued().await;
+            if !self.events.is_due() {
+                // What comes next has to wait until it is known how much there is to do.
+                self.events.pace(0);
+                self.events.wait_due().await;
                 busy_since = None;
             }
             let QueueStats { ready, running, .. } = queue.stats();

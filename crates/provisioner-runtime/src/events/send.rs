@@ -38,7 +38,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 None => break room,
             }
         };
-        let due = crate::lock(&shared.state).next_due().filter(|_| room);
+        let due = crate::lock(&shared.state).next_due(Instant::now()).filter(|_| room);
         let outcome = tokio::select! {
             biased;
             () = changed => None,
@@ -49,6 +49,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             let ending = judge(&job, outcome, &mut complained);
             crate::lock(&shared.state).conclude(job, ending, Instant::now());
             shared.idle.notify_waiters();
+            shared.moved.notify_waiters();
         }
     }
 }

@@ -160,10 +160,11 @@ impl State {
         Some(Job { line, pending: *pending, series })
     }
 
-    /// When there may be a next request, if one waits.
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    /// When there may be a next request, if one waits; not after `now` if [`State::take`] has one.
+    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
         let ((due, _), _) = self.due.first_key_value()?;
-        Some(self.paused.map_or(*due, |until| until.max(*due)))
+        let due = if self.flushing { now } else { *due };
+        Some(self.paused.map_or(due, |until| until.max(due)))
     }
 
     pub(super) fn conclude(&mut self, job: Job, ending: Ending, now: Instant) {

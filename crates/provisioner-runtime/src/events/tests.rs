@@ -185,6 +185,38 @@ async fn the_pace_can_be_changed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_may_not_be_sent_yet_is_not_due() {
+    let test = Test::with(EventOptions { burst: 1, ..options() }, [Answer::Busy(20)]);
+    let due_after = async || {
+        assert!(!test.sink.is_due());
+        let start = Instant::now();
+        test.sink.wait_due().await;
+        assert!(test.sink.is_due());
+        start.elapsed().as_secs_f64().round()
+    };
+    // The server asks to be left alone.
+    test.sink.publish(event("a", "first"));
+    test.wait(1).await;
+    test.sink.pace(0);
+    assert_eq!(due_after().await, 19.0);
+    test.sink.pace(1);
+    test.wait(1).await;
+    // The object has told too much.
+    test.sink.pace(0);
+    test.sink.publish(event("a", "second"));
+    assert_eq!(due_after().await, 300.0 - 21.0);
+    test.sink.pace(1);
+    test.wait(1).await;
+    // Nothing waits.
+    test.sink.pace(0);
+    let publish = async {
+        sleep(5 * SECOND).await;
+        test.sink.publish(event("b", "third"));
+    };
+    assert_eq!(tokio::join!(due_after(), publish).0, 5.0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_queue_drops_what_comes_and_still_coalesces() {
     let test = Test::with(EventOptions { capacity: 10, ..options() }, []);
     for number in 0..15 {

@@ -23,6 +23,8 @@ struct State {
     listed: bool,
     /// When the watch last told of a Lease.
     heard: Instant,
+    /// Up to which version the watch has told everything.
+    told: Option<u64>,
 }
 
 /// What is known of one Lease.
@@ -64,7 +66,7 @@ pub(super) struct Rival {
 
 impl Board {
     pub(super) fn new(duration: Duration) -> Self {
-        let state = State { known: BTreeMap::new(), listed: false, heard: Instant::now() };
+        let state = State { known: BTreeMap::new(), listed: false, heard: Instant::now(), told: None };
         Self { duration, state: Mutex::new(state), changed: News::default() }
     }
 
@@ -115,6 +117,20 @@ impl Board {
     /// The watch told of a Lease.
     pub(super) fn heard(&self) {
         self.update(|state| state.heard = Instant::now());
+    }
+
+    /// The watch has told everything up to this version.
+    pub(super) fn told(&self, version: &str) {
+        self.update(|state| state.told = version.parse().ok());
+    }
+
+    /// Whether there is something that the watch of the fleet's Leases should have told.
+    pub(super) fn has_untold(&self, fleet: &str) -> bool {
+        self.update(|state| {
+            let is_untold = |known: &Known| known.version.zip(state.told).is_some_and(|(version, told)| version > told);
+            let is_watched = |known: &Known| known.lease.as_ref().and_then(record::fleet_of) == Some(fleet);
+            state.known.values().any(|known| is_untold(known) && is_watched(known))
+        })
     }
 
     /// How long the watch has told nothing.

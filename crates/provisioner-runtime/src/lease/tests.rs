@@ -244,6 +244,17 @@ struct Cut {
     mute: std::sync::atomic::AtomicBool,
     updates: std::sync::atomic::AtomicUsize,
     requests: std::sync::atomic::AtomicUsize,
+    /// Whose next watch never tells anything.
+    deaf: Mutex<Option<&'static str>>,
+}
+
+/// Nothing ever comes from this watch.
+struct Silence;
+
+impl kube_sim::WatchInterceptor for Silence {
+    fn event(&mut self, _: &'static str, _: &kube_sim::Stored) -> kube_sim::WatchStep {
+        kube_sim::WatchStep::Silence
+    }
 }
 
 impl Cut {
@@ -285,7 +296,8 @@ impl kube_sim::Interceptor for Cut {
         Box::pin(std::future::ready(if mute { kube_sim::After::Hang } else { kube_sim::After::Deliver }))
     }
 
-    fn watch(&self, _: &kube_sim::Request) -> Option<Box<dyn kube_sim::WatchInterceptor>> {
-        None
+    fn watch(&self, request: &kube_sim::Request) -> Option<Box<dyn kube_sim::WatchInterceptor>> {
+        let deaf = crate::lock(&self.deaf).take_if(|user| **user == *request.user);
+        deaf.map(|_| Box::new(Silence) as _)
     }
 }

@@ -26,6 +26,7 @@ pub(super) async fn follow(fleet: &Fleet) {
         let step = match &mut position {
             None => match look(fleet).await {
                 Ok(version) => {
+                    fleet.board.told(&version);
                     position = Some(version);
                     continue;
                 }
@@ -60,7 +61,10 @@ pub(super) async fn poll(fleet: &Fleet) {
         let content = fleet.options.shards == 1 && fleet.is_serving(0);
         if fleet.board.silence() > 2 * period && !content {
             // Failures are told by `follow` and by those who want something of a Lease.
-            let _ = look(fleet).await;
+            let looked = look(fleet).await;
+            if looked.is_ok() && fleet.board.has_untold(&fleet.store.fleet) {
+                fleet.deaf.notify_waiters();
+            }
         }
     }
 }
@@ -83,7 +87,14 @@ async fn hear(fleet: &Fleet, version: &mut String, heard: &mut bool) -> Result<(
         return Err(Trouble::Failed(CallError::TimedOut(limit)));
     };
     let mut events = pin!(events?);
-    while let Ok(Some(event)) = timeout(SILENCE, events.next()).await {
+    loop {
+        let event = tokio::select! {
+            biased;
+            event = timeout(SILENCE, events.next()) => event,
+            // What looking brought to light it should have told: begin anew rather than look until it is given up.
+            () = fleet.deaf.notified() => return Ok(()),
+        };
+        let Ok(Some(event)) = event else { return Ok(()) };
         match event? {
             WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
                 *version = lease.resource_version().unwrap_or_default();
@@ -99,9 +110,9 @@ async fn hear(fleet: &Fleet, version: &mut String, heard: &mut bool) -> Result<(
             WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
         }
         *heard = true;
+        fleet.board.told(version);
         fleet.health.waits(PART, None);
     }
-    Ok(())
 }
 
 /// Why a watch came to an end.

@@ -104,6 +104,22 @@ async fn a_standby_whose_watch_is_mute_looks_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_is_found_to_be_mute_is_begun_anew() {
+    let cut = Arc::new(Cut::default());
+    *crate::lock(&cut.deaf) = Some("b");
+    let cluster = Cluster::builder().interceptor(cut).story().build();
+    let terms = Terms::default();
+    let first = Replica::start(&cluster, &terms, "a", 1);
+    first.until_holding(1).await;
+    let _second = Replica::start(&cluster, &terms, "b", 1);
+    sleep(seconds(50)).await;
+    let story = cluster.story();
+    let count = |what: &str| story.lines().filter(|line| line.contains(what)).count();
+    assert_eq!((count(" b watch leases"), count("nothing ever again")), (3, 1), "{story}");
+    assert_eq!(count(" b list leases"), 2, "{story}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn work_that_ends_by_itself_gives_the_lease_away() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let first = Replica::start_with(&cluster, &terms, "a", 1, Duty::Short(seconds(5)));

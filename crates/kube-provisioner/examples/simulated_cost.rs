@@ -121,11 +121,15 @@ async fn run(seed: u64, faulty: bool, told: bool, sums: &mut Sums) {
         cluster.create(&claim(index)).expect("a good claim");
         sleep(Duration::from_millis(100)).await;
     }
-    let bound = |cluster: &Cluster| {
-        let claims = cluster.list_stored("", "persistentvolumeclaims", None).unwrap_or_default();
-        claims.iter().all(|claim| claim.parsed()["status"]["phase"] == "Bound")
+    let mut bound = 0;
+    let all_bound = |cluster: &Cluster| {
+        // What is bound stays bound.
+        while bound < CLAIMS && is_bound(cluster, bound) {
+            bound += 1;
+        }
+        bound == CLAIMS
     };
-    cluster.wait(LIMIT, bound).await.expect("a volume for every claim");
+    cluster.wait(LIMIT, all_bound).await.expect("a volume for every claim");
     for index in 0..CLAIMS {
         let (plural, name) = ("persistentvolumeclaims", format!("claim-{index}"));
         let target = Target { group: "", plural, namespace: "default", name: &name };
@@ -142,6 +146,11 @@ async fn run(seed: u64, faulty: bool, told: bool, sums: &mut Sums) {
 /// What this thread has computed: other processes do not count.
 fn cpu_time() -> Result<Duration, Box<dyn Error>> {
     Ok(clock_gettime(ClockId::ThreadCPUTime).try_into()?)
+}
+
+fn is_bound(cluster: &Cluster, index: usize) -> bool {
+    let claim = cluster.get_stored("", "persistentvolumeclaims", "default", &format!("claim-{index}"));
+    claim.is_some_and(|claim| claim.parsed()["status"]["phase"] == "Bound")
 }
 
 fn claim(index: usize) -> Value {

@@ -12,6 +12,7 @@ pub(crate) use options::MAX_MANAGER;
 pub use options::{DeleteOptions, Options, Preconditions};
 pub(crate) use path::Path;
 
+use crate::defaults::FieldValidation;
 use crate::patch::PatchKind;
 use crate::resource::Resource;
 use crate::status::Status;
@@ -42,6 +43,8 @@ pub struct Request {
     pub metadata_only: bool,
     /// Whether answers show `metadata.managedFields`.
     pub managed_fields: bool,
+    /// Whether the object in the body was made out of one that is kept, so that it need not be decoded.
+    pub(crate) decoded: bool,
     /// The program that asks: the manager of fields where [`Options::field_manager`] names none.
     pub agent: Arc<str>,
     /// What the answer warns of, gathered while the request is handled.
@@ -110,6 +113,7 @@ impl Request {
             content: Content::None,
             metadata_only: false,
             managed_fields: false,
+            decoded: false,
             warnings: Vec::new(),
         }
     }
@@ -127,6 +131,10 @@ impl Request {
         let kind = &self.resource.kind;
         let mut duplicates = Vec::new();
         let mut object = match std::mem::take(&mut self.content) {
+            Content::Value(object) if self.decoded => {
+                debug_assert!(self.is_as_decoded(&object), "{object}");
+                return Ok(object);
+            }
             Content::Value(object) => object,
             Content::Json(json) => {
                 let parsed = go_json::parse(&json).map_err(|error| unreadable(kind, &error, &json))?;
@@ -143,6 +151,12 @@ impl Request {
         let warnings = defaults::decode(&self.resource, &mut object, &duplicates, self.options.field_validation)?;
         self.warnings.extend(warnings);
         Ok(object)
+    }
+
+    /// Whether decoding an object changes nothing.
+    fn is_as_decoded(&self, object: &Value) -> bool {
+        let mut decoded = object.clone();
+        defaults::decode(&self.resource, &mut decoded, &[], FieldValidation::Strict).is_ok() && decoded == *object
     }
 }
 

@@ -246,6 +246,7 @@ impl ApiService {
             content: Content::None,
             metadata_only,
             managed_fields: self.shared.managed_fields,
+            decoded: false,
             agent: agent(&parts.headers),
             warnings: Vec::new(),
         })))

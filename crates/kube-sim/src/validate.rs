@@ -23,7 +23,7 @@ mod storage;
 mod volume;
 mod volume_source;
 
-use metadata::NameRule;
+use metadata::{NameRule, Touched};
 pub(crate) use review::review;
 
 const IMMUTABLE: &str = "field is immutable";
@@ -32,29 +32,29 @@ const NOT_POSITIVE: &str = "must be greater than zero";
 /// What is wrong with an object that is to be created; nothing for a good one. An Event comes in core's form whatever
 /// group the resource is of.
 pub fn on_create(resource: &Resource, object: &Value) -> Vec<Cause> {
-    let mut causes = Vec::new();
+    let (mut causes, touched) = (Vec::new(), &Touched::All);
     match resource.special {
-        Special::Volume => volume::create(resource, object, &mut causes),
-        Special::Claim => claim::create(resource, object, &mut causes),
-        Special::Class => storage::class(resource, object, &mut causes),
-        Special::AttributesClass => storage::attributes_class(resource, object, &mut causes),
-        Special::ConfigMap => data::config_map(resource, object, &mut causes),
-        Special::Secret => data::secret(resource, object, &mut causes),
-        Special::Event => event::create(resource, object, &mut causes),
+        Special::Volume => volume::create(resource, object, touched, &mut causes),
+        Special::Claim => claim::create(resource, object, touched, &mut causes),
+        Special::Class => storage::class(resource, object, touched, &mut causes),
+        Special::AttributesClass => storage::attributes_class(resource, object, touched, &mut causes),
+        Special::ConfigMap => data::config_map(resource, object, touched, &mut causes),
+        Special::Secret => data::secret(resource, object, touched, &mut causes),
+        Special::Event => event::create(resource, object, touched, &mut causes),
         Special::Lease => {
-            metadata::check(resource, object, NameRule::Subdomain, &mut causes);
+            metadata::check(resource, object, NameRule::Subdomain, touched, &mut causes);
             others::lease(object, &mut causes);
         }
-        Special::Namespace => namespace(resource, object, &mut causes),
+        Special::Namespace => namespace(resource, object, touched, &mut causes),
         special @ (Special::Node | Special::Pod | Special::CsiDriver | Special::Definition | Special::Not) => {
-            own_metadata(resource, object, &mut causes);
+            own_metadata(resource, object, touched, &mut causes);
             if special == Special::Pod {
                 others::pod(object, &mut causes);
             }
         }
     }
     if causes.is_empty() {
-        metadata::check(resource, object, NameRule::PathSegment, &mut causes);
+        metadata::check(resource, object, NameRule::PathSegment, touched, &mut causes);
     }
     if resource.special == Special::Class {
         storage::class_declarations(object, None, &mut causes);
@@ -65,37 +65,37 @@ pub fn on_create(resource: &Resource, object: &Value) -> Vec<Cause> {
 /// What is wrong with an object that is to take the place of another; `subresource` is the one written to
 /// (`status`, `finalize`).
 pub fn on_update(resource: &Resource, old: &Value, new: &Value, subresource: Option<&str>) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    metadata::check(resource, new, NameRule::PathSegment, &mut causes);
-    metadata::check_update(new, old, &mut causes);
+    let (mut causes, touched) = (Vec::new(), &Touched::between(old, new));
+    metadata::check(resource, new, NameRule::PathSegment, touched, &mut causes);
+    metadata::check_update(new, old, touched, &mut causes);
     match (resource.special, subresource) {
-        (Special::Volume, None) => volume::update(resource, new, old, &mut causes),
-        (Special::Volume, Some(_)) => volume::update_status(new, old, &mut causes),
-        (Special::Claim, None) => claim::update(resource, new, old, &mut causes),
-        (Special::Claim, Some(_)) => claim::update_status(new, old, &mut causes),
-        (Special::Class, _) => storage::class_update(resource, new, old, &mut causes),
-        (Special::AttributesClass, _) => storage::attributes_class_update(resource, new, old, &mut causes),
-        (Special::ConfigMap, _) => data::config_map_update(resource, new, old, &mut causes),
-        (Special::Secret, _) => data::secret_update(resource, new, old, &mut causes),
-        (Special::Event, _) => event::update(resource, new, old, &mut causes),
+        (Special::Volume, None) => volume::update(resource, new, old, touched, &mut causes),
+        (Special::Volume, Some(_)) => volume::update_status(new, old, touched, &mut causes),
+        (Special::Claim, None) => claim::update(resource, new, old, touched, &mut causes),
+        (Special::Claim, Some(_)) => claim::update_status(new, old, touched, &mut causes),
+        (Special::Class, _) => storage::class_update(resource, new, old, touched, &mut causes),
+        (Special::AttributesClass, _) => storage::attributes_class_update(resource, new, old, touched, &mut causes),
+        (Special::ConfigMap, _) => data::config_map_update(resource, new, old, touched, &mut causes),
+        (Special::Secret, _) => data::secret_update(resource, new, old, touched, &mut causes),
+        (Special::Event, _) => event::update(resource, new, old, touched, &mut causes),
         (Special::Lease, _) => {
-            metadata::check_update(new, old, &mut causes);
+            metadata::check_update(new, old, touched, &mut causes);
             others::lease(new, &mut causes);
         }
         (Special::Namespace, None) => {
-            namespace(resource, new, &mut causes);
-            core_metadata_update(new, old, &mut causes);
+            namespace(resource, new, touched, &mut causes);
+            core_metadata_update(new, old, touched, &mut causes);
         }
         (Special::Namespace, Some(subresource)) => {
-            core_metadata_update(new, old, &mut causes);
+            core_metadata_update(new, old, touched, &mut causes);
             match subresource {
                 "finalize" => others::namespace_finalizers(new, true, &mut causes),
                 _ => others::namespace_phase(new, &mut causes),
             }
         }
         (special @ (Special::Node | Special::Pod | Special::CsiDriver | Special::Definition | Special::Not), _) => {
-            own_metadata(resource, new, &mut causes);
-            metadata::check_update(new, old, &mut causes);
+            own_metadata(resource, new, touched, &mut causes);
+            metadata::check_update(new, old, touched, &mut causes);
             match (special, subresource) {
                 (Special::Node, None) => others::node_update(new, old, &mut causes),
                 (Special::Pod, None) => {
@@ -109,22 +109,22 @@ pub fn on_update(resource: &Resource, old: &Value, new: &Value, subresource: Opt
     causes
 }
 
-fn own_metadata(resource: &Resource, object: &Value, causes: &mut Vec<Cause>) {
-    metadata::check(resource, object, NameRule::of(resource), causes);
+fn own_metadata(resource: &Resource, object: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    metadata::check(resource, object, NameRule::of(resource), touched, causes);
     // Only core and storage use core's own check of the metadata.
     if matches!(resource.group.as_str(), "" | "storage.k8s.io") {
-        metadata::check_core_finalizers(object, causes);
+        metadata::check_core_finalizers(object, touched, causes);
     }
 }
 
-fn core_metadata_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    metadata::check_update(new, old, causes);
-    metadata::check_core_finalizers(new, causes);
+fn core_metadata_update(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    metadata::check_update(new, old, touched, causes);
+    metadata::check_core_finalizers(new, touched, causes);
 }
 
-fn namespace(resource: &Resource, namespace: &Value, causes: &mut Vec<Cause>) {
-    metadata::check(resource, namespace, NameRule::Label, causes);
-    metadata::check_core_finalizers(namespace, causes);
+fn namespace(resource: &Resource, namespace: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    metadata::check(resource, namespace, NameRule::Label, touched, causes);
+    metadata::check_core_finalizers(namespace, touched, causes);
     others::namespace_finalizers(namespace, false, causes);
 }
 

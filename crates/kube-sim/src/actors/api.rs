@@ -94,6 +94,7 @@ impl Api {
         let mut request = self.request(Verb::Update, resource, namespace, name);
         request.subresource = part;
         request.content = Content::Value(value);
+        request.decoded = true;
         self.handle(request)?;
         // It may be gone, when this was the last finalizer.
         Ok(self.peek(resource, namespace, name).map_or_else(|| seen.clone(), Seen::from))

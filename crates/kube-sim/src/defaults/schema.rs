@@ -1,7 +1,7 @@
 //! What the built-in types look like in Go: field names and types for decoding, merge keys for patches. The table is
 //! `shapes/shapes.txt`, made from Kubernetes' own Go types.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{LazyLock, OnceLock};
 
@@ -227,16 +227,16 @@ impl fmt::Display for Type {
 }
 
 struct Schema {
-    structs: BTreeMap<&'static str, Struct>,
+    structs: HashMap<&'static str, Struct>,
     /// Ids by package, version and kind.
-    roots: BTreeMap<(&'static str, &'static str, &'static str), &'static str>,
+    roots: HashMap<(&'static str, &'static str, &'static str), &'static str>,
 }
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::read(include_str!("../../shapes/shapes.txt")));
 
 impl Schema {
     fn read(table: &'static str) -> Self {
-        let mut schema = Self { structs: BTreeMap::new(), roots: BTreeMap::new() };
+        let mut schema = Self { structs: HashMap::new(), roots: HashMap::new() };
         let mut current: Option<(&'static str, Struct)> = None;
         for line in table.lines().filter(|line| !line.starts_with('#')) {
             match (line.strip_prefix(' '), &mut current) {

@@ -92,13 +92,15 @@ pub(super) fn prepare_for_update(
 fn keep_system_fields(old: &Value, new: &mut Value) {
     let metadata = object::metadata_mut(new);
     metadata.remove("selfLink");
-    let kept = |field: &str| object::meta(old, field).filter(|value| !value.is_null());
-    match kept("generation") {
-        Some(generation) => drop(metadata.insert("generation".to_owned(), generation.clone())),
-        None => drop(metadata.remove("generation")),
+    let before = old.get("metadata").and_then(Value::as_object);
+    let kept = |field: &str| before?.get(field).filter(|value| !value.is_null());
+    if kept("generation").is_none() {
+        metadata.remove("generation");
     }
-    for field in ["creationTimestamp", "deletionTimestamp"] {
-        if let Some(value) = kept(field) {
+    for field in ["generation", "creationTimestamp", "deletionTimestamp"] {
+        if let Some(value) = kept(field)
+            && metadata.get(field) != Some(value)
+        {
             metadata.insert(field.to_owned(), value.clone());
         }
     }
@@ -238,7 +240,10 @@ fn quality_of_service(pod: &Value) -> &'static str {
 }
 
 fn keep(old: &Value, new: &mut Value, field: &str) {
-    set(new, field, old.get(field).cloned());
+    let before = old.get(field);
+    if new.get(field) != before {
+        set(new, field, before.cloned());
+    }
 }
 
 fn set(object: &mut Value, field: &str, value: Option<Value>) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::go::{self, GoValue};
-use super::metadata::{self, NameRule, invalid};
+use super::metadata::{self, NameRule, Touched, invalid};
 use super::quantity::Quantity;
 use super::{IMMUTABLE, NOT_POSITIVE, names, selectors, text, volume};
 use crate::defaults::schema::Struct;
@@ -30,16 +30,25 @@ struct Leniency {
 }
 
 /// On create.
-pub(super) fn create(resource: &Resource, claim: &Value, causes: &mut Vec<Cause>) {
-    claim_and_metadata(resource, claim, Leniency::default(), causes);
+pub(super) fn create(resource: &Resource, claim: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    all_metadata(resource, claim, touched, causes);
+    spec(claim, Leniency::default(), causes);
 }
 
 /// On update of all but the status.
-pub(super) fn update(resource: &Resource, new: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    metadata::check_update(new, old, causes);
-    metadata::check_core_finalizers(new, causes);
-    claim_and_metadata(resource, new, leniency(old), causes);
+pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    metadata::check_update(new, old, touched, causes);
+    metadata::check_core_finalizers(new, touched, causes);
+    all_metadata(resource, new, touched, causes);
+    let same_spec = new.get("spec") == old.get("spec");
+    if !same_spec {
+        spec(new, leniency(old), causes);
+    }
     spec_is_immutable(new, old, causes);
+    // Good when it was written.
+    if same_spec {
+        return;
+    }
     storage_does_not_shrink(new, old, causes);
     let mode = |claim| at(claim, &["spec", "volumeMode"]).unwrap_or(&Value::Null);
     if mode(new) != mode(old) {
@@ -58,9 +67,9 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, causes: &mut
 }
 
 /// On update of the status.
-pub(super) fn update_status(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    metadata::check_update(new, old, causes);
-    metadata::check_core_finalizers(new, causes);
+pub(super) fn update_status(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    metadata::check_update(new, old, touched, causes);
+    metadata::check_core_finalizers(new, touched, causes);
     if object::resource_version(new).is_empty() {
         causes.push(Cause::required("resourceVersion", ""));
     }
@@ -84,13 +93,13 @@ pub(super) fn update_status(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn claim_and_metadata(resource: &Resource, claim: &Value, leniency: Leniency, causes: &mut Vec<Cause>) {
-    metadata::check(resource, claim, NameRule::Subdomain, causes);
-    metadata::check_core_finalizers(claim, causes);
-    spec(claim.get("spec").unwrap_or(&Value::Null), leniency, causes);
+fn all_metadata(resource: &Resource, claim: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    metadata::check(resource, claim, NameRule::Subdomain, touched, causes);
+    metadata::check_core_finalizers(claim, touched, causes);
 }
 
-fn spec(spec: &Value, leniency: Leniency, causes: &mut Vec<Cause>) {
+fn spec(claim: &Value, leniency: Leniency, causes: &mut Vec<Cause>) {
+    let spec = claim.get("spec").unwrap_or(&Value::Null);
     volume::access_modes_are_given(spec, "at least 1 access mode is required", causes);
     if let Some(selector) = spec.get("selector") {
         selectors::label_selector(selector, "spec.selector", leniency.selector, causes);

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::metadata::{self, NameRule, invalid};
+use super::metadata::{self, NameRule, Touched, invalid};
 use super::{IMMUTABLE, names, text};
 use crate::object;
 use crate::resource::Resource;
@@ -15,9 +15,9 @@ const MAX_SIZE: usize = 1 << 20;
 const IMMUTABLE_SET: &str = "field is immutable when `immutable` is set";
 
 /// A ConfigMap on create.
-pub(super) fn config_map(resource: &Resource, config_map: &Value, causes: &mut Vec<Cause>) {
-    metadata::check(resource, config_map, NameRule::Subdomain, causes);
-    metadata::check_core_finalizers(config_map, causes);
+pub(super) fn config_map(resource: &Resource, config_map: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    metadata::check(resource, config_map, NameRule::Subdomain, touched, causes);
+    metadata::check_core_finalizers(config_map, touched, causes);
     let (data, binary) = (entries(config_map, "data"), entries(config_map, "binaryData"));
     let mut size = 0;
     for (key, value) in data.into_iter().flatten() {
@@ -39,17 +39,23 @@ pub(super) fn config_map(resource: &Resource, config_map: &Value, causes: &mut V
 }
 
 /// A ConfigMap on update.
-pub(super) fn config_map_update(resource: &Resource, new: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    metadata::check_update(new, old, causes);
-    metadata::check_core_finalizers(new, causes);
+pub(super) fn config_map_update(
+    resource: &Resource,
+    new: &Value,
+    old: &Value,
+    touched: &Touched<'_>,
+    causes: &mut Vec<Cause>,
+) {
+    metadata::check_update(new, old, touched, causes);
+    metadata::check_core_finalizers(new, touched, causes);
     keeps_immutable(new, old, &["data", "binaryData"], causes);
-    config_map(resource, new, causes);
+    config_map(resource, new, touched, causes);
 }
 
 /// A Secret on create.
-pub(super) fn secret(resource: &Resource, secret: &Value, causes: &mut Vec<Cause>) {
-    metadata::check(resource, secret, NameRule::Subdomain, causes);
-    metadata::check_core_finalizers(secret, causes);
+pub(super) fn secret(resource: &Resource, secret: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    metadata::check(resource, secret, NameRule::Subdomain, touched, causes);
+    metadata::check_core_finalizers(secret, touched, causes);
     let data = entries(secret, "data");
     let mut size = 0;
     for (key, value) in data.into_iter().flatten() {
@@ -86,14 +92,20 @@ pub(super) fn secret(resource: &Resource, secret: &Value, causes: &mut Vec<Cause
 }
 
 /// A Secret on update.
-pub(super) fn secret_update(resource: &Resource, new: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    metadata::check_update(new, old, causes);
-    metadata::check_core_finalizers(new, causes);
+pub(super) fn secret_update(
+    resource: &Resource,
+    new: &Value,
+    old: &Value,
+    touched: &Touched<'_>,
+    causes: &mut Vec<Cause>,
+) {
+    metadata::check_update(new, old, touched, causes);
+    metadata::check_core_finalizers(new, touched, causes);
     if text(new, "type") != text(old, "type") {
         causes.push(Cause::invalid("type", &json!(text(new, "type")), IMMUTABLE));
     }
     keeps_immutable(new, old, &["data"], causes);
-    secret(resource, new, causes);
+    secret(resource, new, touched, causes);
 }
 
 fn keeps_immutable(new: &Value, old: &Value, fields: &[&str], causes: &mut Vec<Cause>) {

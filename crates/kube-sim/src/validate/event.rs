@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::go::GoValue;
-use super::metadata::{self, NameRule, invalid};
+use super::metadata::{self, NameRule, Touched, invalid};
 use super::{invalid_as_shown, names, text};
 use crate::defaults::schema::Struct;
 use crate::object::{self, at};
@@ -13,13 +13,13 @@ use crate::status::Cause;
 const SYSTEM_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 /// On create.
-pub(super) fn create(resource: &Resource, event: &Value, causes: &mut Vec<Cause>) {
+pub(super) fn create(resource: &Resource, event: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
     legacy(resource, event, causes);
     if is_legacy(resource) {
         return;
     }
-    metadata::check(resource, event, NameRule::Subdomain, causes);
-    metadata::check_core_finalizers(event, causes);
+    metadata::check(resource, event, NameRule::Subdomain, touched, causes);
+    metadata::check_core_finalizers(event, touched, causes);
     series(event, causes);
     if !is_set(event, "eventTime") {
         causes.push(Cause::required("eventTime", ""));
@@ -42,13 +42,13 @@ pub(super) fn create(resource: &Resource, event: &Value, causes: &mut Vec<Cause>
 }
 
 /// On update.
-pub(super) fn update(resource: &Resource, new: &Value, old: &Value, causes: &mut Vec<Cause>) {
+pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
     legacy(resource, new, causes);
     if is_legacy(resource) {
         return;
     }
-    metadata::check_update(new, old, causes);
-    metadata::check_core_finalizers(new, causes);
+    metadata::check_update(new, old, touched, causes);
+    metadata::check_core_finalizers(new, touched, causes);
     if new.get("series") != old.get("series") {
         series(new, causes);
     }

@@ -44,36 +44,93 @@ impl NameRule {
     }
 }
 
+/// Which fields of `metadata` are to be looked at.
+#[derive(Clone, Debug)]
+pub(super) enum Touched<'a> {
+    /// Those of a new object: all.
+    All,
+    /// Those an update changes: what it leaves alone was found good when it was written.
+    Only(Vec<&'a str>),
+}
+
+impl<'a> Touched<'a> {
+    pub(super) fn between(old: &'a Value, new: &'a Value) -> Self {
+        let fields = |object: &'a Value| object.get("metadata").and_then(Value::as_object).into_iter().flatten();
+        let mut before = fields(old).peekable();
+        let mut touched: Vec<&str> = Vec::new();
+        // Both are sorted.
+        for (name, value) in fields(new) {
+            while let Some((gone, _)) = before.next_if(|(other, _)| *other < name) {
+                touched.push(gone);
+            }
+            if before.next_if(|(other, _)| *other == name).is_none_or(|(_, other)| other != value) {
+                touched.push(name);
+            }
+        }
+        touched.extend(before.map(|(gone, _)| gone.as_str()));
+        Self::Only(touched)
+    }
+
+    fn has(&self, field: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(fields) => fields.contains(&field),
+        }
+    }
+}
+
 /// Total size of all annotations, keys and values.
 const MAX_ANNOTATIONS: usize = 256 << 10;
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
 /// `ValidateObjectMeta` of apimachinery.
-pub(super) fn check(resource: &Resource, object: &Value, rule: NameRule, causes: &mut Vec<Cause>) {
-    let prefix = object::meta(object, "generateName").and_then(Value::as_str).unwrap_or_default();
-    if !prefix.is_empty() {
-        invalid("metadata.generateName", prefix, rule.prefix_complaints(prefix), causes);
+pub(super) fn check(
+    resource: &Resource,
+    object: &Value,
+    rule: NameRule,
+    touched: &Touched<'_>,
+    causes: &mut Vec<Cause>,
+) {
+    if touched.has("generateName") {
+        let prefix = object::meta(object, "generateName").and_then(Value::as_str).unwrap_or_default();
+        if !prefix.is_empty() {
+            invalid("metadata.generateName", prefix, rule.prefix_complaints(prefix), causes);
+        }
     }
-    match object::name(object) {
-        "" => causes.push(Cause::required("metadata.name", "name or generateName is required")),
-        name => invalid("metadata.name", name, rule.complaints(name), causes),
+    if touched.has("name") {
+        match object::name(object) {
+            "" => causes.push(Cause::required("metadata.name", "name or generateName is required")),
+            name => invalid("metadata.name", name, rule.complaints(name), causes),
+        }
     }
-    match (resource.namespaced, object::namespace(object)) {
-        (true, "") => causes.push(Cause::required("metadata.namespace", "")),
-        (true, namespace) => invalid("metadata.namespace", namespace, names::dns_label(namespace), causes),
-        (false, "") => {}
-        (false, _) => causes.push(Cause::forbidden("metadata.namespace", "not allowed on this type")),
+    if touched.has("namespace") {
+        match (resource.namespaced, object::namespace(object)) {
+            (true, "") => causes.push(Cause::required("metadata.namespace", "")),
+            (true, namespace) => invalid("metadata.namespace", namespace, names::dns_label(namespace), causes),
+            (false, "") => {}
+            (false, _) => causes.push(Cause::forbidden("metadata.namespace", "not allowed on this type")),
+        }
     }
-    nonnegative_generation(object, causes);
-    labels(map(object, "labels"), "metadata.labels", causes);
-    annotations(map(object, "annotations"), "metadata.annotations", causes);
-    owner_references(object, causes);
-    finalizers(object, causes);
+    if touched.has("generation") {
+        nonnegative_generation(object, causes);
+    }
+    if touched.has("labels") {
+        labels(map(object, "labels"), "metadata.labels", causes);
+    }
+    if touched.has("annotations") {
+        annotations(map(object, "annotations"), "metadata.annotations", causes);
+    }
+    if touched.has("ownerReferences") {
+        owner_references(object, causes);
+    }
+    if touched.has("finalizers") {
+        finalizers(object, causes);
+    }
 }
 
 /// `ValidateObjectMetaUpdate` of apimachinery.
-pub(super) fn check_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    if object::deletion_timestamp(old).is_some() {
+pub(super) fn check_update(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    if touched.has("finalizers") && object::deletion_timestamp(old).is_some() {
         let mut added: Vec<&str> =
             object::finalizers(new).filter(|name| object::finalizers(old).all(|known| known != *name)).collect();
         added.sort_unstable();
@@ -90,19 +147,22 @@ pub(super) fn check_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     if object::resource_version(new).is_empty() {
         causes.push(Cause::invalid("metadata.resourceVersion", &json!(""), "must be specified for an update"));
     }
-    nonnegative_generation(new, causes);
-    let generation = object::generation(new);
-    if generation < object::generation(old) {
-        causes.push(Cause::invalid("metadata.generation", &json!(generation), "must not be decremented"));
+    if touched.has("generation") {
+        nonnegative_generation(new, causes);
+        let generation = object::generation(new);
+        if generation < object::generation(old) {
+            causes.push(Cause::invalid("metadata.generation", &json!(generation), "must not be decremented"));
+        }
     }
     for field in ["name", "namespace", "uid"] {
-        immutable_text(new, old, field, causes);
+        if touched.has(field) {
+            immutable_text(new, old, field, causes);
+        }
     }
     for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        let (after, before) = (object::meta(new, field), object::meta(old, field));
-        if after != before {
-            let path = format!("metadata.{field}");
-            causes.push(Cause::invalid(path, after.unwrap_or(&Value::Null), super::IMMUTABLE));
+        if touched.has(field) {
+            let shown = object::meta(new, field).unwrap_or(&Value::Null);
+            causes.push(Cause::invalid(format!("metadata.{field}"), shown, super::IMMUTABLE));
         }
     }
     // [`check`] comes before it, and finds the same.
@@ -115,7 +175,10 @@ pub(super) fn check_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// What core's `ValidateObjectMeta` adds: finalizers are qualified or standard.
-pub(super) fn check_core_finalizers(object: &Value, causes: &mut Vec<Cause>) {
+pub(super) fn check_core_finalizers(object: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    if !touched.has("finalizers") {
+        return;
+    }
     for (index, name) in object::finalizers(object).enumerate() {
         standard_or_qualified(name, || format!("metadata.finalizers[{index}]"), causes);
     }

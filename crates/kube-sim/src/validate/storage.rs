@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::metadata::{self, NameRule, invalid};
+use super::metadata::{self, NameRule, Touched, invalid};
 use super::{IMMUTABLE, names, selectors, text};
 use crate::resource::Resource;
 use crate::status::Cause;
@@ -13,9 +13,9 @@ const MAX_PARAMETERS: usize = 512;
 const MAX_PARAMETERS_SIZE: usize = 256 << 10;
 
 /// A StorageClass on create; `changes` are the fields declarative validation found changed on update.
-pub(super) fn class(resource: &Resource, class: &Value, causes: &mut Vec<Cause>) {
-    metadata::check(resource, class, NameRule::Subdomain, causes);
-    metadata::check_core_finalizers(class, causes);
+pub(super) fn class(resource: &Resource, class: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    metadata::check(resource, class, NameRule::Subdomain, touched, causes);
+    metadata::check_core_finalizers(class, touched, causes);
     let provisioner = text(class, "provisioner");
     if !provisioner.is_empty() {
         qualified("provisioner", provisioner, causes);
@@ -48,17 +48,23 @@ pub(super) fn class_declarations(class: &Value, old: Option<&Value>, causes: &mu
 }
 
 /// A StorageClass on update.
-pub(super) fn class_update(resource: &Resource, new: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    class(resource, new, causes);
-    metadata::check_update(new, old, causes);
-    metadata::check_core_finalizers(new, causes);
+pub(super) fn class_update(
+    resource: &Resource,
+    new: &Value,
+    old: &Value,
+    touched: &Touched<'_>,
+    causes: &mut Vec<Cause>,
+) {
+    class(resource, new, touched, causes);
+    metadata::check_update(new, old, touched, causes);
+    metadata::check_core_finalizers(new, touched, causes);
     class_declarations(new, Some(old), causes);
 }
 
 /// A VolumeAttributesClass on create.
-pub(super) fn attributes_class(resource: &Resource, class: &Value, causes: &mut Vec<Cause>) {
-    metadata::check(resource, class, NameRule::Subdomain, causes);
-    metadata::check_core_finalizers(class, causes);
+pub(super) fn attributes_class(resource: &Resource, class: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    metadata::check(resource, class, NameRule::Subdomain, touched, causes);
+    metadata::check_core_finalizers(class, touched, causes);
     match text(class, "driverName") {
         "" => causes.push(Cause::required("driverName", "")),
         driver => qualified("driverName", driver, causes),
@@ -70,15 +76,21 @@ pub(super) fn attributes_class(resource: &Resource, class: &Value, causes: &mut 
 }
 
 /// A VolumeAttributesClass on update.
-pub(super) fn attributes_class_update(resource: &Resource, new: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    metadata::check_update(new, old, causes);
-    metadata::check_core_finalizers(new, causes);
+pub(super) fn attributes_class_update(
+    resource: &Resource,
+    new: &Value,
+    old: &Value,
+    touched: &Touched<'_>,
+    causes: &mut Vec<Cause>,
+) {
+    metadata::check_update(new, old, touched, causes);
+    metadata::check_core_finalizers(new, touched, causes);
     for field in ["driverName", "parameters"] {
         if new.get(field) != old.get(field) {
             causes.push(Cause::forbidden(field, &format!("updates to {field} are forbidden.")));
         }
     }
-    attributes_class(resource, new, causes);
+    attributes_class(resource, new, touched, causes);
 }
 
 fn qualified(field: &str, name: &str, causes: &mut Vec<Cause>) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::go::{self, GoValue};
-use super::metadata::{self, NameRule, invalid};
+use super::metadata::{self, NameRule, Touched, invalid};
 use super::quantity::Quantity;
 use super::{IMMUTABLE, NOT_POSITIVE, names, selectors, text, texts, volume_source};
 use crate::defaults::schema::Struct;
@@ -18,19 +18,31 @@ const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
 /// On create.
-pub(super) fn create(resource: &Resource, volume: &Value, causes: &mut Vec<Cause>) {
-    volume_and_metadata(resource, volume, false, causes);
+pub(super) fn create(resource: &Resource, volume: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    all_metadata(resource, volume, touched, causes);
+    spec(volume, false, causes);
     mount_options(volume, causes);
 }
 
 /// On update of all but the status.
-pub(super) fn update(resource: &Resource, new: &Value, old: &Value, causes: &mut Vec<Cause>) {
+pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
     let old_affinity = at(old, &["spec", "nodeAffinity"]);
     let lenient = old_affinity.and_then(|affinity| affinity.get("required")).is_some_and(selectors::has_invalid_values);
+    let same_spec = new.get("spec") == old.get("spec");
+    let volume_and_metadata = |causes: &mut Vec<Cause>| {
+        all_metadata(resource, new, touched, causes);
+        if !same_spec {
+            spec(new, lenient, causes);
+        }
+    };
     // The strategy validates the volume, and so does the validation of the update.
-    volume_and_metadata(resource, new, lenient, causes);
+    volume_and_metadata(causes);
     mount_options(new, causes);
-    volume_and_metadata(resource, new, lenient, causes);
+    volume_and_metadata(causes);
+    // Good when it was written.
+    if same_spec {
+        return;
+    }
     source_is_immutable(new, old, causes);
     let mode = |volume| at(volume, &["spec", "volumeMode"]).unwrap_or(&Value::Null);
     if mode(new) != mode(old) {
@@ -47,9 +59,9 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, causes: &mut
 }
 
 /// On update of the status.
-pub(super) fn update_status(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    metadata::check_update(new, old, causes);
-    metadata::check_core_finalizers(new, causes);
+pub(super) fn update_status(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    metadata::check_update(new, old, touched, causes);
+    metadata::check_core_finalizers(new, touched, causes);
     if object::resource_version(new).is_empty() {
         causes.push(Cause::required("resourceVersion", ""));
     }
@@ -86,13 +98,13 @@ pub(super) fn volume_mode(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn volume_and_metadata(resource: &Resource, volume: &Value, lenient: bool, causes: &mut Vec<Cause>) {
-    metadata::check(resource, volume, NameRule::Subdomain, causes);
-    metadata::check_core_finalizers(volume, causes);
-    spec(volume.get("spec").unwrap_or(&Value::Null), lenient, causes);
+fn all_metadata(resource: &Resource, volume: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    metadata::check(resource, volume, NameRule::Subdomain, touched, causes);
+    metadata::check_core_finalizers(volume, touched, causes);
 }
 
-fn spec(spec: &Value, lenient: bool, causes: &mut Vec<Cause>) {
+fn spec(volume: &Value, lenient: bool, causes: &mut Vec<Cause>) {
+    let spec = volume.get("spec").unwrap_or(&Value::Null);
     access_modes_are_given(spec, "", causes);
     access_modes_are_known(spec, causes);
     capacity(spec, causes);

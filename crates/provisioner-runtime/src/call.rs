@@ -37,6 +37,11 @@ pub fn unchecked(mut write: Request<Vec<u8>>) -> Request<Vec<u8>> {
     write
 }
 
+/// The failure of a call whose request could not even be made.
+pub fn unsent(error: impl std::fmt::Display) -> CallError {
+    CallError::Other(error.to_string())
+}
+
 /// Why an API call failed. The texts are sentences for a person.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

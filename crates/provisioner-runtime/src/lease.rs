@@ -50,7 +50,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use futures::future::{join, join_all};
+use futures::future::{BoxFuture, FutureExt as _, join};
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use kube::Client;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -120,14 +121,14 @@ impl Leases {
         let fleet = &self.fleet;
         // Known to the others before the first shard is taken, so that replicas which start together share at once.
         member::announce(fleet).await;
-        let keepers = join_all((0..fleet.options.shards).map(|shard| Keeper::new(fleet, shard, &stop, &duty).run()));
-        let work = join(keepers, member::remain(fleet, &stop));
-        tokio::select! {
-            biased;
-            _ = work => {}
-            () = watch::follow(fleet) => {}
-            () = watch::poll(fleet) => {}
-        }
+        let keepers = (0..fleet.options.shards).map(|shard| Keeper::new(fleet, shard, &stop, &duty).run());
+        // Of all these mostly one has something to do: only those that are woken are polled.
+        let keepers = keepers.collect::<FuturesUnordered<_>>().collect::<()>();
+        let work = join(keepers, member::remain(fleet, &stop)).map(drop);
+        let parts: [BoxFuture<'_, ()>; 3] =
+            [Box::pin(work), Box::pin(watch::follow(fleet)), Box::pin(watch::poll(fleet))];
+        // Only the work comes to an end.
+        FuturesUnordered::from_iter(parts).next().await;
     }
 }
 

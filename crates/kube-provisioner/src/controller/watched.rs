@@ -279,6 +279,9 @@ fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(des
 
 /// The object's text without `metadata.managedFields`, often half of it and of no use to anybody here.
 pub(crate) fn without_managed_fields(raw: &RawValue) -> Result<Box<str>, serde_json::Error> {
+    if !raw.get().contains(r#""managedFields""#) {
+        return Ok(raw.get().into());
+    }
     let mut object: BTreeMap<&str, &RawValue> = serde_json::from_str(raw.get())?;
     let mut metadata: BTreeMap<&str, &RawValue> = match object.get("metadata") {
         Some(metadata) => serde_json::from_str(metadata.get())?,

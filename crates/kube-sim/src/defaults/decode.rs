@@ -200,27 +200,32 @@ impl Decoder {
             ));
         };
         let mut error = None;
-        map.retain(|name, value| {
-            if error.is_some() {
-                return true;
-            }
+        // Mostly none.
+        let mut left_out = Vec::new();
+        for (name, value) in &mut *map {
             let Some(field) = structure.field(name) else {
                 self.unknown.push(Path::Name { parent: path, embedded: "", name }.to_string());
-                return false;
+                left_out.push(name.clone());
+                continue;
             };
             let at = Path::Name { parent: path, embedded: field.embedded, name: field.name };
             if value.is_null() {
                 // Nothing was said: as if the field were missing.
-                return false;
+                left_out.push(name.clone());
+                continue;
             }
             match self.value(value, &field.ty, structure, &at) {
-                Ok(()) => !is_omitted(field, value),
+                Ok(()) if is_omitted(field, value) => left_out.push(name.clone()),
+                Ok(()) => {}
                 Err(refused) => {
                     error = Some(refused);
-                    true
+                    break;
                 }
             }
-        });
+        }
+        for name in left_out {
+            map.remove(&name);
+        }
         for field in structure.always_written() {
             if !map.contains_key(field.name) {
                 let at = Path::Name { parent: path, embedded: field.embedded, name: field.name };

@@ -211,9 +211,10 @@ fn data_sources(spec: &mut Map<String, Value>, old: Option<&Value>) {
 
 /// Coordinated leader election is off: its fields of a Lease are dropped, unless they are there already.
 fn election_fields(lease: &mut Value, old: Option<&Value>) {
+    let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let known = old.and_then(|old| old.get("spec")).and_then(Value::as_object);
     for field in ["strategy", "preferredHolder"] {
-        let known = old.is_some_and(|old| object::at(old, &["spec", field]).is_some());
-        if !known && let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
+        if known.is_none_or(|known| !known.contains_key(field)) {
             spec.remove(field);
         }
     }

@@ -54,7 +54,10 @@ impl<'a> Path<'a> {
 }
 
 fn decode(part: &str) -> Cow<'_, str> {
-    percent_decode_str(part).decode_utf8_lossy()
+    match part.contains('%') {
+        true => percent_decode_str(part).decode_utf8_lossy(),
+        false => Cow::Borrowed(part),
+    }
 }
 
 #[cfg(test)]

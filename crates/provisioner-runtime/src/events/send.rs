@@ -9,14 +9,16 @@ use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event as ApiEvent, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::Api;
+use kube::Resource as _;
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::Request;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
 use super::state::{Ending, Job, Pending, Written};
 use super::{Event, ObjectRef, Shared};
+use crate::call::{unchecked, unsent};
 use crate::{CallError, call};
 
 /// How long one request may take.
@@ -57,21 +59,30 @@ pub(super) async fn run(shared: Arc<Shared>) {
 type Outcome = Result<(), CallError>;
 
 async fn send(shared: &Shared, job: Job) -> (Job, Outcome) {
+    let outcome = match request(shared, &job) {
+        // Nobody reads the answer.
+        Ok(request) => call(LIMIT, shared.client.request_text(request)).await.map(drop),
+        Err(error) => Err(error),
+    };
+    (job, outcome)
+}
+
+fn request(shared: &Shared, job: &Job) -> Result<http::Request<Vec<u8>>, CallError> {
     let event = &job.pending.event;
     let namespace = event.object.namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
-    let api = Api::<ApiEvent>::namespaced(shared.client.clone(), namespace);
-    let outcome = match &job.series {
+    let events = Request::new(ApiEvent::url_path(&(), Some(namespace)));
+    let request = match &job.series {
         // Nothing but the series may change.
         Some(written) => {
             let patch = Patch::Merge(json!({ "series": series(written, &job.pending) }));
-            call(LIMIT, api.patch(&written.id.name(&event.object.name), &PatchParams::default(), &patch)).await
+            events.patch(&written.id.name(&event.object.name), &PatchParams::default(), &patch)
         }
         None => {
             let body = body(shared, event, &job.pending, namespace);
-            call(LIMIT, api.create(&PostParams::default(), &body)).await
+            events.create(&PostParams::default(), serde_json::to_vec(&body).map_err(unsent)?)
         }
     };
-    (job, outcome.map(drop))
+    request.map(unchecked).map_err(unsent)
 }
 
 /// What the outcome means for the line; tells the log what somebody should know.

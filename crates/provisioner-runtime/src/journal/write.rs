@@ -16,7 +16,7 @@ use super::state::Step;
 use super::text::{Content, VERSION, VERSION_KEY, write};
 use super::{JournalOptions, Shared, TakeOverError};
 use crate::backoff::Random;
-use crate::call::unchecked;
+use crate::call::{unchecked, unsent};
 use crate::name::label_value;
 use crate::{CallError, call};
 
@@ -240,8 +240,4 @@ impl Place {
         self.version = stored.metadata.resource_version;
         Ok(())
     }
-}
-
-fn unsent(error: impl std::fmt::Display) -> CallError {
-    CallError::Other(error.to_string())
 }

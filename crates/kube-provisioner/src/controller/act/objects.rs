@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use provisioner_runtime::call::{CallError, call, unchecked};
+use provisioner_runtime::call::{CallError, call, unchecked, unsent};
 use serde_json::{Value, json};
 
 use super::Actor;
@@ -127,10 +127,6 @@ fn patched<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
         Err(CallError::Invalid(_) | CallError::Conflict) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn unsent(error: impl std::fmt::Display) -> CallError {
-    CallError::Other(error.to_string())
 }
 
 #[cfg(test)]

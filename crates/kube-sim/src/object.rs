@@ -97,6 +97,17 @@ pub fn set_annotation(object: &mut Value, key: &str, value: &str) {
     object_mut(&mut object["metadata"], "annotations").insert(key.to_owned(), value.into());
 }
 
+/// Removes one annotation; without the last one there is no field either.
+pub fn remove_annotation(object: &mut Value, key: &str) {
+    let metadata = metadata_mut(object);
+    if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+        annotations.remove(key);
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+}
+
 /// Sets one label.
 pub fn set_label(object: &mut Value, key: &str, value: &str) {
     object_mut(&mut object["metadata"], "labels").insert(key.to_owned(), value.into());

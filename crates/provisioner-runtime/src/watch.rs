@@ -5,13 +5,13 @@
 //! a word while a list or the start of a watch was under way would otherwise blind the controller until
 //! the kernel gives up, a quarter of an hour later.
 
+mod reader;
+
 use std::fmt::Debug;
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::response::Status;
 use kube::{Api, Resource, ResourceExt};
@@ -21,6 +21,8 @@ use tracing::{debug, info, warn};
 
 use crate::news::News;
 use crate::{Backoff, CallError, Surroundings};
+pub use reader::FromJson;
+pub(crate) use reader::Reader;
 
 /// How many objects one list request asks for.
 const PAGE: u32 = 500;
@@ -71,7 +73,7 @@ pub async fn watch<T>(
     health: WatchHealth,
     mut sink: impl FnMut(Event<T>) + Send,
 ) where
-    T: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    T: Resource + Clone + DeserializeOwned + FromJson + Debug + Send + 'static,
 {
     let mut random = surroundings.random(name);
     let mut asked = health.shared.asked.follow();
@@ -286,10 +288,10 @@ async fn follow<T>(
     sink: &mut (impl FnMut(Event<T>) + Send),
 ) -> Result<(), Trouble>
 where
-    T: Resource + Clone + DeserializeOwned + Debug + 'static,
+    T: Resource + Clone + FromJson + 'static,
 {
-    let params = WatchParams::default().timeout(WATCH_SECONDS);
-    let mut events = pin!(answer(START, api.watch(&params, version)).await?);
+    let (client, params) = (api.clone().into_client(), WatchParams::default().timeout(WATCH_SECONDS));
+    let mut events = answer(START, Reader::<T>::open(&client, api.resource_url(), &params, version)).await?;
     health.progress();
     let mut settled = false;
     let mut unreadable = 0;
@@ -311,7 +313,7 @@ where
             None if settled => return Ok(()),
             None => return Err(Trouble::broken("it ended the watch as soon as it had begun")),
             // The connection is in order: leave out what cannot be read rather than hear nothing more.
-            Some(Err(error)) if is_unreadable(&error) => {
+            Some(Err(kube::Error::SerdeError(_))) => {
                 unreadable += 1;
                 if unreadable == 1 {
                     warn!(watch = name, "a change that cannot be read is left out");
@@ -346,16 +348,6 @@ where
         settled = true;
         *failures = 0;
         health.works(name);
-    }
-}
-
-/// Whether a line of the watch was not what it should be.
-fn is_unreadable(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::SerdeError(_) => true,
-        // The client tries to read such a line as a status, of which every part may be missing.
-        kube::Error::Api(status) => status.code == 0 && status.message.is_empty(),
-        _ => false,
     }
 }
 

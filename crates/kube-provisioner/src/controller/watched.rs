@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use provisioner_runtime::watch::FromJson;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -87,28 +88,38 @@ impl Fields for Volume {
     }
 }
 
-impl<'de, K, T: DeserializeOwned + Fields> Deserialize<'de> for Watched<K, T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+impl<K, T: DeserializeOwned + Fields> FromJson for Watched<K, T> {
+    fn from_json(json: &str) -> serde_json::Result<Self> {
         #[derive(Default, Deserialize)]
         struct Head {
             metadata: Meta,
         }
-        // Borrowed: most objects are somebody else's, and nothing of them is kept.
-        let raw = <&RawValue>::deserialize(deserializer)?;
-        let fields = serde_json::from_str(raw.get()).map_err(|error| Unreadable {
-            // Only an object that cannot be read is looked at twice.
-            metadata: serde_json::from_str::<Head>(raw.get()).unwrap_or_default().metadata,
-            problem: error.to_string(),
-        });
+        let fields = match serde_json::from_str(json) {
+            Err(error) if error.is_data() => Err(Unreadable {
+                // Only an object that cannot be read is looked at twice.
+                metadata: serde_json::from_str::<Head>(json).unwrap_or_default().metadata,
+                problem: error.to_string(),
+            }),
+            fields => Ok(fields?),
+        };
         let wanted_whole = fields.as_ref().is_ok_and(T::wanted_whole);
         let mut watched = Self {
             meta: ObjectMeta::default(),
             fields,
-            raw: wanted_whole.then(|| raw.to_owned()),
+            raw: wanted_whole.then(|| RawValue::from_string(json.to_owned())).transpose()?,
             kind: std::marker::PhantomData,
         };
         watched.meta.resource_version = watched.metadata().resource_version.clone();
         Ok(watched)
+    }
+}
+
+/// In a list.
+impl<'de, K, T: DeserializeOwned + Fields> Deserialize<'de> for Watched<K, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Borrowed: most objects are somebody else's, and nothing of them is kept.
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        Self::from_json(raw.get()).map_err(serde::de::Error::custom)
     }
 }
 
@@ -305,6 +316,7 @@ mod tests {
         assert!(claim.fields.unwrap_err().problem.contains("invalid type"));
         let nothing: WatchedClaim = serde_json::from_str("{}").unwrap();
         assert!(nothing.fields.is_err());
+        assert!(WatchedClaim::from_json(r#"{"metadata":{"name":"c"}"#).is_err(), "half an object is none");
     }
 
     #[test]

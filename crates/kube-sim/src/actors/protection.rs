@@ -181,7 +181,7 @@ async fn tell_if_unused(claim: &Seen, used: bool, api: &mut Api) -> Result<(), S
     }
     let condition = json!({
         "type": "Unused", "status": status, "reason": reason, "message": message,
-        "lastTransitionTime": api.cluster().clock().seconds(),
+        "lastProbeTime": null, "lastTransitionTime": api.cluster().clock().seconds(),
     });
     match own {
         Some(own) => *own = condition,

@@ -10,6 +10,8 @@ use kube::core::{NotUsed, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::watch::FromJson;
+
 /// The label that all Leases of one fleet have; its value is the fleet's name.
 pub(super) const FLEET: &str = "kube-provisioner/fleet";
 
@@ -24,6 +26,12 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A Lease.
 pub(super) type Lease = Object<Option<Spec>, NotUsed>;
+
+impl FromJson for Lease {
+    fn from_json(json: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(json)
+    }
+}
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

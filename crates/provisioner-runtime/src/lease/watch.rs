@@ -1,16 +1,15 @@
 //! Hears of changes: by a watch, and by looking where the watch says nothing.
 
-use std::pin::pin;
 use std::time::Duration;
 
-use futures::StreamExt;
 use kube::ResourceExt;
 use kube::api::{WatchEvent, WatchParams};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Fleet;
 use super::board::version_of;
-use crate::watch::{SETTLED, SILENCE, WATCH_SECONDS};
+use super::record::Lease;
+use crate::watch::{Reader, SETTLED, SILENCE, WATCH_SECONDS};
 use crate::{Backoff, CallError};
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(10));
@@ -82,11 +81,10 @@ async fn look(fleet: &Fleet) -> Result<String, CallError> {
 /// Watches from `version`, which it keeps up to date, until the server ends the watch.
 async fn hear(fleet: &Fleet, version: &mut String, heard: &mut bool) -> Result<(), Trouble> {
     let params = WatchParams::default().labels(&fleet.store.selector()).timeout(WATCH_SECONDS);
-    let limit = fleet.options.call_limit();
-    let Ok(events) = timeout(limit, fleet.store.api.watch(&params, version)).await else {
-        return Err(Trouble::Failed(CallError::TimedOut(limit)));
-    };
-    let mut events = pin!(events?);
+    let (limit, api) = (fleet.options.call_limit(), &fleet.store.api);
+    let client = api.clone().into_client();
+    let begun = timeout(limit, Reader::<Lease>::open(&client, api.resource_url(), &params, version)).await;
+    let mut events = begun.map_err(|_| Trouble::Failed(CallError::TimedOut(limit)))??;
     loop {
         let event = tokio::select! {
             biased;

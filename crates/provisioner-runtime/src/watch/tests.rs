@@ -13,6 +13,12 @@ use tokio::time::sleep;
 use super::*;
 use crate::testing::{self, client, lines, object, refusal};
 
+impl FromJson for ConfigMap {
+    fn from_json(json: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(json)
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn all_pages_are_listed_between_begin_and_ready() {
     let test = Test::start([Answer::Object(page(&["a", "b"], "", "more")), Answer::Object(page(&["c"], "7", ""))]);

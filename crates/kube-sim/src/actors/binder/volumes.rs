@@ -131,12 +131,11 @@ impl Binder {
     async fn unbind(&mut self, volume: Seen, api: &mut Api) -> Result<(), Status> {
         let change = |volume: &mut Value| {
             let own = annotation(volume, BOUND_BY_CONTROLLER).is_some();
-            match volume["spec"].as_object_mut() {
-                Some(spec) if own => drop(spec.remove("claimRef")),
-                _ => volume["spec"]["claimRef"]["uid"] = "".into(),
-            }
-            if own && let Some(annotations) = volume["metadata"]["annotations"].as_object_mut() {
-                annotations.remove(BOUND_BY_CONTROLLER);
+            if own {
+                object::object_mut(volume, "spec").remove("claimRef");
+                object::remove_annotation(volume, BOUND_BY_CONTROLLER);
+            } else {
+                object::object_mut(&mut volume["spec"], "claimRef").remove("uid");
             }
         };
         let volume = self.update_volume(&volume, None, change, api).await?;

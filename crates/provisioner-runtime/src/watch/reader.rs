@@ -1,0 +1,147 @@
+//! Reads the lines of a watch.
+//!
+//! The client's own reader goes through an object whose text is wanted twice, once to find its end, and copies each line
+//! several times. Here it is known where an object ends: the server writes `{"type":"ADDED","object":{…}}`.
+
+use std::error::Error;
+use std::io;
+use std::marker::PhantomData;
+use std::pin::Pin;
+
+use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use kube::Client;
+use kube::api::{WatchEvent, WatchParams};
+use kube::core::Request;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// An object that a watch tells of.
+pub trait FromJson: Sized {
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// When it is not what it should be.
+    fn from_json(json: &str) -> serde_json::Result<Self>;
+}
+
+/// The events of one watch.
+pub(crate) struct Reader<T> {
+    body: Pin<Box<dyn AsyncBufRead + Send>>,
+    /// What there is of the next line: waiting for the rest may be broken off.
+    line: Vec<u8>,
+    objects: PhantomData<fn() -> T>,
+}
+
+impl<T: FromJson> Reader<T> {
+    /// Watches the resource at `path` from `version` on.
+    pub(crate) async fn open(client: &Client, path: &str, params: &WatchParams, version: &str) -> kube::Result<Self> {
+        let request = Request::new(path).watch(params, version).map_err(kube::Error::BuildRequest)?;
+        let body = Box::pin(client.request_stream(request).await?);
+        Ok(Self { body, line: Vec::new(), objects: PhantomData })
+    }
+
+    /// The next event; `None` when the server has ended the watch.
+    pub(crate) async fn next(&mut self) -> Option<kube::Result<WatchEvent<T>>> {
+        let event = match self.body.read_until(b'\n', &mut self.line).await {
+            Ok(_) if self.line.ends_with(b"\n") => Some(read(&self.line).map_err(kube::Error::SerdeError)),
+            // In the middle of a line, if not between two.
+            Ok(_) => None,
+            Err(error) if is_end(&error) => None,
+            Err(error) => Some(Err(kube::Error::ReadEvents(error))),
+        };
+        self.line.clear();
+        event
+    }
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+fn read<T: FromJson>(line: &[u8]) -> serde_json::Result<WatchEvent<T>> {
+    let line = str::from_utf8(line).map_err(serde::de::Error::custom)?;
+    let (kind, object) = match split(line) {
+        Some(parts) => parts,
+        None => {
+            let Line { kind, object } = serde_json::from_str(line)?;
+            (kind, object.get())
+        }
+    };
+    Ok(match kind {
+        "ADDED" => WatchEvent::Added(T::from_json(object)?),
+        "MODIFIED" => WatchEvent::Modified(T::from_json(object)?),
+        "DELETED" => WatchEvent::Deleted(T::from_json(object)?),
+        "BOOKMARK" => WatchEvent::Bookmark(serde_json::from_str(object)?),
+        "ERROR" => WatchEvent::Error(serde_json::from_str(object)?),
+        other => return Err(serde::de::Error::custom(format_args!("no watch tells of {other:?}"))),
+    })
+}
+
+/// Type and object of a line as the server writes it.
+fn split(line: &str) -> Option<(&str, &str)> {
+    let parts = line.trim_end().strip_prefix(r#"{"type":""#)?.strip_suffix('}')?;
+    parts.split_once(r#"","object":"#)
+}
+
+/// Whether a connection was closed rather than broken. What decodes the chunks says so only in words.
+fn is_end(error: &io::Error) -> bool {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        let io = error.downcast_ref::<io::Error>();
+        let is_cut = io.is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
+        if is_cut || error.to_string().contains("unexpected EOF during chunk") {
+            return true;
+        }
+        // Such an error has no source for what it is made of.
+        let inner = io.and_then(io::Error::get_ref).map(|inner| inner as _);
+        next = inner.or_else(|| error.source());
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    impl FromJson for Value {
+        fn from_json(json: &str) -> serde_json::Result<Self> {
+            serde_json::from_str(json)
+        }
+    }
+
+    #[test]
+    fn lines_are_read_however_they_are_written() {
+        let object = json!({"a": {"b": "}\",\"object\":"}});
+        for line in [
+            format!(r#"{{"type":"MODIFIED","object":{object}}}"#) + "\n",
+            format!(r#" {{ "object" : {object} , "type" : "MODIFIED" }} "#),
+        ] {
+            let event = read::<Value>(line.as_bytes()).unwrap();
+            assert!(matches!(&event, WatchEvent::Modified(read) if *read == object), "{line}");
+        }
+        let bookmark =
+            br#"{"type":"BOOKMARK","object":{"kind":"A","apiVersion":"v1","metadata":{"resourceVersion":"7"}}}"#;
+        let event = read::<Value>(bookmark).unwrap();
+        assert!(matches!(event, WatchEvent::Bookmark(bookmark) if bookmark.metadata.resource_version == "7"));
+        let gone = br#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}"#;
+        assert!(matches!(read::<Value>(gone).unwrap(), WatchEvent::Error(status) if status.code == 410));
+        for line in [&b"{}"[..], b"", b"\xff", br#"{"type":"NEW","object":{}}"#, br#"{"type":"ADDED","object":{]}"#] {
+            assert!(read::<Value>(line).is_err(), "{}", String::from_utf8_lossy(line));
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_is_no_failure() {
+        let chunk = io::Error::other("error reading a body: unexpected EOF during chunk size line");
+        let nested = io::Error::other(io::Error::from(io::ErrorKind::UnexpectedEof));
+        let broken = io::Error::from(io::ErrorKind::ConnectionReset);
+        assert_eq!([chunk, nested, broken].map(|error| is_end(&error)), [true, true, false]);
+    }
+}

@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::store::write_value;
+
 /// Core name and events.k8s.io name of the fields that differ.
 const NAMES: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
@@ -25,6 +27,23 @@ pub(crate) fn to_events_group(event: Value) -> Value {
         fields.retain(|name, value| value != "" || ALWAYS_IN_CORE.iter().all(|(_, events)| name != events));
     }
     event
+}
+
+/// Appends [`to_events_group`] of an event.
+pub(crate) fn write_for_events_group(event: &Value, json: &mut Vec<u8>) {
+    let fields = event.as_object().into_iter().flatten().filter(|(key, _)| *key != "apiVersion");
+    json.extend_from_slice(br#"{"apiVersion":"events.k8s.io/v1""#);
+    for (key, value) in fields {
+        if value == "" && ALWAYS_IN_CORE.iter().any(|(core, _)| key == core) {
+            continue;
+        }
+        let name = NAMES.iter().find(|(core, _)| key == core).map_or(key.as_str(), |(_, events)| events);
+        json.push(b',');
+        write_value(json, name);
+        json.push(b':');
+        write_value(json, value);
+    }
+    json.push(b'}');
 }
 
 /// An event as core/v1 shows it.
@@ -71,6 +90,9 @@ mod tests {
                 "reportingController": "r", "series": {"count": 3},
             })
         );
+        let mut written = Vec::new();
+        write_for_events_group(&core, &mut written);
+        assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), events);
         assert_eq!(to_core(events), core);
     }
 }

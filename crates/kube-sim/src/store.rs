@@ -14,7 +14,7 @@ pub(crate) use registry::Registry;
 pub(crate) use snapshot::Snapshot;
 use stored::ByKey;
 pub use stored::Stored;
-pub(crate) use stored::{head, key};
+pub(crate) use stored::{head, key, write_value};
 
 use crate::resource::Resource;
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::resource::Resource;
-use crate::store::{Stored, head};
+use crate::store::{Stored, head, write_value};
 use crate::{defaults, event, object};
 
 /// How the objects of one resource are shown to one request.
@@ -78,9 +78,8 @@ impl View {
                 json.extend_from_slice(self.head().as_bytes());
                 object.write_tail(self.with_owners, json);
             }
-            Form::Event | Form::Metadata => {
-                serde_json::to_writer(json, &self.shown(object)).expect("JSON values can be written to memory");
-            }
+            Form::Event if !self.with_owners => event::write_for_events_group(&object.parsed(), json),
+            Form::Event | Form::Metadata => write_value(json, &self.shown(object)),
         }
     }
 

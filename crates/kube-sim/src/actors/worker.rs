@@ -53,10 +53,11 @@ impl<C: Controller> Worker<C> {
         loop {
             // Others get their turn even when there is much to do.
             consume_budget().await;
-            while let Some(change) = feed.next(&mut self.api) {
+            let now = Instant::now();
+            while let Some(change) = feed.next(now, &mut self.api) {
                 self.controller.observe(&change, &self.api, &mut self.queue);
             }
-            let Some(key) = self.queue.pop() else {
+            let Some(key) = self.queue.pop(now) else {
                 let due = [feed.next_due(), self.queue.next_due()].into_iter().flatten().min();
                 match due {
                     // Whether time or a change came first, both are looked at above.
@@ -85,11 +86,10 @@ impl Feed {
     }
 
     /// The next change that is to be seen now.
-    fn next(&mut self, api: &mut Api) -> Option<Change> {
+    fn next(&mut self, now: Instant, api: &mut Api) -> Option<Change> {
         while let Some(change) = self.subscription.try_next() {
-            self.push(change, api);
+            self.push(change, now, api);
         }
-        let now = Instant::now();
         match self.next_due()? <= now {
             true => self.waiting.pop_front().map(|(_, change)| change),
             false => None,
@@ -103,11 +103,11 @@ impl Feed {
     /// Waits for the next change to happen.
     async fn arrival(&mut self, api: &mut Api) {
         let change = self.subscription.next().await;
-        self.push(change, api);
+        self.push(change, Instant::now(), api);
     }
 
-    fn push(&mut self, change: Change, api: &mut Api) {
-        let due = Instant::now() + api.draw(|pace| &pace.lag);
+    fn push(&mut self, change: Change, now: Instant, api: &mut Api) {
+        let due = now + api.draw(|pace| &pace.lag);
         // Changes do not overtake each other.
         let due = self.waiting.back().map_or(due, |(last, _)| due.max(*last));
         self.waiting.push_back((due, change));
@@ -167,8 +167,7 @@ impl<K: Clone + Ord> Queue<K> {
         self.failures.remove(key);
     }
 
-    fn pop(&mut self) -> Option<K> {
-        let now = Instant::now();
+    fn pop(&mut self, now: Instant) -> Option<K> {
         while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
             let key = entry.remove();
             self.add(key);

@@ -56,9 +56,10 @@ fn volume(volume: &mut Value) {
         ("scaleIO", "storageMode", "ThinProvisioned"),
         ("scaleIO", "fsType", "xfs"),
     ];
+    let Some(spec) = volume.get_mut("spec").and_then(Value::as_object_mut) else { return };
     for (source, field, value) in SOURCES {
-        if object::at(volume, &["spec", source]).is_some() {
-            default(volume, &["spec", source], field, value);
+        if let Some(source) = spec.get_mut(source) {
+            default(source, &[], field, value);
         }
     }
 }

@@ -48,34 +48,51 @@ impl ServerSet {
 
     /// The places the client left as they were; without an old object, those it left out.
     pub(crate) fn left_alone(resource: &Resource, old: Option<&Value>, sent: &Value) -> Self {
-        Self::bits(resource, |place| old.and_then(|old| place.get(old)) == place.get(sent))
+        Self(u8::MAX).holds(resource, old, sent, |before, after| before == after)
     }
 
     /// Those of them that are not as they were.
     #[must_use]
     pub(crate) fn now_changed(self, resource: &Resource, old: Option<&Value>, kept: &Value) -> Self {
-        let changed = Self::bits(resource, |place| old.and_then(|old| place.get(old)) != place.get(kept));
-        Self(self.0 & changed.0)
+        self.holds(resource, old, kept, |before, after| before != after)
     }
 
     /// The object as the client sent it.
     pub(crate) fn undo(self, resource: &Resource, old: Option<&Value>, mut kept: Value) -> Value {
         for (index, place) in places(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
             debug_assert!(index < 8, "the tables above are short");
-            place.set(&mut kept, old.and_then(|old| place.get(old)));
+            place.set(&mut kept, old.and_then(|old| place.get(at(old, place.parent)?)));
         }
         kept
     }
 
-    fn bits(resource: &Resource, holds: impl Fn(&Place) -> bool) -> Self {
-        let places = places(resource).iter().enumerate();
-        Self(places.filter(|(_, place)| holds(place)).fold(0, |bits, (index, _)| bits | (1 << index)))
+    /// Those of the places of which something holds.
+    fn holds(
+        self,
+        resource: &Resource,
+        old: Option<&Value>,
+        new: &Value,
+        holds: impl Fn(Option<&Value>, Option<&Value>) -> bool,
+    ) -> Self {
+        let mut bits = 0;
+        let (mut path, mut before, mut after): (&[&str], _, _) = (&[], old, Some(new));
+        for (index, place) in places(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
+            // Most stand in the same one.
+            if place.parent != path {
+                path = place.parent;
+                (before, after) = (old.and_then(|old| at(old, path)), at(new, path));
+            }
+            if holds(before.and_then(|parent| place.get(parent)), after.and_then(|parent| place.get(parent))) {
+                bits |= 1 << index;
+            }
+        }
+        Self(bits)
     }
 }
 
 impl Place {
-    fn get<'a>(&self, object: &'a Value) -> Option<&'a Value> {
-        let value = at(object, self.parent)?.get(self.field)?;
+    fn get<'a>(&self, parent: &'a Value) -> Option<&'a Value> {
+        let value = parent.get(self.field)?;
         match self.item {
             "" => Some(value),
             item => value.as_array()?.iter().find(|other| *other == item),

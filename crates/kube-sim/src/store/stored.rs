@@ -254,7 +254,8 @@ fn write_fields(json: &mut Vec<u8>, fields: &Map<String, Value>, written: &[&str
     }
 }
 
-fn write_value<T: serde::Serialize + ?Sized>(json: &mut Vec<u8>, value: &T) {
+/// Appends a value.
+pub(crate) fn write_value<T: serde::Serialize + ?Sized>(json: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(json, value).expect("JSON values with text keys can be written to memory");
 }
 

@@ -11,7 +11,7 @@ use crate::resource::Resource;
 use crate::{defaults, object};
 
 /// As many are kept; the memory they take is bounded by it.
-const KEPT: usize = 64;
+const KEPT: usize = 128;
 
 /// The latest states that were written or read by this thread.
 struct Latest {

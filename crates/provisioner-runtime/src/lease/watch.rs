@@ -40,6 +40,8 @@ pub(super) async fn follow(fleet: &Fleet) {
             Ok(()) if failures == 0 => continue,
             Ok(()) => {}
             Err(Trouble::Expired) => position = None,
+            // A connection that broke is taken up where it was.
+            Err(Trouble::Failed(_)) if failures == 0 => {}
             Err(Trouble::Failed(error)) => {
                 position = None;
                 fleet.health.waits(PART, Some(format!("it does not work, looking now and then instead: {error}")));

@@ -17,7 +17,7 @@
 
 mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -77,6 +77,8 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// How many there are.
+    const COUNT: usize = Self::WatchDelay as usize + 1;
     /// Those that hit a request before it is handled.
     const BEFORE: [Self; 10] = [
         Self::Conflict,
@@ -126,7 +128,8 @@ impl Fault {
 /// Faults, latencies and delays between callers and the server. Clones share one generator and one end.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    rates: BTreeMap<Fault, f64>,
+    /// By the numbers of the faults.
+    rates: [f64; Fault::COUNT],
     latency: RangeInclusive<Duration>,
     delay: RangeInclusive<Duration>,
     users: BTreeSet<String>,
@@ -143,7 +146,7 @@ impl Faults {
     /// No faults; for [`Faults::with`] and the others to add some.
     pub fn none(seed: u64) -> Self {
         Self {
-            rates: BTreeMap::new(),
+            rates: [0.0; Fault::COUNT],
             latency: Duration::ZERO..=Duration::ZERO,
             delay: Duration::from_millis(1)..=Duration::from_secs(5),
             users: BTreeSet::new(),
@@ -167,7 +170,7 @@ impl Faults {
             let weights: Vec<(Fault, f64)> = kinds.map(|fault| (*fault, random.f64().powi(2))).collect();
             let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
             for (fault, weight) in weights {
-                faults.rates.insert(fault, total * weight / sum);
+                faults.rates[fault as usize] = total * weight / sum;
             }
         }
         faults.latency = Duration::ZERO..=SLOWEST[random.usize(..SLOWEST.len())];
@@ -178,15 +181,14 @@ impl Faults {
     /// Hits this part of all requests, answers or events that it can hit: 0.0 is none, 1.0 is all.
     #[must_use]
     pub fn with(mut self, fault: Fault, rate: f64) -> Self {
-        self.rates.insert(fault, rate);
+        self.rates[fault as usize] = rate;
         self
     }
 
     /// Not this one.
     #[must_use]
-    pub fn without(mut self, fault: Fault) -> Self {
-        self.rates.remove(&fault);
-        self
+    pub fn without(self, fault: Fault) -> Self {
+        self.with(fault, 0.0)
     }
 
     /// How long requests are on their way to the server, and answers back.
@@ -237,7 +239,7 @@ impl Faults {
         let mut left = random.f64();
         let over = end.is_some_and(|end| end <= Instant::now());
         let hit = kinds.iter().filter(|fault| can_hit(**fault)).find(|fault| {
-            left -= self.rates.get(fault).copied().unwrap_or(0.0);
+            left -= self.rates[**fault as usize];
             left < 0.0
         });
         let detail = random.fork();

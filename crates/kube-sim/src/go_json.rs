@@ -97,11 +97,14 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(name) = members.next_key::<String>()? {
-            let value = members.next_value_seed(Seed { repeated: self.repeated })?;
-            *self.repeated |= map.insert(name, value).is_some();
+        let mut list: Vec<(String, Value)> = Vec::new();
+        while let Some(name) = members.next_key()? {
+            list.push((name, members.next_value_seed(Seed { repeated: self.repeated })?));
         }
+        let count = list.len();
+        // They mostly are in order already. Of several of one name the last stays.
+        let map: Map<String, Value> = list.into_iter().collect();
+        *self.repeated |= map.len() < count;
         Ok(map.into())
     }
 }

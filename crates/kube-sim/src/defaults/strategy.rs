@@ -92,22 +92,21 @@ pub(super) fn prepare_for_update(
 fn keep_system_fields(old: &Value, new: &mut Value) {
     let metadata = object::metadata_mut(new);
     metadata.remove("selfLink");
-    let before = old.get("metadata").and_then(Value::as_object);
-    let kept = |field: &str| before?.get(field).filter(|value| !value.is_null());
-    if kept("generation").is_none() {
+    let before = old.get("metadata").and_then(Value::as_object).into_iter().flatten();
+    let mut counted = false;
+    for (field, value) in before.filter(|(_, value)| !value.is_null()) {
+        let kept = match field.as_str() {
+            "generation" | "creationTimestamp" | "deletionTimestamp" => metadata.get(field) != Some(value),
+            "uid" | "deletionGracePeriodSeconds" => !metadata.contains_key(field),
+            _ => false,
+        };
+        if kept {
+            metadata.insert(field.clone(), value.clone());
+        }
+        counted |= field == "generation";
+    }
+    if !counted {
         metadata.remove("generation");
-    }
-    for field in ["generation", "creationTimestamp", "deletionTimestamp"] {
-        if let Some(value) = kept(field)
-            && metadata.get(field) != Some(value)
-        {
-            metadata.insert(field.to_owned(), value.clone());
-        }
-    }
-    for field in ["uid", "deletionGracePeriodSeconds"] {
-        if let (Some(value), None) = (kept(field), metadata.get(field)) {
-            metadata.insert(field.to_owned(), value.clone());
-        }
     }
 }
 

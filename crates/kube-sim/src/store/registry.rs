@@ -19,8 +19,7 @@ impl Registry {
 
     /// The resource a path names.
     pub(crate) fn at_path(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
-        let index = self.resources.binary_search_by(|resource| path(resource).cmp(&(group, version, plural))).ok()?;
-        Some(&self.resources[index])
+        self.resources.iter().find(|resource| resource.is(group, plural) && resource.version == version)
     }
 
     /// Whether there is anything built-in in this group.

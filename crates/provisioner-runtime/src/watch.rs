@@ -3,7 +3,7 @@
 //! Built on the client's plain list and watch calls rather than on a ready-made watcher, because each
 //! step needs a deadline: the client waits without end for an answer, so a connection that was cut without
 //! a word while a list or the start of a watch was under way would otherwise blind the controller until
-//! the kernel gives up, a quarter of an hour later.
+//! the kernel gives up, a quarter of an hour later. The lines of a watch are read by `reader`.
 
 mod reader;
 

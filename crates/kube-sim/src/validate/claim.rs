@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::go::{self, GoValue};
-use super::metadata::{self, NameRule, Touched, invalid};
+use super::metadata::{self, Touched, invalid};
 use super::quantity::Quantity;
 use super::{IMMUTABLE, NOT_POSITIVE, names, selectors, text, volume};
 use crate::defaults::schema::Struct;
@@ -31,7 +31,7 @@ struct Leniency {
 
 /// On create.
 pub(super) fn create(resource: &Resource, claim: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
-    all_metadata(resource, claim, touched, causes);
+    metadata::check_core(resource, claim, touched, causes);
     spec(claim, Leniency::default(), causes);
 }
 
@@ -39,7 +39,7 @@ pub(super) fn create(resource: &Resource, claim: &Value, touched: &Touched<'_>, 
 pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
     metadata::check_update(new, old, touched, causes);
     metadata::check_core_finalizers(new, touched, causes);
-    all_metadata(resource, new, touched, causes);
+    metadata::check_core(resource, new, touched, causes);
     let same_spec = new.get("spec") == old.get("spec");
     if !same_spec {
         spec(new, leniency(old), causes);
@@ -91,11 +91,6 @@ pub(super) fn update_status(new: &Value, old: &Value, touched: &Touched<'_>, cau
             not_negative(&format!("status.allocatedResources[{name}]"), amount, causes);
         }
     }
-}
-
-fn all_metadata(resource: &Resource, claim: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
-    metadata::check(resource, claim, NameRule::Subdomain, touched, causes);
-    metadata::check_core_finalizers(claim, touched, causes);
 }
 
 fn spec(claim: &Value, leniency: Leniency, causes: &mut Vec<Cause>) {

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::metadata::{self, NameRule, Touched, invalid};
+use super::metadata::{self, Touched, invalid};
 use super::{IMMUTABLE, names, text};
 use crate::object;
 use crate::resource::Resource;
@@ -16,8 +16,7 @@ const IMMUTABLE_SET: &str = "field is immutable when `immutable` is set";
 
 /// A ConfigMap on create.
 pub(super) fn config_map(resource: &Resource, config_map: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
-    metadata::check(resource, config_map, NameRule::Subdomain, touched, causes);
-    metadata::check_core_finalizers(config_map, touched, causes);
+    metadata::check_core(resource, config_map, touched, causes);
     let (data, binary) = (entries(config_map, "data"), entries(config_map, "binaryData"));
     let mut size = 0;
     for (key, value) in data.into_iter().flatten() {
@@ -54,8 +53,7 @@ pub(super) fn config_map_update(
 
 /// A Secret on create.
 pub(super) fn secret(resource: &Resource, secret: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
-    metadata::check(resource, secret, NameRule::Subdomain, touched, causes);
-    metadata::check_core_finalizers(secret, touched, causes);
+    metadata::check_core(resource, secret, touched, causes);
     let data = entries(secret, "data");
     let mut size = 0;
     for (key, value) in data.into_iter().flatten() {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::go::GoValue;
-use super::metadata::{self, NameRule, Touched, invalid};
+use super::metadata::{self, Touched, invalid};
 use super::{invalid_as_shown, names, text};
 use crate::defaults::schema::Struct;
 use crate::object::{self, at};
@@ -18,8 +18,7 @@ pub(super) fn create(resource: &Resource, event: &Value, touched: &Touched<'_>, 
     if is_legacy(resource) {
         return;
     }
-    metadata::check(resource, event, NameRule::Subdomain, touched, causes);
-    metadata::check_core_finalizers(event, touched, causes);
+    metadata::check_core(resource, event, touched, causes);
     series(event, causes);
     if !is_set(event, "eventTime") {
         causes.push(Cause::required("eventTime", ""));

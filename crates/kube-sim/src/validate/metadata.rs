@@ -174,6 +174,12 @@ pub(super) fn check_update(new: &Value, old: &Value, touched: &Touched<'_>, caus
     owner_references(new, causes);
 }
 
+/// Core's `ValidateObjectMeta` for names that are DNS subdomains.
+pub(super) fn check_core(resource: &Resource, object: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    check(resource, object, NameRule::Subdomain, touched, causes);
+    check_core_finalizers(object, touched, causes);
+}
+
 /// What core's `ValidateObjectMeta` adds: finalizers are qualified or standard.
 pub(super) fn check_core_finalizers(object: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
     if !touched.has("finalizers") {

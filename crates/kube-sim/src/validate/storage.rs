@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::metadata::{self, NameRule, Touched, invalid};
+use super::metadata::{self, Touched, invalid};
 use super::{IMMUTABLE, names, selectors, text};
 use crate::resource::Resource;
 use crate::status::Cause;
@@ -14,8 +14,7 @@ const MAX_PARAMETERS_SIZE: usize = 256 << 10;
 
 /// A StorageClass on create; `changes` are the fields declarative validation found changed on update.
 pub(super) fn class(resource: &Resource, class: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
-    metadata::check(resource, class, NameRule::Subdomain, touched, causes);
-    metadata::check_core_finalizers(class, touched, causes);
+    metadata::check_core(resource, class, touched, causes);
     let provisioner = text(class, "provisioner");
     if !provisioner.is_empty() {
         qualified("provisioner", provisioner, causes);
@@ -63,8 +62,7 @@ pub(super) fn class_update(
 
 /// A VolumeAttributesClass on create.
 pub(super) fn attributes_class(resource: &Resource, class: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
-    metadata::check(resource, class, NameRule::Subdomain, touched, causes);
-    metadata::check_core_finalizers(class, touched, causes);
+    metadata::check_core(resource, class, touched, causes);
     match text(class, "driverName") {
         "" => causes.push(Cause::required("driverName", "")),
         driver => qualified("driverName", driver, causes),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::go::{self, GoValue};
-use super::metadata::{self, NameRule, Touched, invalid};
+use super::metadata::{self, Touched, invalid};
 use super::quantity::Quantity;
 use super::{IMMUTABLE, NOT_POSITIVE, names, selectors, text, texts, volume_source};
 use crate::defaults::schema::Struct;
@@ -19,7 +19,7 @@ const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
 /// On create.
 pub(super) fn create(resource: &Resource, volume: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
-    all_metadata(resource, volume, touched, causes);
+    metadata::check_core(resource, volume, touched, causes);
     spec(volume, false, causes);
     mount_options(volume, causes);
 }
@@ -30,7 +30,7 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &To
     let lenient = old_affinity.and_then(|affinity| affinity.get("required")).is_some_and(selectors::has_invalid_values);
     let same_spec = new.get("spec") == old.get("spec");
     let volume_and_metadata = |causes: &mut Vec<Cause>| {
-        all_metadata(resource, new, touched, causes);
+        metadata::check_core(resource, new, touched, causes);
         if !same_spec {
             spec(new, lenient, causes);
         }
@@ -96,11 +96,6 @@ pub(super) fn volume_mode(spec: &Value, causes: &mut Vec<Cause>) {
     if let Some(mode) = spec.get("volumeMode").filter(|mode| !VOLUME_MODES.iter().any(|known| *mode == known)) {
         causes.push(Cause::not_supported("spec.volumeMode", mode, &VOLUME_MODES));
     }
-}
-
-fn all_metadata(resource: &Resource, volume: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
-    metadata::check(resource, volume, NameRule::Subdomain, touched, causes);
-    metadata::check_core_finalizers(volume, touched, causes);
 }
 
 fn spec(volume: &Value, lenient: bool, causes: &mut Vec<Cause>) {

@@ -16,28 +16,21 @@ const NAMES: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-/// Core name and events.k8s.io name of the fields that only core shows when they are empty.
-const ALWAYS_IN_CORE: [(&str, &str); 2] =
-    [("reportingComponent", "reportingController"), ("reportingInstance", "reportingInstance")];
+/// The fields, by their core names, that only core shows when they are empty.
+const ALWAYS_IN_CORE: [&str; 2] = ["reportingComponent", "reportingInstance"];
 
 /// An event as events.k8s.io/v1 shows it.
-pub(crate) fn to_events_group(event: Value) -> Value {
-    let mut event = renamed(event, "events.k8s.io/v1", |(core, events)| (core, events));
-    if let Some(fields) = event.as_object_mut() {
-        fields.retain(|name, value| value != "" || ALWAYS_IN_CORE.iter().all(|(_, events)| name != events));
-    }
-    event
+pub(crate) fn to_events_group(event: &Value) -> Value {
+    let mut fields: Map<String, Value> = shown(event).map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    fields.insert("apiVersion".to_owned(), API_VERSION.into());
+    Value::Object(fields)
 }
 
-/// Appends [`to_events_group`] of an event.
+/// Appends [`to_events_group`] of an event, without making it.
 pub(crate) fn write_for_events_group(event: &Value, json: &mut Vec<u8>) {
-    let fields = event.as_object().into_iter().flatten().filter(|(key, _)| *key != "apiVersion");
-    json.extend_from_slice(br#"{"apiVersion":"events.k8s.io/v1""#);
-    for (key, value) in fields {
-        if value == "" && ALWAYS_IN_CORE.iter().any(|(core, _)| key == core) {
-            continue;
-        }
-        let name = NAMES.iter().find(|(core, _)| key == core).map_or(key.as_str(), |(_, events)| events);
+    json.extend_from_slice(br#"{"apiVersion":"#);
+    write_value(json, API_VERSION);
+    for (name, value) in shown(event) {
         json.push(b',');
         write_value(json, name);
         json.push(b':');
@@ -46,25 +39,31 @@ pub(crate) fn write_for_events_group(event: &Value, json: &mut Vec<u8>) {
     json.push(b'}');
 }
 
-/// An event as core/v1 shows it.
-pub(crate) fn to_core(event: Value) -> Value {
-    let mut event = renamed(event, "v1", |(core, events)| (events, core));
-    if let Some(fields) = event.as_object_mut() {
-        for (core, _) in ALWAYS_IN_CORE {
-            fields.entry(core).or_insert_with(|| "".into());
-        }
-    }
-    event
+const API_VERSION: &str = "events.k8s.io/v1";
+
+/// What events.k8s.io/v1 shows of an event in core's form, but for the `apiVersion`.
+fn shown(event: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let fields = event.as_object().into_iter().flatten().map(|(key, value)| (key.as_str(), value));
+    let is_shown =
+        |(key, value): &(&str, &Value)| *key != "apiVersion" && (*value != "" || !ALWAYS_IN_CORE.contains(key));
+    fields.filter(is_shown).map(|(key, value)| {
+        let known = NAMES.iter().find(|(core, _)| *core == key);
+        (known.map_or(key, |(_, events)| events), value)
+    })
 }
 
-fn renamed<'a>(event: Value, api_version: &str, from_to: fn((&'a str, &'a str)) -> (&'a str, &'a str)) -> Value {
+/// An event as core/v1 shows it.
+pub(crate) fn to_core(event: Value) -> Value {
     let Value::Object(fields) = event else { return event };
     let rename = |(key, value): (String, Value)| {
-        let known = NAMES.iter().map(|pair| from_to(*pair)).find(|(from, _)| *from == key);
-        (known.map_or(key, |(_, to)| to.to_owned()), value)
+        let known = NAMES.iter().find(|(_, events)| *events == key);
+        (known.map_or(key, |(core, _)| (*core).to_owned()), value)
     };
     let mut fields: Map<String, Value> = fields.into_iter().map(rename).collect();
-    fields.insert("apiVersion".to_owned(), api_version.into());
+    fields.insert("apiVersion".to_owned(), "v1".into());
+    for name in ALWAYS_IN_CORE {
+        fields.entry(name).or_insert_with(|| "".into());
+    }
     Value::Object(fields)
 }
 
@@ -81,7 +80,7 @@ mod tests {
             "involvedObject": {"name": "a"}, "source": {"component": "c"}, "reportingComponent": "r", "series": {"count": 3},
             "reportingInstance": "",
         });
-        let events = to_events_group(core.clone());
+        let events = to_events_group(&core);
         assert_eq!(
             events,
             json!({

@@ -150,7 +150,7 @@ impl Writer {
     /// A state in the form of the version written to.
     fn value_of(&self, state: &Stored) -> Value {
         match self.resource.group.as_str() {
-            "events.k8s.io" => event::to_events_group(state.value()),
+            "events.k8s.io" => event::to_events_group(&state.value()),
             _ => state.value(),
         }
     }

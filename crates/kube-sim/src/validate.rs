@@ -84,10 +84,10 @@ pub fn on_update(resource: &Resource, old: &Value, new: &Value, subresource: Opt
         }
         (Special::Namespace, None) => {
             namespace(resource, new, touched, &mut causes);
-            core_metadata_update(new, old, touched, &mut causes);
+            metadata::check_core_update(new, old, touched, &mut causes);
         }
         (Special::Namespace, Some(subresource)) => {
-            core_metadata_update(new, old, touched, &mut causes);
+            metadata::check_core_update(new, old, touched, &mut causes);
             match subresource {
                 "finalize" => others::namespace_finalizers(new, true, &mut causes),
                 _ => others::namespace_phase(new, &mut causes),
@@ -115,11 +115,6 @@ fn own_metadata(resource: &Resource, object: &Value, touched: &Touched<'_>, caus
     if matches!(resource.group.as_str(), "" | "storage.k8s.io") {
         metadata::check_core_finalizers(object, touched, causes);
     }
-}
-
-fn core_metadata_update(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
-    metadata::check_update(new, old, touched, causes);
-    metadata::check_core_finalizers(new, touched, causes);
 }
 
 fn namespace(resource: &Resource, namespace: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {

@@ -92,7 +92,7 @@ impl View {
                 value["apiVersion"] = self.resource.api_version().into();
                 Cow::Owned(value)
             }
-            Form::Event => Cow::Owned(event::to_events_group(stored.into_owned())),
+            Form::Event => Cow::Owned(event::to_events_group(&stored)),
             Form::Metadata => Cow::Owned(
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": stored["metadata"]}),
             ),

@@ -73,7 +73,7 @@ pub async fn watch<T>(
     health: WatchHealth,
     mut sink: impl FnMut(Event<T>) + Send,
 ) where
-    T: Resource + Clone + DeserializeOwned + FromJson + Debug + Send + 'static,
+    T: Resource + Clone + FromJson + Debug + Send + 'static,
 {
     let mut random = surroundings.random(name);
     let mut asked = health.shared.asked.follow();

@@ -37,8 +37,7 @@ pub(super) fn create(resource: &Resource, claim: &Value, touched: &Touched<'_>, 
 
 /// On update of all but the status.
 pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
-    metadata::check_update(new, old, touched, causes);
-    metadata::check_core_finalizers(new, touched, causes);
+    metadata::check_core_update(new, old, touched, causes);
     metadata::check_core(resource, new, touched, causes);
     let same_spec = new.get("spec") == old.get("spec");
     if !same_spec {
@@ -68,8 +67,7 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &To
 
 /// On update of the status.
 pub(super) fn update_status(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
-    metadata::check_update(new, old, touched, causes);
-    metadata::check_core_finalizers(new, touched, causes);
+    metadata::check_core_update(new, old, touched, causes);
     if object::resource_version(new).is_empty() {
         causes.push(Cause::required("resourceVersion", ""));
     }

@@ -45,8 +45,7 @@ pub(super) fn config_map_update(
     touched: &Touched<'_>,
     causes: &mut Vec<Cause>,
 ) {
-    metadata::check_update(new, old, touched, causes);
-    metadata::check_core_finalizers(new, touched, causes);
+    metadata::check_core_update(new, old, touched, causes);
     keeps_immutable(new, old, &["data", "binaryData"], causes);
     config_map(resource, new, touched, causes);
 }
@@ -97,8 +96,7 @@ pub(super) fn secret_update(
     touched: &Touched<'_>,
     causes: &mut Vec<Cause>,
 ) {
-    metadata::check_update(new, old, touched, causes);
-    metadata::check_core_finalizers(new, touched, causes);
+    metadata::check_core_update(new, old, touched, causes);
     if text(new, "type") != text(old, "type") {
         causes.push(Cause::invalid("type", &json!(text(new, "type")), IMMUTABLE));
     }

@@ -46,8 +46,7 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &To
     if is_legacy(resource) {
         return;
     }
-    metadata::check_update(new, old, touched, causes);
-    metadata::check_core_finalizers(new, touched, causes);
+    metadata::check_core_update(new, old, touched, causes);
     if new.get("series") != old.get("series") {
         series(new, causes);
     }

@@ -174,6 +174,12 @@ pub(super) fn check_update(new: &Value, old: &Value, touched: &Touched<'_>, caus
     owner_references(new, causes);
 }
 
+/// [`check_update`] where core's own check of the metadata holds.
+pub(super) fn check_core_update(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+    check_update(new, old, touched, causes);
+    check_core_finalizers(new, touched, causes);
+}
+
 /// Core's `ValidateObjectMeta` for names that are DNS subdomains.
 pub(super) fn check_core(resource: &Resource, object: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
     check(resource, object, NameRule::Subdomain, touched, causes);

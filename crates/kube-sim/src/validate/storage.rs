@@ -55,8 +55,7 @@ pub(super) fn class_update(
     causes: &mut Vec<Cause>,
 ) {
     class(resource, new, touched, causes);
-    metadata::check_update(new, old, touched, causes);
-    metadata::check_core_finalizers(new, touched, causes);
+    metadata::check_core_update(new, old, touched, causes);
     class_declarations(new, Some(old), causes);
 }
 
@@ -81,8 +80,7 @@ pub(super) fn attributes_class_update(
     touched: &Touched<'_>,
     causes: &mut Vec<Cause>,
 ) {
-    metadata::check_update(new, old, touched, causes);
-    metadata::check_core_finalizers(new, touched, causes);
+    metadata::check_core_update(new, old, touched, causes);
     for field in ["driverName", "parameters"] {
         if new.get(field) != old.get(field) {
             causes.push(Cause::forbidden(field, &format!("updates to {field} are forbidden.")));

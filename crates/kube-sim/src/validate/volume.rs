@@ -60,8 +60,7 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &To
 
 /// On update of the status.
 pub(super) fn update_status(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
-    metadata::check_update(new, old, touched, causes);
-    metadata::check_core_finalizers(new, touched, causes);
+    metadata::check_core_update(new, old, touched, causes);
     if object::resource_version(new).is_empty() {
         causes.push(Cause::required("resourceVersion", ""));
     }

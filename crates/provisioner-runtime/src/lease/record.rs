@@ -27,11 +27,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// A Lease.
 pub(super) type Lease = Object<Option<Spec>, NotUsed>;
 
-impl FromJson for Lease {
-    fn from_json(json: &str) -> serde_json::Result<Self> {
-        serde_json::from_str(json)
-    }
-}
+impl FromJson for Lease {}
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

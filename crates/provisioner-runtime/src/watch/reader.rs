@@ -13,16 +13,19 @@ use kube::Client;
 use kube::api::{WatchEvent, WatchParams};
 use kube::core::Request;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 /// An object that a watch tells of.
-pub trait FromJson: Sized {
+pub trait FromJson: DeserializeOwned {
     /// Reads it.
     ///
     /// # Errors
     ///
     /// When it is not what it should be.
-    fn from_json(json: &str) -> serde_json::Result<Self>;
+    fn from_json(json: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(json)
+    }
 }
 
 /// The events of one watch.
@@ -110,11 +113,7 @@ mod tests {
 
     use super::*;
 
-    impl FromJson for Value {
-        fn from_json(json: &str) -> serde_json::Result<Self> {
-            serde_json::from_str(json)
-        }
-    }
+    impl FromJson for Value {}
 
     #[test]
     fn lines_are_read_however_they_are_written() {

@@ -13,11 +13,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::testing::{self, client, lines, object, refusal};
 
-impl FromJson for ConfigMap {
-    fn from_json(json: &str) -> serde_json::Result<Self> {
-        serde_json::from_str(json)
-    }
-}
+impl FromJson for ConfigMap {}
 
 #[tokio::test(start_paused = true)]
 async fn all_pages_are_listed_between_begin_and_ready() {

@@ -5,9 +5,11 @@
 //! a word while a list or the start of a watch was under way would otherwise blind the controller until
 //! the kernel gives up, a quarter of an hour later. The lines of a watch are read by `reader`.
 
+mod late;
 mod reader;
 
 use std::fmt::Debug;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,6 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
+use self::late::{Expected, LATE};
 use crate::news::News;
 use crate::{Backoff, CallError, Surroundings};
 pub use reader::FromJson;
@@ -65,7 +68,7 @@ pub enum Event<T> {
 ///
 /// Failures are repeated with a back-off from 0.2 to 30 seconds, and are seen in `health` and, once per
 /// distinct problem, in the log under `name`. A connection that is cut without a word is noticed after at
-/// most 65 seconds.
+/// most 65 seconds, and 5 seconds after [`WatchHealth::expect`] was told of what it should have said.
 pub async fn watch<T>(
     api: Api<T>,
     name: &'static str,
@@ -123,7 +126,8 @@ impl WatchHealth {
         let state = State { last_progress: Instant::now(), problem: None, listed: None };
         let [lists, asked] = [(); 2].map(|()| News::default());
         let [telling, position] = [0; 2].map(AtomicU64::new);
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), lists, asked, telling, position }) }
+        let expected = Expected::default();
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), lists, asked, telling, position, expected }) }
     }
 
     /// Whether all objects have been listed at least once.
@@ -149,6 +153,15 @@ impl WatchHealth {
     /// Up to which resource version everything has been told, where that is a number; 0 before the first list.
     pub fn position(&self) -> u64 {
         self.shared.position.load(Ordering::Acquire)
+    }
+
+    /// The API server has shown something at this resource version that the watch has to tell of: if it does not soon, its
+    /// connection is taken for dead.
+    pub fn expect(&self, version: u64) {
+        // Where versions are no numbers there is no position.
+        if (1..version).contains(&self.position()) {
+            self.shared.expected.raise(version);
+        }
     }
 
     /// The resource version of what is told at this moment: of a list as a whole, or of one change.
@@ -227,6 +240,7 @@ struct Shared {
     asked: News,
     telling: AtomicU64,
     position: AtomicU64,
+    expected: Expected,
 }
 
 /// The last complete list.
@@ -274,6 +288,7 @@ where
         };
         sink(Event::Ready);
         health.told(&version);
+        health.shared.expected.forget();
         return Ok((version, size));
     }
 }
@@ -293,10 +308,19 @@ where
     let (client, params) = (api.clone().into_client(), WatchParams::default().timeout(WATCH_SECONDS));
     let mut events = answer(START, Reader::<T>::open(&client, api.resource_url(), &params, version)).await?;
     health.progress();
+    let mut late = pin!(health.shared.expected.late(|| health.position()));
     let mut settled = false;
     let mut unreadable = 0;
     loop {
-        let event = match timeout(if settled { SILENCE } else { SETTLED }, events.next()).await {
+        let event = tokio::select! {
+            biased;
+            event = timeout(if settled { SILENCE } else { SETTLED }, events.next()) => event,
+            () = &mut late => {
+                debug!(watch = name, "what the server has shown was not told for {LATE:?}, connecting again");
+                return Ok(());
+            }
+        };
+        let event = match event {
             Ok(event) => event,
             Err(_) if settled => {
                 debug!(watch = name, "nothing was heard for {SILENCE:?}, connecting again");

@@ -20,6 +20,7 @@ use kube::Client;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::journal::{Entry, JournalError};
 use provisioner_runtime::queue::{Lane, Permit, Work};
+use provisioner_runtime::watch::WatchHealth;
 
 use self::lock::Lock;
 pub(crate) use self::lock::Locks;
@@ -110,6 +111,9 @@ pub(crate) struct Actor {
     /// Where every replica works, and locks what it works on.
     pub(crate) locks: Option<Locks>,
     pub(crate) places: Places,
+    /// The watches of the claims and of the volumes.
+    pub(crate) claims: WatchHealth,
+    pub(crate) volumes: WatchHealth,
 }
 
 impl Actor {

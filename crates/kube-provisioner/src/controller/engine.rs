@@ -86,6 +86,8 @@ impl Engine {
         let duties = Duties::new(options, namespace.to_owned(), instance.clone(), surroundings);
         let narrator = Narrator::new(client.clone(), &options.provisioner_name, instance, surroundings);
         let narrator = Arc::new(narrator);
+        let health: [WatchHealth; 3] = Default::default();
+        let [claims, volumes, _] = health.clone();
         Self {
             actor: Actor {
                 client,
@@ -96,6 +98,8 @@ impl Engine {
                 narrator: narrator.clone(),
                 locks,
                 places: Places::new(options.workers, options.backend_concurrency, options.class_concurrency),
+                claims,
+                volumes,
             },
             duties,
             rules,
@@ -107,7 +111,7 @@ impl Engine {
                 delete: options.failed_delete_threshold,
             },
             queue: Queue::new(QueueOptions { backoff, surroundings }),
-            health: Default::default(),
+            health,
             watch_claims: CancellationToken::new(),
             surroundings,
         }

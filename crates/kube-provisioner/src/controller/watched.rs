@@ -44,6 +44,10 @@ impl<K, T: Fields> Watched<K, T> {
         self.metadata().namespace.as_deref().unwrap_or_default()
     }
 
+    pub(crate) fn version(&self) -> Option<&str> {
+        self.metadata().resource_version.as_deref()
+    }
+
     pub(crate) fn metadata(&self) -> &Meta {
         self.fields.as_ref().map_or_else(|unreadable| &unreadable.metadata, Fields::metadata)
     }

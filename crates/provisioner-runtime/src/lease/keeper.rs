@@ -9,7 +9,7 @@ use tracing::error;
 
 use super::balance::Action;
 use super::options::JITTER;
-use super::record::next_transition;
+use super::record::{Spec, next_transition};
 use super::store::Draft;
 use super::term::Term;
 use super::{Fleet, Held};
@@ -246,20 +246,25 @@ where
                     return Ok(());
                 }
                 () = sleep_until(term.valid_until()) => return Err(Loss::Expired),
-                () = sleep_until(next) => match self.renew(tenure, term).await {
-                    Ok(()) => {
-                        health.works(&self.part);
-                        next = self.sent.map_or(next, |sent| sent + options.retry_period);
+                () = sleep_until(next) => {
+                    let begun = Instant::now();
+                    match self.renew(tenure, term).await {
+                        Ok(()) => {
+                            health.works(&self.part);
+                            next = self.sent.map_or(next, |sent| sent + options.retry_period);
+                        }
+                        Err(Ok(loss)) => return Err(loss),
+                        Err(Err(error)) => {
+                            health.fails(&self.part, error.to_string());
+                            let (now, short) = (Instant::now(), options.short_pause());
+                            // An attempt that took long was a part of the pause.
+                            let pause = short.max((2 * short).saturating_sub(now - begun));
+                            // The server's wish counts, but the last attempt must be before the end.
+                            let left = term.valid_until().saturating_duration_since(now) / 2;
+                            next = now + error.retry_after().unwrap_or(pause).min(left).max(pause);
+                        }
                     }
-                    Err(Ok(loss)) => return Err(loss),
-                    Err(Err(error)) => {
-                        health.fails(&self.part, error.to_string());
-                        let (now, short) = (Instant::now(), 2 * options.short_pause());
-                        // The server's wish counts, but the last attempt must be before the end.
-                        let left = term.valid_until().saturating_duration_since(now) / 2;
-                        next = now + error.retry_after().unwrap_or(short).min(left).max(short);
-                    }
-                },
+                }
                 () = changes.changed() => {
                     match board.name_in(&self.name) {
                         Some(name) if name != options.identity => return Err(Loss::Taken),
@@ -319,6 +324,7 @@ where
             let draft = Draft {
                 holder: "",
                 duration: Duration::from_secs(1),
+                now: store.now(),
                 acquired: None,
                 transitions: tenure.map_or(known.spec.transitions(), |tenure| tenure.transitions),
                 member: false,
@@ -343,6 +349,8 @@ where
     }
 
     /// Writes that the Lease is ours; the time since when it is.
+    ///
+    /// An answer that was lost, or is late, takes nothing away when the watch has told that it happened.
     async fn write(
         &mut self,
         base: Option<&super::record::Lease>,
@@ -350,16 +358,24 @@ where
         limit: Duration,
     ) -> Result<Option<String>, CallError> {
         let Fleet { board, options, store, .. } = self.fleet;
-        let sent = Instant::now();
+        let (sent, now) = (Instant::now(), store.now());
         let draft = Draft {
             holder: &options.identity,
             duration: options.duration,
+            now: now.clone(),
             acquired: tenure.acquired.clone(),
             transitions: tenure.transitions,
             member: false,
         };
-        let lease = store.write(board, &self.name, base, draft, limit).await?;
+        let spec = match store.write(board, &self.name, base, draft, limit).await {
+            Ok(lease) => lease.spec,
+            Err(error) => {
+                let known = board.known(&self.name).map(|known| known.spec);
+                let is_this = |spec: &Spec| spec.holder() == options.identity && spec.renew_time.as_ref() == Some(&now);
+                Some(known.filter(is_this).ok_or(error)?)
+            }
+        };
         self.sent = Some(sent);
-        Ok(lease.spec.and_then(|spec| spec.acquire_time))
+        Ok(spec.and_then(|spec| spec.acquire_time))
     }
 }

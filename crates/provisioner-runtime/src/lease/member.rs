@@ -68,6 +68,7 @@ async fn renew(fleet: &Fleet) -> Result<(), CallError> {
         let draft = Draft {
             holder: &options.identity,
             duration: options.duration,
+            now: fleet.store.now(),
             acquired: known.as_ref().and_then(|lease| lease.spec.as_ref()?.acquire_time.clone()),
             transitions: 0,
             member: true,

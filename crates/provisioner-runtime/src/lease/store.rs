@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use futures::future::try_join;
 use k8s_openapi::api::coordination;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::core::ApiResource;
 use kube::{Api, Client};
@@ -31,6 +30,8 @@ pub(super) struct Store {
 pub(super) struct Draft<'a> {
     pub(super) holder: &'a str,
     pub(super) duration: Duration,
+    /// [`Store::now`].
+    pub(super) now: String,
     /// `None` for now.
     pub(super) acquired: Option<String>,
     pub(super) transitions: u32,
@@ -70,7 +71,7 @@ impl Store {
             labels.insert(MEMBER.to_owned(), "true".to_owned());
         }
         metadata.annotations.get_or_insert_default().insert(SHARDS.to_owned(), self.shards.to_string());
-        lease.spec = Some(self.spec(draft, lease.spec.take()));
+        lease.spec = Some(spec(draft, lease.spec.take()));
         let written = match base {
             Some(_) => call(limit, self.api.replace(name, &PostParams::default(), &lease)).await?,
             None => call(limit, self.api.create(&PostParams::default(), &lease)).await?,
@@ -127,21 +128,21 @@ impl Store {
         format!("{FLEET}={}", self.fleet)
     }
 
-    fn spec(&self, draft: Draft<'_>, before: Option<Spec>) -> Spec {
-        let now = micro_time(self.surroundings.now());
-        Spec {
-            holder_identity: Some(draft.holder.to_owned()),
-            // Whole seconds are all there is: rather more than less.
-            lease_duration_seconds: i64::try_from(draft.duration.as_millis().div_ceil(1000)).ok(),
-            acquire_time: Some(draft.acquired.unwrap_or_else(|| now.clone())),
-            renew_time: Some(now),
-            lease_transitions: Some(draft.transitions.into()),
-            other: before.unwrap_or_default().other,
-        }
+    /// The time of day in the form of the API's `MicroTime`.
+    pub(super) fn now(&self) -> String {
+        format!("{:.6}", self.surroundings.now())
     }
 }
 
-/// The form of `MicroTime` in the API.
-fn micro_time(time: Timestamp) -> String {
-    format!("{time:.6}")
+/// What `draft` makes of what was there before.
+fn spec(draft: Draft<'_>, before: Option<Spec>) -> Spec {
+    Spec {
+        holder_identity: Some(draft.holder.to_owned()),
+        // Whole seconds are all there is: rather more than less.
+        lease_duration_seconds: i64::try_from(draft.duration.as_millis().div_ceil(1000)).ok(),
+        acquire_time: Some(draft.acquired.unwrap_or_else(|| draft.now.clone())),
+        renew_time: Some(draft.now),
+        lease_transitions: Some(draft.transitions.into()),
+        other: before.unwrap_or_default().other,
+    }
 }

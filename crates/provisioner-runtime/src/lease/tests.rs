@@ -240,8 +240,8 @@ fn foreign(name: &str, spec: &Value) -> Value {
 struct Cut {
     all: std::sync::atomic::AtomicBool,
     verb: Mutex<Option<kube_sim::Verb>>,
-    /// Whether the answer to every second update never comes.
-    mute: std::sync::atomic::AtomicBool,
+    /// To one in so many updates the answer comes; 0 is every one.
+    mute: std::sync::atomic::AtomicUsize,
     updates: std::sync::atomic::AtomicUsize,
     requests: std::sync::atomic::AtomicUsize,
     /// Whose next watch never tells anything.
@@ -290,9 +290,10 @@ impl kube_sim::Interceptor for Cut {
 
     fn after<'a>(&'a self, request: &'a kube_sim::Request, _: u16) -> futures::future::BoxFuture<'a, kube_sim::After> {
         use std::sync::atomic::Ordering::Relaxed;
+        let mute = self.mute.load(Relaxed);
         let mute = request.verb == kube_sim::Verb::Update
-            && self.mute.load(Relaxed)
-            && self.updates.fetch_add(1, Relaxed).is_multiple_of(2);
+            && mute > 0
+            && !(self.updates.fetch_add(1, Relaxed) + 1).is_multiple_of(mute);
         Box::pin(std::future::ready(if mute { kube_sim::After::Hang } else { kube_sim::After::Deliver }))
     }
 

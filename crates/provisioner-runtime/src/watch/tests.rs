@@ -116,6 +116,47 @@ async fn a_connection_that_falls_silent_is_noticed_within_65_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_connection_that_is_silent_about_what_the_server_has_shown_is_begun_anew() {
+    let silence = |name: &str, version: &str| Answer::EventsThenSilence(vec![change("ADDED", name, version)]);
+    let test =
+        Test::start([Answer::Object(page(&[], "1", "")), silence("a", "2"), silence("b", "3"), silence("c", "4")]);
+    test.wait(2).await;
+    // Told already.
+    test.health.expect(2);
+    test.wait(20).await;
+    assert_eq!(test.queries().len(), 2);
+    test.health.expect(4);
+    test.health.expect(3);
+    test.wait(4).await;
+    assert_eq!(test.queries().len(), 2);
+    test.wait(2).await;
+    assert_eq!(test.events(), ["begin", "ready", "applied a", "applied b"]);
+    // It is still not there.
+    test.wait(5).await;
+    assert_eq!(test.events(), ["begin", "ready", "applied a", "applied b", "applied c"]);
+    test.wait(20).await;
+    let versions: Vec<String> = test.queries()[1..].iter().map(|query| version_in(query)).collect();
+    assert_eq!((versions, test.health.problem()), (["1", "2", "3"].map(str::to_owned).to_vec(), None));
+}
+
+/// The server's data were restored from a copy: its numbers begin anew.
+#[tokio::test(start_paused = true)]
+async fn what_was_expected_before_a_new_list_is_forgotten() {
+    let test = Test::start([
+        Answer::Object(page(&[], "90", "")),
+        Answer::EventsThenSilence(Vec::new()),
+        Answer::Refusal(410, "Expired"),
+        Answer::Object(page(&["a"], "2", "")),
+        Answer::EventsThenSilence(Vec::new()),
+    ]);
+    test.wait(2).await;
+    test.health.expect(100);
+    test.wait(60).await;
+    assert_eq!((test.events().last().map(String::as_str), test.health.position()), (Some("ready"), 2));
+    assert_eq!(test.queries().len(), 5, "{:?}", test.queries());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_that_is_not_answered_is_tried_again() {
     let test = Test::start([Answer::Silence, Answer::Object(page(&["a"], "1", ""))]);
     sleep(LIST + Duration::from_millis(50)).await;

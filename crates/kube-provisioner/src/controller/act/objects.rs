@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use provisioner_runtime::call::{CallError, call, unchecked, unsent};
+use provisioner_runtime::watch::WatchHealth;
 use serde_json::{Value, json};
 
 use super::Actor;
@@ -22,7 +23,8 @@ impl Actor {
     pub(super) async fn read_claim(&self, namespace: &str, name: &str) -> Result<WatchedClaim, CallError> {
         let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(namespace)));
         let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
-        call(self.limits.api, self.client.request(request)).await
+        let answer = call(self.limits.api, self.client.request(request));
+        shown(&self.claims, answer, WatchedClaim::version).await
     }
 
     /// The version of all claims together at this moment; 0 where that is no number.
@@ -35,16 +37,20 @@ impl Actor {
     pub(super) async fn read_volume(&self, name: &str) -> Result<LiveVolume, CallError> {
         let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
         let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
-        let text = call(self.limits.api, self.client.request_text(request)).await?;
-        let unreadable = |error: serde_json::Error| CallError::Other(error.to_string());
-        let seen = serde_json::from_str(&text).map_err(unreadable)?;
-        Ok(LiveVolume { seen, object: serde_json::from_str(&text).map_err(unreadable)? })
+        let answer = async {
+            let text = call(self.limits.api, self.client.request_text(request)).await?;
+            let unreadable = |error: serde_json::Error| CallError::Other(error.to_string());
+            let seen = serde_json::from_str(&text).map_err(unreadable)?;
+            Ok(LiveVolume { seen, object: serde_json::from_str(&text).map_err(unreadable)? })
+        };
+        shown(&self.volumes, answer, |live| live.seen.version()).await
     }
 
     pub(super) async fn create_volume(&self, body: Vec<u8>) -> Result<WatchedVolume, CallError> {
         let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
         let request = unchecked(request.create(&PostParams::default(), body).map_err(unsent)?);
-        call(self.limits.api, self.client.request(request)).await
+        let answer = call(self.limits.api, self.client.request(request));
+        shown(&self.volumes, answer, WatchedVolume::version).await
     }
 
     /// Deletes the object only if it is still the one that was seen. The answer is the object while
@@ -61,7 +67,8 @@ impl Actor {
         let preconditions = careful.then_some(preconditions);
         let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
         let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        Ok(call(self.limits.api, api.delete(name, &parameters)).await?.left())
+        let answer = async { Ok(call(self.limits.api, api.delete(name, &parameters)).await?.left()) };
+        shown(&self.volumes, answer, |left| left.as_ref()?.metadata.resource_version.as_deref()).await
     }
 
     /// Adds or removes our finalizer and touches no other. `false`: somebody was faster, look again.
@@ -69,8 +76,9 @@ impl Actor {
         let Some(operations) = finalizer_patch(volume, wanted) else { return Ok(true) };
         let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
         let name = volume.metadata.name.as_deref().unwrap_or_default();
-        let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        let answer = call(self.limits.api, api.patch_metadata(name, &PatchParams::default(), &patch)).await;
+        let (api, parameters) = (Api::<PersistentVolume>::all(self.client.clone()), PatchParams::default());
+        let answer = call(self.limits.api, api.patch_metadata(name, &parameters, &patch));
+        let answer = shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await;
         Ok(patched(answer)?.is_some())
     }
 
@@ -89,8 +97,26 @@ impl Actor {
         let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
         let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(&claim.namespace)));
         let request = request.patch(&claim.name, &PatchParams::default(), &patch).map_err(unsent)?;
-        patched(call(self.limits.api, self.client.request(request)).await)
+        let answer = call(self.limits.api, self.client.request(request));
+        patched(shown(&self.claims, answer, WatchedClaim::version).await)
     }
+}
+
+/// What the answer shows, the watch has to tell of too: the object as it is now, or that one is gone that was there.
+async fn shown<T>(
+    watch: &WatchHealth,
+    answer: impl Future<Output = Result<T, CallError>>,
+    version: impl Fn(&T) -> Option<&str>,
+) -> Result<T, CallError> {
+    let before = watch.position();
+    let answer = answer.await;
+    let version = match &answer {
+        Ok(object) => version(object).and_then(|version| version.parse().ok()),
+        Err(CallError::NotFound) => Some(before + 1),
+        Err(_) => None,
+    };
+    watch.expect(version.unwrap_or_default());
+    answer
 }
 
 /// `test` operations make sure that what is removed is ours and that the list is the one that was seen.

@@ -53,9 +53,25 @@ async fn g24_a_watch_whose_start_hangs_is_cut_off_and_nothing_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn g25_a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
-    for resource in WATCHED {
-        nothing_is_lost(resource, Still, 65 * SECOND).await;
-    }
+    nothing_is_lost(CLAIMS, Still, 65 * SECOND).await;
+    nothing_is_lost(CLASSES, Still, 65 * SECOND).await;
+    // The volume that is saved for `a` is told of by the answer.
+    nothing_is_lost(VOLUMES, Still, 5 * SECOND).await;
+}
+
+/// Nothing is saved here, but the volume that is to be deleted is not there any more.
+#[tokio::test(start_paused = true)]
+async fn g25_a_watch_that_does_not_tell_that_a_volume_is_gone_is_begun_anew() {
+    let api = with_class();
+    put_released(&api, "old");
+    api.fail("delete", VOLUMES, [Busy(3)]);
+    api.fail("watch", VOLUMES, [Still]);
+    let running = Running::start(&api);
+    tokio::time::sleep(SECOND).await;
+    api.remove(VOLUMES, "old");
+    put_released(&api, "next");
+    let took = running.until_gone("next").await;
+    assert!(took < 10 * SECOND, "{took:?}");
 }
 
 /// The asset is gone; what the server says of the object need not mean that it is gone too.

@@ -298,11 +298,23 @@ async fn a_renewal_whose_answer_is_lost_costs_nothing() {
     let terms = Terms::default();
     let replica = Replica::start(&cluster, &terms, "a", 1);
     replica.until_holding(1).await;
-    cut.mute.store(true, std::sync::atomic::Ordering::Relaxed);
+    cut.mute.store(2, std::sync::atomic::Ordering::Relaxed);
     for _ in 0..1200 {
         sleep(Duration::from_millis(100)).await;
         assert_eq!(terms.holder(0).as_deref(), Some("a"));
     }
+    assert_eq!((replica.health.begun(), replica.health.lost()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_watch_tells_of_every_renewal_is_held_without_any_answer() {
+    let cut = Arc::new(Cut::default());
+    let cluster = Cluster::builder().interceptor(cut.clone()).build();
+    let terms = Terms::default();
+    let replica = Replica::start(&cluster, &terms, "a", 1);
+    replica.until_holding(1).await;
+    cut.mute.store(usize::MAX, std::sync::atomic::Ordering::Relaxed);
+    sleep(seconds(120)).await;
     assert_eq!((replica.health.begun(), replica.health.lost()), (1, 0));
 }
 

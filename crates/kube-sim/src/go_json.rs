@@ -18,13 +18,17 @@ pub(crate) struct Parsed {
 /// Reads a text; an error is Go's.
 pub(crate) fn parse(json: &[u8]) -> Result<Parsed, String> {
     let mut repeated = false;
-    let mut reader = serde_json::Deserializer::from_slice(json);
-    let value = Seed { repeated: &mut repeated }.deserialize(&mut reader);
-    match value.and_then(|value| reader.end().map(|()| value)) {
+    // Looked through once, not text by text.
+    let value = str::from_utf8(json).map_err(|error| error.to_string()).and_then(|text| {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let value = Seed { repeated: &mut repeated }.deserialize(&mut reader);
+        value.and_then(|value| reader.end().map(|()| value)).map_err(|error| error.to_string())
+    });
+    match value {
         // Which they are is looked up only where there are any.
         Ok(value) if repeated => Ok(Parsed { value, duplicates: duplicates(json) }),
         Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
-        Err(error) => Err(Scanner { text: json, at: 0 }.document().err().unwrap_or_else(|| error.to_string())),
+        Err(error) => Err(Scanner { text: json, at: 0 }.document().err().unwrap_or(error)),
     }
 }
 

@@ -14,8 +14,9 @@ impl Random {
     /// A UID that looks like an RFC 4122 random one.
     pub(crate) fn uid(&mut self) -> String {
         let bits = self.0.u128(..) & !(0xf << 76) & !(0b11 << 62) | (4 << 76) | (0b10 << 62);
-        let hex = format!("{bits:032x}");
-        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+        let (first, second, third) = (bits >> 96, bits >> 80 & 0xffff, bits >> 64 & 0xffff);
+        let (fourth, fifth) = (bits >> 48 & 0xffff, bits & 0xffff_ffff_ffff);
+        format!("{first:08x}-{second:04x}-{third:04x}-{fourth:04x}-{fifth:012x}")
     }
 
     /// What follows `generateName`: five letters without vowels and look-alikes, as `util/rand.String` has them.

@@ -397,7 +397,8 @@ fn wants_metadata_only(headers: &HeaderMap, custom: bool) -> Result<bool, Status
 }
 
 fn refusal(status: &Status) -> http::Response<Body> {
-    let mut response = document(status.code, Bytes::from(status.to_value().to_string()));
+    let json = serde_json::to_vec(&status.to_value()).expect("JSON values can be written to memory");
+    let mut response = document(status.code, Bytes::from(json));
     if let Some(seconds) =
         status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0)
     {

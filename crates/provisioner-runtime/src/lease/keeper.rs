@@ -367,15 +367,15 @@ where
             transitions: tenure.transitions,
             member: false,
         };
-        let spec = match store.write(board, &self.name, base, draft, limit).await {
-            Ok(lease) => lease.spec,
+        let acquired = match store.write(board, &self.name, base, draft, limit).await {
+            Ok(acquired) => acquired,
             Err(error) => {
                 let known = board.known(&self.name).map(|known| known.spec);
                 let is_this = |spec: &Spec| spec.holder() == options.identity && spec.renew_time.as_ref() == Some(&now);
-                Some(known.filter(is_this).ok_or(error)?)
+                known.filter(is_this).ok_or(error)?.acquire_time
             }
         };
         self.sent = Some(sent);
-        Ok(spec.and_then(|spec| spec.acquire_time))
+        Ok(acquired)
     }
 }

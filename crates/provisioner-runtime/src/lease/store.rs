@@ -7,11 +7,13 @@ use k8s_openapi::api::coordination;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::core::ApiResource;
 use kube::{Api, Client};
+use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::LeaseOptions;
 use super::board::Board;
 use super::record::{self, FLEET, Lease, MEMBER, SHARDS, Spec};
+use crate::call::{unchecked, unsent};
 use crate::name::label_value;
 use crate::{CallError, Surroundings, call};
 
@@ -24,6 +26,19 @@ pub(super) struct Store {
     single: String,
     shards: u32,
     surroundings: Surroundings,
+}
+
+/// What is read of the answer to a write: one comes every few seconds for years.
+#[derive(Deserialize)]
+struct Written {
+    metadata: Version,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    uid: Option<String>,
+    resource_version: Option<String>,
 }
 
 /// What is to be written into a Lease.
@@ -51,7 +66,7 @@ impl Store {
         }
     }
 
-    /// Writes a Lease: changes `base`, or creates it where there is none. `Ok` is what the server has now.
+    /// Writes a Lease: changes `base`, or creates it where there is none. `Ok` is since when it has this holder.
     pub(super) async fn write(
         &self,
         board: &Board,
@@ -59,7 +74,7 @@ impl Store {
         base: Option<&Lease>,
         draft: Draft<'_>,
         limit: Duration,
-    ) -> Result<Lease, CallError> {
+    ) -> Result<Option<String>, CallError> {
         let mut lease = base.cloned().unwrap_or_else(|| Lease::new(name, &self.resource, None));
         lease.types = Lease::new(name, &self.resource, None).types;
         let metadata = &mut lease.metadata;
@@ -72,12 +87,20 @@ impl Store {
         }
         metadata.annotations.get_or_insert_default().insert(SHARDS.to_owned(), self.shards.to_string());
         lease.spec = Some(spec(draft, lease.spec.take()));
-        let written = match base {
-            Some(_) => call(limit, self.api.replace(name, &PostParams::default(), &lease)).await?,
-            None => call(limit, self.api.create(&PostParams::default(), &lease)).await?,
+        let body = serde_json::to_vec(&lease).map_err(unsent)?;
+        let request = kube::core::Request::new(self.api.resource_url());
+        let request = match base {
+            Some(_) => request.replace(name, &PostParams::default(), body),
+            None => request.create(&PostParams::default(), body),
         };
-        board.see(written.clone());
-        Ok(written)
+        let request = unchecked(request.map_err(unsent)?);
+        let client = self.api.clone().into_client();
+        let Written { metadata } = call(limit, client.request(request)).await?;
+        // All else is as it was sent.
+        (lease.metadata.uid, lease.metadata.resource_version) = (metadata.uid, metadata.resource_version);
+        let acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.clone());
+        board.see(lease);
+        Ok(acquired)
     }
 
     /// Looks at one Lease.

@@ -53,14 +53,14 @@ pub(super) async fn follow(fleet: &Fleet) {
 }
 
 /// Looks at the Leases every retry period while the watch tells of none. In a fleet that lives there is always something
-/// to tell: somebody renews. The Go library's Lease has no label, so the watch does not tell of it. Runs until dropped.
+/// to tell: somebody renews, if not at the first attempt. The Go library's Lease has no label, so the watch does not tell of it. Runs until dropped.
 pub(super) async fn poll(fleet: &Fleet) {
     let mut random = fleet.options.surroundings.random("lease poll");
     let period = fleet.options.retry_period;
     loop {
         sleep(period.mul_f64(0.9 + 0.1 * random.next())).await;
         let content = fleet.options.shards == 1 && fleet.is_serving(0);
-        if fleet.board.silence() > 2 * period && !content {
+        if fleet.board.silence() > 3 * period && !content {
             // Failures are told by `follow` and by those who want something of a Lease.
             let looked = look(fleet).await;
             if looked.is_ok() && fleet.board.has_untold(&fleet.store.fleet) {

@@ -130,13 +130,22 @@ async fn run(seed: u64, faulty: bool, told: bool, sums: &mut Sums) {
         bound == CLAIMS
     };
     cluster.wait(LIMIT, all_bound).await.expect("a volume for every claim");
+    let volumes: Vec<String> = (0..CLAIMS).map(|index| volume_of(&cluster, index)).collect();
     for index in 0..CLAIMS {
         let (plural, name) = ("persistentvolumeclaims", format!("claim-{index}"));
         let target = Target { group: "", plural, namespace: "default", name: &name };
         cluster.delete(&target, DeleteOptions::default()).expect("a claim that is there");
     }
-    let gone = |cluster: &Cluster| cluster.list_stored("", "persistentvolumes", None).is_ok_and(|all| all.is_empty());
-    cluster.wait(LIMIT, gone).await.expect("an end of all volumes");
+    let mut gone = 0;
+    let all_gone = |cluster: &Cluster| {
+        // And what is gone stays gone.
+        while gone < CLAIMS && cluster.get_stored("", "persistentvolumes", "", &volumes[gone]).is_none() {
+            gone += 1;
+        }
+        gone == CLAIMS
+    };
+    cluster.wait(LIMIT, all_gone).await.expect("an end of all volumes");
+    assert!(cluster.list_stored("", "persistentvolumes", None).expect("a list").is_empty());
     match told {
         true => sums.events += cluster.story().lines().count(),
         false => sums.simulated += start.elapsed(),
@@ -146,6 +155,11 @@ async fn run(seed: u64, faulty: bool, told: bool, sums: &mut Sums) {
 /// What this thread has computed: other processes do not count.
 fn cpu_time() -> Result<Duration, Box<dyn Error>> {
     Ok(clock_gettime(ClockId::ThreadCPUTime).try_into()?)
+}
+
+fn volume_of(cluster: &Cluster, index: usize) -> String {
+    let claim = cluster.get_stored("", "persistentvolumeclaims", "default", &format!("claim-{index}"));
+    claim.and_then(|claim| Some(claim.parsed()["spec"]["volumeName"].as_str()?.to_owned())).expect("a bound claim")
 }
 
 fn is_bound(cluster: &Cluster, index: usize) -> bool {

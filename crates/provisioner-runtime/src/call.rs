@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use http::{Request, Uri};
+use http::header::CONTENT_TYPE;
+use http::request::Builder;
+use http::{HeaderValue, Request};
 use kube::core::response::{Status, reason};
 
 /// Runs one API request with a deadline.
@@ -27,14 +29,30 @@ pub fn call<T>(
     }
 }
 
-/// A write whose body was made of types, not by a person: the server need not read it once more to look for fields that it
-/// does not know, of which it would only warn.
-pub fn unchecked(mut write: Request<Vec<u8>>) -> Request<Vec<u8>> {
-    let separator = if write.uri().query().is_some() { "&" } else { "?" };
-    if let Ok(uri) = Uri::try_from(format!("{}{separator}fieldValidation=Ignore", write.uri())) {
-        *write.uri_mut() = uri;
-    }
-    write
+/// The request that creates an object, whose body was made of types, in the collection at this path.
+///
+/// # Errors
+///
+/// When the path is none.
+pub fn create_request(collection: &str, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
+    write_request(Request::post(format!("{collection}?{UNCHECKED}")), body)
+}
+
+/// The request that replaces an object of this name, as [`create_request`].
+///
+/// # Errors
+///
+/// When the path is none.
+pub fn replace_request(collection: &str, name: &str, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
+    write_request(Request::put(format!("{collection}/{name}?{UNCHECKED}")), body)
+}
+
+/// Bodies that no person wrote need not be read once more for fields that the server does not know, of which it would only
+/// warn.
+const UNCHECKED: &str = "fieldValidation=Ignore";
+
+fn write_request(request: Builder, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
+    request.header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body).map_err(unsent)
 }
 
 /// The failure of a call whose request could not even be made.
@@ -160,12 +178,15 @@ mod tests {
 
     #[test]
     fn a_write_that_needs_no_check_says_so() {
-        for (path, asked) in
-            [("/api/v1/pods", "/api/v1/pods?"), ("/api?dryRun=All", "/api?dryRun=All&"), ("/a?", "/a?&")]
-        {
-            let write = unchecked(Request::post(path).body(b"{}".to_vec()).unwrap());
-            assert_eq!(write.uri().to_string(), format!("{asked}fieldValidation=Ignore"));
-        }
+        let create = create_request("/api/v1/pods", b"{}".to_vec()).unwrap();
+        assert_eq!((create.method().as_str(), create.uri().to_string()), ("POST", format!("/api/v1/pods?{UNCHECKED}")));
+        let replace = replace_request("/api/v1/pods", "a", b"{}".to_vec()).unwrap();
+        assert_eq!(
+            (replace.method().as_str(), replace.uri().to_string()),
+            ("PUT", format!("/api/v1/pods/a?{UNCHECKED}"))
+        );
+        assert_eq!(replace.headers()[CONTENT_TYPE], "application/json");
+        assert!(replace_request("/api/v1/pods", "a b", Vec::new()).is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -309,24 +309,18 @@ where
     let mut events = answer(START, Reader::<T>::open(&client, api.resource_url(), &params, version)).await?;
     health.progress();
     let mut late = pin!(health.shared.expected.late(|| health.position()));
+    let mut settling = pin!(sleep(SETTLED));
     let mut settled = false;
     let mut unreadable = 0;
     loop {
         let event = tokio::select! {
             biased;
-            event = timeout(if settled { SILENCE } else { SETTLED }, events.next()) => event,
+            event = events.next() => event,
             () = &mut late => {
                 debug!(watch = name, "what the server has shown was not told for {LATE:?}, connecting again");
                 return Ok(());
             }
-        };
-        let event = match event {
-            Ok(event) => event,
-            Err(_) if settled => {
-                debug!(watch = name, "nothing was heard for {SILENCE:?}, connecting again");
-                return Ok(());
-            }
-            Err(_) => {
+            () = &mut settling, if !settled => {
                 settled = true;
                 *failures = 0;
                 health.works(name);

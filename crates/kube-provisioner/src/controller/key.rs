@@ -35,9 +35,8 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ForClaim(uid) => {
-                let (a, b, c) = (uid >> 96, (uid >> 80) & 0xffff, (uid >> 64) & 0xffff);
-                let (d, e) = ((uid >> 48) & 0xffff, uid & 0xffff_ffff_ffff);
-                write!(f, "{PREFIX}{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
+                f.write_str(PREFIX)?;
+                f.write_str(str::from_utf8(&print_uuid(*uid)).unwrap_or_default())
             }
             Self::Named(name) => f.write_str(name),
         }
@@ -68,6 +67,19 @@ fn parse_uuid(text: &str) -> Option<u128> {
         value = value << 4 | u128::from(digit);
     }
     Some(value)
+}
+
+/// The form that [`parse_uuid`] reads. Names are written often, and formatting five numbers takes its time.
+fn print_uuid(value: u128) -> [u8; 36] {
+    let mut text = [b'-'; 36];
+    let mut rest = value;
+    for (at, byte) in text.iter_mut().enumerate().rev() {
+        if !matches!(at, 8 | 13 | 18 | 23) {
+            *byte = b"0123456789abcdef"[(rest & 0xf) as usize];
+            rest >>= 4;
+        }
+    }
+    text
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event as ApiEvent, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Resource as _;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, ValidationDirective};
 use kube::core::Request;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 
 use super::state::{Ending, Job, Pending, Written};
 use super::{Event, ObjectRef, Shared};
-use crate::call::{unchecked, unsent};
+use crate::call::{create_request, unsent};
 use crate::{CallError, call};
 
 /// How long one request may take.
@@ -70,19 +70,19 @@ async fn send(shared: &Shared, job: Job) -> (Job, Outcome) {
 fn request(shared: &Shared, job: &Job) -> Result<http::Request<Vec<u8>>, CallError> {
     let event = &job.pending.event;
     let namespace = event.object.namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
-    let events = Request::new(ApiEvent::url_path(&(), Some(namespace)));
-    let request = match &job.series {
+    let events = ApiEvent::url_path(&(), Some(namespace));
+    match &job.series {
         // Nothing but the series may change.
         Some(written) => {
             let patch = Patch::Merge(json!({ "series": series(written, &job.pending) }));
-            events.patch(&written.id.name(&event.object.name), &PatchParams::default(), &patch)
+            let params = PatchParams { field_validation: Some(ValidationDirective::Ignore), ..PatchParams::default() };
+            Request::new(events).patch(&written.id.name(&event.object.name), &params, &patch).map_err(unsent)
         }
         None => {
             let body = body(shared, event, &job.pending, namespace);
-            events.create(&PostParams::default(), serde_json::to_vec(&body).map_err(unsent)?)
+            create_request(&events, serde_json::to_vec(&body).map_err(unsent)?)
         }
-    };
-    request.map(unchecked).map_err(unsent)
+    }
 }
 
 /// What the outcome means for the line; tells the log what somebody should know.

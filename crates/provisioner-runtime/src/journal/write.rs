@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::header::{ACCEPT, HeaderValue};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{GetParams, PartialObjectMeta, PostParams};
+use kube::api::{GetParams, PartialObjectMeta};
 use kube::{Client, Resource, ResourceExt};
 use tokio::time::{Instant, sleep_until};
 
@@ -16,7 +16,7 @@ use super::state::Step;
 use super::text::{Content, VERSION, VERSION_KEY, write};
 use super::{JournalOptions, Shared, TakeOverError};
 use crate::backoff::Random;
-use crate::call::{unchecked, unsent};
+use crate::call::{create_request, replace_request, unsent};
 use crate::name::label_value;
 use crate::{CallError, call};
 
@@ -228,12 +228,11 @@ impl Place {
             ..ConfigMap::default()
         };
         let body = serde_json::to_vec(&object).map_err(unsent)?;
-        let request = kube::core::Request::new(ConfigMap::url_path(&(), Some(namespace)));
-        let request = match self.version {
-            Some(_) => request.replace(name, &PostParams::default(), body),
-            None => request.create(&PostParams::default(), body),
+        let collection = ConfigMap::url_path(&(), Some(namespace));
+        let mut request = match self.version {
+            Some(_) => replace_request(&collection, name, body)?,
+            None => create_request(&collection, body)?,
         };
-        let mut request = unchecked(request.map_err(unsent)?);
         request.headers_mut().insert(ACCEPT, METADATA_ONLY);
         let stored: PartialObjectMeta<ConfigMap> = call(LIMIT, self.client.request(request)).await?;
         self.uid = stored.metadata.uid;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::try_join;
 use k8s_openapi::api::coordination;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::core::ApiResource;
 use kube::{Api, Client};
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::LeaseOptions;
 use super::board::Board;
 use super::record::{self, FLEET, Lease, MEMBER, SHARDS, Spec};
-use crate::call::{unchecked, unsent};
+use crate::call::{create_request, replace_request, unsent};
 use crate::name::label_value;
 use crate::{CallError, Surroundings, call};
 
@@ -88,12 +88,10 @@ impl Store {
         metadata.annotations.get_or_insert_default().insert(SHARDS.to_owned(), self.shards.to_string());
         lease.spec = Some(spec(draft, lease.spec.take()));
         let body = serde_json::to_vec(&lease).map_err(unsent)?;
-        let request = kube::core::Request::new(self.api.resource_url());
         let request = match base {
-            Some(_) => request.replace(name, &PostParams::default(), body),
-            None => request.create(&PostParams::default(), body),
+            Some(_) => replace_request(self.api.resource_url(), name, body)?,
+            None => create_request(self.api.resource_url(), body)?,
         };
-        let request = unchecked(request.map_err(unsent)?);
         let client = self.api.clone().into_client();
         let Written { metadata } = call(limit, client.request(request)).await?;
         // All else is as it was sent.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Fleet;
 use super::board::version_of;
 use super::record::Lease;
-use crate::watch::{Reader, SETTLED, SILENCE, WATCH_SECONDS};
+use crate::watch::{Reader, SETTLED, WATCH_SECONDS};
 use crate::{Backoff, CallError};
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(10));
@@ -57,10 +57,12 @@ pub(super) async fn follow(fleet: &Fleet) {
 pub(super) async fn poll(fleet: &Fleet) {
     let mut random = fleet.options.surroundings.random("lease poll");
     let period = fleet.options.retry_period;
+    let patience = 3 * period;
     loop {
-        sleep(period.mul_f64(0.9 + 0.1 * random.next())).await;
+        let pause = patience.saturating_sub(fleet.board.silence()).max(period);
+        sleep(pause.mul_f64(0.9 + 0.1 * random.next())).await;
         let content = fleet.options.shards == 1 && fleet.is_serving(0);
-        if fleet.board.silence() > 3 * period && !content {
+        if fleet.board.silence() > patience && !content {
             // Failures are told by `follow` and by those who want something of a Lease.
             let looked = look(fleet).await;
             if looked.is_ok() && fleet.board.has_untold(&fleet.store.fleet) {
@@ -90,11 +92,11 @@ async fn hear(fleet: &Fleet, version: &mut String, heard: &mut bool) -> Result<(
     loop {
         let event = tokio::select! {
             biased;
-            event = timeout(SILENCE, events.next()) => event,
+            event = events.next() => event,
             // What looking brought to light it should have told: begin anew rather than look until it is given up.
             () = fleet.deaf.notified() => return Ok(()),
         };
-        let Ok(Some(event)) = event else { return Ok(()) };
+        let Some(event) = event else { return Ok(()) };
         match event? {
             WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
                 *version = lease.resource_version().unwrap_or_default();

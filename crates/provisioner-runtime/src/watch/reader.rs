@@ -15,6 +15,9 @@ use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::SILENCE;
 
 /// An object that a watch tells of.
 pub trait FromJson: DeserializeOwned {
@@ -33,6 +36,9 @@ pub(crate) struct Reader<T> {
     body: Pin<Box<dyn AsyncBufRead + Send>>,
     /// What there is of the next line: waiting for the rest may be broken off.
     line: Vec<u8>,
+    heard: Instant,
+    /// Set anew when it rings, not with each event.
+    clock: Pin<Box<Sleep>>,
     objects: PhantomData<fn() -> T>,
 }
 
@@ -41,12 +47,24 @@ impl<T: FromJson> Reader<T> {
     pub(crate) async fn open(client: &Client, path: &str, params: &WatchParams, version: &str) -> kube::Result<Self> {
         let request = Request::new(path).watch(params, version).map_err(kube::Error::BuildRequest)?;
         let body = Box::pin(client.request_stream(request).await?);
-        Ok(Self { body, line: Vec::new(), objects: PhantomData })
+        let (heard, clock) = (Instant::now(), Box::pin(sleep(SILENCE)));
+        Ok(Self { body, line: Vec::new(), heard, clock, objects: PhantomData })
     }
 
-    /// The next event; `None` when the server has ended the watch.
+    /// The next event; `None` when the server has ended the watch, or must have: it was silent for [`SILENCE`].
     pub(crate) async fn next(&mut self) -> Option<kube::Result<WatchEvent<T>>> {
-        let event = match self.body.read_until(b'\n', &mut self.line).await {
+        let read_line = loop {
+            tokio::select! {
+                biased;
+                read_line = self.body.read_until(b'\n', &mut self.line) => break read_line,
+                () = self.clock.as_mut() => match self.heard + SILENCE {
+                    end if end <= Instant::now() => return None,
+                    end => self.clock.as_mut().reset(end),
+                }
+            }
+        };
+        self.heard = Instant::now();
+        let event = match read_line {
             Ok(_) if self.line.ends_with(b"\n") => Some(read(&self.line).map_err(kube::Error::SerdeError)),
             // In the middle of a line, if not between two.
             Ok(_) => None,

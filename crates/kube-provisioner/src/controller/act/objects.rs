@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use provisioner_runtime::call::{CallError, call, unchecked, unsent};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use provisioner_runtime::call::{CallError, call, create_request, unsent};
 use provisioner_runtime::watch::WatchHealth;
 use serde_json::{Value, json};
 
@@ -47,8 +47,7 @@ impl Actor {
     }
 
     pub(super) async fn create_volume(&self, body: Vec<u8>) -> Result<WatchedVolume, CallError> {
-        let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
-        let request = unchecked(request.create(&PostParams::default(), body).map_err(unsent)?);
+        let request = create_request(&PersistentVolume::url_path(&(), None), body)?;
         let answer = call(self.limits.api, self.client.request(request));
         shown(&self.volumes, answer, WatchedVolume::version).await
     }

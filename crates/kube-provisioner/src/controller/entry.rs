@@ -1,9 +1,12 @@
 //! What the journal keeps of an attempt: enough to finish it when claim and class are gone.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::api::storage::v1::StorageClass;
 use provisioner_runtime::journal::Entry;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -20,24 +23,35 @@ const LEFT_OUT: [&str; 3] = [
     protocol::BETA_STORAGE_PROVISIONER,
 ];
 
+/// What an entry is made of; all else is passed over unread.
+#[derive(Deserialize)]
+struct Whole<'a> {
+    #[serde(borrow)]
+    metadata: Kept<'a>,
+    spec: &'a RawValue,
+}
+
+/// What an entry keeps of a claim's metadata.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept<'a> {
+    #[serde(default, deserialize_with = "watched::null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<String, String>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    labels: Option<&'a RawValue>,
+    name: &'a RawValue,
+    namespace: &'a RawValue,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    resource_version: Option<&'a RawValue>,
+    uid: &'a RawValue,
+}
+
 /// The entry of an attempt. `None` when its claim is not known whole. Class and spec are what many claims have in common.
 pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
-    let mut claim: Value = serde_json::from_str(pending.claim.object.as_deref()?).ok()?;
-    let spec = claim["spec"].take();
-    let meta = claim.get_mut("metadata")?;
-    let mut kept = Map::new();
-    for name in ["annotations", "labels", "name", "namespace", "resourceVersion", "uid"] {
-        let mut value = meta.get_mut(name).map(Value::take).unwrap_or_default();
-        if let Some(annotations) = value.as_object_mut().filter(|_| name == "annotations") {
-            annotations.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
-        }
-        let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-        if !empty {
-            kept.insert(name.to_owned(), value);
-        }
-    }
-    let (text, spec) = (serde_json::json!({"metadata": kept}).to_string(), spec.to_string());
-    let spec = (format!("spec-{:016x}", fingerprint(&spec)), spec.into());
+    let Whole { mut metadata, spec } = serde_json::from_str(pending.claim.object.as_deref()?).ok()?;
+    metadata.annotations.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
+    let text = serde_json::to_string(&HashMap::from([("metadata", metadata)])).ok()?;
+    let spec = (format!("spec-{:016x}", fingerprint(&spec.get())), spec.get().into());
     Some(Entry { key: key.to_string(), text, shared: vec![pending.class.snapshot.clone(), spec] })
 }
 

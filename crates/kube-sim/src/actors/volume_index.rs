@@ -1,5 +1,6 @@
 //! Volumes, found by the claim they refer to or by what they offer.
 
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,13 +29,13 @@ pub(super) struct VolumeIndex {
 
 struct Entry {
     stored: Arc<Stored>,
-    offer: Offer,
+    place: Place,
+    /// Read when it is asked for: most volumes have their claim, and nobody asks.
+    offer: OnceCell<Offer>,
 }
 
 /// What a volume offers to claims.
 struct Offer {
-    /// The claim it refers to, or its class.
-    place: Place,
     size: Option<Quantity>,
     /// Sorted.
     modes: Vec<String>,
@@ -43,6 +44,7 @@ struct Offer {
     available: bool,
 }
 
+/// The claim that a volume refers to, or its class.
 #[derive(PartialEq, Eq)]
 enum Place {
     Claim(String),
@@ -56,23 +58,27 @@ impl VolumeIndex {
 
     /// Remembers a state of a volume, unless a newer one is known.
     pub(super) fn keep(&mut self, volume: &Seen) {
-        let name = volume.stored.name();
-        let known = self.volumes.get(name).map(|entry| entry.stored.resource_version());
-        if known.is_some_and(|known| known >= volume.stored.resource_version()) {
-            return;
+        let (name, stored) = (volume.stored.name(), Arc::clone(&volume.stored));
+        let place = Place::of(&volume.value);
+        match self.volumes.get_mut(name) {
+            Some(known) if known.stored.resource_version() >= stored.resource_version() => return,
+            Some(known) if known.place == place => {
+                *known = Entry { stored, place, offer: OnceCell::new() };
+                return;
+            }
+            Some(_) => self.remove(name),
+            None => {}
         }
-        self.remove(name);
-        let offer = Offer::of(&volume.value);
-        self.names_at(&offer.place).insert(name.to_owned());
-        self.volumes.insert(name.to_owned(), Entry { stored: Arc::clone(&volume.stored), offer });
+        self.names_at(&place).insert(name.to_owned());
+        self.volumes.insert(name.to_owned(), Entry { stored, place, offer: OnceCell::new() });
     }
 
     pub(super) fn remove(&mut self, name: &str) {
         if let Some(entry) = self.volumes.remove(name) {
-            let names = self.names_at(&entry.offer.place);
+            let names = self.names_at(&entry.place);
             names.remove(name);
             if names.is_empty() {
-                match &entry.offer.place {
+                match &entry.place {
                     Place::Claim(claim) => drop(self.by_claim.remove(claim)),
                     Place::Class(class) => drop(self.free.remove(class)),
                 }
@@ -83,7 +89,7 @@ impl VolumeIndex {
     /// The volume for a claim, whatever the node: one that refers to it, or the smallest that is large enough; but volumes
     /// with fewer access modes come before all others. With `reserved_only`, only those that refer to the claim count.
     pub(super) fn find(&self, claim: &Value, reserved_only: bool) -> Option<&Arc<Stored>> {
-        let modes = |entry: &Entry| (entry.offer.modes.len(), entry.offer.modes.clone());
+        let modes = |entry: &Entry| (entry.offer().modes.len(), entry.offer().modes.clone());
         let fitting = self.fitting(claim, reserved_only);
         let best = fitting.min_by(|one, other| modes(one).cmp(&modes(other)).then_with(|| one.rank(other)));
         best.map(|entry| &entry.stored)
@@ -135,15 +141,28 @@ impl<'a> Wanted<'a> {
     }
 }
 
+impl Place {
+    fn of(volume: &Value) -> Self {
+        match claim_ref(volume) {
+            Some(reference) => Self::Claim(reference.key()),
+            None => Self::Class(storage::class(volume).to_owned()),
+        }
+    }
+}
+
 impl Entry {
+    fn offer(&self) -> &Offer {
+        self.offer.get_or_init(|| Offer::of(&self.stored.parsed()))
+    }
+
     fn fits(&self, wanted: &Wanted<'_>) -> bool {
-        let offer = &self.offer;
+        let offer = self.offer();
         let fits = !self.stored.is_deleting()
             && wanted.modes.iter().all(|mode| offer.modes.iter().any(|own| own == mode))
             && is_enough(offer.size.as_ref(), wanted.size.as_ref())
             && offer.volume_mode == volume_mode(wanted.claim)
             && offer.attributes_class == attributes_class(wanted.claim);
-        let chosen = match &offer.place {
+        let chosen = match &self.place {
             Place::Claim(_) => {
                 let volume = self.stored.parsed();
                 claim_ref(&volume).is_some_and(|reference| storage::refers_to(reference, wanted.claim))
@@ -158,8 +177,8 @@ impl Entry {
 
     /// Which of two fitting volumes is taken.
     fn rank(&self, other: &Self) -> Ordering {
-        let is_free = |entry: &Self| matches!(entry.offer.place, Place::Class(_));
-        is_free(self).cmp(&is_free(other)).then_with(|| match (&self.offer.size, &other.offer.size) {
+        let is_free = |entry: &Self| matches!(entry.place, Place::Class(_));
+        is_free(self).cmp(&is_free(other)).then_with(|| match (&self.offer().size, &other.offer().size) {
             (Some(size), Some(other)) if is_free(self) => size.compare(other),
             _ => Ordering::Equal,
         })
@@ -168,14 +187,9 @@ impl Entry {
 
 impl Offer {
     fn of(volume: &Value) -> Self {
-        let place = match claim_ref(volume) {
-            Some(reference) => Place::Claim(reference.key()),
-            None => Place::Class(storage::class(volume).to_owned()),
-        };
         let mut modes: Vec<String> = access_modes(volume).map(str::to_owned).collect();
         modes.sort_unstable();
         Self {
-            place,
             size: capacity(volume),
             modes,
             volume_mode: volume_mode(volume).to_owned(),

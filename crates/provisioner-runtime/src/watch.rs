@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
-use self::late::{Expected, LATE};
+use self::late::Expected;
 use crate::news::News;
 use crate::{Backoff, CallError, Surroundings};
 pub use reader::FromJson;
@@ -317,7 +317,7 @@ where
             biased;
             event = events.next() => event,
             () = &mut late => {
-                debug!(watch = name, "what the server has shown was not told for {LATE:?}, connecting again");
+                debug!(watch = name, "what the server has shown was not told, connecting again");
                 return Ok(());
             }
             () = &mut settling, if !settled => {

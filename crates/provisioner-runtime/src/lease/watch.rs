@@ -53,7 +53,8 @@ pub(super) async fn follow(fleet: &Fleet) {
 }
 
 /// Looks at the Leases every retry period while the watch tells of none. In a fleet that lives there is always something
-/// to tell: somebody renews, if not at the first attempt. The Go library's Lease has no label, so the watch does not tell of it. Runs until dropped.
+/// to tell: somebody renews, if not at the first attempt. The Go library's Lease has no label, so the watch does not tell
+/// of it. Runs until dropped.
 pub(super) async fn poll(fleet: &Fleet) {
     let mut random = fleet.options.surroundings.random("lease poll");
     let period = fleet.options.retry_period;

@@ -132,11 +132,31 @@ async fn a_connection_that_is_silent_about_what_the_server_has_shown_is_begun_an
     test.wait(2).await;
     assert_eq!(test.events(), ["begin", "ready", "applied a", "applied b"]);
     // It is still not there.
-    test.wait(5).await;
+    test.wait(10).await;
     assert_eq!(test.events(), ["begin", "ready", "applied a", "applied b", "applied c"]);
     test.wait(20).await;
     let versions: Vec<String> = test.queries()[1..].iter().map(|query| version_in(query)).collect();
     assert_eq!((versions, test.health.problem()), (["1", "2", "3"].map(str::to_owned).to_vec(), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_expected_in_vain_costs_few_connections() {
+    let test = Test::start([Answer::Object(page(&[], "1", ""))]);
+    test.wait(2).await;
+    test.health.expect(2);
+    test.wait(600).await;
+    // The server ends each after a minute.
+    assert!((11..=15).contains(&test.queries().len()), "{}", test.queries().len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_behind_and_tells_what_it_has_is_left_alone() {
+    let changes = (2..40).map(|version| change("MODIFIED", "a", &version.to_string()));
+    let test = Test::start([Answer::Object(page(&[], "1", "")), Answer::Slow(changes.collect())]);
+    test.wait(2).await;
+    test.health.expect(30);
+    test.wait(49).await;
+    assert_eq!((test.queries().len(), test.health.position()), (2, 13));
 }
 
 /// The server's data were restored from a copy: its numbers begin anew.
@@ -255,6 +275,8 @@ enum Answer {
     Events(Vec<Value>),
     /// These events, then the connection is cut without a word.
     EventsThenSilence(Vec<Value>),
+    /// One of these events every four seconds.
+    Slow(Vec<Value>),
     Ends,
 }
 
@@ -311,6 +333,10 @@ async fn reply(answer: Answer) -> testing::Answer {
         Answer::Silence => std::future::pending().await,
         Answer::Events(events) => lines(stream::iter(events).chain(nothing(sleep(minute)))),
         Answer::EventsThenSilence(events) => lines(stream::iter(events).chain(nothing(std::future::pending()))),
+        Answer::Slow(events) => lines(stream::iter(events).then(async |event| {
+            sleep(Duration::from_secs(4)).await;
+            event
+        })),
         Answer::Ends => lines(stream::empty()),
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Keeper<'a, D> {
     random: Random,
     /// When the last write was sent that made the Lease ours, or kept it so.
     sent: Option<Instant>,
+    /// Writes after that of which nobody knows what came of them: the time in each, and when it was sent.
+    tried: Vec<(String, Instant)>,
 }
 
 /// A Lease that is ours.
@@ -53,7 +55,7 @@ where
         let name = fleet.options.shard_name(shard);
         let random = fleet.options.surroundings.random(&format!("lease {shard}"));
         let part = format!("Lease {name}");
-        Self { fleet, shard, name, part, stop, duty, random, sent: None }
+        Self { fleet, shard, name, part, stop, duty, random, sent: None, tried: Vec::new() }
     }
 
     /// Until the replica stops and the Lease is released.
@@ -143,6 +145,8 @@ where
             Some(spec) if unbroken => Tenure { transitions: spec.transitions(), acquired: spec.acquire_time },
             _ => Tenure { transitions: most.map_or(0, next_transition), acquired: None },
         };
+        // What came of those was for another tenure.
+        self.tried.clear();
         match self.write(lease.as_ref(), &tenure, options.call_limit()).await {
             Ok(acquired) => Ok(Some(Tenure { acquired, ..tenure })),
             Err(CallError::Conflict | CallError::AlreadyExists | CallError::NotFound) => {
@@ -266,6 +270,10 @@ where
                     }
                 }
                 () = changes.changed() => {
+                    if self.has_happened().is_some() {
+                        self.extend(term)?;
+                        next = self.sent.map_or(next, |sent| sent + options.retry_period);
+                    }
                     match board.name_in(&self.name) {
                         Some(name) if name != options.identity => return Err(Loss::Taken),
                         Some(_) => {}
@@ -300,19 +308,27 @@ where
             if lease.as_ref().is_some_and(|known| known.spec.holder() != options.identity) {
                 return Err(Ok(Loss::Taken));
             }
-            let (sent, limit) = (Instant::now(), self.limit(term));
+            let limit = self.limit(term);
             match self.write(lease.and_then(|known| known.lease).as_ref(), tenure, limit).await {
-                Ok(_) if term.extend(sent + options.renew_deadline) => return Ok(()),
-                Ok(_) => return Err(Ok(Loss::Expired)),
+                Ok(_) => return self.extend(term).map_err(Ok),
                 Err(error @ (CallError::Conflict | CallError::AlreadyExists | CallError::NotFound)) => {
                     result = Err(error);
                     let looked = self.fleet.store.look(board, &self.name, self.limit(term)).await;
                     looked.map_err(Err)?;
+                    if self.has_happened().is_some() {
+                        return self.extend(term).map_err(Ok);
+                    }
                 }
                 Err(error) => return Err(Err(error)),
             }
         }
         result.map_err(Err)
+    }
+
+    /// Makes the term as long as the last renewal allows.
+    fn extend(&self, term: &Term) -> Result<(), Loss> {
+        let until = self.sent.map(|sent| sent + self.fleet.options.renew_deadline);
+        if until.is_some_and(|until| term.extend(until)) { Ok(()) } else { Err(Loss::Expired) }
     }
 
     fn limit(&self, term: &Term) -> Duration {
@@ -353,8 +369,6 @@ where
     }
 
     /// Writes that the Lease is ours; the time since when it is.
-    ///
-    /// An answer that was lost, or is late, takes nothing away when the watch has told that it happened.
     async fn write(
         &mut self,
         base: Option<&super::record::Lease>,
@@ -363,23 +377,36 @@ where
     ) -> Result<Option<String>, CallError> {
         let Fleet { board, options, store, .. } = self.fleet;
         let (sent, now) = (Instant::now(), store.now());
+        self.tried.push((now.clone(), sent));
         let draft = Draft {
             holder: &options.identity,
             duration: options.duration,
-            now: now.clone(),
+            now,
             acquired: tenure.acquired.clone(),
             transitions: tenure.transitions,
             member: false,
         };
-        let acquired = match store.write(board, &self.name, base, draft, limit).await {
-            Ok(acquired) => acquired,
-            Err(error) => {
-                let known = board.known(&self.name).map(|known| known.spec);
-                let is_this = |spec: &Spec| spec.holder() == options.identity && spec.renew_time.as_ref() == Some(&now);
-                known.filter(is_this).ok_or(error)?.acquire_time
+        match store.write(board, &self.name, base, draft, limit).await {
+            Ok(acquired) => {
+                self.sent = Some(sent);
+                self.tried.clear();
+                Ok(acquired)
             }
-        };
-        self.sent = Some(sent);
-        Ok(acquired)
+            Err(error) => Ok(self.has_happened().ok_or(error)?.acquire_time),
+        }
+    }
+
+    /// What the Lease says if it was ourselves who wrote it last, by a write whose answer was lost or is late: that counts
+    /// from when it was sent, whoever told of it.
+    fn has_happened(&mut self) -> Option<Spec> {
+        if self.tried.is_empty() {
+            return None;
+        }
+        let Fleet { board, options, .. } = self.fleet;
+        let spec = board.known(&self.name)?.spec;
+        let is_this = |(now, _): &(String, Instant)| spec.renew_time.as_ref() == Some(now);
+        let at = self.tried.iter().position(is_this).filter(|_| spec.holder() == options.identity)?;
+        self.sent = self.tried.drain(..=at).next_back().map(|(_, sent)| sent);
+        Some(spec)
     }
 }

@@ -318,6 +318,21 @@ async fn a_lease_whose_watch_tells_of_every_renewal_is_held_without_any_answer()
     assert_eq!((replica.health.begun(), replica.health.lost()), (1, 0));
 }
 
+/// The second attempt meets the first one's change, and a look shows whose it was.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_only_a_look_tells_of_counts_from_when_it_was_sent() {
+    let cut = Arc::new(Cut::default());
+    *crate::lock(&cut.deaf) = Some("a");
+    let cluster = Cluster::builder().interceptor(cut.clone()).build();
+    let terms = Terms::default();
+    let replica = Replica::start(&cluster, &terms, "a", 1);
+    replica.until_holding(1).await;
+    cut.mute.store(2, std::sync::atomic::Ordering::Relaxed);
+    // Then the watch is begun anew.
+    sleep(seconds(60)).await;
+    assert_eq!((replica.health.begun(), replica.health.lost()), (1, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dropped_future_ends_its_terms_and_releases_nothing() {
     let (cluster, terms) = (Cluster::new(), Terms::default());

@@ -158,6 +158,13 @@ impl Fleet {
     /// What is to be done about the shards, going by what is known.
     fn plan(&self, now: Instant) -> Vec<Action> {
         let LeaseOptions { shards, identity, .. } = &self.options;
+        if *shards == 1 {
+            // Nothing to share, and nobody tells who stands by.
+            self.health.set_members(1);
+            let holder = self.board.holder(&self.options.shard_name(0), now).filter(|holder| holder != identity);
+            let free = holder.is_none() && !self.is_serving(0);
+            return free.then_some(Action::Acquire(0)).into_iter().collect();
+        }
         let mut members = self.board.members(*shards, now);
         members.insert(identity.clone());
         self.health.set_members(members.len());

@@ -288,11 +288,7 @@ where
 
     /// Asks the duty to wind up when another replica has too few shards.
     fn consider_leaving(&self, term: &Term) {
-        // Of one shard nobody has too few.
-        if self.fleet.options.shards > 1
-            && !term.leave.is_cancelled()
-            && self.fleet.plan(Instant::now()).contains(&Action::Leave(self.shard))
-        {
+        if !term.leave.is_cancelled() && self.fleet.plan(Instant::now()).contains(&Action::Leave(self.shard)) {
             crate::lock(&self.fleet.serving).insert(self.shard, true);
             term.leave.cancel();
         }

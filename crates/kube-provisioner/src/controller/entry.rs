@@ -1,6 +1,6 @@
 //! What the journal keeps of an attempt: enough to finish it when claim and class are gone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -50,7 +50,7 @@ struct Kept<'a> {
 pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
     let Whole { mut metadata, spec } = serde_json::from_str(pending.claim.object.as_deref()?).ok()?;
     metadata.annotations.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
-    let text = serde_json::to_string(&HashMap::from([("metadata", metadata)])).ok()?;
+    let text = format!(r#"{{"metadata":{}}}"#, serde_json::to_string(&metadata).ok()?);
     let spec = (format!("spec-{:016x}", fingerprint(&spec.get())), spec.get().into());
     Some(Entry { key: key.to_string(), text, shared: vec![pending.class.snapshot.clone(), spec] })
 }

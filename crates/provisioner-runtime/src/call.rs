@@ -6,6 +6,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Builder;
 use http::{HeaderValue, Request};
 use kube::core::response::{Status, reason};
+use serde::Deserialize;
 
 /// Runs one API request with a deadline.
 ///
@@ -53,6 +54,20 @@ const UNCHECKED: &str = "fieldValidation=Ignore";
 
 fn write_request(request: Builder, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
     request.header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body).map_err(unsent)
+}
+
+/// What is read of the answer to a write that is made again and again: all else is as it was sent.
+#[derive(Deserialize)]
+pub(crate) struct Written {
+    pub(crate) metadata: Version,
+}
+
+/// Which object was written, and what its version is now.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Version {
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
 }
 
 /// The failure of a call whose request could not even be made.

@@ -59,17 +59,15 @@ impl VolumeIndex {
     /// Remembers a state of a volume, unless a newer one is known.
     pub(super) fn keep(&mut self, volume: &Seen) {
         let (name, stored) = (volume.stored.name(), Arc::clone(&volume.stored));
-        let place = Place::of(&volume.value);
-        match self.volumes.get_mut(name) {
-            Some(known) if known.stored.resource_version() >= stored.resource_version() => return,
-            Some(known) if known.place == place => {
-                *known = Entry { stored, place, offer: OnceCell::new() };
-                return;
-            }
-            Some(_) => self.remove(name),
-            None => {}
+        let known = self.volumes.get(name);
+        if known.is_some_and(|known| known.stored.resource_version() >= stored.resource_version()) {
+            return;
         }
-        self.names_at(&place).insert(name.to_owned());
+        let place = Place::of(&volume.value);
+        if known.is_none_or(|known| known.place != place) {
+            self.remove(name);
+            self.names_at(&place).insert(name.to_owned());
+        }
         self.volumes.insert(name.to_owned(), Entry { stored, place, offer: OnceCell::new() });
     }
 

@@ -16,7 +16,7 @@ use super::state::Step;
 use super::text::{Content, VERSION, VERSION_KEY, write};
 use super::{JournalOptions, Shared, TakeOverError};
 use crate::backoff::Random;
-use crate::call::{create_request, replace_request, unsent};
+use crate::call::{Written, create_request, replace_request, unsent};
 use crate::name::label_value;
 use crate::{CallError, call};
 
@@ -234,9 +234,8 @@ impl Place {
             None => create_request(&collection, body)?,
         };
         request.headers_mut().insert(ACCEPT, METADATA_ONLY);
-        let stored: PartialObjectMeta<ConfigMap> = call(LIMIT, self.client.request(request)).await?;
-        self.uid = stored.metadata.uid;
-        self.version = stored.metadata.resource_version;
+        let Written { metadata } = call(LIMIT, self.client.request(request)).await?;
+        (self.uid, self.version) = (metadata.uid, metadata.resource_version);
         Ok(())
     }
 }

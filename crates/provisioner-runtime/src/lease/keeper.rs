@@ -239,7 +239,7 @@ where
     async fn attend(&mut self, tenure: &Tenure, term: &Term, task: &mut AbortOnDropHandle<()>) -> Result<(), Loss> {
         let Fleet { board, options, health, .. } = self.fleet;
         let mut changes = board.follow();
-        let mut next = self.sent.map_or_else(Instant::now, |sent| sent + options.retry_period);
+        let mut next = self.due();
         loop {
             tokio::select! {
                 biased;
@@ -255,7 +255,7 @@ where
                     match self.renew(tenure, term).await {
                         Ok(()) => {
                             health.works(&self.part);
-                            next = self.sent.map_or(next, |sent| sent + options.retry_period);
+                            next = self.due();
                         }
                         Err(Ok(loss)) => return Err(loss),
                         Err(Err(error)) => {
@@ -272,7 +272,8 @@ where
                 () = changes.changed() => {
                     if self.has_happened().is_some() {
                         self.extend(term)?;
-                        next = self.sent.map_or(next, |sent| sent + options.retry_period);
+                        health.works(&self.part);
+                        next = self.due();
                     }
                     match board.name_in(&self.name) {
                         Some(name) if name != options.identity => return Err(Loss::Taken),
@@ -319,6 +320,11 @@ where
             }
         }
         result.map_err(Err)
+    }
+
+    /// When the next renewal is to be sent.
+    fn due(&self) -> Instant {
+        self.sent.map_or_else(Instant::now, |sent| sent + self.fleet.options.retry_period)
     }
 
     /// Makes the term as long as the last renewal allows.

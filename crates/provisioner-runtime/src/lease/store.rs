@@ -7,13 +7,12 @@ use k8s_openapi::api::coordination;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::core::ApiResource;
 use kube::{Api, Client};
-use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::LeaseOptions;
 use super::board::Board;
 use super::record::{self, FLEET, Lease, MEMBER, SHARDS, Spec};
-use crate::call::{create_request, replace_request, unsent};
+use crate::call::{Written, create_request, replace_request, unsent};
 use crate::name::label_value;
 use crate::{CallError, Surroundings, call};
 
@@ -26,19 +25,6 @@ pub(super) struct Store {
     single: String,
     shards: u32,
     surroundings: Surroundings,
-}
-
-/// What is read of the answer to a write: one comes every few seconds for years.
-#[derive(Deserialize)]
-struct Written {
-    metadata: Version,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Version {
-    uid: Option<String>,
-    resource_version: Option<String>,
 }
 
 /// What is to be written into a Lease.

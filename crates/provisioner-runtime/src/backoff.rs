@@ -38,6 +38,11 @@ impl Backoff {
         Self { jitter: share(jitter), ..self }
     }
 
+    /// Never longer than `max`.
+    pub fn with_max(self, max: Duration) -> Self {
+        Self { max: self.max.min(max), ..self }
+    }
+
     /// The delay after the attempt with this number; the first attempt is 1.
     ///
     /// `random` is from 0 to 1 and decides how much of the jitter is taken off. The delay is never

@@ -6,7 +6,8 @@
 //! | [`access`] | what the account may do, asked once and reported in one line |
 //! | [`watch`](mod@watch) | list and watch one kind of object, with health |
 //! | [`table`] | a compact map that a watch feeds |
-//! | [`queue`] | keys that need work: priorities, back-off, lanes |
+//! | [`queue`] | keys that need work: priorities, back-off, permits |
+//! | [`limiter`] | bounded concurrency that groups share fairly |
 //! | [`backoff`] | how long to wait before the next attempt |
 //! | [`call`](mod@call) | one API call with a deadline and an error by meaning |
 //! | [`journal`] | intents that survive the process, and the fence around them |
@@ -32,6 +33,7 @@ pub mod client;
 pub mod events;
 pub mod journal;
 pub mod lease;
+pub mod limiter;
 pub mod logs;
 pub mod metrics;
 mod name;
@@ -55,7 +57,8 @@ pub use call::{CallError, call};
 pub use client::{ConnectError, Connection, connect};
 pub use journal::{Entry, Journal, JournalError, JournalOptions};
 pub use lease::{LeaseHealth, LeaseOptions, Leases, Term, lease_name};
-pub use queue::{Lane, Next, Permit, Priority, Queue, QueueOptions, QueueStats, Work, work};
+pub use limiter::{Limiter, LimiterPermit, Limits};
+pub use queue::{Next, Permit, Priority, Queue, QueueOptions, QueueStats, Work, work};
 pub use surroundings::Surroundings;
 pub use table::Table;
 pub use watch::{Event, WatchHealth, watch};

@@ -2,7 +2,7 @@
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|
-//! | `queue_keys` | `queue`, `state` | keys: `ready`, `delayed`, `awaiting_change`, `awaiting_lane`, `running` |
+//! | `queue_keys` | `queue`, `state` | keys: `ready`, `delayed`, `awaiting_change`, `awaiting_permit`, `running` |
 //! | `queue_oldest_ready_seconds` | `queue` | how long the oldest ready key has been ready; 0 when none is |
 //! | `queue_longest_running_seconds` | `queue` | how long the longest run has been running; 0 when none does |
 //! | `queue_adds_total` | `queue` | how often a key became ready |
@@ -225,7 +225,7 @@ fn by_state(name: &'static str, stats: &QueueStats) -> [(Labels<2>, i64); 5] {
         ("ready", stats.ready),
         ("delayed", stats.delayed),
         ("awaiting_change", stats.awaiting_change),
-        ("awaiting_lane", stats.awaiting_lane),
+        ("awaiting_permit", stats.awaiting_permit),
         ("running", stats.running),
     ]
     .map(|(state, count)| ([("queue", name), ("state", state)], whole(count)))
@@ -279,12 +279,12 @@ mod tests {
 queue_keys{queue="first",state="ready"} 1
 queue_keys{queue="first",state="delayed"} 1
 queue_keys{queue="first",state="awaiting_change"} 0
-queue_keys{queue="first",state="awaiting_lane"} 0
+queue_keys{queue="first",state="awaiting_permit"} 0
 queue_keys{queue="first",state="running"} 1
 queue_keys{queue="second",state="ready"} 0
 queue_keys{queue="second",state="delayed"} 0
 queue_keys{queue="second",state="awaiting_change"} 0
-queue_keys{queue="second",state="awaiting_lane"} 0
+queue_keys{queue="second",state="awaiting_permit"} 0
 queue_keys{queue="second",state="running"} 0
 # HELP queue_oldest_ready_seconds How long the oldest ready key has been ready.
 # TYPE queue_oldest_ready_seconds gauge

@@ -8,8 +8,9 @@
 //! * **Back-off.** A failed attempt is repeated after a delay that grows with the attempts. The delay
 //!   belongs to the *inputs*, a fingerprint of what the work depends on: a wake with the same inputs never
 //!   cuts it short, a wake with other inputs always does and counts attempts from 1 again.
-//! * **Lanes.** A [`Lane`] bounds how many keys of one kind run at once. A key that finds its lane full is
-//!   parked without holding a worker, and comes to the front when a place is kept for it.
+//! * **Waiting is not failing.** A key that [waits](Next::Wait) for somebody else keeps its attempt number.
+//! * **Permits.** Groups of keys share the permits of [`QueueOptions::limits`] as in [`limiter`](crate::limiter).
+//!   A key that gets none is parked without holding a worker, and comes to the front when one is kept for it.
 //! * **Memory.** A key that is done is not remembered.
 //!
 //! Every operation is O(log n) under one lock; no task and no timer runs beside the callers of
@@ -28,7 +29,6 @@
 //! # }
 //! ```
 
-mod lanes;
 mod ready;
 mod run;
 mod state;
@@ -49,7 +49,7 @@ use tokio::time::Instant;
 pub use run::work;
 use state::State;
 
-use crate::{Backoff, Surroundings};
+use crate::{Backoff, Limits, Surroundings};
 
 /// A queue of keys; clones are the same queue.
 pub struct Queue<K> {
@@ -164,13 +164,15 @@ pub struct QueueOptions {
     pub backoff: Backoff,
     /// What the jitter of the delays is drawn from.
     pub surroundings: Surroundings,
+    /// How many permits there are; see [`Work::enter`].
+    pub limits: Limits,
 }
 
 impl Default for QueueOptions {
-    /// From 1 second to 5 minutes, doubling.
+    /// From 1 second to 5 minutes, doubling; without limits.
     fn default() -> Self {
         let backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(300));
-        Self { backoff, surroundings: Surroundings::default() }
+        Self { backoff, surroundings: Surroundings::default(), limits: Limits::default() }
     }
 }
 
@@ -183,15 +185,15 @@ pub struct QueueStats {
     pub delayed: usize,
     /// Keys that wait for other inputs.
     pub awaiting_change: usize,
-    /// Keys that wait for a place in a lane.
-    pub awaiting_lane: usize,
+    /// Keys that wait for a permit.
+    pub awaiting_permit: usize,
     /// Keys that are worked on.
     pub running: usize,
     /// How long the oldest ready key has been ready.
     pub oldest_ready: Option<Duration>,
     /// How often a key became ready, since the start.
     pub adds: u64,
-    /// How often an attempt ended with a delay before the next, since the start.
+    /// How often a failed attempt ended with a delay before the next, since the start.
     pub retries: u64,
     /// How long the longest run has been running.
     pub longest_running: Option<Duration>,
@@ -226,12 +228,17 @@ impl<K: Clone + Eq + Hash> Work<K> {
         self.handout.waited
     }
 
-    /// A place in a lane, or `None` when it is full: then finish with [`Next::AwaitLane`].
+    /// How many [`Next::Again`]s came right before this run.
+    pub fn repeats(&self) -> u32 {
+        self.handout.repeats
+    }
+
+    /// A permit of this group, or `None` when there is none: then finish with [`Next::AwaitPermit`].
     ///
-    /// The place is given back when the permit is dropped, before or after [`Work::finish`].
-    pub fn enter(&self, lane: &Lane) -> Option<Permit<K>> {
-        let entered = self.shared.update(|state, now| state.enter(&self.handout.key, lane, now));
-        entered.then(|| Permit { shared: Arc::clone(&self.shared), lane: Arc::clone(&lane.name) })
+    /// It is given back when it is dropped, before or after [`Work::finish`].
+    pub fn enter(&self, group: &str) -> Option<Permit<K>> {
+        let group = self.shared.update(|state, _| state.enter(&self.handout.key, group))?;
+        Some(Permit { shared: Arc::clone(&self.shared), group })
     }
 
     /// Says how the attempt ended.
@@ -260,31 +267,22 @@ impl<K: Clone + Eq + Hash + Debug> Debug for Work<K> {
     }
 }
 
-/// Bounded concurrency for a part of the keys, inside the bound on all of them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Lane {
-    /// Names the lane; equal names are the same lane.
-    pub name: Arc<str>,
-    /// How many keys may hold a place at once; 0 is unlimited. The limit named last counts.
-    pub limit: usize,
-}
-
-/// A place in a lane, given back on drop.
-#[must_use = "the place is given back when the permit is dropped"]
+/// Leave to work on a key of one group, given back on drop.
+#[must_use = "the permit is given back when it is dropped"]
 pub struct Permit<K: Clone + Eq + Hash> {
     shared: Arc<Shared<K>>,
-    lane: Arc<str>,
+    group: Arc<str>,
 }
 
 impl<K: Clone + Eq + Hash> Drop for Permit<K> {
     fn drop(&mut self) {
-        self.shared.update(|state, now| state.leave(&self.lane, now));
+        self.shared.update(|state, now| state.leave(&self.group, now));
     }
 }
 
 impl<K: Clone + Eq + Hash> Debug for Permit<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("lane", &self.lane).finish_non_exhaustive()
+        f.debug_struct("Permit").field("group", &self.group).finish_non_exhaustive()
     }
 }
 
@@ -299,9 +297,14 @@ pub enum Next {
     RetryAfter(Duration),
     /// Pointless with these inputs: again when they change, or on [`Queue::revive`].
     AwaitChange,
-    /// The lane was full: again when a place is free. Attempts stay as they are.
-    AwaitLane(Lane),
-    /// Again at once. Attempts stay as they are.
+    /// Not failed, only too early: again after this pause. Attempts stay as they are.
+    ///
+    /// Without a pause it follows the back-off rule, up to 30 seconds, by how often the key has waited in a row.
+    Wait(Option<Duration>),
+    /// There was no permit of this group: again when there is one. All counts stay as they are.
+    AwaitPermit(Arc<str>),
+    /// Again at once. Attempts stay as they are. The third in a row and all after it count as [`Next::Retry`],
+    /// so that no key runs in a circle.
     Again,
 }
 

@@ -6,21 +6,26 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::state::{Handout, State};
-use super::{Lane, Next, Priority, QueueOptions, QueueStats};
-use crate::Backoff;
+use super::{Next, Priority, QueueOptions, QueueStats};
+use crate::{Backoff, Limits};
 
 const KEYS: u8 = 8;
-const LIMITS: [usize; 3] = [1, 2, 0];
+const GROUPS: [&str; 3] = ["a", "b", "c"];
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60)).with_jitter(0.0);
 
 proptest! {
     #[test]
-    fn the_queue_behaves_like_the_model(steps in prop::collection::vec(step(), 1..150)) {
+    fn the_queue_behaves_like_the_model(
+        total in 0..5_usize,
+        per_group in 0..3_usize,
+        steps in prop::collection::vec(step(), 1..150),
+    ) {
         let start = Instant::now();
-        let options = QueueOptions { backoff: BACKOFF, ..QueueOptions::default() };
+        let limits = Limits { total, per_group };
+        let options = QueueOptions { backoff: BACKOFF, limits, ..QueueOptions::default() };
         let mut both = Both {
             real: State::new(&options),
-            model: Model::default(),
+            model: Model { limits, ..Model::default() },
             running: Vec::new(),
             permits: Vec::new(),
             now: start,
@@ -52,7 +57,8 @@ enum Outcome {
     Retry,
     RetryAfter(u64),
     AwaitChange,
-    AwaitLane(usize),
+    Wait(Option<u64>),
+    AwaitPermit(usize),
     Again,
 }
 
@@ -64,7 +70,8 @@ fn step() -> impl Strategy<Value = Step> {
         (0..20_u64).prop_map(RetryAfter),
         Just(AwaitChange),
         Just(Again),
-        (0..LIMITS.len()).prop_map(AwaitLane),
+        (0..GROUPS.len()).prop_map(AwaitPermit),
+        prop::option::of(0..5_u64).prop_map(Wait),
     ];
     let priority = prop_oneof![Just(Priority::Change), Just(Priority::Retry), Just(Priority::Resync)];
     prop_oneof![
@@ -73,14 +80,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..KEYS).prop_map(Step::Forget),
         6 => Just(Step::Take),
         4 => (any::<usize>(), outcome).prop_map(|(at, outcome)| Step::Finish(at, outcome)),
-        3 => (any::<usize>(), 0..LIMITS.len()).prop_map(|(at, lane)| Step::Enter(at, lane)),
+        3 => (any::<usize>(), 0..GROUPS.len()).prop_map(|(at, group)| Step::Enter(at, group)),
         2 => any::<usize>().prop_map(Step::Leave),
         2 => (0..5_u64).prop_map(Step::Pass),
     ]
-}
-
-fn lane(index: usize) -> Lane {
-    Lane { name: index.to_string().into(), limit: LIMITS[index] }
 }
 
 /// The real queue and the model, taken through the same steps.
@@ -116,7 +119,8 @@ impl Both {
                     Outcome::Retry => Next::Retry,
                     Outcome::RetryAfter(seconds) => Next::RetryAfter(Duration::from_secs(seconds)),
                     Outcome::AwaitChange => Next::AwaitChange,
-                    Outcome::AwaitLane(index) => Next::AwaitLane(lane(index)),
+                    Outcome::Wait(pause) => Next::Wait(pause.map(Duration::from_secs)),
+                    Outcome::AwaitPermit(index) => Next::AwaitPermit(GROUPS[index].into()),
                     Outcome::Again => Next::Again,
                 };
                 self.real.finish(&key, run, next, now);
@@ -124,7 +128,7 @@ impl Both {
             }
             Step::Enter(at, index) if !self.running.is_empty() => {
                 let (key, _) = self.running[at % self.running.len()];
-                let entered = self.real.enter(&key, &lane(index), now);
+                let entered = self.real.enter(&key, GROUPS[index]).is_some();
                 assert_eq!(entered, self.model.enter(key, index));
                 if entered {
                     self.permits.push(index);
@@ -132,7 +136,7 @@ impl Both {
             }
             Step::Leave(at) if !self.permits.is_empty() => {
                 let index = self.permits.remove(at % self.permits.len());
-                self.real.leave(&lane(index).name, now);
+                self.real.leave(GROUPS[index], now);
                 self.model.leave(index, now);
             }
             Step::Pass(seconds) => self.now += Duration::from_secs(seconds),
@@ -144,7 +148,7 @@ impl Both {
     fn take(&mut self) {
         let real = self.real.take(self.now);
         let model = self.model.take(self.now);
-        let facts = |work: &Handout<u8>| (work.key, work.attempt, work.inputs, work.waited);
+        let facts = |work: &Handout<u8>| (work.key, (work.attempt, work.repeats), work.inputs, work.waited);
         assert_eq!(real.as_ref().map(facts), model);
         if let Some(work) = real {
             assert!(self.running.iter().all(|(key, _)| *key != work.key), "handed out twice");
@@ -156,7 +160,7 @@ impl Both {
         let real = self.real.stats(self.now);
         assert_eq!(QueueStats { adds: 0, retries: 0, ..real }, self.model.stats(self.now));
         assert_eq!(self.real.remembered().0, self.model.keys.len());
-        self.model.check_lanes();
+        self.model.check_parked();
     }
 
     /// When everything that runs ends well, nothing but what awaits a change is left.
@@ -167,7 +171,7 @@ impl Both {
                 self.model.finish(key, Outcome::Done, self.now);
             }
             for index in std::mem::take(&mut self.permits) {
-                self.real.leave(&lane(index).name, self.now);
+                self.real.leave(GROUPS[index], self.now);
                 self.model.leave(index, self.now);
             }
             self.take();
@@ -179,7 +183,7 @@ impl Both {
             }
         }
         let stats = self.real.stats(self.now);
-        assert_eq!((stats.ready, stats.delayed, stats.awaiting_lane, stats.running), (0, 0, 0, 0));
+        assert_eq!((stats.ready, stats.delayed, stats.awaiting_permit, stats.running), (0, 0, 0, 0));
         assert_eq!(self.real.remembered(), (stats.awaiting_change, 0));
     }
 }
@@ -187,7 +191,10 @@ impl Both {
 #[derive(Default)]
 struct Model {
     keys: Vec<Key>,
-    held: [usize; LIMITS.len()],
+    limits: Limits,
+    held: [usize; GROUPS.len()],
+    /// The groups with parked keys, in the order of their turns.
+    turns: Vec<usize>,
     passed_over: [usize; 3],
     turn: i64,
 }
@@ -196,8 +203,16 @@ struct Key {
     name: u8,
     inputs: u64,
     attempt: u32,
+    waits: u32,
+    repeats: u32,
     place: Place,
     promise: Option<usize>,
+}
+
+impl Key {
+    fn renew(&mut self, inputs: u64) {
+        (self.inputs, self.attempt, self.waits, self.repeats) = (inputs, 1, 0, 0);
+    }
 }
 
 #[derive(Clone)]
@@ -220,7 +235,7 @@ impl Model {
         let turn = self.next_turn();
         let ready = Place::Ready(priority, turn, now);
         let Some(at) = self.keys.iter().position(|key| key.name == name) else {
-            return self.keys.push(Key { name, inputs, attempt: 1, place: ready, promise: None });
+            return self.keys.push(Key { name, inputs, attempt: 1, waits: 0, repeats: 0, place: ready, promise: None });
         };
         let key = &mut self.keys[at];
         let changed = key.inputs != inputs;
@@ -231,8 +246,9 @@ impl Model {
             _ => return,
         }
         if changed {
-            (key.inputs, key.attempt) = (inputs, 1);
+            key.renew(inputs);
         }
+        self.tidy_turns();
     }
 
     fn revive(&mut self, name: u8, now: Instant) {
@@ -252,10 +268,10 @@ impl Model {
         } else {
             self.keys.remove(at);
         }
-        self.fill_lanes(now);
+        self.fill(now);
     }
 
-    fn take(&mut self, now: Instant) -> Option<(u8, u32, u64, Duration)> {
+    fn take(&mut self, now: Instant) -> Option<(u8, (u32, u32), u64, Duration)> {
         self.move_due(now);
         let waiting = |level| self.waiting(level);
         let overdue = (0..3).rev().find(|level| waiting(*level).count() > 0 && self.passed_over[*level] >= 6 + *level);
@@ -267,18 +283,27 @@ impl Model {
         let key = self.keys.iter_mut().find(|key| key.name == name)?;
         let Place::Ready(priority, ..) = key.place else { return None };
         key.place = Place::Runs { priority, since: now, wakes: Vec::new(), forgotten: false };
-        Some((name, key.attempt, key.inputs, now - since))
+        Some((name, (key.attempt, key.repeats), key.inputs, now - since))
     }
 
     fn finish(&mut self, name: u8, outcome: Outcome, now: Instant) {
         let at = self.keys.iter().position(|key| key.name == name).expect("it runs");
         self.keys[at].promise = None;
-        self.fill_lanes(now);
+        self.fill(now);
         let turn = self.next_turn();
         let key = &mut self.keys[at];
         let Place::Runs { priority, wakes, forgotten, .. } = key.place.clone() else {
             panic!("it runs");
         };
+        let was_again = matches!(outcome, Outcome::Again);
+        let outcome = match outcome {
+            Outcome::Again if key.repeats >= 2 => Outcome::Retry,
+            outcome => outcome,
+        };
+        if !matches!(outcome, Outcome::AwaitPermit(_)) {
+            key.repeats = if was_again { key.repeats + 1 } else { 0 };
+            key.waits = if matches!(outcome, Outcome::Wait(_)) { key.waits + 1 } else { 0 };
+        }
         let changed = wakes.iter().any(|(inputs, _)| *inputs != key.inputs);
         let urgent = wakes.iter().map(|(_, priority)| *priority).min();
         let place = match (outcome, urgent) {
@@ -290,36 +315,42 @@ impl Model {
             (Outcome::Retry, _) => Some(Place::Delayed(now + BACKOFF.delay(key.attempt, 0.0), turn)),
             (Outcome::RetryAfter(s), _) => Some(Place::Delayed(now + Duration::from_secs(s), turn)),
             (Outcome::AwaitChange, _) => Some(Place::Waits),
-            (Outcome::AwaitLane(lane), _) => Some(Place::Parked(lane, turn)),
+            (Outcome::Wait(pause), _) => {
+                let growing = BACKOFF.delay(key.waits, 0.0).min(Duration::from_secs(30));
+                Some(Place::Delayed(now + pause.map_or(growing, Duration::from_secs), turn))
+            }
+            (Outcome::AwaitPermit(group), _) => Some(Place::Parked(group, turn)),
         };
         let renewed = forgotten || changed || matches!(outcome, Outcome::Done);
         match (place, wakes.last()) {
             (None, _) => drop(self.keys.remove(at)),
             (Some(place), Some((inputs, _))) if renewed => {
-                (key.place, key.inputs, key.attempt) = (place, *inputs, 1);
+                key.place = place;
+                key.renew(*inputs);
             }
             (Some(place), _) => {
-                key.attempt += u32::from(matches!(place, Place::Delayed(..) | Place::Waits));
+                let failed = matches!(outcome, Outcome::Retry | Outcome::RetryAfter(_) | Outcome::AwaitChange);
+                key.attempt += u32::from(failed);
                 key.place = place;
             }
         }
-        self.fill_lanes(now);
+        self.fill(now);
     }
 
-    fn enter(&mut self, name: u8, lane: usize) -> bool {
-        let room = self.has_room(lane);
+    fn enter(&mut self, name: u8, group: usize) -> bool {
+        let room = self.has_room(group);
         let key = self.keys.iter_mut().find(|key| key.name == name).expect("it runs");
-        let promised = key.promise == Some(lane);
+        let promised = key.promise == Some(group);
         if promised {
             key.promise = None;
         }
-        self.held[lane] += usize::from(promised || room);
+        self.held[group] += usize::from(promised || room);
         promised || room
     }
 
-    fn leave(&mut self, lane: usize, now: Instant) {
-        self.held[lane] -= 1;
-        self.fill_lanes(now);
+    fn leave(&mut self, group: usize, now: Instant) {
+        self.held[group] -= 1;
+        self.fill(now);
     }
 
     fn stats(&mut self, now: Instant) -> QueueStats {
@@ -333,7 +364,7 @@ impl Model {
                 }
                 Place::Delayed(..) => stats.delayed += 1,
                 Place::Waits => stats.awaiting_change += 1,
-                Place::Parked(..) => stats.awaiting_lane += 1,
+                Place::Parked(..) => stats.awaiting_permit += 1,
                 Place::Runs { since, .. } => {
                     stats.running += 1;
                     stats.longest_running = stats.longest_running.max(Some(now - *since));
@@ -343,12 +374,15 @@ impl Model {
         stats
     }
 
-    /// While a key is parked, somebody holds or was promised each place, and will give it back.
-    fn check_lanes(&self) {
-        for lane in 0..LIMITS.len() {
-            let parked = |key: &Key| matches!(key.place, Place::Parked(at, _) if at == lane);
-            assert!(!self.keys.iter().any(parked) || !self.has_room(lane), "a lost wake-up");
+    /// While a key is parked, others hold or were promised what it may have, and will give it back.
+    fn check_parked(&self) {
+        for group in 0..GROUPS.len() {
+            assert!(!self.has_parked(group) || !self.has_room(group), "a lost wake-up");
         }
+    }
+
+    fn has_parked(&self, group: usize) -> bool {
+        self.keys.iter().any(|key| matches!(key.place, Place::Parked(at, _) if at == group))
     }
 
     fn waiting(&self, level: usize) -> impl Iterator<Item = (i64, u8, Instant)> {
@@ -368,24 +402,39 @@ impl Model {
         }
     }
 
-    fn has_room(&self, lane: usize) -> bool {
-        let promised = self.keys.iter().filter(|key| key.promise == Some(lane)).count();
-        LIMITS[lane] == 0 || self.held[lane] + promised < LIMITS[lane]
+    fn has_room(&self, group: usize) -> bool {
+        let promised = |group| self.keys.iter().filter(|key| key.promise == Some(group)).count();
+        let held = |group| self.held[group] + promised(group);
+        let (own, all) = (held(group), (0..GROUPS.len()).map(held).sum::<usize>());
+        let Limits { total, per_group } = self.limits;
+        let fair = total == 0 || (all < total && (own == 0 || own < 4 * (total - all - 1)));
+        fair && (per_group == 0 || own < per_group)
     }
 
-    fn fill_lanes(&mut self, now: Instant) {
-        for lane in 0..LIMITS.len() {
-            while self.has_room(lane) {
-                let turn = self.next_turn();
-                let parked = self.keys.iter_mut().filter_map(|key| match key.place {
-                    Place::Parked(at, turn) if at == lane => Some((turn, key)),
-                    _ => None,
-                });
-                let Some((_, key)) = parked.min_by_key(|(turn, _)| *turn) else { break };
-                key.place = Place::Ready(Priority::Change, i64::MIN + turn, now);
-                key.promise = Some(lane);
+    fn fill(&mut self, now: Instant) {
+        loop {
+            self.tidy_turns();
+            let Some(at) = self.turns.iter().position(|group| self.has_room(*group)) else { return };
+            let (group, turn) = (self.turns.remove(at), self.next_turn());
+            let parked = self.keys.iter_mut().filter_map(|key| match key.place {
+                Place::Parked(at, turn) if at == group => Some((turn, key)),
+                _ => None,
+            });
+            let (_, key) = parked.min_by_key(|(turn, _)| *turn).expect("it has parked keys");
+            key.place = Place::Ready(Priority::Change, i64::MIN + turn, now);
+            key.promise = Some(group);
+            if self.has_parked(group) {
+                self.turns.push(group);
             }
         }
+    }
+
+    /// Groups that have just got a parked key come last.
+    fn tidy_turns(&mut self) {
+        let turns = std::mem::take(&mut self.turns);
+        let known = turns.iter().copied().filter(|group| self.has_parked(*group));
+        let new = (0..GROUPS.len()).filter(|group| self.has_parked(*group) && !turns.contains(group));
+        self.turns = known.chain(new).collect();
     }
 
     fn move_due(&mut self, now: Instant) {

@@ -8,17 +8,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::lanes::Lanes;
 use super::ready::{Ready, Slot};
-use super::{Lane, Next, Priority, QueueOptions, QueueStats};
+use super::{Next, Priority, QueueOptions, QueueStats};
 use crate::backoff::{Backoff, Random};
+use crate::limiter::Shares;
+
+/// What a key waits for may come soon, even after long.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// So many [`Next::Again`]s in a row are a circle.
+const MANY_REPEATS: u32 = 3;
 
 /// The keys that are ready, waiting or running. A settled key has no entry.
 pub(super) struct State<K> {
     entries: HashMap<K, Entry>,
     ready: Ready<K>,
     delayed: BTreeMap<(Instant, u64), K>,
-    lanes: Lanes<K>,
+    permits: Shares<K>,
     /// When each run that is not finished began.
     running: BTreeMap<u64, Instant>,
     awaiting_change: usize,
@@ -35,6 +40,7 @@ pub(super) struct Handout<K> {
     pub(super) key: K,
     pub(super) run: u64,
     pub(super) attempt: u32,
+    pub(super) repeats: u32,
     pub(super) inputs: u64,
     pub(super) waited: Duration,
 }
@@ -45,7 +51,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             entries: HashMap::new(),
             ready: Ready::new(),
             delayed: BTreeMap::new(),
-            lanes: Lanes::new(),
+            permits: Shares::new(options.limits),
             running: BTreeMap::new(),
             awaiting_change: 0,
             next_id: 0,
@@ -134,6 +140,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         Some(Handout {
             run,
             attempt: entry.attempt,
+            repeats: entry.repeats,
             inputs: entry.inputs,
             waited: now.saturating_duration_since(since),
             key,
@@ -145,13 +152,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Place::Running { priority, woken, forgotten } = &mut entry.place else { return };
         let (priority, woken, forgotten) = (*priority, woken.take(), *forgotten);
-        if let Some(lane) = entry.promise.take() {
-            // The place was not used; whoever waits for it longest comes first.
-            self.lanes.decline(&lane);
-            self.resume(&lane, now);
+        if let Some(group) = entry.promise.take() {
+            // The permit was not used; whoever has waited for it comes first.
+            self.leave(&group, now);
         }
         let Some(entry) = self.entries.get_mut(key) else { return };
-        match (next, woken) {
+        match (entry.count(next), woken) {
             (_, None) if forgotten => self.remove(key, now),
             (Next::Done, None) => self.remove(key, now),
             (next, Some(wake)) if forgotten || wake.changed || matches!(next, Next::Done) => {
@@ -164,39 +170,41 @@ impl<K: Clone + Eq + Hash> State<K> {
             }
             (Next::Retry, _) => {
                 let delay = self.backoff.delay(entry.attempt, self.random.next());
-                self.delay(key, delay, now);
+                self.retry(key, delay, now);
             }
-            (Next::RetryAfter(delay), _) => self.delay(key, delay, now),
+            (Next::RetryAfter(delay), _) => self.retry(key, delay, now),
+            (Next::Wait(pause), _) => {
+                let rule = self.backoff.with_max(LONGEST_WAIT);
+                let pause = pause.unwrap_or_else(|| rule.delay(entry.waits, self.random.next()));
+                self.delay(key, pause, now);
+            }
             (Next::AwaitChange, _) => {
                 entry.attempt = entry.attempt.saturating_add(1);
                 entry.place = Place::AwaitingChange;
                 self.awaiting_change += 1;
             }
-            (Next::AwaitLane(lane), _) => {
-                let turn = self.lanes.park(&lane, key.clone());
-                entry.place = Place::Parked { lane: Arc::clone(&lane.name), turn };
-                // The lane may have been left since this key found it full.
-                self.resume(&lane.name, now);
+            (Next::AwaitPermit(group), _) => {
+                let ticket = self.permits.wait(&group, key.clone());
+                entry.place = Place::Parked { group, ticket };
+                // One may have been given back since this key found none.
+                self.admit(now);
             }
             // `Done` with a wake is above.
             (Next::Done, Some(_)) => {}
         }
     }
 
-    /// Takes a place in `lane` for a running key. False when the lane is full.
-    pub(super) fn enter(&mut self, key: &K, lane: &Lane, now: Instant) -> bool {
+    /// Takes a permit for a running key; returns its group.
+    pub(super) fn enter(&mut self, key: &K, group: &str) -> Option<Arc<str>> {
         let promise = self.entries.get_mut(key).map(|entry| &mut entry.promise);
-        let promised = promise.and_then(|promise| promise.take_if(|name| **name == *lane.name));
-        let entered = self.lanes.enter(lane, promised.is_some());
-        // The limit may have grown.
-        self.resume(&lane.name, now);
-        entered
+        let promised = promise.and_then(|promise| promise.take_if(|name| **name == *group));
+        promised.or_else(|| self.permits.try_acquire(group))
     }
 
-    /// Gives a place in a lane back.
-    pub(super) fn leave(&mut self, lane: &str, now: Instant) {
-        self.lanes.leave(lane);
-        self.resume(lane, now);
+    /// Gives a permit back.
+    pub(super) fn leave(&mut self, group: &str, now: Instant) {
+        self.permits.release(group);
+        self.admit(now);
     }
 
     /// When the next delayed key is due.
@@ -220,7 +228,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             ready: self.ready.len(),
             delayed: self.delayed.len(),
             awaiting_change: self.awaiting_change,
-            awaiting_lane: self.lanes.parked(),
+            awaiting_permit: self.permits.waiting(),
             running: self.running.len(),
             oldest_ready: self.ready.oldest_candidates().filter_map(since).min().map(age),
             longest_running: self.running.values().next().copied().map(age),
@@ -229,10 +237,10 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// How many keys and lanes are remembered.
+    /// How many keys and groups are remembered.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> (usize, usize) {
-        (self.entries.len(), self.lanes.len())
+        (self.entries.len(), self.permits.len())
     }
 
     /// How many keys could be remembered without asking for memory.
@@ -253,15 +261,21 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
+    fn retry(&mut self, key: &K, delay: Duration, now: Instant) {
+        self.retries += 1;
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.attempt = entry.attempt.saturating_add(1);
+        }
+        self.delay(key, delay, now);
+    }
+
     fn delay(&mut self, key: &K, delay: Duration, now: Instant) {
         // A year is for ever here; the sum of an instant and more than that might not exist.
         const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         let due = now + delay.min(FOR_EVER);
         let turn = self.id();
-        self.retries += 1;
         self.delayed.insert((due, turn), key.clone());
         if let Some(entry) = self.entries.get_mut(key) {
-            entry.attempt = entry.attempt.saturating_add(1);
             entry.place = Place::Delayed { due, turn };
         }
     }
@@ -277,14 +291,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Readies the keys that wait longest for `lane`, one for each place that nobody holds.
-    fn resume(&mut self, lane: &str, now: Instant) {
-        while let Some(key) = self.lanes.resume(lane) {
+    /// Readies the parked keys that get a permit.
+    fn admit(&mut self, now: Instant) {
+        while let Some((group, key)) = self.permits.admit() {
             let slot = self.ready.push_front(key.clone());
-            if let Some(entry) = self.entries.get_mut(&key)
-                && let Place::Parked { lane, .. } = &entry.place
-            {
-                entry.promise = Some(Arc::clone(lane));
+            if let Some(entry) = self.entries.get_mut(&key) {
+                entry.promise = Some(group);
             }
             self.placed(&key, slot, now);
         }
@@ -297,7 +309,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                 self.delayed.remove(&(*due, *turn));
             }
             Some(Place::AwaitingChange) => self.awaiting_change -= 1,
-            Some(Place::Parked { lane, turn }) => self.lanes.unpark(lane, *turn),
+            Some(Place::Parked { group, ticket }) => drop(self.permits.cancel(group, *ticket)),
             Some(Place::Ready { .. } | Place::Running { .. }) | None => {}
         }
     }
@@ -308,9 +320,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         if self.entries.capacity() > 1024 && self.entries.len() < self.entries.capacity() / 8 {
             self.entries.shrink_to(self.entries.len() * 2);
         }
-        if let Some(lane) = promise {
-            self.lanes.decline(&lane);
-            self.resume(&lane, now);
+        if let Some(group) = promise {
+            self.leave(&group, now);
         }
     }
 
@@ -324,20 +335,35 @@ struct Entry {
     inputs: u64,
     /// The number of the attempt that runs or comes next.
     attempt: u32,
+    /// How often it has waited in a row.
+    waits: u32,
+    /// How often it was to run again at once, in a row.
+    repeats: u32,
     place: Place,
-    /// The lane in which a place is kept for this key.
+    /// The group of which a permit is kept for this key.
     promise: Option<Arc<str>>,
 }
 
 impl Entry {
     fn new(inputs: u64) -> Self {
-        Self { inputs, attempt: 1, place: Place::AwaitingChange, promise: None }
+        Self { inputs, attempt: 1, waits: 0, repeats: 0, place: Place::AwaitingChange, promise: None }
     }
 
     /// Other inputs: what was learned from earlier attempts says nothing any more.
     fn renew(&mut self, inputs: u64) {
         self.inputs = inputs;
-        self.attempt = 1;
+        (self.attempt, self.waits, self.repeats) = (1, 0, 0);
+    }
+
+    /// Counts what comes in a row; returns what is to be done.
+    fn count(&mut self, next: Next) -> Next {
+        match next {
+            Next::AwaitPermit(_) => return next,
+            Next::Again => (self.waits, self.repeats) = (0, self.repeats.saturating_add(1)),
+            Next::Wait(_) => (self.waits, self.repeats) = (self.waits.saturating_add(1), 0),
+            _ => (self.waits, self.repeats) = (0, 0),
+        }
+        if self.repeats >= MANY_REPEATS { Next::Retry } else { next }
     }
 }
 
@@ -345,7 +371,7 @@ enum Place {
     Ready { slot: Slot, since: Instant },
     Delayed { due: Instant, turn: u64 },
     AwaitingChange,
-    Parked { lane: Arc<str>, turn: u64 },
+    Parked { group: Arc<str>, ticket: u64 },
     Running { priority: Priority, woken: Option<Wake>, forgotten: bool },
 }
 

@@ -1,6 +1,6 @@
-//! One test for each promise of the queue; those about lanes and workers have files of their own.
+//! One test for each promise of the queue; those about permits and workers have files of their own.
 
-mod lanes;
+mod permits;
 mod workers;
 
 use futures::FutureExt;
@@ -216,6 +216,69 @@ async fn again_runs_at_once_with_the_attempts_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_third_again_in_a_row_is_a_retry_and_so_is_the_fourth() {
+    let queue = queue();
+    queue.wake("a", 1, Change);
+    for repeats in 0..2 {
+        let work = take(&queue, "a");
+        assert_eq!((work.attempt(), work.repeats()), (1, repeats));
+        work.finish(Next::Again);
+    }
+    let start = Instant::now();
+    for (attempt, repeats, seconds) in [(1, 2, 0), (2, 3, 1), (3, 4, 3)] {
+        let work = queue.next().await.unwrap();
+        assert_eq!((work.attempt(), work.repeats(), start.elapsed()), (attempt, repeats, seconds * SECOND));
+        work.finish(Next::Again);
+    }
+    // Anything else breaks the row, and other inputs do.
+    queue.next().await.unwrap().finish(Next::Wait(Some(SECOND)));
+    let work = queue.next().await.unwrap();
+    assert_eq!(work.repeats(), 0);
+    work.finish(Next::Again);
+    queue.wake("a", 2, Change);
+    assert_eq!(take(&queue, "a").repeats(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_is_not_failing_and_its_pauses_grow_to_half_a_minute() {
+    let queue = queue();
+    queue.wake("a", 1, Change);
+    take(&queue, "a").finish(Next::Retry);
+    let mut pauses = Vec::new();
+    for _ in 0..7 {
+        let start = Instant::now();
+        let work = queue.next().await.unwrap();
+        assert_eq!(work.attempt(), 2);
+        pauses.push(start.elapsed().as_secs());
+        work.finish(Next::Wait(None));
+    }
+    assert_eq!(pauses, [1, 1, 2, 4, 8, 16, 30]);
+    assert_eq!(queue.stats().retries, 1);
+    // A failure ends the row; the pause that is asked for counts in it.
+    queue.next().await.unwrap().finish(Next::Retry);
+    queue.next().await.unwrap().finish(Next::Wait(Some(50 * SECOND)));
+    let start = Instant::now();
+    queue.next().await.unwrap().finish(Next::Wait(None));
+    assert_eq!(queue.next().await.unwrap().attempt(), 3);
+    assert_eq!(start.elapsed(), 52 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_other_inputs_cut_a_wait_short() {
+    let queue = queue();
+    queue.wake("a", 1, Change);
+    take(&queue, "a").finish(Next::Wait(None));
+    queue.next().await.unwrap().finish(Next::Wait(None));
+    queue.wake("a", 1, Change);
+    assert_nothing_ready(&queue);
+    queue.wake("a", 2, Change);
+    take(&queue, "a").finish(Next::Wait(None));
+    let start = Instant::now();
+    let _ = queue.next().await.unwrap();
+    assert_eq!(start.elapsed(), SECOND, "the row begins anew");
+}
+
+#[tokio::test(start_paused = true)]
 async fn done_forgets_the_attempts() {
     let queue = queue();
     queue.wake("a", 1, Change);
@@ -228,12 +291,11 @@ async fn done_forgets_the_attempts() {
 
 #[tokio::test(start_paused = true)]
 async fn forget_drops_a_key_wherever_it_waits() {
-    let lane = lane("l", 1);
-    for next in [Next::Again, Next::Retry, Next::AwaitChange, Next::AwaitLane(lane.clone())] {
-        let queue = queue();
+    for next in [Next::Again, Next::Retry, Next::Wait(None), Next::AwaitChange, Next::AwaitPermit("g".into())] {
+        let queue = limited(0, 1);
         queue.wake("holder", 1, Change);
         let holder = take(&queue, "holder");
-        let permit = holder.enter(&lane);
+        let permit = holder.enter("g");
         queue.wake("a", 1, Change);
         take(&queue, "a").finish(next);
         queue.forget(&"a");
@@ -289,8 +351,8 @@ fn queue() -> Queue<&'static str> {
     Queue::new(QueueOptions { backoff, ..QueueOptions::default() })
 }
 
-fn lane(name: &str, limit: usize) -> Lane {
-    Lane { name: name.into(), limit }
+fn limited(total: usize, per_group: usize) -> Queue<&'static str> {
+    Queue::new(QueueOptions { limits: Limits { total, per_group }, ..QueueOptions::default() })
 }
 
 /// The next key, which must be there at once and be this one.
@@ -300,12 +362,12 @@ fn take(queue: &Queue<&'static str>, key: &str) -> Work<&'static str> {
     work
 }
 
-/// Runs a key that wants a place; without one it is parked, with one it is done and keeps the place.
-fn enter(queue: &Queue<&'static str>, key: &'static str, lane: &Lane) -> Option<Permit<&'static str>> {
+/// Runs a key that wants a permit; without one it is parked, with one it is done and keeps the permit.
+fn enter(queue: &Queue<&'static str>, key: &'static str, group: &str) -> Option<Permit<&'static str>> {
     queue.wake(key, 1, Change);
     let work = take(queue, key);
-    let permit = work.enter(lane);
-    work.finish(if permit.is_some() { Next::Done } else { Next::AwaitLane(lane.clone()) });
+    let permit = work.enter(group);
+    work.finish(if permit.is_some() { Next::Done } else { Next::AwaitPermit(group.into()) });
     permit
 }
 

@@ -86,13 +86,12 @@ async fn after_shut_down_nothing_is_handed_out() {
 
 #[tokio::test(start_paused = true)]
 async fn the_statistics_tell_what_is_where() {
-    let queue = queue();
-    let lane = lane("l", 1);
+    let queue = limited(1, 0);
     for key in ["runs", "delayed", "waits", "ready"] {
         queue.wake(key, 1, Change);
     }
     let running = take(&queue, "runs");
-    let _permit = running.enter(&lane);
+    let _permit = running.enter("g");
     take(&queue, "delayed").finish(Next::RetryAfter(100 * SECOND));
     take(&queue, "waits").finish(Next::AwaitChange);
     queue.wake("parked", 1, Resync);
@@ -101,13 +100,13 @@ async fn the_statistics_tell_what_is_where() {
     let work = take(&queue, "ready");
     assert_eq!(work.waited(), 3 * SECOND);
     work.finish(Next::Done);
-    take(&queue, "parked").finish(Next::AwaitLane(lane));
+    take(&queue, "parked").finish(Next::AwaitPermit("g".into()));
     queue.wake("younger", 1, Change);
     let expected = QueueStats {
         ready: 2,
         delayed: 1,
         awaiting_change: 1,
-        awaiting_lane: 1,
+        awaiting_permit: 1,
         running: 1,
         oldest_ready: Some(3 * SECOND),
         adds: 7,

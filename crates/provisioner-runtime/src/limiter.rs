@@ -1,0 +1,131 @@
+//! Bounded concurrency that groups share fairly.
+//!
+//! A *group* is whatever may hang on its own, such as one StorageClass. All groups together hold at most
+//! [`Limits::total`] permits, and a group takes no more than [`fair_share`] leaves it: alone it gets 4 of 5
+//! permits, two groups get 44 of 100 each. So a group whose calls hang never keeps the others from work.
+//!
+//! Within a group permits are given in the order in which they were asked for, between groups in turns.
+//!
+//! ```
+//! # use provisioner_runtime::{Limiter, Limits};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let limiter = Limiter::new(Limits { total: 100, per_group: 0 });
+//! let permit = limiter.acquire("gold").await;
+//! // One call of the backend of "gold".
+//! drop(permit);
+//! # }
+//! ```
+
+mod shares;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+pub(crate) use shares::Shares;
+
+/// How many permits there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// For all groups together; 0 is unbounded.
+    pub total: usize,
+    /// For each group; 0 is unbounded.
+    pub per_group: usize,
+}
+
+/// Whether a group that holds `held` may take `more` of the `free` rest.
+///
+/// It may while it then holds at most 4 times what stays free: the dynamic threshold of switches with shared
+/// memory (Choudhury and Hahne, 1998). A group that holds nothing may take whatever there is. So one group
+/// alone takes 4/5, and only a newcomer takes the last permit.
+pub fn fair_share(held: usize, more: usize, free: usize) -> bool {
+    let Some(rest) = free.checked_sub(more) else { return false };
+    held == 0 || held.saturating_add(more) <= rest.saturating_mul(4)
+}
+
+/// Gives permits to those who ask; clones share them.
+#[derive(Clone)]
+pub struct Limiter {
+    shares: Arc<Mutex<Shares<Waiter>>>,
+}
+
+type Waiter = oneshot::Sender<LimiterPermit>;
+
+impl Limiter {
+    /// All permits are free.
+    pub fn new(limits: Limits) -> Self {
+        Self { shares: Arc::new(Mutex::new(Shares::new(limits))) }
+    }
+
+    /// Waits for a permit of this group. Dropping the future loses no permit.
+    pub async fn acquire(&self, group: &str) -> LimiterPermit {
+        loop {
+            let (waiter, permit) = oneshot::channel();
+            let ticket = {
+                let mut shares = crate::lock(&self.shares);
+                match shares.try_acquire(group) {
+                    Some(group) => return LimiterPermit { limiter: self.clone(), group },
+                    None => shares.wait(group, waiter),
+                }
+            };
+            // A permit that is in the channel by then is given back by its own drop.
+            let _waiting = Waiting { limiter: self, group, ticket };
+            if let Ok(permit) = permit.await {
+                return permit;
+            }
+        }
+    }
+
+    fn release(&self, group: &str) {
+        let mut shares = crate::lock(&self.shares);
+        shares.release(group);
+        let admitted: Vec<_> = std::iter::from_fn(|| shares.admit()).collect();
+        drop(shares);
+        for (group, waiter) in admitted {
+            // Whoever has just gone away gives it back at once.
+            drop(waiter.send(LimiterPermit { limiter: self.clone(), group }));
+        }
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter").finish_non_exhaustive()
+    }
+}
+
+/// A permit of a [`Limiter`], given back on drop.
+#[must_use = "the permit is given back when it is dropped"]
+pub struct LimiterPermit {
+    limiter: Limiter,
+    group: Arc<str>,
+}
+
+impl Drop for LimiterPermit {
+    fn drop(&mut self) {
+        self.limiter.release(&self.group);
+    }
+}
+
+impl fmt::Debug for LimiterPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimiterPermit").field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
+/// Somebody who waits for a permit; one who goes away is not remembered.
+struct Waiting<'a> {
+    limiter: &'a Limiter,
+    group: &'a str,
+    ticket: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        crate::lock(&self.limiter.shares).cancel(self.group, self.ticket);
+    }
+}

@@ -22,10 +22,16 @@
 //!   record asks for a [fence](Journal::fence) instead.
 //! * **Group commit.** What arrives while a write is under way goes into the next one. Removals wait a second for
 //!   company, for an entry that stays too long does no harm.
-//! * **Bounded.** At most 20 writes and 1 MB in a second, and at most 900 kB in all, which is what a ConfigMap takes.
-//!   What finds no room is refused, not queued.
+//! * **Bounded.** At most 20 writes and 1.5 MB in a second, at most 450 kB in all and 16 kB in one entry. Entries that name
+//!   the same shared text first are a group, and leave room for other groups as in [`limiter`](crate::limiter). What
+//!   finds no room is refused, not queued.
+//! * **Open to people.** Whose key is in the annotation `kube-provisioner/drop` is [dropped](Journal::dropped): nobody
+//!   finishes it any more. [`list`] and [`request_drop`] are for a command line.
 
 mod adopt;
+mod drop;
+mod entries;
+mod list;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -43,7 +49,9 @@ use tokio_util::sync::CancellationToken;
 use self::state::{Seat, State};
 use crate::{CallError, Surroundings};
 
-pub use self::adopt::{Adoption, Other};
+pub use self::adopt::{Adopted, Adoption, Other};
+pub use self::drop::{DropError, request_drop};
+pub use self::list::{Listing, list};
 pub use self::state::JournalStats;
 pub use self::text::Entry;
 pub use self::write::Writer;
@@ -61,8 +69,6 @@ pub struct JournalOptions {
     pub layout: String,
     /// This process: no two have ever had the same.
     pub holder: String,
-    /// Writes it at least so often, so that others see that its holder lives. For holders without a Lease.
-    pub beat: Option<Duration>,
     /// What the jitter of pauses is drawn from.
     pub surroundings: Surroundings,
 }
@@ -77,22 +83,28 @@ pub struct Journal {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// No room.
-    #[error("it is full: {entries} entries in {bytes} bytes")]
+    /// No room, or none that leaves others theirs.
+    #[error(
+        "it has no room for more of this class: {entries} entries take {bytes} bytes; \
+         other attempts of this class have to end first"
+    )]
     Full {
         /// How many entries there are.
         entries: usize,
         /// How large they are together.
         bytes: usize,
     },
-    /// No journal is large enough.
-    #[error("an entry of {bytes} bytes is too large for it; it holds {most}")]
+    /// One entry is not to take so much.
+    #[error("an entry of {bytes} bytes is too large for it; it takes {most}")]
     TooLarge {
         /// How large the entry would be.
         bytes: usize,
-        /// How much there is room for at most.
+        /// How large it may be at most.
         most: usize,
     },
+    /// A person has dropped it meanwhile.
+    #[error("a person has dropped the entry")]
+    Dropped,
     /// Another process has taken the journal over, or this one has given it up.
     #[error("it was taken over by {0}")]
     Lost(String),
@@ -126,11 +138,11 @@ impl Journal {
         options: JournalOptions,
         still_ours: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<(Self, Writer, Vec<Entry>), TakeOverError> {
-        let beat = options.beat;
-        let (place, content) = write::take_over(client, options).await?;
+        let (place, content, dropped) = write::take_over(client, options).await?;
         let entries = content.entries.clone();
-        let state = Mutex::new(State::new(content, beat));
-        let shared = Arc::new(Shared { state, changed: Notify::new(), over: CancellationToken::new() });
+        let state = Mutex::new(State::new(content, dropped));
+        let (changed, dropped) = (Notify::new(), Notify::new());
+        let shared = Arc::new(Shared { state, changed, dropped, over: CancellationToken::new() });
         let writer = Writer::new(place, shared.clone(), Box::new(still_ours));
         Ok((Self { shared }, writer, entries))
     }
@@ -149,23 +161,22 @@ impl Journal {
         self.change(|state| state.remove(key));
     }
 
-    /// Records an entry of another journal, which stays until it is [unpinned](Self::unpin).
-    async fn pin(&self, entry: Entry) -> Result<(), JournalError> {
-        let seat = self.change(|state| state.pin(entry))?;
-        wait(seat).await
+    /// Records an entry of another journal, unless there is one for its key. Returns how that ends.
+    fn adopt(&self, entry: Entry) -> Result<impl Future<Output = Result<(), JournalError>>, JournalError> {
+        self.change(|state| state.adopt(entry)).map(wait)
     }
 
-    /// Lets an adopted entry be removed from now on: what it stands for is known.
-    pub fn unpin(&self, key: &str) {
-        self.change(|state| state.unpin(key));
-    }
-
-    /// Removes an entry that somebody else has adopted.
-    fn drop_pinned(&self, key: &str) {
-        self.change(|state| {
-            state.unpin(key);
-            state.remove(key);
-        });
+    /// Waits until a person has dropped entries, and returns their keys. What is known of them is to be forgotten. Each key
+    /// is returned once; dropping the future loses none.
+    pub async fn dropped(&self) -> Vec<String> {
+        loop {
+            let told = self.shared.dropped.notified();
+            let keys = crate::lock(&self.shared.state).dropped();
+            if !keys.is_empty() {
+                return keys;
+            }
+            told.await;
+        }
     }
 
     /// Whether there is an entry for `key`.
@@ -244,6 +255,8 @@ impl fmt::Debug for Journal {
 struct Shared {
     state: Mutex<State>,
     changed: Notify,
+    /// A person has dropped something.
+    dropped: Notify,
     over: CancellationToken,
 }
 

@@ -9,15 +9,12 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use tokio::time::sleep;
 
-use super::text::{ADOPTING, Content, ENTRIES, VERSION, VERSION_KEY, write};
-use super::write::{HOLDER, LAYOUT, labels};
-use super::{Entry, Journal, JournalOptions};
+use super::drop::requested;
+use super::text::{Content, VERSION, VERSION_KEY, write};
+use super::write::{HOLDER, LAYOUT, LIMIT, TRIES, labels};
+use super::{Entry, Journal, JournalError, JournalOptions};
 use crate::{CallError, call};
 
-/// How long one request may take.
-const LIMIT: Duration = Duration::from_secs(10);
-/// How often somebody else may be faster with one journal, or the server be out of order.
-const TRIES: usize = 10;
 /// After an answer that says nothing.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -30,59 +27,42 @@ pub struct Other<'a> {
     pub layout: &'a str,
     /// Changes with every write.
     pub version: &'a str,
-    entries: &'a str,
-    adopting: &'a str,
 }
 
-impl Other<'_> {
-    fn read<T>(other: &ConfigMap, look: impl FnOnce(Other<'_>) -> T) -> T {
-        let (name, version) = (other.name_any(), other.resource_version().unwrap_or_default());
-        let layout = other.annotations().get(LAYOUT).map(String::as_str).unwrap_or_default();
-        let part = |name: &str| other.data.as_ref()?.get(name).map(String::as_str);
-        let [entries, adopting] = [ENTRIES, ADOPTING].map(|name| part(name).unwrap_or_default());
-        look(Other { name: &name, layout, version: &version, entries, adopting })
-    }
-
-    /// Whether it has an entry for `key`.
-    pub fn holds(&self, key: &str) -> bool {
-        self.entries.lines().any(|line| line.split(' ').next() == Some(key))
-    }
-
-    /// Whether it may let go of the entry for `key` again, because it cannot know yet whether somebody else has adopted it.
-    pub fn may_drop(&self, key: &str) -> bool {
-        self.adopting.lines().any(|line| line == key)
-    }
+/// What an adoption has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// These are in our journal now, and in no other.
+    pub entries: Vec<Entry>,
+    /// There was no room for these: they stay in the other journal, which nobody else writes. Another run may move them.
+    pub left: Vec<Entry>,
 }
 
 /// Moves entries from other journals of the group into one that is being written meanwhile. An entry is in one of the two at
 /// any time, and whoever has written the other journal cannot write it any more.
 ///
-/// Others may do the same at the same time with other keys, or with the same: one of them gets an entry.
+/// Others may do the same at the same time with other keys.
 pub struct Adoption<'a> {
     api: Api<ConfigMap>,
     options: &'a JournalOptions,
     journal: &'a Journal,
-    pins: BTreeMap<String, Pin>,
-}
-
-/// An entry that is in our journal and may still be in the other.
-struct Pin {
-    entry: Entry,
-    source: String,
-    /// It was taken out of the other journal by a write of ours, or may have been by one whose answer was lost.
-    ours: bool,
+    /// What is in our journal and may still be in the other, by its key: the entry, and the other journal's name.
+    copied: BTreeMap<String, (Entry, String)>,
+    /// What is in no other journal any more.
+    adopted: BTreeMap<String, Entry>,
 }
 
 impl<'a> Adoption<'a> {
     /// Into `journal`, whose options these are.
     pub fn new(client: Client, options: &'a JournalOptions, journal: &'a Journal) -> Self {
         let api = Api::namespaced(client, &options.namespace);
-        Self { api, options, journal, pins: BTreeMap::new() }
+        Self { api, options, journal, copied: BTreeMap::new(), adopted: BTreeMap::new() }
     }
 
-    /// Moves the entries that are `mine` from journals that are `abandoned`, and deletes those that are empty then. What is
-    /// returned cannot be removed from the journal before it is [unpinned](Journal::unpin): what it stands for must be known
-    /// first.
+    /// Moves the entries that are `mine` from journals that are `abandoned`, as far as there is room, and deletes those that
+    /// are empty then. Nothing may be done about these keys, and nothing removed from our journal for them, before they are
+    /// among the [entries](Adopted::entries) that a run of this adoption returns: only then the other journal is known
+    /// not to have them any more.
     ///
     /// # Errors
     /// When the API server does not answer as it should. The next call goes on where this one has ended.
@@ -90,123 +70,136 @@ impl<'a> Adoption<'a> {
         &mut self,
         mut abandoned: impl FnMut(Other<'_>) -> bool,
         mine: impl Fn(&Entry) -> bool,
-    ) -> Result<Vec<Entry>, CallError> {
+    ) -> Result<Adopted, CallError> {
         let selector: Vec<String> =
             labels(&self.options.group).iter().map(|(name, value)| format!("{name}={value}")).collect();
         let found = call(LIMIT, self.api.list(&ListParams::default().labels(&selector.join(",")))).await?;
-        let gone = self.pins.values().map(|pin| pin.source.clone());
-        let gone: BTreeSet<String> =
-            gone.filter(|source| found.items.iter().all(|other| other.name_any() != **source)).collect();
-        gone.iter().for_each(|source| self.settle(source, &[], false));
+        let sources: BTreeSet<String> = self.copied.values().map(|(_, source)| source.clone()).collect();
+        for source in sources.iter().filter(|source| found.items.iter().all(|other| other.name_any() != **source)) {
+            self.settle(source, &[]);
+        }
+        let mut left = Vec::new();
         for other in found.items.into_iter().filter(|other| other.name_any() != self.options.name) {
-            let begun = self.pins.values().any(|pin| pin.source == other.name_any());
-            if begun || Other::read(&other, &mut abandoned) {
-                self.empty(other, &mut abandoned, &mine).await?;
+            if sources.contains(&other.name_any()) || is_abandoned(&other, &mut abandoned) {
+                left.extend(self.empty(other, &mut abandoned, &mine).await?);
             }
         }
-        for pin in self.pins.values().filter(|pin| !self.journal.contains(&pin.entry.key)) {
-            self.journal.pin(pin.entry.clone()).await.map_err(|error| CallError::Other(error.to_string()))?;
-        }
-        Ok(std::mem::take(&mut self.pins).into_values().map(|pin| pin.entry).collect())
+        let mut entries: Vec<Entry> = std::mem::take(&mut self.adopted).into_values().collect();
+        // A person may have dropped some meanwhile.
+        entries.retain(|entry| self.journal.contains(&entry.key));
+        Ok(Adopted { entries, left })
     }
 
-    /// Takes what is ours out of another journal, as long as that is abandoned.
-    async fn empty(
+    /// Takes what is ours out of another journal, as long as that is abandoned. Returns what has to stay there.
+    pub(super) async fn empty(
         &mut self,
         mut other: ConfigMap,
         abandoned: &mut impl FnMut(Other<'_>) -> bool,
         mine: &impl Fn(&Entry) -> bool,
-    ) -> Result<(), CallError> {
+    ) -> Result<Vec<Entry>, CallError> {
         let name = other.name_any();
         for _ in 0..TRIES {
             let data = other.data.clone().unwrap_or_default();
             if data.get(VERSION_KEY).is_some_and(|version| version != VERSION) {
                 tracing::warn!(journal = name, "the format of an abandoned journal is not known; it is left alone");
-                return Ok(());
+                return Ok(Vec::new());
             }
-            let Content { entries, unreadable } = Content::read(&data);
+            let mut content = Content::read(&data);
+            // Nobody is to finish what a person has dropped, and whoever writes this journal next leaves it out.
+            for key in content.drop_keys(requested(&other).unwrap_or_default()) {
+                if self.copied.remove(&key).is_some() {
+                    self.journal.remove(&key);
+                }
+            }
+            let Content { entries, unreadable } = content;
             let (wanted, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(mine);
-            let is_empty = rest.is_empty() && unreadable.is_empty();
-            let marked = other.annotations().get(HOLDER) == Some(&self.options.holder);
-            self.settle(&name, &wanted, marked);
+            self.settle(&name, &wanted);
+            let is_marked = other.annotations().get(HOLDER) == Some(&self.options.holder);
             // Its holder may have written it since it was looked at.
-            if !marked && !Other::read(&other, &mut *abandoned) {
-                self.leave(&name, &wanted);
-                return Ok(());
+            if !is_marked && !is_abandoned(&other, &mut *abandoned) {
+                self.leave(&name);
+                return Ok(Vec::new());
             }
-            if wanted.is_empty() {
+            // Only what nobody else can change any more is worth copying.
+            if is_marked {
+                self.copy(&name, &wanted).await?;
+            }
+            let (copied, left): (Vec<Entry>, Vec<Entry>) =
+                wanted.into_iter().partition(|entry| self.copied.contains_key(&entry.key));
+            let is_empty = rest.is_empty() && left.is_empty() && unreadable.is_empty();
+            let is_done = copied.is_empty() && (is_marked || left.is_empty());
+            if is_done {
                 if is_empty {
                     self.delete(&other).await;
                 }
-                return Ok(());
+                return Ok(left);
             }
-            for entry in &wanted {
-                let pin = Pin { entry: entry.clone(), source: name.clone(), ours: false };
-                self.pins.entry(entry.key.clone()).or_insert(pin);
-            }
-            for stored in join_all(wanted.iter().map(|entry| self.journal.pin(entry.clone()))).await {
-                stored.map_err(|error| CallError::Other(error.to_string()))?;
-            }
-            match self.mark(&mut other, write(rest.iter(), &unreadable)).await {
-                Ok(()) => {
-                    self.taken_from(&name);
-                    tracing::info!(
-                        journal = name,
-                        entries = wanted.len(),
-                        "entries of an abandoned journal are adopted"
-                    );
-                    if is_empty {
-                        self.delete(&other).await;
-                    }
-                    return Ok(());
+            match self.write(&mut other, write(rest.iter().chain(&left), &unreadable)).await {
+                Ok(stored) => {
+                    let (journal, entries) = (&name, copied.len());
+                    tracing::info!(journal, entries, "an abandoned journal is fenced, and entries are moved");
+                    other = stored;
+                    continue;
                 }
                 Err(CallError::Conflict | CallError::NotFound) => {}
-                Err(_) => {
-                    self.taken_from(&name);
-                    sleep(PAUSE).await;
+                Err(_) => sleep(PAUSE).await,
+            }
+            match self.read(&name).await? {
+                Some(stored) => other = stored,
+                None => {
+                    self.settle(&name, &[]);
+                    return Ok(Vec::new());
                 }
             }
-            other = loop {
-                match call(LIMIT, self.api.get(&name)).await {
-                    Ok(other) => break other,
-                    Err(CallError::NotFound) => {
-                        self.settle(&name, &[], false);
-                        return Ok(());
-                    }
-                    Err(error) if !error.is_transient() => return Err(error),
-                    Err(_) => sleep(PAUSE).await,
-                }
-            };
         }
         Err(CallError::Conflict)
     }
 
-    /// Lets go of what is not in the other journal any more and was not taken out by us.
-    fn settle(&mut self, source: &str, there: &[Entry], marked: bool) {
-        // Where replicas have a journal each, all want the same entries; otherwise nobody but us wants ours.
-        let rivals = self.options.beat.is_some();
-        let journal = self.journal;
-        self.pins.retain(|key, pin| {
-            let gone = pin.source == source && there.iter().all(|entry| entry.key != *key);
-            let ours = marked || pin.ours || !rivals;
-            if gone && !ours {
-                journal.drop_pinned(key);
+    /// Stores the entries in our journal, as far as they find room.
+    async fn copy(&mut self, source: &str, wanted: &[Entry]) -> Result<(), CallError> {
+        let new = wanted.iter().filter(|entry| !self.copied.contains_key(&entry.key));
+        let mut recording = Vec::new();
+        for entry in new.cloned() {
+            match self.journal.adopt(entry.clone()) {
+                Ok(stored) => recording.push(async { (entry, stored.await) }),
+                Err(JournalError::Full { .. }) => {}
+                Err(error) => return Err(CallError::Other(error.to_string())),
             }
-            !gone || ours
-        });
+        }
+        let mut failed = None;
+        for (entry, stored) in join_all(recording).await {
+            match stored {
+                Ok(()) => drop(self.copied.insert(entry.key.clone(), (entry, source.to_owned()))),
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(()), |error| Err(CallError::Other(error.to_string())))
     }
 
-    /// What is in the other journal now was taken out by us, or may be before long.
-    fn taken_from(&mut self, source: &str) {
-        self.pins.values_mut().filter(|pin| pin.source == source).for_each(|pin| pin.ours = true);
+    /// Copies of what is not in the other journal any more are the only ones.
+    fn settle(&mut self, source: &str, there: &[Entry]) {
+        let gone = |key: &String, (_, from): &mut (Entry, String)| {
+            from == source && there.iter().all(|entry| entry.key != *key)
+        };
+        for (key, (entry, _)) in self.copied.extract_if(.., gone) {
+            self.adopted.insert(key, entry);
+        }
     }
 
-    /// Lets go of what is still in the other journal, whose holder lives.
-    fn leave(&mut self, source: &str, there: &[Entry]) {
-        for entry in there {
-            if self.pins.get(&entry.key).is_some_and(|pin| pin.source == source) {
-                self.pins.remove(&entry.key);
-                self.journal.drop_pinned(&entry.key);
+    /// Lets go of the copies of what is still in the other journal, which has a holder again.
+    fn leave(&mut self, source: &str) {
+        for (key, _) in self.copied.extract_if(.., |_, (_, from)| from == source) {
+            self.journal.remove(&key);
+        }
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<ConfigMap>, CallError> {
+        loop {
+            match call(LIMIT, self.api.get(name)).await {
+                Ok(other) => return Ok(Some(other)),
+                Err(CallError::NotFound) => return Ok(None),
+                Err(error) if !error.is_transient() => return Err(error),
+                Err(_) => sleep(PAUSE).await,
             }
         }
     }
@@ -222,12 +215,16 @@ impl<'a> Adoption<'a> {
 
     /// Leaves the rest in the other journal, under our name: its former holder, should it live, finds that it is not the
     /// holder any more.
-    async fn mark(&self, other: &mut ConfigMap, data: BTreeMap<String, String>) -> Result<(), CallError> {
+    async fn write(&self, other: &mut ConfigMap, data: BTreeMap<String, String>) -> Result<ConfigMap, CallError> {
         other.data = Some(data);
         other.annotations_mut().insert(HOLDER.to_owned(), self.options.holder.clone());
         other.metadata.managed_fields = None;
-        let stored = call(LIMIT, self.api.replace(&other.name_any(), &PostParams::default(), other)).await?;
-        *other = stored;
-        Ok(())
+        call(LIMIT, self.api.replace(&other.name_any(), &PostParams::default(), other)).await
     }
+}
+
+fn is_abandoned(other: &ConfigMap, abandoned: &mut impl FnMut(Other<'_>) -> bool) -> bool {
+    let (name, version) = (other.name_any(), other.resource_version().unwrap_or_default());
+    let layout = other.annotations().get(LAYOUT).map(String::as_str).unwrap_or_default();
+    abandoned(Other { name: &name, layout, version: &version })
 }

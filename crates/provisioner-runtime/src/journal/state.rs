@@ -1,6 +1,6 @@
 //! What is to be in the journal, and when it is to be written: everything but the writing.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,19 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::JournalError;
-use super::text::{self, Content, Entry, Unreadable};
+use super::entries::{Entries, MOST_BYTES_OF_ONE, Room};
+use super::text::{Content, Entry};
 use crate::{Backoff, CallError};
 
-/// A ConfigMap takes 1 MiB; the rest is for labels, annotations and managed fields.
-pub(super) const MOST_BYTES: usize = 900_000;
-/// Etcd keeps every version until the next compaction: no burst may fill its quota before that.
-const BYTES_PER_SECOND: u64 = 1_000_000;
+/// Etcd keeps every version until the next compaction. The API server compacts every 5 minutes, in which so many make
+/// 450 MB: far from the usual quota of 2 GiB, which all objects share.
+const BYTES_PER_SECOND: u32 = 1_500_000;
 /// At most 20 in a second.
 const SHORTEST_GAP: Duration = Duration::from_millis(50);
 /// How long a removal waits for company.
 const LINGER: Duration = Duration::from_secs(1);
+/// How long a person waits at most before a request to drop an entry is seen.
+const LOOK: Duration = Duration::from_secs(10);
 /// Between attempts to write, while they fail.
 const RETRIES: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(15));
 
@@ -27,23 +29,19 @@ const RETRIES: Backoff = Backoff::exponential(Duration::from_millis(500), Durati
 pub(super) type Seat = Result<(), JournalError>;
 
 pub(super) struct State {
-    entries: BTreeMap<String, Entry>,
-    /// The shared texts, and how many entries name each.
-    sharing: HashMap<String, (Arc<str>, usize)>,
-    unreadable: Vec<Unreadable>,
-    /// Entries that are being adopted: they stay although nobody here knows of them yet.
-    pinned: BTreeSet<String>,
-    bytes: usize,
+    entries: Entries,
     /// Entries that are not stored yet.
     recording: Vec<Recording>,
+    /// The keys of those that are being written, while a write is under way.
+    writing: Option<BTreeSet<String>>,
     /// Who waits for whatever is stored next, or for a look at the holder.
     fencing: Vec<oneshot::Sender<Seat>>,
     /// Since when there is something to take out.
     removing: Option<Instant>,
     hurry: bool,
-    /// Written at least so often.
-    beat: Option<Duration>,
-    written: Instant,
+    /// What a person has dropped, to be handed on.
+    dropped: Vec<String>,
+    taken_over: Instant,
     /// When the last request was sent whose answer said that the journal is ours.
     confirmed: Option<Instant>,
     /// Before that nothing is written.
@@ -113,68 +111,90 @@ pub(super) struct Batch {
     bytes: usize,
 }
 
+impl Batch {
+    pub(super) fn empty(sent: Instant) -> Self {
+        Self { sent, recording: Vec::new(), fencing: Vec::new(), removing: None, bytes: 0 }
+    }
+}
+
 impl State {
-    pub(super) fn new(content: Content, beat: Option<Duration>) -> Self {
-        let mut state = Self {
-            entries: BTreeMap::new(),
-            sharing: HashMap::new(),
-            unreadable: content.unreadable,
-            pinned: BTreeSet::new(),
-            bytes: 0,
+    /// `dropped` are the keys that a person has dropped before.
+    pub(super) fn new(content: Content, dropped: Vec<String>) -> Self {
+        Self {
+            entries: Entries::new(content),
             recording: Vec::new(),
+            writing: None,
             fencing: Vec::new(),
             removing: None,
             hurry: false,
-            beat,
-            written: Instant::now(),
+            dropped,
+            taken_over: Instant::now(),
             confirmed: None,
             not_before: None,
             failures: 0,
             problem: None,
             over: None,
             stats: JournalStats::default(),
-        };
-        state.bytes = state.unreadable.iter().map(|Unreadable(line)| line.len() + 1).sum();
-        content.entries.into_iter().for_each(|entry| state.put(entry));
-        state
+        }
     }
 
     pub(super) fn record(&mut self, entry: Entry) -> Result<oneshot::Receiver<Seat>, JournalError> {
+        let bytes = entry.text.len() + entry.shared.iter().map(|(_, text)| text.len()).sum::<usize>();
+        if bytes > MOST_BYTES_OF_ONE {
+            return Err(JournalError::TooLarge { bytes, most: MOST_BYTES_OF_ONE });
+        }
+        self.store(entry, Room::Fair)
+    }
+
+    /// Records an entry of another journal. If there is one of the same key, that stays as it is.
+    pub(super) fn adopt(&mut self, entry: Entry) -> Result<oneshot::Receiver<Seat>, JournalError> {
+        let entry = self.entries.get(&entry.key).cloned().unwrap_or(entry);
+        self.store(entry, Room::All)
+    }
+
+    fn store(&mut self, entry: Entry, room: Room) -> Result<oneshot::Receiver<Seat>, JournalError> {
         self.alive()?;
-        if self.entries.get(&entry.key) == Some(&entry) && !self.recording.iter().any(|other| other.key == entry.key) {
+        let (key, before) = (entry.key.clone(), self.entries.get(&entry.key).cloned());
+        let stored = self.writing.iter().all(|writing| !writing.contains(&key))
+            && self.recording.iter().all(|recording| recording.key != key);
+        if stored && before.as_ref() == Some(&entry) {
             return self.fence();
         }
-        let shared = entry.shared.iter().filter(|(name, _)| !self.sharing.contains_key(name));
-        let room = text::room(&entry) + shared.map(|(name, text)| name.len() + text.len() + 2).sum::<usize>();
-        if room > MOST_BYTES {
-            return Err(JournalError::TooLarge { bytes: room, most: MOST_BYTES });
-        }
-        if self.bytes + room > MOST_BYTES {
-            return Err(JournalError::Full { entries: self.entries.len(), bytes: self.bytes });
-        }
+        self.entries.try_put(entry, room)?;
         let (sender, receiver) = oneshot::channel();
-        let (key, before) = (entry.key.clone(), self.entries.get(&entry.key).cloned());
         self.recording.push(Recording { key, before, seat: sender });
-        self.put(entry);
         Ok(receiver)
     }
 
-    pub(super) fn pin(&mut self, entry: Entry) -> Result<oneshot::Receiver<Seat>, JournalError> {
-        self.pinned.insert(entry.key.clone());
-        self.record(entry)
-    }
-
-    /// Others are told like of a removal.
-    pub(super) fn unpin(&mut self, key: &str) {
-        if self.pinned.remove(key) {
-            self.removing.get_or_insert_with(Instant::now);
-        }
-    }
-
     pub(super) fn remove(&mut self, key: &str) {
-        if !self.pinned.contains(key) && self.take(key) {
+        if self.entries.take(key) {
             self.removing.get_or_insert_with(Instant::now);
         }
+    }
+
+    /// A person says that nobody is to finish these. What is being recorded of them is refused, in `batch` too, and the
+    /// annotation that says so is to be taken off with the next write.
+    pub(super) fn drop_entries(&mut self, keys: Vec<String>, batch: &mut Batch) {
+        batch.removing.get_or_insert_with(Instant::now);
+        for key in keys {
+            let refused = self.recording.extract_if(.., |recording| recording.key == key);
+            for Recording { seat, .. } in
+                refused.chain(batch.recording.extract_if(.., |recording| recording.key == key))
+            {
+                let _ = seat.send(Err(JournalError::Dropped));
+            }
+            if self.entries.take(&key) | self.entries.take_unreadable(&key) {
+                tracing::warn!(key, "an entry of the journal is dropped, as a person has asked for");
+                self.dropped.push(key);
+            } else {
+                tracing::warn!(key, "a person has asked to drop an entry that is not in the journal");
+            }
+        }
+    }
+
+    /// What a person has dropped since this was asked last.
+    pub(super) fn dropped(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.dropped)
     }
 
     pub(super) fn fence(&mut self) -> Result<oneshot::Receiver<Seat>, JournalError> {
@@ -191,7 +211,7 @@ impl State {
     /// Nothing when all is stored.
     pub(super) fn flush(&mut self) -> Result<Option<oneshot::Receiver<Seat>>, JournalError> {
         self.alive()?;
-        if self.removing.is_none() && self.recording.is_empty() {
+        if self.removing.is_none() && self.recording.is_empty() && self.writing.is_none() {
             return Ok(None);
         }
         self.hurry = true;
@@ -199,7 +219,7 @@ impl State {
     }
 
     pub(super) fn contains(&self, key: &str) -> bool {
-        self.entries.contains_key(key)
+        self.entries.get(key).is_some()
     }
 
     pub(super) fn next_step(&mut self, now: Instant) -> Step {
@@ -209,16 +229,15 @@ impl State {
         let removal_due = self.removing.map(|since| if self.hurry { since } else { since + LINGER });
         // A fence promises that removals are stored, so it does not overtake them.
         let wanted = !self.recording.is_empty() || (self.removing.is_some() && !self.fencing.is_empty());
-        let beat_due = self.beat.map(|beat| self.written + beat);
-        let due = if wanted { Some(now) } else { removal_due.into_iter().chain(beat_due).min() };
+        let due = if wanted { Some(now) } else { removal_due };
         let due = due.map(|due| self.not_before.map_or(due, |earliest| due.max(earliest)));
         if due.is_some_and(|due| due <= now) {
             let data = self.data();
             let bytes = data.values().map(String::len).sum();
-            let gap = Duration::from_secs(bytes as u64) / BYTES_PER_SECOND as u32;
+            let gap = Duration::from_secs(bytes as u64) / BYTES_PER_SECOND;
             self.not_before = Some(now + gap.max(SHORTEST_GAP));
             self.hurry = false;
-            self.written = now;
+            self.writing = Some(self.recording.iter().map(|recording| recording.key.clone()).collect());
             let batch = Batch {
                 sent: now,
                 recording: std::mem::take(&mut self.recording),
@@ -228,23 +247,24 @@ impl State {
             };
             return Step::Commit(data, batch);
         }
-        // A look costs etcd nothing, so it waits for nothing but the pause after a failure.
-        let check_due = (self.removing.is_none() && !self.fencing.is_empty())
-            .then(|| self.not_before.filter(|_| self.failures > 0).unwrap_or(now));
-        if check_due.is_some_and(|due| due <= now) {
-            let fencing = std::mem::take(&mut self.fencing);
-            return Step::Check(Batch { sent: now, recording: Vec::new(), fencing, removing: None, bytes: 0 });
+        // A look costs etcd nothing, so it waits for nothing but the pause after a failure. What waits to be stored is a
+        // look as well. Of an empty journal nothing can be dropped.
+        let look_due = match (self.removing, self.fencing.is_empty()) {
+            (Some(_), _) => None,
+            (None, false) => Some(now),
+            (None, true) => (self.entries.bytes() > 0).then(|| self.confirmed.unwrap_or(self.taken_over) + LOOK),
+        };
+        let pause = self.not_before.filter(|_| self.failures > 0);
+        let look_due = look_due.map(|due| pause.map_or(due, |pause| due.max(pause)));
+        if look_due.is_some_and(|due| due <= now) {
+            return Step::Check(Batch { fencing: std::mem::take(&mut self.fencing), ..Batch::empty(now) });
         }
-        Step::Wait(due.into_iter().chain(check_due).min())
+        Step::Wait(due.into_iter().chain(look_due).min())
     }
 
     /// Everything as it is to be stored.
     pub(super) fn data(&self) -> BTreeMap<String, String> {
-        let mut data = text::write(self.entries.values(), &self.unreadable);
-        if !self.pinned.is_empty() {
-            data.insert(text::ADOPTING.to_owned(), self.pinned.iter().flat_map(|key| [key, "\n"]).collect());
-        }
-        data
+        self.entries.data()
     }
 
     pub(super) fn committed(&mut self, batch: Batch) {
@@ -255,11 +275,15 @@ impl State {
 
     pub(super) fn checked(&mut self, batch: Batch) {
         self.stats.checks += 1;
+        if batch.removing.is_some() {
+            (self.removing, self.hurry) = (batch.removing, true);
+        }
         self.settle(batch);
     }
 
     /// Nobody may rely on what may or may not have been stored, so it is taken out again.
     pub(super) fn failed(&mut self, batch: Batch, error: CallError, random: f64, now: Instant) {
+        self.writing = None;
         self.failures += 1;
         self.stats.failures += 1;
         let pause = error.retry_after().unwrap_or_else(|| RETRIES.delay(self.failures, random));
@@ -271,10 +295,8 @@ impl State {
         for Recording { key, before, seat } in batch.recording {
             // What was recorded again meanwhile is another write's.
             if !again.contains(&key) {
-                if self.take(&key) {
-                    self.removing.get_or_insert_with(Instant::now);
-                }
-                before.into_iter().for_each(|before| self.put(before));
+                self.remove(&key);
+                before.into_iter().for_each(|before| self.entries.put(before));
             }
             let _ = seat.send(Err(JournalError::Call(error.clone())));
         }
@@ -302,7 +324,7 @@ impl State {
     }
 
     pub(super) fn stats(&self) -> JournalStats {
-        JournalStats { entries: self.entries.len(), bytes: self.bytes, ..self.stats }
+        JournalStats { entries: self.entries.len(), bytes: self.entries.bytes(), ..self.stats }
     }
 
     pub(super) fn problem(&self) -> Option<String> {
@@ -310,6 +332,7 @@ impl State {
     }
 
     fn settle(&mut self, batch: Batch) {
+        self.writing = None;
         self.confirmed = Some(batch.sent);
         self.failures = 0;
         self.problem = None;
@@ -320,35 +343,5 @@ impl State {
 
     fn alive(&self) -> Result<(), JournalError> {
         self.over.clone().map_or(Ok(()), |by| Err(JournalError::Lost(by)))
-    }
-
-    fn put(&mut self, mut entry: Entry) {
-        self.take(&entry.key);
-        for (name, text) in &mut entry.shared {
-            // Names are made of hashes: one that stands for another text already must not take its place.
-            while self.sharing.get(name).is_some_and(|(known, _)| known != text) {
-                name.push('+');
-            }
-            let (known, users) = self.sharing.entry(name.clone()).or_insert_with(|| (text.clone(), 0));
-            self.bytes += if *users == 0 { name.len() + text.len() + 2 } else { 0 };
-            *users += 1;
-            *text = known.clone();
-        }
-        self.bytes += text::room(&entry);
-        self.entries.insert(entry.key.clone(), entry);
-    }
-
-    fn take(&mut self, key: &str) -> bool {
-        let Some(entry) = self.entries.remove(key) else { return false };
-        self.bytes -= text::room(&entry);
-        for (name, text) in &entry.shared {
-            let Some((_, users)) = self.sharing.get_mut(name) else { continue };
-            *users -= 1;
-            if *users == 0 {
-                self.sharing.remove(name);
-                self.bytes -= name.len() + text.len() + 2;
-            }
-        }
-        true
     }
 }

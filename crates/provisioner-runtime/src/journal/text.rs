@@ -7,9 +7,7 @@ use std::sync::Arc;
 pub(super) const VERSION: &str = "1";
 pub(super) const VERSION_KEY: &str = "version";
 pub(super) const ENTRIES: &str = "entries";
-/// The keys of entries that are being adopted, one in a line.
-pub(super) const ADOPTING: &str = "adopting";
-const SHARED: &str = "shared";
+pub(super) const SHARED: &str = "shared";
 /// Stands for no shared text.
 const NONE: &str = "-";
 /// Between the names of shared texts.
@@ -29,6 +27,13 @@ pub struct Entry {
 /// A line that cannot be read. It is kept as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable(pub(super) String);
+
+impl Unreadable {
+    /// What would be its key.
+    pub(super) fn key(&self) -> &str {
+        self.0.split(' ').next().unwrap_or_default()
+    }
+}
 
 /// Everything in a journal.
 #[derive(Debug, Default)]
@@ -50,6 +55,18 @@ impl Content {
             }
         }
         content
+    }
+
+    /// Takes out what has one of these keys; returns the keys that were found.
+    pub(super) fn drop_keys(&mut self, keys: Vec<String>) -> Vec<String> {
+        let mut found = keys;
+        let has = |line: &Unreadable, key: &String| line.key() == key;
+        found.retain(|key| {
+            self.entries.iter().any(|entry| entry.key == *key) || self.unreadable.iter().any(|line| has(line, key))
+        });
+        self.entries.retain(|entry| !found.contains(&entry.key));
+        self.unreadable.retain(|line| found.iter().all(|key| !has(line, key)));
+        found
     }
 }
 
@@ -92,4 +109,9 @@ pub(super) fn write<'a>(
 pub(super) fn room(entry: &Entry) -> usize {
     let names: usize = entry.shared.iter().map(|(name, _)| name.len() + 1).sum();
     entry.key.len() + names.max(NONE.len() + 1) + entry.text.len() + 2
+}
+
+/// How much room a shared text takes.
+pub(super) fn room_of_shared(name: &str, text: &str) -> usize {
+    name.len() + text.len() + 2
 }

@@ -12,8 +12,9 @@ use kube::api::{GetParams, PartialObjectMeta};
 use kube::{Client, Resource, ResourceExt};
 use tokio::time::{Instant, sleep_until};
 
-use super::state::Step;
-use super::text::{Content, VERSION, VERSION_KEY, write};
+use super::drop::requested;
+use super::state::{Batch, Step};
+use super::text::{Content, Unreadable, VERSION, VERSION_KEY, write};
 use super::{JournalOptions, Shared, TakeOverError};
 use crate::backoff::Random;
 use crate::call::{Written, create_request, replace_request, unsent};
@@ -21,19 +22,24 @@ use crate::name::label_value;
 use crate::{CallError, call};
 
 /// How long one request may take.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
 /// How often somebody else may be faster before an attempt counts as failed.
-const TRIES: usize = 10;
+pub(super) const TRIES: usize = 10;
 /// Who writes the journal, for `kubectl` and for its former holder.
 pub(super) const HOLDER: &str = "kube-provisioner/holder";
 pub(super) const LAYOUT: &str = "kube-provisioner/layout";
-const BEAT: &str = "kube-provisioner/beat";
+/// The label that all journals have.
+pub(super) const COMPONENT: (&str, &str) = ("app.kubernetes.io/component", "journal");
+/// The label that tells their groups apart.
+pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
+
 /// The labels that all journals of one group have.
 pub(super) fn labels(group: &str) -> BTreeMap<String, String> {
-    let labels =
-        [("app.kubernetes.io/component", "journal".to_owned()), ("app.kubernetes.io/instance", label_value(group))];
+    let (name, value) = COMPONENT;
+    let labels = [(name, value.to_owned()), (INSTANCE, label_value(group))];
     labels.map(|(name, value)| (name.to_owned(), value)).into()
 }
+
 /// Of an answer only the metadata matter.
 const METADATA_ONLY: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
@@ -74,8 +80,8 @@ impl Writer {
                     }
                     continue;
                 }
-                Step::Commit(data, batch) => (self.place.store(&data, &self.still_ours).await, batch, true),
-                Step::Check(batch) => (self.check().await, batch, false),
+                Step::Commit(data, mut batch) => (self.store(data, &mut batch).await, batch, true),
+                Step::Check(mut batch) => (self.check(&mut batch).await, batch, false),
             };
             let mut state = crate::lock(&shared.state);
             match outcome {
@@ -94,17 +100,47 @@ impl Writer {
             }
         }
     }
-}
 
-impl Writer {
-    async fn check(&mut self) -> Result<(), Trouble> {
-        match self.place.look().await {
+    /// Stores the data if the journal is still ours.
+    async fn store(&mut self, mut data: BTreeMap<String, String>, batch: &mut Batch) -> Result<(), Trouble> {
+        for _ in 0..TRIES {
+            let conflict = match self.place.put(&data).await {
+                Ok(()) => return Ok(()),
+                Err(error @ (CallError::Conflict | CallError::AlreadyExists | CallError::NotFound)) => error,
+                Err(error) => return Err(error.into()),
+            };
+            // Perhaps by an earlier write of ours whose answer was lost, or by a person.
+            match self.look(batch).await {
+                Ok(()) => data = crate::lock(&self.shared.state).data(),
+                Err(Trouble::Failed(CallError::NotFound)) if (self.still_ours)() => {
+                    tracing::warn!(journal = self.place.options.name, "the journal has vanished and is written anew");
+                    (self.place.uid, self.place.version) = (None, None);
+                }
+                Err(Trouble::Failed(CallError::NotFound)) => return Err(Trouble::Taken("nobody: it is gone".into())),
+                Err(trouble) => return Err(trouble),
+            }
+            tracing::debug!(journal = self.place.options.name, "written again after: {conflict}");
+        }
+        Err(CallError::Conflict.into())
+    }
+
+    async fn check(&mut self, batch: &mut Batch) -> Result<(), Trouble> {
+        match self.look(batch).await {
             Err(Trouble::Failed(CallError::NotFound)) => {
                 let data = crate::lock(&self.shared.state).data();
-                self.place.store(&data, &self.still_ours).await
+                self.store(data, batch).await
             }
             other => other,
         }
+    }
+
+    /// Looks whether we are the holder, and what a person asks for.
+    async fn look(&mut self, batch: &mut Batch) -> Result<(), Trouble> {
+        if let Some(keys) = self.place.look().await? {
+            crate::lock(&self.shared.state).drop_entries(keys, batch);
+            self.shared.dropped.notify_one();
+        }
+        Ok(())
     }
 }
 
@@ -114,8 +150,6 @@ pub(super) struct Place {
     options: JournalOptions,
     uid: Option<String>,
     version: Option<String>,
-    /// Makes every write another one, where it is to be seen.
-    beats: u64,
 }
 
 pub(super) enum Trouble {
@@ -129,8 +163,12 @@ impl From<CallError> for Trouble {
     }
 }
 
-pub(super) async fn take_over(client: Client, options: JournalOptions) -> Result<(Place, Content), TakeOverError> {
-    let mut place = Place { client, options, uid: None, version: None, beats: 0 };
+/// Returns also the keys of entries that a person has dropped, and that are not in the content any more.
+pub(super) async fn take_over(
+    client: Client,
+    options: JournalOptions,
+) -> Result<(Place, Content, Vec<String>), TakeOverError> {
+    let mut place = Place { client, options, uid: None, version: None };
     for _ in 0..TRIES {
         let found = match place.read().await {
             Ok(found) => Some(found),
@@ -142,15 +180,19 @@ pub(super) async fn take_over(client: Client, options: JournalOptions) -> Result
             None | Some(VERSION) => {}
             Some(other) => return Err(TakeOverError::Version(other.to_owned())),
         }
-        let content = Content::read(&data);
+        let mut content = Content::read(&data);
+        let dropped = content.drop_keys(found.as_ref().and_then(requested).unwrap_or_default());
         place.uid = found.as_ref().and_then(|found| found.uid());
         place.version = found.and_then(|found| found.resource_version());
         match place.put(&write(content.entries.iter(), &content.unreadable)).await {
             Ok(()) => {
-                for line in &content.unreadable {
-                    tracing::warn!(journal = place.options.name, line = line.0, "a line of the journal is unreadable");
+                for Unreadable(line) in &content.unreadable {
+                    tracing::warn!(journal = place.options.name, line, "a line of the journal is unreadable");
                 }
-                return Ok((place, content));
+                for key in &dropped {
+                    tracing::warn!(journal = place.options.name, key, "an entry is dropped, as a person has asked for");
+                }
+                return Ok((place, content, dropped));
             }
             Err(CallError::Conflict | CallError::AlreadyExists | CallError::NotFound) => {}
             Err(error) => return Err(error.into()),
@@ -160,35 +202,8 @@ pub(super) async fn take_over(client: Client, options: JournalOptions) -> Result
 }
 
 impl Place {
-    /// Stores the data if the journal is still ours.
-    async fn store(
-        &mut self,
-        data: &BTreeMap<String, String>,
-        still_ours: &(dyn Fn() -> bool + Send + Sync),
-    ) -> Result<(), Trouble> {
-        for _ in 0..TRIES {
-            let conflict = match self.put(data).await {
-                Ok(()) => return Ok(()),
-                Err(error @ (CallError::Conflict | CallError::AlreadyExists | CallError::NotFound)) => error,
-                Err(error) => return Err(error.into()),
-            };
-            // Perhaps by an earlier write of ours whose answer was lost, or by a person.
-            match self.look().await {
-                Ok(()) => {}
-                Err(Trouble::Failed(CallError::NotFound)) if still_ours() => {
-                    tracing::warn!(journal = self.options.name, "the journal has vanished and is written anew");
-                    (self.uid, self.version) = (None, None);
-                }
-                Err(Trouble::Failed(CallError::NotFound)) => return Err(Trouble::Taken("nobody: it is gone".into())),
-                Err(trouble) => return Err(trouble),
-            }
-            tracing::debug!(journal = self.options.name, "written again after: {conflict}");
-        }
-        Err(CallError::Conflict.into())
-    }
-
-    /// Whether we are the holder; notes the version.
-    async fn look(&mut self) -> Result<(), Trouble> {
+    /// Whether we are the holder; notes the version. Returns what a person has asked to drop, if anything.
+    async fn look(&mut self) -> Result<Option<Vec<String>>, Trouble> {
         let request = kube::core::Request::new(ConfigMap::url_path(&(), Some(&self.options.namespace)));
         let request = request.get_metadata(&self.options.name, &GetParams::default()).map_err(unsent)?;
         let found: PartialObjectMeta<ConfigMap> = call(LIMIT, self.client.request(request)).await?;
@@ -196,9 +211,10 @@ impl Place {
         if holder.as_deref() != Some(&*self.options.holder) {
             return Err(Trouble::Taken(holder.unwrap_or_else(|| "somebody who left no name".to_owned())));
         }
+        let requested = requested(&found);
         self.uid = found.metadata.uid;
         self.version = found.metadata.resource_version;
-        Ok(())
+        Ok(requested)
     }
 
     async fn read(&self) -> Result<ConfigMap, CallError> {
@@ -209,11 +225,8 @@ impl Place {
 
     /// Replaces the version that we know, or creates where there was none.
     async fn put(&mut self, data: &BTreeMap<String, String>) -> Result<(), CallError> {
-        self.beats += 1;
-        let JournalOptions { namespace, name, group, layout, holder, beat, .. } = &self.options;
-        let mut annotations =
-            BTreeMap::from([(HOLDER.to_owned(), holder.clone()), (LAYOUT.to_owned(), layout.clone())]);
-        annotations.extend(beat.map(|_| (BEAT.to_owned(), self.beats.to_string())));
+        let JournalOptions { namespace, name, group, layout, holder, .. } = &self.options;
+        let annotations = [(HOLDER.to_owned(), holder.clone()), (LAYOUT.to_owned(), layout.clone())].into();
         let object = ConfigMap {
             metadata: ObjectMeta {
                 name: Some(name.clone()),

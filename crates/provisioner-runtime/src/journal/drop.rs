@@ -1,0 +1,72 @@
+//! What a person asks to drop: an annotation that the holder takes off when it is done.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+
+use super::text::Content;
+use super::write::{COMPONENT, LIMIT, TRIES};
+use crate::{CallError, call};
+
+/// The keys, with commas in between.
+const DROP: &str = "kube-provisioner/drop";
+
+/// Why an entry cannot be dropped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DropError {
+    /// The API server did not answer as it should.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The ConfigMap is something else.
+    #[error("the ConfigMap {0} is no journal")]
+    NoJournal(String),
+    /// Perhaps it has been finished meanwhile.
+    #[error("the journal {journal} has no entry {key}")]
+    NoEntry {
+        /// The ConfigMap's name.
+        journal: String,
+        /// The entry's key.
+        key: String,
+    },
+}
+
+/// Asks the holder of a journal to drop an entry: nobody finishes what it stands for any more. That happens within 10
+/// seconds, or when the journal is taken over.
+///
+/// # Errors
+/// See [`DropError`].
+pub async fn request_drop(client: &Client, namespace: &str, journal: &str, key: &str) -> Result<(), DropError> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    for _ in 0..TRIES {
+        let found = call(LIMIT, api.get(journal)).await?;
+        if found.labels().get(COMPONENT.0).map(String::as_str) != Some(COMPONENT.1) {
+            return Err(DropError::NoJournal(journal.to_owned()));
+        }
+        let mut content = found.data.as_ref().map(Content::read).unwrap_or_default();
+        if content.drop_keys(vec![key.to_owned()]).is_empty() {
+            return Err(DropError::NoEntry { journal: journal.to_owned(), key: key.to_owned() });
+        }
+        let mut keys = requested(&found).unwrap_or_default();
+        if keys.iter().any(|requested| requested == key) {
+            return Ok(());
+        }
+        keys.push(key.to_owned());
+        let patch = Patch::Merge(json!({ "metadata": {
+            "uid": found.uid(), "resourceVersion": found.resource_version(), "annotations": { DROP: keys.join(",") },
+        }}));
+        match call(LIMIT, api.patch_metadata(journal, &PatchParams::default(), &patch)).await {
+            Ok(_) => return Ok(()),
+            Err(CallError::Conflict) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(CallError::Conflict.into())
+}
+
+/// The keys of the entries that are to be dropped, if there is an annotation to be taken off.
+pub(super) fn requested(journal: &impl ResourceExt) -> Option<Vec<String>> {
+    let keys = journal.annotations().get(DROP)?.split(',').map(str::trim);
+    Some(keys.filter(|key| !key.is_empty()).map(str::to_owned).collect())
+}

@@ -1,0 +1,233 @@
+//! The entries of a journal, and how they share its room.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::JournalError;
+use super::text::{self, Content, Entry, Unreadable};
+use crate::limiter::fair_share;
+
+/// All entries together. Each commit writes them all, and the next one waits until that is paid for at
+/// `BYTES_PER_SECOND`: with so many bytes nobody waits longer than 0.3 s for that. A ConfigMap would take 1 MiB.
+pub(super) const MOST_BYTES: usize = 450_000;
+/// One entry with its shared texts, so that some dozens find room whatever they hold.
+pub(super) const MOST_BYTES_OF_ONE: usize = 16_000;
+
+/// What is to be in the journal.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    all: BTreeMap<String, Entry>,
+    shared: HashMap<String, Shared>,
+    /// The bytes of each group: of the entries that name the same shared text first.
+    groups: HashMap<Arc<str>, usize>,
+    unreadable: Vec<Unreadable>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    text: Arc<str>,
+    users: usize,
+    /// Whose entry brought it, and has its bytes.
+    group: Arc<str>,
+}
+
+/// How much room an entry may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// What a group may take that leaves others theirs.
+    Fair,
+    /// Whatever there is.
+    All,
+}
+
+impl Entries {
+    /// Those of a former holder, whatever room they take.
+    pub(super) fn new(content: Content) -> Self {
+        let bytes = content.unreadable.iter().map(|Unreadable(line)| line.len() + 1).sum();
+        let mut entries = Self { unreadable: content.unreadable, bytes, ..Self::default() };
+        content.entries.into_iter().for_each(|entry| entries.put(entry));
+        entries
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Entry> {
+        self.all.get(key)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Puts an entry in if it finds room. One that replaces another needs only what it takes more.
+    pub(super) fn try_put(&mut self, entry: Entry, room: Room) -> Result<(), JournalError> {
+        let (key, before, bytes) = (entry.key.clone(), self.all.get(&entry.key).cloned(), self.bytes);
+        self.put(entry);
+        let fits = if before.is_none() && room == Room::Fair {
+            let more = self.bytes - bytes;
+            fair_share(self.group_bytes(&key) - more, more, MOST_BYTES.saturating_sub(bytes))
+        } else {
+            self.bytes <= MOST_BYTES.max(bytes)
+        };
+        if fits {
+            return Ok(());
+        }
+        self.take(&key);
+        before.into_iter().for_each(|before| self.put(before));
+        Err(JournalError::Full { entries: self.len(), bytes: self.bytes })
+    }
+
+    /// Puts an entry in, in the place of one of the same key.
+    pub(super) fn put(&mut self, mut entry: Entry) {
+        self.take(&entry.key);
+        let mut group: Arc<str> = "".into();
+        for (at, (name, text)) in entry.shared.iter_mut().enumerate() {
+            // Names are made of hashes: one that stands for another text already must not take its place.
+            while self.shared.get(name).is_some_and(|known| known.text != *text) {
+                name.push('+');
+            }
+            if at == 0 {
+                group = name.as_str().into();
+            }
+            match self.shared.get_mut(name) {
+                Some(known) => {
+                    known.users += 1;
+                    *text = known.text.clone();
+                }
+                None => {
+                    let shared = Shared { text: text.clone(), users: 1, group: group.clone() };
+                    self.shared.insert(name.clone(), shared);
+                    self.grow(&group, text::room_of_shared(name, text));
+                }
+            }
+        }
+        self.grow(&group, text::room(&entry));
+        self.all.insert(entry.key.clone(), entry);
+    }
+
+    /// Takes an entry out; says whether there was one.
+    pub(super) fn take(&mut self, key: &str) -> bool {
+        let Some(entry) = self.all.remove(key) else { return false };
+        self.shrink(group(&entry), text::room(&entry));
+        for (name, text) in &entry.shared {
+            let Some(known) = self.shared.get_mut(name) else { continue };
+            known.users -= 1;
+            if known.users == 0 {
+                let owner = known.group.clone();
+                self.shared.remove(name);
+                self.shrink(&owner, text::room_of_shared(name, text));
+            }
+        }
+        true
+    }
+
+    /// Takes out what begins with this key and cannot be read; says whether there was any.
+    pub(super) fn take_unreadable(&mut self, key: &str) -> bool {
+        let before = self.unreadable.len();
+        let bytes = &mut self.bytes;
+        self.unreadable.retain(|line| {
+            let stays = line.key() != key;
+            *bytes -= if stays { 0 } else { line.0.len() + 1 };
+            stays
+        });
+        self.unreadable.len() < before
+    }
+
+    /// As it is to be stored.
+    pub(super) fn data(&self) -> BTreeMap<String, String> {
+        text::write(self.all.values(), &self.unreadable)
+    }
+
+    /// The bytes of the group of the entry with this key.
+    fn group_bytes(&self, key: &str) -> usize {
+        self.all.get(key).and_then(|entry| self.groups.get(group(entry))).copied().unwrap_or_default()
+    }
+
+    fn grow(&mut self, group: &Arc<str>, bytes: usize) {
+        self.bytes += bytes;
+        *self.groups.entry(group.clone()).or_default() += bytes;
+    }
+
+    fn shrink(&mut self, group: &str, bytes: usize) {
+        self.bytes -= bytes;
+        let Some(held) = self.groups.get_mut(group) else { return };
+        *held -= bytes;
+        if *held == 0 {
+            self.groups.remove(group);
+        }
+    }
+}
+
+fn group(entry: &Entry) -> &str {
+    entry.shared.first().map_or("", |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry(key: &str, group: &str, bytes: usize) -> Entry {
+        Entry { key: key.into(), text: "x".repeat(bytes), shared: vec![(group.into(), "{}".into())] }
+    }
+
+    /// Puts entries of this group in until there is no room; returns how many.
+    fn fill(entries: &mut Entries, group: &str, room: Room) -> usize {
+        let fits = |number: &usize| {
+            let new = entry(&format!("{group}-{number}"), group, 1_000);
+            entries.try_put(new, room).is_ok()
+        };
+        (0..1_000).take_while(fits).count()
+    }
+
+    #[test]
+    fn a_group_leaves_the_others_room() {
+        let mut entries = Entries::default();
+        let alone = fill(&mut entries, "a", Room::Fair);
+        assert!((340..=360).contains(&alone), "{alone}");
+        assert!(fill(&mut entries, "b", Room::Fair) > 60);
+        assert!(fill(&mut entries, "c", Room::Fair) > 10);
+        // What replaces or was begun elsewhere only has to find room at all.
+        entries.try_put(entry("a-0", "a", 1_500), Room::Fair).unwrap();
+        assert!(fill(&mut entries, "d", Room::All) > 1);
+        assert!(matches!(entries.try_put(entry("a-0", "a", 9_000), Room::Fair), Err(JournalError::Full { .. })));
+        assert_eq!(entries.get("a-0"), Some(&entry("a-0", "a", 1_500)));
+        assert!(entries.bytes() <= MOST_BYTES);
+    }
+
+    #[test]
+    fn one_that_is_too_full_already_still_lets_entries_shrink() {
+        let large = (0..9).map(|key| entry(&key.to_string(), "a", 90_000)).collect();
+        let mut entries = Entries::new(Content { entries: large, unreadable: Vec::new() });
+        entries.try_put(entry("1", "a", 80_000), Room::Fair).unwrap();
+        entries.try_put(entry("1", "a", 80_001), Room::Fair).unwrap_err();
+        entries.try_put(entry("new", "b", 1), Room::All).unwrap_err();
+    }
+
+    proptest! {
+        #[test]
+        fn the_bytes_are_those_that_are_written(
+            steps in prop::collection::vec((0..5_u8, 0..3_usize, prop::collection::vec((0..3_u8, 0..3_usize), 0..3)), 0..60),
+        ) {
+            let mut entries = Entries::default();
+            for (key, size, shared) in steps {
+                let key = key.to_string();
+                let shared = shared.iter().map(|(name, text)| (name.to_string(), "y".repeat(*text).into())).collect();
+                match size {
+                    0 => drop(entries.take(&key)),
+                    size => entries.put(Entry { key, text: "x".repeat(size), shared }),
+                }
+                let data = entries.data();
+                let written = [text::ENTRIES, text::SHARED].iter().filter_map(|part| data.get(*part)).map(String::len);
+                prop_assert_eq!(entries.bytes(), written.sum::<usize>());
+                prop_assert_eq!(entries.groups.values().sum::<usize>(), entries.bytes());
+                let read = Content::read(&data).entries;
+                prop_assert_eq!(read, entries.all.values().cloned().collect::<Vec<_>>());
+            }
+        }
+    }
+}

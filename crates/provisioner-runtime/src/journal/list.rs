@@ -1,0 +1,70 @@
+//! What is in journals, for people.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+
+use super::Entry;
+use super::drop::requested;
+use super::text::{Content, VERSION, VERSION_KEY};
+use super::write::{COMPONENT, HOLDER, INSTANCE, LAYOUT, LIMIT};
+use crate::name::label_value;
+use crate::{CallError, call};
+
+/// One journal as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The ConfigMap's name.
+    pub name: String,
+    /// What all journals of its kind share, as it is in the label.
+    pub group: String,
+    /// How keys are spread over the journals of the group.
+    pub layout: String,
+    /// Who writes it, or has written it last.
+    pub holder: String,
+    /// What was begun and is not known to have ended.
+    pub entries: Vec<Entry>,
+    /// What cannot be read.
+    pub unreadable: Vec<String>,
+    /// The keys of entries that a person has asked to drop and that are still there.
+    pub dropping: Vec<String>,
+}
+
+/// The journals in a namespace, of all groups or of one.
+///
+/// # Errors
+/// When the API server does not answer as it should.
+pub async fn list(client: &Client, namespace: &str, group: Option<&str>) -> Result<Vec<Listing>, CallError> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let (component, journal) = COMPONENT;
+    let of_group = group.map(|group| format!(",{INSTANCE}={}", label_value(group))).unwrap_or_default();
+    let parameters = ListParams::default().labels(&format!("{component}={journal}{of_group}"));
+    let found = call(LIMIT, api.list(&parameters)).await?;
+    Ok(found.items.iter().map(Listing::read).collect())
+}
+
+impl Listing {
+    fn read(journal: &ConfigMap) -> Self {
+        let annotation = |name: &str| journal.annotations().get(name).cloned().unwrap_or_default();
+        let data = journal.data.clone().unwrap_or_default();
+        let content = match data.get(VERSION_KEY).map(String::as_str) {
+            None | Some(VERSION) => Content::read(&data),
+            Some(_) => Content::default(),
+        };
+        let mut unreadable: Vec<String> = content.unreadable.into_iter().map(|line| line.0).collect();
+        unreadable.extend(
+            data.get(VERSION_KEY)
+                .filter(|version| *version != VERSION)
+                .map(|version| format!("everything: its format {version:?} is not known to this version")),
+        );
+        Self {
+            name: journal.name_any(),
+            group: journal.labels().get(INSTANCE).cloned().unwrap_or_default(),
+            layout: annotation(LAYOUT),
+            holder: annotation(HOLDER),
+            entries: content.entries,
+            unreadable,
+            dropping: requested(journal).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Entries that move from one journal to another.
+
+use super::*;
+
+const OLD: &str = "disks-old";
+
+#[tokio::test(start_paused = true)]
+async fn entries_of_another_layout_are_adopted_once() {
+    let cluster = Cluster::builder().build();
+    let old = old_journal(&cluster, &[entry("a"), entry("b"), entry("c")]).await;
+    let (first_options, first) = new_journal(&cluster, "disks-0-of-2").await;
+    let (second_options, second) = new_journal(&cluster, "disks-1-of-2").await;
+    let is_a = |entry: &Entry| entry.key == "a";
+    let mut by_first = Adoption::new(cluster.client("0"), &first_options, &first.journal);
+    let mut by_second = Adoption::new(cluster.client("1"), &second_options, &second.journal);
+    let (one, two) = tokio::join!(by_first.run(abandoned, is_a), by_second.run(abandoned, |entry| !is_a(entry)));
+    assert_eq!(one.unwrap(), adopted([entry("a")]));
+    assert_eq!(two.unwrap(), adopted([entry("b"), entry("c")]));
+    assert!(first.journal.contains("a") && second.journal.contains("c"));
+    assert_eq!(by_first.run(abandoned, is_a).await.unwrap(), Adopted::default());
+    // It was emptied and deleted; its holder cannot go on.
+    assert_eq!(keys_in(&cluster, OLD), None);
+    assert!(old.journal.record(entry("d")).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_was_written_since_it_was_looked_at_is_left_to_its_holder() {
+    let cluster = Cluster::builder().build();
+    let living = old_journal(&cluster, &[entry("a")]).await;
+    let (options, mine) = new_journal(&cluster, "mine").await;
+    let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
+    let api: Api<ConfigMap> = Api::default_namespaced(cluster.client("mine"));
+    let before = api.get(OLD).await.unwrap();
+    living.journal.record(entry("b")).await.unwrap();
+    let seen = before.resource_version().unwrap();
+    let found = adoption.empty(before, &mut |other: Other<'_>| other.version == seen, &|_: &Entry| true).await;
+    assert_eq!(found.unwrap(), []);
+    assert!(!mine.journal.contains("a"));
+    assert_eq!(keys_in(&cluster, OLD).unwrap(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_finds_no_room_is_left_fenced_and_moved_later() {
+    let cluster = Cluster::builder().build();
+    let begun: Vec<Entry> = (0..5).map(|number| large(&format!("old-{number}"))).collect();
+    let old = old_journal(&cluster, &begun).await;
+    let (options, mine) = new_journal(&cluster, "mine").await;
+    // 29 fit. Others of the class have to leave a fifth free, but not those that were begun already.
+    let other = |key: usize| Entry { shared: vec![("other".into(), "{}".into())], ..large(&format!("other-{key}")) };
+    for number in 0..23 {
+        mine.journal.record(large(&format!("mine-{number}"))).await.unwrap();
+    }
+    for number in 0..3 {
+        mine.journal.record(other(number)).await.unwrap();
+    }
+    let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
+    let found = adoption.run(abandoned, |_| true).await.unwrap();
+    assert_eq!((found.entries.len(), found.left.len()), (3, 2));
+    assert_eq!(keys_in(&cluster, OLD).unwrap(), ["old-3", "old-4"]);
+    assert!(matches!(old.journal.fence().await, Err(JournalError::Lost(by)) if by == "mine"));
+    // Without any room it is fenced all the same.
+    let found = adoption.run(abandoned, |_| true).await.unwrap();
+    assert_eq!((found.entries.len(), found.left.len()), (0, 2));
+    mine.journal.remove("mine-1");
+    mine.journal.remove("mine-2");
+    let found = adoption.run(abandoned, |_| true).await.unwrap();
+    assert_eq!(found, adopted([large("old-3"), large("old-4")]));
+    assert_eq!(keys_in(&cluster, OLD), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_finds_room_the_former_holder_is_fenced_all_the_same() {
+    let cluster = Cluster::builder().build();
+    let old = old_journal(&cluster, &[entry("a")]).await;
+    let (options, mine) = new_journal(&cluster, "mine").await;
+    // An earlier version had room for more.
+    let large = (0..5).map(|key| Entry { text: "x".repeat(100_000), ..entry(&format!("large-{key}")) });
+    *crate::lock(&mine.journal.shared.state) =
+        State::new(Content { entries: large.collect(), unreadable: Vec::new() }, Vec::new());
+    let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
+    for _ in 0..2 {
+        let found = adoption.run(abandoned, |_| true).await.unwrap();
+        assert_eq!(found, Adopted { entries: Vec::new(), left: vec![entry("a")] });
+    }
+    assert!(matches!(old.journal.fence().await, Err(JournalError::Lost(by)) if by == "mine"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_is_ours_already_is_only_taken_out_of_the_other() {
+    let cluster = Cluster::builder().build();
+    let _old = old_journal(&cluster, &[entry("a")]).await;
+    let (options, mine) = new_journal(&cluster, "mine").await;
+    let newer = Entry { text: "newer".into(), ..entry("a") };
+    mine.journal.record(newer.clone()).await.unwrap();
+    let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
+    let found = adoption.run(abandoned, |_| true).await.unwrap();
+    assert_eq!(found.entries.len(), 1);
+    let text = cluster.get("", "configmaps", "default", "mine").unwrap()["data"][ENTRIES].clone();
+    assert!(text.as_str().unwrap().contains("newer"), "{text}");
+    assert_eq!(keys_in(&cluster, OLD), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_has_dropped_is_not_adopted() {
+    let cluster = Cluster::builder().build();
+    let old = old_journal(&cluster, &[entry("a"), entry("b")]).await;
+    drop(old);
+    request_drop(&cluster.client("person"), "default", OLD, "a").await.unwrap();
+    let (options, mine) = new_journal(&cluster, "mine").await;
+    let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
+    assert_eq!(adoption.run(abandoned, |_| true).await.unwrap(), adopted([entry("b")]));
+    assert_eq!(keys_in(&cluster, OLD), None);
+}
+
+/// Two replicas empty one journal, whatever the API server's answers are, and start again in between.
+#[tokio::test(start_paused = true)]
+async fn in_a_storm_every_entry_is_in_one_of_the_journals_at_any_time() {
+    let mut total = 0;
+    for seed in 0..100 {
+        let faults = Faults::storm(seed);
+        let cluster = Cluster::builder().seed(seed).faults(&faults).build();
+        let take = async |options: JournalOptions| loop {
+            match Journal::take_over(cluster.client(&options.holder), options.clone(), || false).await {
+                Ok((journal, writer, entries)) => {
+                    return Held { journal, entries, writer: tokio::spawn(writer.run()) };
+                }
+                Err(_) => sleep(Duration::from_secs(1)).await,
+            }
+        };
+        let old = take(options(OLD, "old")).await;
+        let mut begun = Vec::new();
+        for key in ["a", "b", "c", "d"] {
+            if old.journal.record(entry(key)).await.is_ok() {
+                begun.push(key.to_owned());
+            }
+        }
+        total += begun.len();
+        let everywhere = || -> Vec<String> {
+            [OLD, "one", "two"].iter().filter_map(|name| keys_in(&cluster, name)).flatten().collect()
+        };
+        let adopt = async |name: &'static str, keys: [&'static str; 2]| {
+            let mut mine: Vec<String> = Vec::new();
+            for holder in 0..2 {
+                let options = JournalOptions { layout: "2".to_owned(), ..options(name, &format!("{name}-{holder}")) };
+                let held = take(options.clone()).await;
+                mine = held.entries.iter().map(|entry| entry.key.clone()).collect();
+                let mut adoption = Adoption::new(cluster.client(&options.holder), &options, &held.journal);
+                for attempt in 0.. {
+                    match adoption.run(abandoned, |entry| keys.contains(&&*entry.key)).await {
+                        Ok(found) => {
+                            assert_eq!(found.left, [], "seed {seed}");
+                            for entry in &found.entries {
+                                let in_old = keys_in(&cluster, OLD).unwrap_or_default();
+                                assert!(!in_old.contains(&entry.key), "seed {seed}: {} is in both", entry.key);
+                                assert!(keys_in(&cluster, name).unwrap().contains(&entry.key), "seed {seed}");
+                            }
+                            mine.extend(found.entries.into_iter().map(|entry| entry.key));
+                            break;
+                        }
+                        // The first one goes away in the middle.
+                        Err(_) if holder == 0 && attempt > 0 => break,
+                        Err(_) => sleep(Duration::from_secs(1)).await,
+                    }
+                }
+            }
+            mine
+        };
+        let missing = async || loop {
+            let there = everywhere();
+            if let Some(key) = begun.iter().find(|key| !there.contains(key)) {
+                return key.clone();
+            }
+            sleep(Duration::from_millis(20)).await;
+        };
+        let (one, two) = tokio::select! {
+            both = async { tokio::join!(adopt("one", ["a", "b"]), adopt("two", ["c", "d"])) } => both,
+            key = missing() => panic!("seed {seed}: {key} is nowhere"),
+        };
+        for key in &begun {
+            assert!(one.contains(key) || two.contains(key), "seed {seed}: nobody knows of {key}");
+        }
+    }
+    assert!(total > 200, "too little happened: {total}");
+}
+
+fn abandoned(other: Other<'_>) -> bool {
+    other.layout != "2"
+}
+
+fn adopted<const N: usize>(entries: [Entry; N]) -> Adopted {
+    Adopted { entries: entries.into(), left: Vec::new() }
+}
+
+async fn old_journal(cluster: &Cluster, entries: &[Entry]) -> Held {
+    let taken = Journal::take_over(cluster.client("old"), options(OLD, "old"), || false).await;
+    let (journal, writer, _) = taken.unwrap();
+    let held = Held { journal, entries: Vec::new(), writer: tokio::spawn(writer.run()) };
+    for entry in entries {
+        held.journal.record(entry.clone()).await.unwrap();
+    }
+    held
+}
+
+async fn new_journal(cluster: &Cluster, name: &str) -> (JournalOptions, Held) {
+    let options = JournalOptions { layout: "2".to_owned(), ..options(name, name) };
+    (options.clone(), hold_as(cluster.client(name), options).await)
+}
+
+/// The keys of a stored journal, if it is there.
+fn keys_in(cluster: &Cluster, name: &str) -> Option<Vec<String>> {
+    let stored = cluster.get("", "configmaps", "default", name).ok()?;
+    let entries = stored["data"][ENTRIES].as_str().unwrap_or_default();
+    Some(entries.lines().map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect())
+}

@@ -58,7 +58,6 @@ pub enum Answer<E> {
 #[derive(Clone)]
 pub struct Toy {
     shared: Arc<Shared>,
-    capabilities: Capabilities,
     on_provision: Arc<OnProvision>,
     on_delete: Arc<OnDelete>,
 }
@@ -74,7 +73,6 @@ impl Toy {
     pub fn new() -> Self {
         Self {
             shared: Arc::default(),
-            capabilities: Capabilities::default(),
             on_provision: Arc::new(|_, _| Answer::Done),
             on_delete: Arc::new(|_, _| Answer::Done),
         }
@@ -94,13 +92,6 @@ impl Toy {
     #[must_use]
     pub fn on_delete(mut self, answer: impl Fn(&str, usize) -> Answer<DeleteError> + Send + Sync + 'static) -> Self {
         self.on_delete = Arc::new(answer);
-        self
-    }
-
-    /// With capabilities.
-    #[must_use]
-    pub fn able(mut self, capabilities: Capabilities) -> Self {
-        self.capabilities = capabilities;
         self
     }
 
@@ -199,8 +190,8 @@ impl Provisioner for Toy {
         Ok(())
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities.clone()
+    fn capabilities() -> Capabilities {
+        Capabilities::default().allowed_topologies().mount_options()
     }
 
     fn accepts(&self, claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim) -> bool {

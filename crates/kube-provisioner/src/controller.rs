@@ -13,9 +13,13 @@ mod facts;
 mod fuzzing;
 mod key;
 mod measure;
+mod outcome;
 mod persistent_volume;
+mod projection;
+mod read_class;
 mod report;
 mod safeguards;
+mod secret_names;
 mod tell;
 #[cfg(test)]
 mod tests;
@@ -113,6 +117,22 @@ pub enum RunError {
         /// The other process, as the journal names it.
         by: String,
     },
+    /// A part of the controller has ended that others rely on: a fault of this library.
+    #[error("the controller's {part} has ended by itself{how}; this is a fault, please report it")]
+    Ended {
+        /// Which.
+        part: &'static str,
+        /// How, where that is known.
+        how: String,
+    },
+    /// The author's code cannot be used.
+    #[error("the provisioner's code crashed in `{method}`: {panic}; please report this to its authors")]
+    Crashed {
+        /// The method.
+        method: &'static str,
+        /// What it said.
+        panic: String,
+    },
     /// Signals cannot be received.
     #[error("cannot listen for signals: {0}")]
     Signals(#[source] std::io::Error),
@@ -189,41 +209,40 @@ impl Controller {
         let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         let instance = instance(&options, &surroundings);
         let leases = coordination(&options, client.clone(), &namespace, &instance, surroundings)?;
-        let rules = rules(&options, &*backend, &namespace, safeguards);
+        let rules = rules(&options, &*backend, &namespace, safeguards)?;
         let engine = Arc::new(Engine::new(&options, rules, backend, client, surroundings, &namespace, instance));
+        // What is in these sets ends with them: nothing goes on when this future is dropped.
         let mut helpers = engine.clone().spawn_watches();
+        let mut working = JoinSet::new();
         if let Some(address) = options.admin_address {
             let admin = AdminServer::bind(address).await?;
             tracing::info!("serving /livez, /readyz and /metrics on {}", admin.address());
             let health = leases.as_ref().map(Leases::health);
             let registry = Arc::new(engine.registry(health.clone()));
-            helpers.spawn(admin.serve(engine.checks(health), registry, shutdown.clone()));
+            let serving = admin.serve(engine.checks(health), registry, shutdown.clone());
+            helpers.spawn(serving.map(|()| "HTTP server"));
         }
-        let (ready, provisioner) = (engine.clone(), options.provisioner_name.clone());
-        helpers.spawn(async move {
-            ready.synced().await;
-            tracing::info!(provisioner, "ready");
-        });
         helpers.spawn(engine.clone().resync(options.resync_period));
-        helpers.spawn(engine.clone().pace(options.workers));
-        // A set, because dropping it ends the work: nothing goes on when this future is dropped.
-        let mut working = JoinSet::new();
-        working.spawn(engine.clone().work(options.workers));
-        let replaced = match leases {
-            Some(leases) => {
-                let engine = engine.clone();
-                leases.hold(shutdown, move |term| serve(engine.clone(), term.into()).map(drop)).await;
-                None
-            }
-            None => loop {
-                let replaced = serve(engine.clone(), Turn::alone(&shutdown)).await;
-                match options.coordination {
-                    _ if shutdown.is_cancelled() => break None,
-                    // Others found this replica dead, or the journal was deleted: begin anew.
-                    Coordination::PerClaim => {}
-                    _ => break replaced,
+        helpers.spawn(engine.clone().pace());
+        helpers.spawn(engine.clone().events_ended());
+        working.spawn(engine.clone().work());
+        let serving = async {
+            match leases {
+                Some(leases) => {
+                    let engine = engine.clone();
+                    leases.hold(shutdown.clone(), move |term| serve(engine.clone(), term.into()).map(drop)).await;
+                    None
                 }
-            },
+                None => serve(engine.clone(), Turn::alone(&shutdown)).await.filter(|_| !shutdown.is_cancelled()),
+            }
+        };
+        let ended = tokio::select! {
+            biased;
+            replaced = serving => replaced.map_or(Ok(()), |by| Err(RunError::Replaced { by })),
+            error = unexpected_end(&mut helpers, &mut working, &shutdown) => {
+                engine.fail(&error);
+                Err(error)
+            }
         };
         engine.shut_down();
         working.shutdown().await;
@@ -233,7 +252,29 @@ impl Controller {
         if untold > 0 {
             tracing::warn!(untold, "events could not be sent in time");
         }
-        replaced.map_or(Ok(()), |by| Err(RunError::Replaced { by }))
+        ended
+    }
+}
+
+/// Returns when a task has ended that must not.
+async fn unexpected_end(
+    helpers: &mut JoinSet<&'static str>,
+    working: &mut JoinSet<()>,
+    shutdown: &CancellationToken,
+) -> RunError {
+    loop {
+        let (part, how) = tokio::select! {
+            biased;
+            Some(ended) = helpers.join_next() => match ended {
+                Ok(part) => (part, String::new()),
+                Err(error) => ("background work", format!(" ({error})")),
+            },
+            Some(ended) = working.join_next() => ("work", ended.err().map(|error| format!(" ({error})")).unwrap_or_default()),
+        };
+        // Some end because they were told to.
+        if !shutdown.is_cancelled() {
+            return RunError::Ended { part, how };
+        }
     }
 }
 
@@ -257,19 +298,21 @@ fn instance(options: &Options, surroundings: &Surroundings) -> String {
 }
 
 /// What the rules need to know of the options.
-fn rules(options: &Options, backend: &dyn Backend, namespace: &str, safeguards: Safeguards) -> Rules {
+fn rules(options: &Options, backend: &dyn Backend, namespace: &str, safeguards: Safeguards) -> Result<Rules, RunError> {
     let names =
         Names { own: options.provisioner_name.clone(), additional: options.additional_provisioner_names.clone() };
     let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
     let identity = options.identity.as_deref().or(node).unwrap_or(namespace);
-    Rules {
+    let capabilities = erased::unpanicked(|| backend.capabilities());
+    Ok(Rules {
         names,
-        capabilities: backend.capabilities(),
+        capabilities: capabilities.map_err(|panic| RunError::Crashed { method: "capabilities", panic })?,
         finalizer: options.volume_finalizer,
         identity: identity.into(),
         node: node.map(Into::into),
+        claims_record: options.coordination == Coordination::PerClaim,
         safeguards,
-    }
+    })
 }
 
 /// The Leases by which replicas share the work, or nothing where they do not.

@@ -8,7 +8,8 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Why a volume was not provisioned, and what that means for the claim.
 ///
-/// Any error turned into this type by `?` means [`Verdict::Retry`]. The text reaches the claim's
+/// Any error turned into this type by `?` means [`Verdict::Retry`]: something may have been left behind, so the attempt is
+/// remembered until it has ended. Where nothing was made yet, say so by [`nothing_left`](Self::nothing_left). The text reaches the claim's
 /// user in an event, so it should say what is wrong and what to do about it.
 ///
 /// ```
@@ -17,11 +18,11 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// fn quota(free: u64, wanted: u64) -> Result<(), ProvisionError> {
 ///     let text = std::fs::read_to_string("/proc/self/comm")?; // an io error: tried again
 ///     if text.is_empty() || wanted > free {
-///         return Err(ProvisionError::retry("the pool is full; free some space or add a disk"));
+///         return Err(ProvisionError::nothing_left("the pool is full; free some space or add a disk"));
 ///     }
 ///     Ok(())
 /// }
-/// assert_eq!(quota(1, 2).unwrap_err().verdict(), Verdict::Retry);
+/// assert_eq!(quota(1, 2).unwrap_err().verdict(), Verdict::NothingLeft);
 /// ```
 pub struct ProvisionError {
     verdict: Verdict,
@@ -33,30 +34,43 @@ pub struct ProvisionError {
 ///
 /// | verdict | the controller | the claim's user sees |
 /// |---|---|---|
-/// | `Retry` | tries again with growing pauses while the claim exists | `ProvisioningFailed` |
-/// | `InProgress` | asks again until there is a final answer, even if the claim is deleted meanwhile | `Provisioning` |
-/// | `Reschedule` | asks the scheduler for another node; without a selected node the same as `Retry` | `ProvisioningFailed` |
+/// | `Retry` | tries again with growing pauses; when the claim goes, [cleans up] or drives the attempt to its end | `ProvisioningFailed` |
+/// | `NothingLeft` | tries again with growing pauses while the claim exists | `ProvisioningFailed` |
+/// | `InProgress` | asks again until there is another answer; when the claim goes as for `Retry` | `Provisioning` |
+/// | `Reschedule` | asks the scheduler for another node; without a selected node the same as `NothingLeft` | `ProvisioningFailed` |
 /// | `Invalid` | waits until the claim or its class changes | `ProvisioningFailed` |
 /// | `NotMine` | leaves the claim to another provisioner | nothing |
+///
+/// `NothingLeft`, `Reschedule`, `Invalid` and `NotMine` end the attempt: the author says that no call of it has left anything
+/// in the backend. Only `Retry` counts as if something may be there.
+///
+/// [cleans up]: crate::Provisioner::clean_up
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The attempt ended and left nothing behind; another one may succeed.
+    /// Another call may succeed; something may have been left behind.
     Retry,
+    /// Nothing was left behind; another attempt may succeed.
+    NothingLeft,
     /// The backend may still be at work, or may have made something that only another call finds.
     InProgress,
     /// Cannot be done on the selected node, and nothing was left behind there.
     Reschedule,
-    /// Cannot be done with this claim and this class, however often it is tried.
+    /// Cannot be done with this claim and this class, however often it is tried. Nothing was left behind.
     Invalid,
-    /// Another provisioner's business.
+    /// Another provisioner's business. Nothing was left behind.
     NotMine,
 }
 
 impl ProvisionError {
-    /// Tried again with growing pauses. The same as `?`, for texts and boxed errors.
+    /// Tried again with growing pauses; something may have been left behind. The same as `?`, for texts and boxed errors.
     pub fn retry(source: impl Into<BoxError>) -> Self {
         Self::new(Verdict::Retry, source)
+    }
+
+    /// Tried again with growing pauses; neither this call nor an earlier one has left anything in the backend.
+    pub fn nothing_left(source: impl Into<BoxError>) -> Self {
+        Self::new(Verdict::NothingLeft, source)
     }
 
     /// The backend is still at work: asked again until it is done, whatever happens to the claim.
@@ -79,7 +93,7 @@ impl ProvisionError {
         Self::new(Verdict::NotMine, source)
     }
 
-    /// The pause before the next attempt, instead of the controller's own. For `Retry` and `InProgress`.
+    /// The pause before the next attempt, instead of the controller's own. For `Retry`, `NothingLeft` and `InProgress`.
     #[must_use]
     pub fn after(mut self, pause: Duration) -> Self {
         self.retry_after = Some(pause);
@@ -135,6 +149,7 @@ pub struct DeleteError {
 /// |---|---|---|
 /// | `Retry` | tries again with growing pauses | `VolumeFailedDelete` (Warning) |
 /// | `InUse` | tries again with growing pauses | `VolumeDelete` (Normal) |
+/// | `InProgress` | asks again until it is done | `VolumeDelete` (Normal) |
 /// | `NotMine` | leaves the volume to another instance | nothing |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -143,8 +158,13 @@ pub enum DeleteVerdict {
     Retry,
     /// Somebody still uses the volume; no fault of anyone.
     InUse,
+    /// The backend is at work.
+    InProgress,
     /// Another instance's volume.
     NotMine,
+    /// The provisioner has no such method.
+    #[doc(hidden)]
+    Unsupported,
 }
 
 impl DeleteError {
@@ -156,6 +176,15 @@ impl DeleteError {
     /// Still in use: tried again, without a warning.
     pub fn in_use(source: impl Into<BoxError>) -> Self {
         Self::new(DeleteVerdict::InUse, source)
+    }
+
+    /// The backend is at work: asked again until it is done.
+    pub fn in_progress(source: impl Into<BoxError>) -> Self {
+        Self::new(DeleteVerdict::InProgress, source)
+    }
+
+    pub(crate) fn unsupported() -> Self {
+        Self::new(DeleteVerdict::Unsupported, "this provisioner cannot do that")
     }
 
     /// Not this instance's volume: left alone without an event.
@@ -200,6 +229,34 @@ impl fmt::Display for DeleteError {
 impl fmt::Debug for DeleteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {self}", self.verdict)
+    }
+}
+
+/// Why a provisioner cannot begin yet. Any error is turned into this type by `?`.
+pub struct StartError(BoxError);
+
+impl StartError {
+    /// From a text or a boxed error.
+    pub fn new(source: impl Into<BoxError>) -> Self {
+        Self(source.into())
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for StartError {
+    fn from(source: E) -> Self {
+        Self::new(source)
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_chain(f, &*self.0)
+    }
+}
+
+impl fmt::Debug for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
     }
 }
 

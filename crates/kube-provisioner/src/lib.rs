@@ -34,6 +34,7 @@
 
 #![deny(missing_docs)]
 
+mod capabilities;
 mod cli;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -50,16 +51,24 @@ pub mod protocol;
 mod provisioner;
 pub mod quantity;
 pub mod rbac;
+mod request;
+mod secrets;
+mod start;
+pub mod topology;
 mod volume;
 
+pub use self::capabilities::{AccessMode, Capabilities};
 pub use self::cli::arguments;
 #[cfg(feature = "planted-faults")]
 pub use self::controller::Safeguard;
 pub use self::controller::{Controller, RunError};
-pub use self::error::{DeleteError, DeleteVerdict, ProvisionError, Verdict};
+pub use self::error::{DeleteError, DeleteVerdict, ProvisionError, StartError, Verdict};
 pub use self::mandate::Mandate;
 pub use self::options::{Coordination, LogStyle, Options};
-pub use self::provisioner::{AccessMode, Capabilities, ProvisionRequest, ProvisionedVolume, Provisioner};
+pub use self::provisioner::Provisioner;
+pub use self::request::{ProvisionRequest, ProvisionedVolume};
+pub use self::secrets::Secrets;
+pub use self::start::Start;
 pub use self::volume::{Volume, VolumeSource};
 /// What [`Controller::surroundings`] takes.
 pub use provisioner_runtime::surroundings::Surroundings;

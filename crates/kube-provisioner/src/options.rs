@@ -37,15 +37,15 @@ pub struct Options {
     #[arg(long, env, value_name = "NODE")]
     pub node_name: Option<String>,
 
-    /// Claims and volumes worked on at a time
+    /// Requests to the API server at a time for claims and volumes
     #[arg(long, env, value_name = "COUNT", default_value_t = 32, value_parser = at_least_one)]
     pub workers: usize,
 
-    /// Calls of `provision` and `delete` at a time, over all classes; 0 is unbounded
-    #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
+    /// Calls of the provisioner's own code at a time; a class takes four fifths of what others leave free. 0 is unbounded
+    #[arg(long, env, value_name = "COUNT", default_value_t = 100)]
     pub backend_concurrency: usize,
 
-    /// Calls of `provision` and `delete` at a time, for one class; 0 is unbounded
+    /// Calls of the provisioner's own code at a time for one class; 0 is as many as its share
     #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
     pub class_concurrency: usize,
 
@@ -136,7 +136,7 @@ impl Options {
             namespace: None,
             node_name: None,
             workers: 32,
-            backend_concurrency: 0,
+            backend_concurrency: 100,
             class_concurrency: 0,
             provision_timeout: Duration::from_secs(120),
             delete_timeout: Duration::from_secs(300),
@@ -187,8 +187,9 @@ pub enum LogStyle {
 
 /// What the arguments of the Go library's users are worth here: its defaults, for `--preset go-compat`.
 /// Arguments that are given win.
-pub(crate) const GO_COMPAT: [(&str, &str); 7] = [
+pub(crate) const GO_COMPAT: [(&str, &str); 8] = [
     ("workers", "4"),
+    ("backend_concurrency", "4"),
     ("retry_interval_start", "15s"),
     ("retry_interval_max", "1000s"),
     ("failed_provision_threshold", "15"),

@@ -21,6 +21,14 @@ pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// Annotation of claims: who is at work for them, in fleets with the lock of the first provisioner library.
 pub const CLAIM_LOCK: &str = "control-plane.alpha.kubernetes.io/leader";
+/// Annotation of claims whose attempt the claim itself records: the class as the attempt was begun with, and its token.
+pub const ATTEMPT: &str = "kube-provisioner/attempt";
+/// Finalizer of claims whose attempt the claim itself records: something may have been made for it.
+pub const CLAIM_FINALIZER: &str = "kube-provisioner/attempt";
+/// PV annotation: the deletion of the asset has begun, of the volume with the uid that is its value.
+pub const DELETING: &str = "kube-provisioner/deleting";
+/// PV annotation, followed by a role: namespace and name of the Secret that deletion needs.
+pub const SECRET_PREFIX: &str = "kube-provisioner/secret";
 /// PV finalizer: the backend's asset still exists.
 pub const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 /// Node label that volumes of one node are bound to.

@@ -1,14 +1,13 @@
-//! The trait that an author implements, and what its methods are given.
+//! The trait that an author implements.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use provisioner_runtime::access::AccessRule;
 use serde::de::DeserializeOwned;
 
-use crate::error::{DeleteError, ProvisionError};
-use crate::mandate::Mandate;
+use crate::capabilities::Capabilities;
+use crate::error::{DeleteError, ProvisionError, StartError};
+use crate::request::{ProvisionRequest, ProvisionedVolume};
+use crate::start::Start;
 use crate::volume::Volume;
 
 /// Makes and removes the storage behind PersistentVolumes.
@@ -19,10 +18,13 @@ use crate::volume::Volume;
 ///   the same [`name`](ProvisionRequest::name): it must find what the first call made and return the
 ///   same volume. Deleting what is already gone is success.
 /// * **One call at a time per volume.** Calls for different volumes run at the same time.
+/// * **Something may be left.** A failed `provision` is taken to have left something behind, unless the error says
+///   otherwise: `?` and [`ProvisionError::retry`] mean "something may be there", and the attempt is remembered until it
+///   has ended. [`ProvisionError::nothing_left`], `invalid`, `not_mine` and `reschedule` say that nothing is there.
 /// * **Cancellable.** A call that takes longer than its time limit is dropped at an `.await`; the
 ///   controller then calls again until there is a final answer. Blocking work belongs into
 ///   `tokio::task::spawn_blocking`, and asks its [`Mandate`] before each step that makes or removes something.
-/// * A panic costs the attempt and nothing else.
+/// * A panic costs the attempt and nothing else, in every method.
 ///
 /// # Example
 ///
@@ -67,7 +69,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Makes the storage, or finds what an earlier call made, and describes it.
     ///
     /// # Errors
-    /// [`ProvisionError`] says what the failure means: `?` is "try again later".
+    /// [`ProvisionError`] says what the failure means: `?` is "try again later, something may be left".
     fn provision(
         &self,
         request: ProvisionRequest<Self::Parameters>,
@@ -82,178 +84,118 @@ pub trait Provisioner: Send + Sync + 'static {
     /// [`DeleteError`] says what the failure means: `?` is "try again later".
     fn delete(&self, volume: ProvisionedVolume) -> impl Future<Output = Result<(), DeleteError>> + Send;
 
-    /// What claims may ask for. What is not supported is refused before `provision` is called.
-    fn capabilities(&self) -> Capabilities {
+    /// Removes whatever an unfinished attempt of this name may have left, by what the attempt was begun with: the claim and
+    /// the class as they were then. Nothing there is success. For backends that find their assets by name.
+    ///
+    /// It is called when the claim of an attempt that has not succeeded is gone or is being deleted, and when its class was
+    /// deleted and made anew: the claim goes on with the new class afterwards. Without this method such an attempt is driven
+    /// to its end: `provision` is called until it gives an answer, and what it made is deleted.
+    ///
+    /// ```
+    /// # use kube_provisioner::*;
+    /// # use std::io::ErrorKind::NotFound;
+    /// # struct Directories(std::path::PathBuf);
+    /// # impl Provisioner for Directories {
+    /// #     type Parameters = ();
+    /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
+    /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
+    /// async fn clean_up(&self, attempt: ProvisionRequest<()>) -> Result<(), DeleteError> {
+    ///     match std::fs::remove_dir_all(self.0.join(&attempt.name)) {
+    ///         Err(error) if error.kind() != NotFound => Err(error.into()),
+    ///         _ => Ok(()),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`delete`](Self::delete): it is called again.
+    fn clean_up(
+        &self,
+        attempt: ProvisionRequest<Self::Parameters>,
+    ) -> impl Future<Output = Result<(), DeleteError>> + Send {
+        drop(attempt);
+        async { Err(DeleteError::unsupported()) }
+    }
+
+    /// Asked before a released volume is deleted, and before its object is: the counterpart of the Go library's
+    /// `DeletionGuard`. An error keeps object and asset, and the volume is asked about again.
+    ///
+    /// ```
+    /// # use kube_provisioner::*;
+    /// # struct Disks;
+    /// # impl Disks { async fn snapshots(&self, _: &str) -> Result<u32, std::io::Error> { Ok(0) } }
+    /// # impl Provisioner for Disks {
+    /// #     type Parameters = ();
+    /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
+    /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
+    /// async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+    ///     match self.snapshots(volume.name()).await? {
+    ///         0 => Ok(()),
+    ///         count => Err(DeleteError::in_use(format!("{count} snapshots need this volume; delete them first"))),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Why it is not to be deleted now; see [`DeleteError`].
+    fn should_delete(&self, volume: ProvisionedVolume) -> impl Future<Output = Result<(), DeleteError>> + Send {
+        drop(volume);
+        async { Err(DeleteError::unsupported()) }
+    }
+
+    /// Called before the first other call whenever this process gets work that another one may have done until then:
+    /// at the start and with every term of leadership. Restores what an author keeps in memory, such as the group ids in use.
+    ///
+    /// ```
+    /// # use kube_provisioner::*;
+    /// # use kube_provisioner::gid::{GID_ANNOTATION, GidAllocator};
+    /// # struct Exports { gids: GidAllocator }
+    /// # impl Provisioner for Exports {
+    /// #     type Parameters = ();
+    /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
+    /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
+    /// async fn start(&self, start: Start) -> Result<(), StartError> {
+    ///     for volume in start.volumes().await? {
+    ///         let gid = volume.annotation(GID_ANNOTATION).and_then(|gid| gid.parse().ok());
+    ///         if let (Some(class), Some(gid)) = (volume.class(), gid) {
+    ///             self.gids.restore(class, volume.name(), gid)?;
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Any: nothing is begun before it succeeds. It is called again, and readiness and events say why.
+    fn start(&self, start: Start) -> impl Future<Output = Result<(), StartError>> + Send {
+        drop(start);
+        async { Ok(()) }
+    }
+
+    /// What claims and classes may ask for. What is not supported is refused before `provision` is called, and by the
+    /// command `check-class`.
+    fn capabilities() -> Capabilities
+    where
+        Self: Sized,
+    {
         Capabilities::default()
     }
 
-    /// An early veto: claims that are not accepted are left alone, without an event. Must not block.
+    /// An early veto: claims that are not accepted are left alone, without an event, until they change or the next resync.
+    /// Must not block.
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
         let _ = claim;
         true
     }
-}
 
-/// What [`Provisioner::provision`] is asked for: immutable snapshots of claim and class.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct ProvisionRequest<P> {
-    /// The name of the PersistentVolume to be, unique in the cluster and the same in every attempt.
-    pub name: String,
-    /// The requested size in bytes, rounded up. 0 where the claim asks for nothing.
-    pub bytes: u64,
-    /// The class's parameters.
-    pub parameters: Arc<P>,
-    /// The claim, without `metadata.managedFields`.
-    pub claim: Arc<PersistentVolumeClaim>,
-    /// The claim's class.
-    pub class: Arc<StorageClass>,
-    /// The node that the scheduler chose, for classes that wait for the first consumer.
-    pub selected_node: Option<String>,
-    /// Whether this call may still act, for threads that cannot be dropped.
-    pub mandate: Mandate,
-}
-
-impl<P> ProvisionRequest<P> {
-    /// Whether the claim asks for a raw block device.
-    pub fn is_block(&self) -> bool {
-        self.claim.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()) == Some("Block")
-    }
-
-    /// The claim's access modes.
-    pub fn access_modes(&self) -> &[String] {
-        self.claim.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default()
-    }
-
-    /// The class's mount options; the controller copies them to the volume.
-    pub fn mount_options(&self) -> &[String] {
-        self.class.mount_options.as_deref().unwrap_or_default()
-    }
-
-    /// `Delete` or `Retain`: what becomes of the volume after its claim. `Delete` where the class says nothing.
-    pub fn reclaim_policy(&self) -> &str {
-        self.class.reclaim_policy.as_deref().unwrap_or("Delete")
-    }
-
-    /// The claim's namespace.
-    pub fn namespace(&self) -> &str {
-        self.claim.metadata.namespace.as_deref().unwrap_or_default()
-    }
-}
-
-/// The volume that [`Provisioner::delete`] is to remove: a fresh snapshot of the PersistentVolume.
-#[derive(Clone, Debug)]
-pub struct ProvisionedVolume {
-    object: Arc<PersistentVolume>,
-    mandate: Mandate,
-}
-
-impl ProvisionedVolume {
-    /// Wraps a PersistentVolume, for an author's own tests.
-    pub fn new(object: impl Into<Arc<PersistentVolume>>) -> Self {
-        Self { object: object.into(), mandate: Mandate::unlimited() }
-    }
-
-    pub(crate) fn with_mandate(self, mandate: Mandate) -> Self {
-        Self { mandate, ..self }
-    }
-
-    /// Whether this call may still act, for threads that cannot be dropped.
-    pub fn mandate(&self) -> &Mandate {
-        &self.mandate
-    }
-
-    /// The name that [`ProvisionRequest::name`] had.
-    pub fn name(&self) -> &str {
-        self.object.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// An annotation of the volume.
-    pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.annotations()?.get(key).map(String::as_str)
-    }
-
-    /// The whole object.
-    pub fn object(&self) -> &PersistentVolume {
-        &self.object
-    }
-
-    fn annotations(&self) -> Option<&BTreeMap<String, String>> {
-        self.object.metadata.annotations.as_ref()
-    }
-}
-
-/// What a provisioner can do beyond plain file systems.
-///
-/// ```
-/// use kube_provisioner::{AccessMode, Capabilities};
-///
-/// let capabilities = Capabilities::default().block().access_modes([AccessMode::ReadWriteOnce]);
-/// # let _ = capabilities;
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[must_use]
-pub struct Capabilities {
-    pub(crate) block: bool,
-    pub(crate) access_modes: Option<Vec<AccessMode>>,
-    pub(crate) selectors: bool,
-    pub(crate) data_sources: bool,
-    pub(crate) volume_attributes_classes: bool,
-}
-
-impl Capabilities {
-    /// Raw block devices (`volumeMode: Block`).
-    pub fn block(mut self) -> Self {
-        self.block = true;
-        self
-    }
-
-    /// Only these access modes. Without this call all are accepted.
-    pub fn access_modes(mut self, modes: impl IntoIterator<Item = AccessMode>) -> Self {
-        self.access_modes = Some(modes.into_iter().collect());
-        self
-    }
-
-    /// Claims with a label selector; the author gives the volume matching labels.
-    pub fn selectors(mut self) -> Self {
-        self.selectors = true;
-        self
-    }
-
-    /// Claims with a data source; the author fills the volume from it.
-    pub fn data_sources(mut self) -> Self {
-        self.data_sources = true;
-        self
-    }
-
-    /// Claims that name a VolumeAttributesClass; the author honours it.
-    pub fn volume_attributes_classes(mut self) -> Self {
-        self.volume_attributes_classes = true;
-        self
-    }
-}
-
-/// How pods may mount a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum AccessMode {
-    /// Read-only by many nodes.
-    ReadOnlyMany,
-    /// Read-write by many nodes.
-    ReadWriteMany,
-    /// Read-write by one node.
-    ReadWriteOnce,
-    /// Read-write by one pod.
-    ReadWriteOncePod,
-}
-
-impl AccessMode {
-    /// The name in the Kubernetes API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadOnlyMany => "ReadOnlyMany",
-            Self::ReadWriteMany => "ReadWriteMany",
-            Self::ReadWriteOnce => "ReadWriteOnce",
-            Self::ReadWriteOncePod => "ReadWriteOncePod",
-        }
+    /// Rights that the author's own calls to the API server need, for the generated manifests and the check at the start.
+    fn access_rules() -> Vec<AccessRule>
+    where
+        Self: Sized,
+    {
+        Vec::new()
     }
 }

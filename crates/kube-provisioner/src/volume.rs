@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, FCVolumeSource, FlexPersistentVolumeSource, HostPathVolumeSource,
-    ISCSIPersistentVolumeSource, LocalVolumeSource, NFSVolumeSource, NodeSelector, NodeSelectorRequirement,
-    NodeSelectorTerm, PersistentVolumeSpec, VolumeNodeAffinity,
+    ISCSIPersistentVolumeSource, LocalVolumeSource, NFSVolumeSource, NodeSelector, PersistentVolumeSpec,
+    VolumeNodeAffinity,
 };
 
+use crate::capabilities::AccessMode;
 use crate::protocol;
+use crate::topology;
 
 /// A provisioned volume, as its author describes it.
 ///
@@ -30,6 +32,7 @@ pub struct Volume {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) node_affinity: Option<VolumeNodeAffinity>,
     pub(crate) mount_options: Option<Vec<String>>,
+    pub(crate) access_modes: Option<Vec<AccessMode>>,
 }
 
 impl Volume {
@@ -42,6 +45,7 @@ impl Volume {
             labels: BTreeMap::new(),
             node_affinity: None,
             mount_options: None,
+            access_modes: None,
         }
     }
 
@@ -62,16 +66,13 @@ impl Volume {
 
     /// Usable on one node only: the node whose label `kubernetes.io/hostname` has this value.
     pub fn on_node(self, hostname: impl Into<String>) -> Self {
-        self.node_affinity(NodeSelector {
-            node_selector_terms: vec![NodeSelectorTerm {
-                match_expressions: Some(vec![NodeSelectorRequirement {
-                    key: protocol::HOSTNAME_LABEL.to_owned(),
-                    operator: "In".to_owned(),
-                    values: Some(vec![hostname.into()]),
-                }]),
-                match_fields: None,
-            }],
-        })
+        self.in_topology(protocol::HOSTNAME_LABEL, hostname)
+    }
+
+    /// Usable only on nodes whose label has this value, such as the zone of
+    /// [`ProvisionRequest::zone`](crate::ProvisionRequest::zone).
+    pub fn in_topology(self, label: impl Into<String>, value: impl Into<String>) -> Self {
+        self.node_affinity(topology::nodes_with(label, value))
     }
 
     /// Usable on the selected nodes only.
@@ -83,6 +84,13 @@ impl Volume {
     /// The real size in bytes, where it is larger than what was asked.
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.bytes = Some(bytes);
+        self
+    }
+
+    /// The access modes that the volume has, where they are more than what was asked: all that the claim asks for must be
+    /// among them.
+    pub fn access_modes(mut self, modes: impl IntoIterator<Item = AccessMode>) -> Self {
+        self.access_modes = Some(modes.into_iter().collect());
         self
     }
 

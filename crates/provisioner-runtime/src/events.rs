@@ -46,6 +46,8 @@ pub struct Event {
     pub action: &'static str,
     /// What happened, for a person; cut at 1024 bytes.
     pub note: String,
+    /// Same.
+    pub same_from_all: bool,
 }
 
 /// The object that an event is about.
@@ -216,6 +218,11 @@ impl EventSink {
         // Whether all was sent or the time is over is seen in what is left.
         let _ = timeout(limit, idle).await;
         self.stats().queued
+    }
+
+    /// Never.
+    pub async fn stopped(&self) {
+        std::future::pending().await
     }
 
     /// How many events were given up.

@@ -42,6 +42,7 @@ pub mod queue;
 pub mod shutdown;
 pub mod surroundings;
 pub mod table;
+pub mod throttle;
 pub mod watch;
 
 #[cfg(test)]

@@ -233,6 +233,11 @@ impl<K: Clone + Eq + Hash> Work<K> {
         self.handout.repeats
     }
 
+    /// How many [`Next::Wait`]s came right before this run.
+    pub fn waits(&self) -> u32 {
+        self.handout.waits
+    }
+
     /// A permit of this group, or `None` when there is none: then finish with [`Next::AwaitPermit`].
     ///
     /// It is given back when it is dropped, before or after [`Work::finish`].

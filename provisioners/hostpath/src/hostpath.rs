@@ -31,6 +31,17 @@ impl HostPath {
     }
 }
 
+impl HostPath {
+    /// A dropped call must not leave a thread behind that goes on deleting for hours, so that asks its mandate.
+    async fn remove(&self, name: String, mandate: Mandate) -> Result<(), DeleteError> {
+        let root = self.root.clone();
+        match spawn_blocking(move || root.remove(&name, &mandate)).await? {
+            Err(error @ RootError::Busy { .. }) => Err(DeleteError::in_use(error)),
+            result => Ok(result?),
+        }
+    }
+}
+
 impl Provisioner for HostPath {
     type Parameters = ();
 
@@ -56,13 +67,11 @@ impl Provisioner for HostPath {
         {
             return Err(DeleteError::not_mine(format!("the volume is on {there}, this is {here}")));
         }
-        let (root, name) = (self.root.clone(), volume.name().to_owned());
-        // A dropped call must not leave a thread behind that goes on deleting for hours.
-        let mandate = volume.mandate().clone();
-        match spawn_blocking(move || root.remove(&name, &mandate)).await? {
-            Err(error @ RootError::Busy { .. }) => Err(DeleteError::in_use(error)),
-            result => Ok(result?),
-        }
+        self.remove(volume.name().to_owned(), volume.mandate().clone()).await
+    }
+
+    async fn clean_up(&self, attempt: ProvisionRequest<()>) -> Result<(), DeleteError> {
+        self.remove(attempt.name, attempt.mandate).await
     }
 }
 

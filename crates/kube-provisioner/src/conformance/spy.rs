@@ -15,10 +15,12 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::tempo::Tempo;
+use crate::capabilities::Capabilities;
 use crate::controller::{Backend, Parsed, UntypedRequest};
-use crate::error::{DeleteError, ProvisionError};
+use crate::error::{DeleteError, ProvisionError, StartError};
 use crate::parameters::ParameterError;
-use crate::provisioner::{Capabilities, ProvisionedVolume};
+use crate::request::ProvisionedVolume;
+use crate::start::Start;
 use crate::volume::Volume;
 
 pub(super) struct Spy {
@@ -137,10 +139,23 @@ impl Backend for Spy {
         self.backend.parse(parameters)
     }
 
-    fn provision(&self, request: UntypedRequest, parameters: Parsed) -> BoxFuture<'_, Result<Volume, ProvisionError>> {
+    fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>> {
         self.calls.provisions.fetch_add(1, Ordering::Relaxed);
         let name = request.name.clone();
-        self.observed("provision", name, self.backend.provision(request, parameters)).boxed()
+        self.observed("provision", name, self.backend.provision(request)).boxed()
+    }
+
+    fn clean_up(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>> {
+        let name = attempt.name.clone();
+        self.observed("clean_up", name, self.backend.clean_up(attempt)).boxed()
+    }
+
+    fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
+        self.backend.should_delete(volume)
+    }
+
+    fn start(&self, start: Start) -> BoxFuture<'_, Result<(), StartError>> {
+        self.backend.start(start)
     }
 
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {

@@ -17,11 +17,14 @@ use super::STORMS;
 use super::assets::Assets;
 use super::rules::Broken;
 use super::tempo::Tempo;
+use crate::capabilities::AccessMode;
 use crate::controller::{Backend, Order, UntypedRequest, build};
 use crate::error::{DeleteError, ProvisionError, Verdict};
 use crate::mandate::Mandate;
 use crate::protocol;
-use crate::provisioner::{AccessMode, ProvisionedVolume, Provisioner};
+use crate::provisioner::Provisioner;
+use crate::request::ProvisionedVolume;
+use crate::secrets::Secrets;
 use crate::volume::Volume;
 
 /// The name that classes have for the provisioner.
@@ -153,7 +156,7 @@ impl Subject {
         object: &PersistentVolume,
     ) -> Result<(), DeleteError> {
         let (mandate, _call) = Mandate::of_call(|| true);
-        backend.delete(ProvisionedVolume::new(object.clone()).with_mandate(mandate)).await
+        backend.delete(ProvisionedVolume::new(object.clone()).with(Secrets::default(), mandate)).await
     }
 
     /// The class with some parameters.
@@ -213,12 +216,16 @@ impl Request {
         let request = UntypedRequest {
             name: self.name.clone(),
             bytes: self.bytes,
+            parameters,
             claim: Arc::clone(&self.claim),
             class: Arc::clone(&self.class),
             selected_node: self.node.clone(),
+            node_labels: BTreeMap::new(),
+            secrets: Secrets::default(),
+            token: self.name.clone(),
             mandate,
         };
-        backend.provision(request, parameters).await
+        backend.provision(request).await
     }
 
     /// What an API server makes of the volume, if it takes it.

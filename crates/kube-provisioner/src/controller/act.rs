@@ -1,108 +1,59 @@
 //! Carries out one decision: the only place that calls the author's code or writes to the API server.
 
+mod attempt;
+mod clean_up;
 mod delete;
+mod inputs;
 mod lock;
 mod objects;
-mod places;
+mod protect;
 mod provision;
 mod save;
 
-use std::any::Any;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
 use futures::FutureExt;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Client;
-use provisioner_runtime::call::CallError;
-use provisioner_runtime::journal::{Entry, JournalError};
-use provisioner_runtime::queue::{Lane, Permit, Work};
+use provisioner_runtime::limiter::Limiter;
+use provisioner_runtime::queue::Work;
+use provisioner_runtime::surroundings::Surroundings;
+use provisioner_runtime::throttle::ApiLimiter;
 use provisioner_runtime::watch::WatchHealth;
 
-use self::lock::Lock;
 pub(crate) use self::lock::Locks;
-pub(crate) use self::places::{ATTEMPTS_PER_CALL, Places};
-
 use super::decide::{Decision, Refusal, Rest, Rules, decide};
 use super::duty::Duty;
-use super::erased::Backend;
-use super::facts::Facts;
+use super::erased::{Backend, panic_text, unpanicked};
+use super::facts::{ClaimState, Facts, WaitingClaim};
 use super::key::Key;
-use super::persistent_volume::TemplateError;
-use super::safeguards::Safeguard;
+use super::outcome::{Breakage, Outcome};
 use super::tell::Narrator;
 use super::world::World;
-use crate::error::{DeleteVerdict, Verdict};
-use crate::mandate::{Call, Mandate};
+use crate::error::StartError;
+use crate::mandate::Mandate;
+use crate::start::Start;
 
-/// What came of one decision. What it means for the user and the queue is `report`'s.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// Nothing was to be done.
-    Rested(Rest),
-    /// The claim gets no volume as it is.
-    Refused(Refusal),
-    /// As many as allowed are at work already.
-    LaneFull(Lane),
-    /// What was known is out of date; what is known now is in the world.
-    Changed,
-    /// The asset is made and its volume is saved.
-    Provisioned { took: Duration },
-    /// Another process is at work for it.
-    Locked { by: String, look_again: Duration },
-    /// What is to be begun could not be recorded, or this replica may not begin it.
-    NotJournaled(JournalError),
-    /// The author's `provision` said no. `rescheduled`: the scheduler was asked for another node.
-    NotProvisioned { verdict: Verdict, message: String, retry_after: Option<Duration>, rescheduled: bool },
-    /// The author's `provision` gave no answer.
-    ProvisionBroke(Breakage),
-    /// The author's `provision` returned what cannot be a volume.
-    BadTemplate(TemplateError),
-    /// The asset is made; its volume could not be saved yet.
-    NotSaved(CallError),
-    /// The asset is made; a volume of somebody else has its name.
-    NameTakenMeanwhile,
-    /// The asset is gone and its object too, or as good as.
-    Deleted { took: Duration },
-    /// The author's `delete` said no.
-    NotDeleted { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
-    /// The author's `delete` gave no answer.
-    DeleteBroke(Breakage),
-    /// Our finalizer was added or removed.
-    ProtectionSet,
-    /// A call to the API server failed on the way.
-    CallFailed { doing: &'static str, error: CallError },
-}
-
-/// Why an author's call gave no answer.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Breakage {
-    Panicked(String),
-    TimedOut(Duration),
-    /// Another replica may be at it.
-    CutOff,
-}
-
-/// Bounds on work and calls.
+/// Time limits of calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     /// One call of the author's `provision`.
     pub(crate) provision: Duration,
-    /// One call of the author's `delete`.
+    /// One call of the author's other methods.
     pub(crate) delete: Duration,
     /// One call to the API server.
     pub(crate) api: Duration,
-    /// Calls of the author's code at a time; 0 is unbounded.
-    pub(crate) per_backend: usize,
-    /// Calls of the author's code at a time for one class; 0 is unbounded.
-    pub(crate) per_class: usize,
 }
 
 pub(crate) struct Actor {
     pub(crate) client: Client,
+    pub(crate) environment: Surroundings,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) limits: Limits,
@@ -110,31 +61,80 @@ pub(crate) struct Actor {
     pub(crate) narrator: Arc<Narrator>,
     /// Where every replica works, and locks what it works on.
     pub(crate) locks: Option<Locks>,
-    pub(crate) places: Places,
+    /// Calls of the author's code, by class.
+    pub(crate) calls: Limiter,
+    /// Requests about claims and volumes. Neither waits for the other.
+    pub(crate) api: ApiLimiter,
+    /// The author has no `should_delete`, as far as is known.
+    pub(crate) no_guard: AtomicBool,
+    /// The author has no `clean_up`, as far as is known.
+    pub(crate) no_clean_up: AtomicBool,
     /// The watches of the claims and of the volumes.
     pub(crate) claims: WatchHealth,
     pub(crate) volumes: WatchHealth,
 }
 
+/// How new everything of one kind is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Versions {
+    pub(crate) claims: u64,
+    pub(crate) volumes: u64,
+}
+
 impl Actor {
-    pub(crate) async fn carry_out(&self, decision: Decision, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
-        match decision {
-            Decision::Rest(why) => Outcome::Rested(why),
-            Decision::Refuse(refusal) => Outcome::Refused(refusal),
-            Decision::Provision => self.provision(facts, work, duty).await,
-            Decision::Delete(deletion) => self.delete(deletion, facts, work, duty).await,
-            Decision::Confirm => self.at_work(self.confirm(facts, work.key())).await,
-            Decision::Save => self.at_work(self.save_again(facts, work.key())).await,
-            Decision::FinishDelete => self.at_work(self.finish_delete(facts, work.key())).await,
-            Decision::Protect => self.at_work(self.set_protection(facts, work.key(), true)).await,
-            Decision::Unprotect => self.at_work(self.set_protection(facts, work.key(), false)).await,
+    /// Lets the author restore what is kept in memory.
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StartError> {
+        let actor = self.clone();
+        let start = Start::listing(self.client.clone(), move || {
+            let actor = actor.clone();
+            async move { Ok(actor.own_volumes().await?) }.boxed()
+        });
+        match AssertUnwindSafe(async { self.backend.start(start).await }).catch_unwind().await {
+            Ok(started) => started,
+            Err(panic) => Err(StartError::new(format!("its code crashed: {}", panic_text(&*panic)))),
         }
     }
 
-    /// What has nothing to do with the author's code.
-    async fn at_work<T>(&self, work: impl Future<Output = T>) -> T {
-        let _place = self.places.work().await;
-        work.await
+    pub(crate) async fn carry_out(&self, decision: Decision, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
+        let claim = match self.asked_for(&decision, facts) {
+            Ok(claim) => claim,
+            Err(outcome) => return outcome,
+        };
+        let key = work.key();
+        match decision {
+            Decision::Rest(why) => Outcome::Rested(why),
+            Decision::Refuse(refusal) => Outcome::Refused(refusal),
+            Decision::Provision => self.provision(claim, facts, work, duty).await,
+            Decision::CleanUp => self.clean_up(facts, work, duty).await,
+            Decision::DeleteSurplus => self.delete_surplus(facts, work, duty).await,
+            Decision::ReleaseClaim => self.release_claim_of(facts).await,
+            Decision::Delete(deletion) => self.delete(deletion, facts, work, duty).await,
+            Decision::Confirm => self.confirm(facts, key).await,
+            Decision::Save => self.save_again(facts, key).await,
+            Decision::FinishDelete => self.finish_delete(facts, key).await,
+            Decision::Protect => self.set_protection(facts, key, true).await,
+            Decision::Unprotect => self.set_protection(facts, key, false).await,
+        }
+    }
+
+    /// The claim that asks for something new, unless the author's `accepts` says no: then nothing is said of it either.
+    fn asked_for(&self, decision: &Decision, facts: &Facts) -> Result<Option<Arc<PersistentVolumeClaim>>, Outcome> {
+        let is_new = match decision {
+            Decision::Provision | Decision::Confirm => true,
+            Decision::Refuse(Refusal::OtherInstallation { .. } | Refusal::RetainedTooLate) => false,
+            Decision::Refuse(_) => true,
+            _ => false,
+        };
+        let ClaimState::Waiting(claim) = &facts.claim else { return Ok(None) };
+        if !is_new || facts.attempt().is_some() || claim.held.is_some() {
+            return Ok(None);
+        }
+        let Some(typed) = typed(claim)? else { return Ok(None) };
+        match unpanicked(|| self.backend.accepts(&typed)) {
+            Ok(true) => Ok(Some(Arc::new(typed))),
+            Ok(false) => Err(Outcome::Rested(Rest::Vetoed)),
+            Err(panic) => Err(Outcome::ProvisionBroke { method: "accepts", breakage: Breakage::Panicked(panic) }),
+        }
     }
 
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {
@@ -144,38 +144,6 @@ impl Actor {
     /// What would be decided now.
     fn decision_now(&self, key: &Key) -> Decision {
         decide(&self.world().facts(key), &self.rules)
-    }
-
-    /// Records what is about to begin; without it nothing may begin.
-    async fn record(&self, entry: Entry, duty: &Duty) -> Result<(), JournalError> {
-        if !self.rules.safeguards.include(Safeguard::Journal) {
-            return Ok(());
-        }
-        self.fenced(duty.journal.record(entry).await)
-    }
-
-    /// Makes sure that this process could begin something at most so long ago.
-    async fn fence_since(&self, age: Duration, duty: &Duty) -> Result<(), JournalError> {
-        self.fenced(duty.journal.fence_since(age).await)
-    }
-
-    /// Makes sure that this process may still begin something.
-    async fn fence(&self, duty: &Duty) -> Result<(), JournalError> {
-        self.fenced(duty.journal.fence().await)
-    }
-
-    fn fenced(&self, answer: Result<(), JournalError>) -> Result<(), JournalError> {
-        match answer {
-            Err(JournalError::Lost(_)) if !self.rules.safeguards.include(Safeguard::Fencing) => Ok(()),
-            answer => answer,
-        }
-    }
-
-    /// What a call of the author's code is given, so that it can ask whether it may still act.
-    fn mandate(&self, duty: &Duty, lock: Option<&Lock<'_>>) -> (Mandate, Call) {
-        let fenced = self.rules.safeguards.include(Safeguard::Fencing);
-        let (valid, lock) = (duty.validity(), lock.map(Lock::validity));
-        Mandate::of_call(move || !fenced || (valid() && lock.as_ref().is_none_or(|valid| valid())))
     }
 
     /// An author's call with a time limit, and its panic as a value. It gets no time once this process may have lost the
@@ -196,20 +164,10 @@ impl Actor {
         });
         tokio::time::timeout(limit, call).await.unwrap_or(Err(Breakage::TimedOut(limit)))
     }
-
-    /// Places for one attempt that calls the author's code, or the lane that is full.
-    fn enter(&self, work: &Work<Key>, class: Option<&str>) -> Result<[Permit<Key>; 2], Lane> {
-        let lane =
-            |name: String, calls: usize| Lane { name: name.into(), limit: calls.saturating_mul(ATTEMPTS_PER_CALL) };
-        let backend = lane("backend".to_owned(), self.limits.per_backend);
-        let class = lane(format!("class/{}", class.unwrap_or_default()), self.limits.per_class);
-        let in_class = work.enter(&class).ok_or(class)?;
-        let in_backend = work.enter(&backend).ok_or(backend)?;
-        Ok([in_class, in_backend])
-    }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+/// The claim as the author gets it. Nothing where it is not known whole any more.
+fn typed(claim: &WaitingClaim) -> Result<Option<PersistentVolumeClaim>, Outcome> {
+    let Some(object) = &claim.object else { return Ok(None) };
+    serde_json::from_str(object).map(Some).map_err(|error| Outcome::Refused(Refusal::Request(error.to_string())))
 }

@@ -3,8 +3,9 @@
 use super::facts::{
     ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, VolumeFacts, VolumeState,
 };
-use super::safeguards::Safeguards;
-use crate::provisioner::{AccessMode, Capabilities};
+use super::safeguards::{Safeguard, Safeguards};
+use super::{entry, watched};
+use crate::capabilities::{AccessMode, Capabilities};
 
 /// What the rules need to know of the provisioner itself.
 #[derive(Clone, Debug)]
@@ -17,16 +18,38 @@ pub(crate) struct Rules {
     pub(crate) identity: Box<str>,
     /// The node whose claims and volumes are ours, where every node has a replica of its own.
     pub(crate) node: Option<Box<str>>,
+    /// Every replica works, and each attempt is recorded on its claim.
+    pub(crate) claims_record: bool,
     pub(crate) safeguards: Safeguards,
 }
 
 impl Rules {
     /// Whether another installation, or another node's replica, made this volume.
     pub(crate) fn made_elsewhere(&self, volume: &VolumeFacts) -> bool {
+        if !self.safeguards.include(Safeguard::Identity) {
+            return false;
+        }
         match &volume.identity {
             Some(identity) => *identity != self.identity,
             // A volume of before there were identities may be on any node.
             None => self.node.is_some(),
+        }
+    }
+
+    /// Whether a volume is one of this provisioner: by the annotation where there is one; else by the CSI driver, or by what
+    /// the volume was migrated to.
+    pub(crate) fn own(&self, volume: &watched::Volume) -> bool {
+        if !self.safeguards.include(Safeguard::Ownership) {
+            return true;
+        }
+        let annotations = &volume.metadata.annotations;
+        let migrated = annotations.migrated_to.as_deref().is_some_and(|name| self.names.include(name));
+        if let Some(by) = &annotations.provisioned_by {
+            return self.names.include(by) || migrated;
+        }
+        match volume.spec.as_ref().and_then(|spec| spec.csi.as_ref()) {
+            Some(csi) => self.names.include(&csi.driver),
+            None => migrated,
         }
     }
 }
@@ -53,6 +76,12 @@ pub(crate) enum Decision {
     Refuse(Refusal),
     /// Call the author's `provision`.
     Provision,
+    /// Remove what an attempt may have left whose claim or class is gone.
+    CleanUp,
+    /// Call the author's `delete` for what was made for a volume that somebody else has saved.
+    DeleteSurplus,
+    /// Take our finalizer off the claim: its attempt has ended.
+    ReleaseClaim,
     /// Read the claim again before it gets another volume.
     Confirm,
     /// Save the volume that is made already.
@@ -78,6 +107,8 @@ pub(crate) enum Rest {
     Provisioned,
     /// The author's `accepts` said no.
     Vetoed,
+    /// The attempt is in the journal of a replica that is gone, and ours has no room for it yet.
+    AwaitsAdoption,
     /// The claim's class names another provisioner.
     ClassOfAnother,
     /// The claim's or the volume's node has a replica of its own.
@@ -86,13 +117,13 @@ pub(crate) enum Rest {
     OtherInstallation,
     /// The scheduler has not chosen a node.
     AwaitsNode,
-    /// The claim is being deleted before any work began.
+    /// The claim is being deleted, and nothing was made for it.
     ClaimGoes,
     /// The volume is in use, or was never bound.
     NotReleased,
     /// The volume is to be kept.
     Retained,
-    /// The volume is released, but its claim is still seen.
+    /// The volume is released, but its claim still exists.
     ClaimStillSeen,
     /// The volume is being deleted, and no asset of ours hangs on it.
     VolumeGoes,
@@ -102,14 +133,20 @@ pub(crate) enum Rest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     AccessModes(Vec<String>),
+    AllowedTopologies,
+    AttemptOfOtherClass,
     AttributesClass(String),
     Block,
     ClassMissing(Option<String>),
     DataSource { kind: String, name: String },
+    ImmediateClass,
+    MountOptions,
     NameTaken,
     OtherInstallation { maker: String },
     Parameters(String),
+    Populator { kind: String, name: String },
     Request(String),
+    RetainedTooLate,
     Selector,
 }
 
@@ -127,47 +164,72 @@ pub(crate) enum Deletion {
 
 pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
     match (&facts.progress, &facts.volume) {
+        (Progress::AwaitsAdoption, _) => Decision::Rest(Rest::AwaitsAdoption),
+        (Progress::Surplus(_), _) => Decision::DeleteSurplus,
         (Progress::Unsaved(_), VolumeState::Absent) => Decision::Save,
+        // Somebody else's volume has the name; what was begun here is found out and removed by going on with it.
+        (Progress::Background(_) | Progress::Unsaved(_), VolumeState::Ours(volume))
+            if rules.made_elsewhere(&volume.facts) =>
+        {
+            about_attempt(facts)
+        }
         (_, VolumeState::Ours(volume)) => about_volume(&volume.facts, facts, rules),
         (_, VolumeState::Foreign) => match &facts.claim {
-            ClaimState::Waiting(claim) if !claim.facts.vetoed => Decision::Refuse(Refusal::NameTaken),
+            ClaimState::Waiting(_) => Decision::Refuse(Refusal::NameTaken),
             _ => Decision::Rest(Rest::NothingHere),
         },
         (_, VolumeState::Absent) => about_claim(facts, rules),
     }
 }
 
+/// An attempt that may have left something goes on as long as its claim asks for it, with the class that it was begun with.
+fn about_attempt(facts: &Facts) -> Decision {
+    let Progress::Background(pending) = &facts.progress else { return Decision::Save };
+    match (&facts.claim, &facts.class) {
+        (ClaimState::Absent | ClaimState::Settled { .. }, _) => Decision::CleanUp,
+        (ClaimState::Waiting(claim), _) if claim.facts.deleting => Decision::CleanUp,
+        (_, ClassState::Foreign) => Decision::CleanUp,
+        (_, ClassState::Ours(class)) if class.replaces(&pending.class) => Decision::CleanUp,
+        _ => Decision::Provision,
+    }
+}
+
 fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
-    let in_background = matches!(facts.progress, Progress::Background(_));
-    let claim = match &facts.claim {
-        // What the backend may be making must become a volume, or nobody would ever delete it.
-        ClaimState::Absent if in_background => return Decision::Provision,
+    if matches!(facts.progress, Progress::Background(_)) {
+        return about_attempt(facts);
+    }
+    let waiting = match &facts.claim {
         ClaimState::Absent => return Decision::Rest(Rest::NothingHere),
-        ClaimState::Settled { .. } if in_background => return Decision::Provision,
+        ClaimState::Settled { held: Some(_), .. } => return Decision::ReleaseClaim,
         ClaimState::Settled { .. } => return Decision::Rest(Rest::Bound),
-        ClaimState::Waiting(claim) => &claim.facts,
+        ClaimState::Waiting(claim) => claim,
     };
-    if in_background {
-        return Decision::Provision;
-    }
-    if claim.vetoed {
-        return Decision::Rest(Rest::Vetoed);
-    }
-    if rules.node.as_ref().is_some_and(|node| claim.selected_node.as_ref() != Some(node)) {
-        return Decision::Rest(Rest::OtherNode);
-    }
+    let claim = &waiting.facts;
     let class = match &facts.class {
         ClassState::Missing => {
             return Decision::Refuse(Refusal::ClassMissing(claim.class.as_deref().map(str::to_owned)));
         }
+        ClassState::Foreign if waiting.held.is_some() => return Decision::Refuse(Refusal::AttemptOfOtherClass),
         ClassState::Foreign => return Decision::Rest(Rest::ClassOfAnother),
         ClassState::Ours(class) => class,
     };
+    if let Some(node) = &rules.node {
+        match &claim.selected_node {
+            Some(selected) if selected == node => {}
+            None if !class.waits_for_consumer && !claim.deleting => return Decision::Refuse(Refusal::ImmediateClass),
+            _ => return Decision::Rest(Rest::OtherNode),
+        }
+    }
     if class.waits_for_consumer && claim.selected_node.is_none() {
         return Decision::Rest(Rest::AwaitsNode);
     }
-    if claim.deleting {
-        return Decision::Rest(Rest::ClaimGoes);
+    match &waiting.held {
+        Some(mark) if !mark.is_empty() && **mark != *entry::mark(class) => {
+            return Decision::Refuse(Refusal::AttemptOfOtherClass);
+        }
+        Some(_) if claim.deleting => return Decision::CleanUp,
+        None if claim.deleting => return Decision::Rest(Rest::ClaimGoes),
+        _ => {}
     }
     if let Some(refusal) = refusal(claim, class, &rules.capabilities) {
         return Decision::Refuse(refusal);
@@ -198,8 +260,19 @@ fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<R
         return Some(Refusal::Selector);
     }
     // An empty volume would take the place of the one that the source's own provisioner makes.
-    if let (Some((kind, name)), false) = (&claim.data_source, can.data_sources) {
-        return Some(Refusal::DataSource { kind: kind.clone(), name: name.clone() });
+    if let Some(source) = &claim.data_source
+        && !can.data_sources.contains(&source.type_name())
+    {
+        let (kind, name) = (source.type_name(), source.name.clone());
+        let populated = source.needs_populator();
+        return Some(if populated { Refusal::Populator { kind, name } } else { Refusal::DataSource { kind, name } });
+    }
+    let of_class = &class.object;
+    if !can.allowed_topologies && of_class.allowed_topologies.as_ref().is_some_and(|terms| !terms.is_empty()) {
+        return Some(Refusal::AllowedTopologies);
+    }
+    if !can.mount_options && of_class.mount_options.as_ref().is_some_and(|options| !options.is_empty()) {
+        return Some(Refusal::MountOptions);
     }
     if let (Some(name), false) = (&claim.attributes_class, can.volume_attributes_classes) {
         return Some(Refusal::AttributesClass(name.to_string()));
@@ -222,14 +295,29 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
     {
         return if *finished { Decision::Rest(Rest::VolumeGoes) } else { Decision::FinishDelete };
     }
-    if let ClaimState::Waiting(claim) = &facts.claim {
-        let for_claim = volume.claim.as_ref().is_some_and(|other| *other.uid == *claim.facts.uid);
-        if !for_claim && !claim.facts.vetoed {
-            return Decision::Refuse(Refusal::NameTaken);
+    match &facts.claim {
+        ClaimState::Waiting(claim) => {
+            let for_claim = volume.claim.as_ref().is_some_and(|other| *other.uid == *claim.facts.uid);
+            if !for_claim {
+                return Decision::Refuse(Refusal::NameTaken);
+            }
+            if claim.held.is_some() {
+                return Decision::ReleaseClaim;
+            }
         }
+        ClaimState::Settled { held: Some(_), .. } => return Decision::ReleaseClaim,
+        _ => {}
     }
     let released = volume.phase == Phase::Released;
+    // What was begun is finished while this volume exists, whatever is said of it since: nobody can use the rest.
+    if volume.deletion_begun && !volume.protected && volume.phase != Phase::Bound {
+        return Decision::Delete(Deletion::Checked);
+    }
     match volume.policy {
+        // The object is all that is left to find the asset by, and removing the finalizer would end it.
+        ReclaimPolicy::Keep if volume.protected && volume.deleting && released => {
+            Decision::Refuse(Refusal::RetainedTooLate)
+        }
         ReclaimPolicy::Keep if volume.protected => Decision::Unprotect,
         ReclaimPolicy::Keep => Decision::Rest(Rest::Retained),
         ReclaimPolicy::Delete if released => release(volume, facts),
@@ -256,12 +344,7 @@ fn is_awaited(volume: &VolumeFacts, facts: &Facts) -> bool {
 
 fn release(volume: &VolumeFacts, facts: &Facts) -> Decision {
     // A controller-manager with an old view may release the volume of a living claim.
-    let claim_lives = match &facts.claim {
-        ClaimState::Absent => false,
-        ClaimState::Settled { bound_here, deleting } => *bound_here && !deleting,
-        ClaimState::Waiting(claim) => !claim.facts.deleting,
-    };
-    if claim_lives {
+    if facts.owner_lives {
         return Decision::Rest(Rest::ClaimStillSeen);
     }
     match (volume.protected, volume.deleting) {

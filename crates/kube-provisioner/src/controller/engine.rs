@@ -1,29 +1,36 @@
 //! The shell around `decide`: feeds it, carries out what it says, and tells of it.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures::{FutureExt, StreamExt, stream};
 use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use provisioner_runtime::admin::Checks;
 use provisioner_runtime::backoff::Backoff;
-use provisioner_runtime::journal::{Entry, Journal};
+use provisioner_runtime::journal::Entry;
 use provisioner_runtime::lease::LeaseHealth;
+use provisioner_runtime::limiter::{Limiter, Limits as GroupLimits};
 use provisioner_runtime::metrics::RuntimeMetrics;
 use provisioner_runtime::queue::{Next, Priority, Queue, QueueOptions, Work, work};
 use provisioner_runtime::surroundings::Surroundings;
+use provisioner_runtime::throttle::ApiLimiter;
 use provisioner_runtime::watch::{Event, WatchHealth, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::act::{ATTEMPTS_PER_CALL, Actor, Limits, Locks, Places};
+use super::RunError;
+use super::act::{Actor, Limits, Locks, Versions};
 use super::decide::{Rules, decide};
 use super::duty::{Duties, Duty};
+use super::entry;
 use super::erased::Backend;
 use super::facts::{ClaimState, Facts};
 use super::key::Key;
 use super::measure::Meters;
+use super::read_class::ReadClass;
 use super::report::{Case, Report, Thresholds, report};
 use super::safeguards::Safeguard;
 use super::tell::Narrator;
@@ -37,18 +44,26 @@ const WATCHES: [&str; 3] = ["persistentvolumeclaims", "persistentvolumes", "stor
 const HEAD_START: Duration = Duration::from_millis(500);
 /// How many claims can be listed in the time in which one is read.
 const CLAIMS_PER_READ: usize = 16;
+/// Volumes read at a time.
+const READS: usize = 8;
+/// Calls of the author's code at a time where no bound is given.
+const MOST_CALLS: usize = 4096;
+/// Attempts that are recorded ahead of their calls: a commit of the journal takes about as long as a volume takes to be saved.
+const AHEAD: usize = 32;
 /// Time limit of one call to the API server.
 const API_LIMIT: Duration = Duration::from_secs(30);
 
 /// What the tasks of one controller share.
 pub(crate) struct Engine {
-    pub(super) actor: Actor,
+    pub(super) actor: Arc<Actor>,
     pub(super) duties: Duties,
     rules: Arc<Rules>,
     thresholds: Thresholds,
     narrator: Arc<Narrator>,
     meters: Meters,
     retry_on_resync: bool,
+    /// Keys worked on at a time.
+    workers: usize,
     queue: Queue<Key>,
     health: [WatchHealth; 3],
     /// Claims are watched from then on.
@@ -68,14 +83,9 @@ impl Engine {
         instance: String,
     ) -> Self {
         let rules = Arc::new(rules);
-        let world = Arc::new(Mutex::new(World::new(rules.clone(), backend.clone())));
-        let limits = Limits {
-            provision: options.provision_timeout,
-            delete: options.delete_timeout,
-            api: API_LIMIT,
-            per_backend: options.backend_concurrency,
-            per_class: options.class_concurrency,
-        };
+        let world = Arc::new(Mutex::new(World::new(rules.clone())));
+        let limits = Limits { provision: options.provision_timeout, delete: options.delete_timeout, api: API_LIMIT };
+        let calls = calls(options);
         let backoff = if options.exponential_backoff {
             Backoff::exponential(options.retry_interval_start, options.retry_interval_max)
         } else {
@@ -89,7 +99,7 @@ impl Engine {
         let health: [WatchHealth; 3] = Default::default();
         let [claims, volumes, _] = health.clone();
         Self {
-            actor: Actor {
+            actor: Arc::new(Actor {
                 client,
                 backend,
                 rules: rules.clone(),
@@ -97,10 +107,14 @@ impl Engine {
                 world,
                 narrator: narrator.clone(),
                 locks,
-                places: Places::new(options.workers, options.backend_concurrency, options.class_concurrency),
+                calls: Limiter::new(calls),
+                api: ApiLimiter::new(options.workers, surroundings),
+                environment: surroundings,
+                no_guard: AtomicBool::new(false),
+                no_clean_up: AtomicBool::new(false),
                 claims,
                 volumes,
-            },
+            }),
             duties,
             rules,
             narrator,
@@ -110,7 +124,8 @@ impl Engine {
                 provision: options.failed_provision_threshold,
                 delete: options.failed_delete_threshold,
             },
-            queue: Queue::new(QueueOptions { backoff, surroundings }),
+            workers: tasks(options),
+            queue: Queue::new(QueueOptions { backoff, surroundings, limits: attempts(calls) }),
             health,
             watch_claims: CancellationToken::new(),
             surroundings,
@@ -119,18 +134,23 @@ impl Engine {
 
     /// The watches end with the returned set. That of the claims begins when this process has got its first shard, so that
     /// no claim has to be read once more; or soon, for it is to be ready when it gets one.
-    pub(crate) fn spawn_watches(self: Arc<Self>) -> JoinSet<()> {
+    pub(crate) fn spawn_watches(self: Arc<Self>) -> JoinSet<&'static str> {
         let [on_claims, on_volumes, on_classes] = WATCHES;
         let [claims, volumes, classes] = self.health.clone();
         let surroundings = self.surroundings;
         let client = || self.actor.client.clone();
         let mut set = JoinSet::new();
         let engine = self.clone();
-        let on_class = move |event: Event<WatchedClass>| engine.apply(|world| world.class_event(event));
-        set.spawn(watch(Api::all(client()), on_classes, surroundings, classes, on_class));
+        let on_class = move |event: Event<WatchedClass>| {
+            let event = ReadClass::of_event(event, &engine.rules, &*engine.actor.backend);
+            engine.apply(|world| world.class_event(event));
+        };
+        let classes = watch(Api::all(client()), on_classes, surroundings, classes, on_class);
+        set.spawn(classes.map(|()| "watch of the classes"));
         let engine = self.clone();
         let on_volume = move |event: Event<WatchedVolume>| engine.apply(|world| world.volume_event(event));
-        set.spawn(watch(Api::all(client()), on_volumes, surroundings, volumes, on_volume));
+        let volumes = watch(Api::all(client()), on_volumes, surroundings, volumes, on_volume);
+        set.spawn(volumes.map(|()| "watch of the volumes"));
         let engine = self.clone();
         let (watch_claims, health) = (self.watch_claims.clone(), claims.clone());
         let on_claim = move |event: Event<WatchedClaim>| {
@@ -140,8 +160,20 @@ impl Engine {
         set.spawn(async move {
             let _ = timeout(HEAD_START, watch_claims.cancelled()).await;
             claims.await;
+            "watch of the claims"
         });
         set
+    }
+
+    /// Returns when events are not sent any more.
+    pub(crate) async fn events_ended(self: Arc<Self>) -> &'static str {
+        self.narrator.events().stopped().await;
+        "sending of events"
+    }
+
+    /// Readiness says why this process ends.
+    pub(crate) fn fail(&self, error: &RunError) {
+        self.duties.fail(error.to_string());
     }
 
     /// Before everything was listed no decision is sound.
@@ -151,37 +183,94 @@ impl Engine {
         }
     }
 
-    /// Claims as they were before this version may be another holder's, who has finished with them. Returns when everything
-    /// has been listed.
-    pub(super) async fn synced_after(&self, version: u64) {
-        self.world().doubt_claims(version);
+    /// What was seen before these versions may be another holder's, who has finished with it. Returns when everything has
+    /// been listed.
+    pub(super) async fn synced_after(&self, versions: Versions) {
+        {
+            let mut world = self.world();
+            world.doubt_claims(versions.claims);
+            world.doubt_volumes(versions.volumes);
+        }
         self.watch_claims.cancel();
         self.synced().await;
         let [claims, ..] = &self.health;
         let (waiting, _) = self.world().waiting_claims();
         // A list is quicker than reading many one by one.
-        if claims.position() < version && waiting * CLAIMS_PER_READ > claims.size() {
+        if claims.position() < versions.claims && waiting * CLAIMS_PER_READ > claims.size() {
             claims.list_again().await;
         }
     }
 
-    /// Begins to work on the keys that are `here`, of which some were begun before. `hold` makes them ours.
-    pub(super) fn begin(
-        &self,
-        entries: Vec<Entry>,
-        journal: &Journal,
-        here: impl Fn(&Key) -> bool,
-        hold: impl FnOnce(),
-    ) {
+    /// Reads the volumes that are known for these entries: our watch may be behind their end.
+    pub(super) async fn refresh_volumes(&self, entries: &[Entry]) {
+        if !self.rules.safeguards.include(Safeguard::FreshVolumes) {
+            return;
+        }
+        let keys: Vec<Key> = {
+            let world = self.world();
+            entries.iter().map(|entry| Key::of_volume(&entry.key)).filter(|key| world.has_own_volume(key)).collect()
+        };
+        stream::iter(keys)
+            .map(|key| async move { self.actor.refresh_volume(&key).await })
+            .buffered(READS)
+            .collect()
+            .await
+    }
+
+    /// Takes in what is to be finished. `remove` is told of what is not: its volume exists.
+    pub(super) fn adopt(&self, entries: Vec<Entry>, remove: impl Fn(&str)) {
+        let read = |entry: &Entry| entry::read(entry, (&*self.actor.backend, &self.rules.capabilities));
+        // The author's code reads the classes' parameters, so before the lock.
+        let attempts: Vec<_> = entries.into_iter().map(|entry| (read(&entry), entry.key)).collect();
         let mut world = self.world();
-        let mut begun = world.take_in(&entries, journal);
+        for (pending, volume) in attempts {
+            match pending {
+                Ok(pending) => {
+                    if !world.adopt(&Key::of_volume(&volume), pending) {
+                        remove(&volume);
+                    }
+                }
+                Err(problem) => tracing::error!(pv = volume, "an entry of the journal cannot be used: {problem}"),
+            }
+        }
+    }
+
+    /// Nothing is done about these keys until they are adopted, and who waits is told why.
+    pub(super) fn await_adoption(&self, keys: Vec<Key>, problem: &str) {
+        let mut world = self.world();
+        for key in &keys {
+            if let ClaimState::Waiting(claim) = world.facts(key).claim {
+                self.narrator.held_up(&claim.facts, problem);
+            }
+        }
+        world.await_adoption(keys);
+    }
+
+    /// Work on these keys can go on.
+    pub(super) fn go_on(&self, keys: Vec<Key>) {
+        let mut world = self.world();
+        keys.iter().for_each(|key| world.adopted(key));
+        self.wake(&world, keys, Priority::Resync);
+    }
+
+    /// A person has ended the attempt of this key.
+    pub(super) fn drop_attempt(&self, key: &Key) {
+        let mut world = self.world();
+        world.drop_attempt(key);
+        self.queue.forget(key);
+        self.wake(&world, vec![key.clone()], Priority::Change);
+    }
+
+    /// Begins to work on the keys that are `here`. `hold` makes them ours.
+    pub(super) fn begin(&self, here: impl Fn(&Key) -> bool, hold: impl FnOnce()) {
+        let mut world = self.world();
         let [claims, ..] = &self.health;
         world.confirm_doubtful(claims.position(), &here);
         hold();
-        begun.extend(world.unsettled(here));
+        let keys = world.unsettled(here);
         // Pauses and waits are those of an earlier term, of which somebody else may have finished what was waited for.
-        begun.iter().for_each(|key| self.queue.forget(key));
-        self.wake(&world, begun, Priority::Resync);
+        keys.iter().for_each(|key| self.queue.forget(key));
+        self.wake(&world, keys, Priority::Resync);
     }
 
     /// Tells the claims among these keys that wait why nothing is done.
@@ -217,7 +306,7 @@ impl Engine {
         }
     }
 
-    pub(crate) async fn resync(self: Arc<Self>, period: Duration) {
+    pub(crate) async fn resync(self: Arc<Self>, period: Duration) -> &'static str {
         loop {
             tokio::time::sleep(period).await;
             let world = self.world();
@@ -230,15 +319,14 @@ impl Engine {
     }
 
     /// Events wait while there is work.
-    pub(crate) async fn pace(self: Arc<Self>, workers: usize) {
-        self.narrator.pace(&self.queue, workers).await;
+    pub(crate) async fn pace(self: Arc<Self>) -> &'static str {
+        self.narrator.pace(|| self.queue.stats().ready > 0 || self.actor.api.is_full()).await
     }
 
     /// Works on keys until [`Engine::shut_down`].
-    pub(crate) async fn work(self: Arc<Self>, workers: usize) {
-        let workers = workers.saturating_mul(ATTEMPTS_PER_CALL);
+    pub(crate) async fn work(self: Arc<Self>) {
         let handler = self.clone();
-        work(&self.queue, workers, CancellationToken::new(), move |work| handler.clone().step(work)).await;
+        work(&self.queue, self.workers, CancellationToken::new(), move |work| handler.clone().step(work)).await;
     }
 
     pub(crate) fn shut_down(&self) {
@@ -289,16 +377,15 @@ impl Engine {
     async fn step(self: Arc<Self>, work: Work<Key>) {
         let Some(duty) = self.duties.of(work.key()) else { return work.finish(Next::Done) };
         let fenced = self.rules.safeguards.include(Safeguard::Fencing);
-        let volume = work.key().to_string();
+        let (volume, over) = (work.key().to_string(), duty.over());
         let attempt = tokio::select! {
             biased;
-            () = duty.journal.over().cancelled(), if fenced => None,
+            () = over.cancelled(), if fenced => None,
             attempt = self.attempt(&work, &volume, &duty) => Some(attempt),
         };
         let Some((facts, report)) = attempt else { return work.finish(Next::Done) };
-        let attempt = work.attempt();
+        let case = self.case(&volume, &facts, &work);
         work.finish(report.next.clone());
-        let case = self.case(&volume, &facts, attempt);
         self.narrator.tell(report, &case);
     }
 
@@ -311,19 +398,38 @@ impl Engine {
         let outcome = self.actor.carry_out(decision, &facts, work, duty).await;
         // What the API server shows, or what left nothing behind, needs no entry. Under the world's lock, because an entry
         // that is just adopted makes the key unfinished.
-        if duty.journal.contains(volume) {
+        if duty.contains(volume) {
             let world = self.world();
             if !world.unfinished(work.key()) {
-                duty.journal.remove(volume);
+                duty.remove(volume);
             }
         }
-        let report = report(outcome, &self.case(volume, &facts, work.attempt()));
+        let report = report(outcome, &self.case(volume, &facts, work));
         let (class, source) = facts.labels();
         self.meters.count(&report, class, source, started.elapsed());
         (facts, report)
     }
 
-    fn case<'a>(&'a self, volume: &'a str, facts: &'a Facts, attempt: u32) -> Case<'a> {
-        Case { provisioner: &self.rules.names.own, volume, facts, attempt, thresholds: self.thresholds }
+    fn case<'a>(&'a self, volume: &'a str, facts: &'a Facts, work: &Work<Key>) -> Case<'a> {
+        let (attempt, repeats, waits) = (work.attempt(), work.repeats(), work.waits());
+        let (provisioner, thresholds) = (&self.rules.names.own, self.thresholds);
+        Case { provisioner, volume, facts, attempt, repeats, waits, thresholds }
     }
+}
+
+/// How many calls of the author's code there may be at a time.
+fn calls(options: &Options) -> GroupLimits {
+    let total = if options.backend_concurrency == 0 { MOST_CALLS } else { options.backend_concurrency };
+    GroupLimits { total, per_group: options.class_concurrency }
+}
+
+/// How many attempts may be under way: some record what they are about to begin while others are at work.
+fn attempts(calls: GroupLimits) -> GroupLimits {
+    let more = |calls: usize| calls + calls.min(AHEAD);
+    GroupLimits { total: more(calls.total), per_group: more(calls.per_group) }
+}
+
+/// How many keys may be worked on: all attempts, and beside them what has nothing to do with the author's code.
+fn tasks(options: &Options) -> usize {
+    attempts(calls(options)).total.saturating_add(options.workers)
 }

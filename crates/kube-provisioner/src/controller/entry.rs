@@ -1,94 +1,95 @@
 //! What the journal keeps of an attempt: enough to finish it when claim and class are gone.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::storage::v1::StorageClass;
 use provisioner_runtime::journal::Entry;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::erased::Backend;
 use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim, fingerprint};
 use super::key::Key;
 use super::watched;
-use crate::protocol;
+use crate::capabilities::Capabilities;
 
-/// Annotations that say nothing to an author; the rest may be what an asset is made of.
-const LEFT_OUT: [&str; 3] = [
-    "kubectl.kubernetes.io/last-applied-configuration",
-    protocol::STORAGE_PROVISIONER,
-    protocol::BETA_STORAGE_PROVISIONER,
-];
-
-/// What an entry is made of; all else is passed over unread.
+/// What an entry is made of: the projection of a claim, cut in two without looking into it.
 #[derive(Deserialize)]
-struct Whole<'a> {
+struct Projection<'a> {
     #[serde(borrow)]
-    metadata: Kept<'a>,
+    metadata: &'a RawValue,
+    #[serde(borrow)]
     spec: &'a RawValue,
 }
 
-/// What an entry keeps of a claim's metadata.
+/// An entry's text.
 #[derive(Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Kept<'a> {
-    #[serde(default, deserialize_with = "watched::null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
-    annotations: BTreeMap<String, String>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    labels: Option<&'a RawValue>,
-    name: &'a RawValue,
-    namespace: &'a RawValue,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    resource_version: Option<&'a RawValue>,
-    uid: &'a RawValue,
+struct Text<'a> {
+    #[serde(borrow)]
+    metadata: &'a RawValue,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    token: &'a str,
 }
 
 /// The entry of an attempt. `None` when its claim is not known whole. Class and spec are what many claims have in common.
 pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
-    let Whole { mut metadata, spec } = serde_json::from_str(pending.claim.object.as_deref()?).ok()?;
-    metadata.annotations.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
-    let text = format!(r#"{{"metadata":{}}}"#, serde_json::to_string(&metadata).ok()?);
+    let Projection { metadata, spec } = serde_json::from_str(pending.claim.object.as_deref()?).ok()?;
+    let text = serde_json::to_string(&Text { metadata, token: &pending.token }).ok()?;
     let spec = (format!("spec-{:016x}", fingerprint(&spec.get())), spec.get().into());
     Some(Entry { key: key.to_string(), text, shared: vec![pending.class.snapshot.clone(), spec] })
 }
 
-/// The class as entries share it: a name without spaces, and its text.
+/// A class, as authors get it, as entries share it: a name without spaces, and its text.
 pub(crate) fn snapshot(class: &StorageClass, fingerprint: u64) -> (String, Arc<str>) {
-    let mut kept = class.clone();
-    if let Some(annotations) = &mut kept.metadata.annotations {
-        annotations.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
-    }
-    let name = kept.metadata.name.as_deref().unwrap_or_default();
+    let name = class.metadata.name.as_deref().unwrap_or_default();
     // What was read as JSON can be written as JSON.
-    let text = serde_json::to_string(&kept).unwrap_or_default();
+    let text = serde_json::to_string(class).unwrap_or_default();
     (format!("{name}-{:08x}", fingerprint as u32), text.into())
 }
 
-/// The attempt of an entry, or what is wrong with it.
-pub(crate) fn read(entry: &Entry, backend: &dyn Backend) -> Result<Pending, String> {
+/// The attempt of an entry, or what is wrong with it. Calls the author's code, so no lock may be held.
+pub(crate) fn read(entry: &Entry, backend: (&dyn Backend, &Capabilities)) -> Result<Pending, String> {
     let say = |error: serde_json::Error| error.to_string();
     let [(name, text), (_, spec)] = &entry.shared[..] else {
         return Err("it names no class and no spec".to_owned());
     };
     let object: StorageClass = serde_json::from_str(text).map_err(say)?;
-    let mut whole: Map<String, Value> = serde_json::from_str(&entry.text).map_err(say)?;
-    whole.insert("spec".to_owned(), serde_json::from_str(spec).map_err(say)?);
-    let whole = Value::from(whole).to_string();
-    let claim: watched::Claim = serde_json::from_str(&whole).map_err(say)?;
-    let facts = ClaimFacts::read(&claim, false).ok_or("its claim lacks name, namespace or uid")?;
+    let Text { metadata, token } = serde_json::from_str(&entry.text).map_err(say)?;
+    let claim = WaitingClaim::of_projection(format!(r#"{{"metadata":{metadata},"spec":{spec}}}"#))?;
     let class = OurClass::read(object, fingerprint(name), backend, (name.clone(), text.clone()));
-    let claim = WaitingClaim {
-        fingerprint: fingerprint(&facts),
-        facts,
-        resource_version: claim.metadata.resource_version.unwrap_or_default().into(),
-        lock: None,
-        since: Instant::now(),
-        object: Some(whole.into()),
-    };
-    Ok(Pending { claim: Arc::new(claim), class: Arc::new(class) })
+    Ok(Pending { claim: Arc::new(claim), class: Arc::new(class), token: token.into() })
+}
+
+/// What an attempt that its claim records was begun with, as the claim's annotation: enough to see that its class was made
+/// anew with other parameters. Not the parameters themselves: whoever owns the claim could write them.
+pub(crate) fn mark(class: &OurClass) -> String {
+    let StorageClass { provisioner, parameters, .. } = &*class.object;
+    // What was read as JSON can be written as JSON, and a map has one order.
+    format!("{:016x}", hash(&serde_json::to_vec(&(provisioner, parameters)).unwrap_or_default()))
+}
+
+/// FNV-1a: the same in all replicas, whatever they were compiled with.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+impl WaitingClaim {
+    /// From what the author gets of it.
+    fn of_projection(text: String) -> Result<Self, String> {
+        let claim: watched::Claim = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let facts = ClaimFacts::read(&claim).ok_or("its claim lacks name, namespace or uid")?;
+        Ok(Self {
+            fingerprint: fingerprint(&facts),
+            facts,
+            resource_version: claim.metadata.resource_version.unwrap_or_default().into(),
+            lock: None,
+            held: None,
+            finalizers: Vec::new(),
+            since: Instant::now(),
+            object: Some(text.into()),
+        })
+    }
 }
 
 /// The node that the attempt was for.
@@ -99,89 +100,69 @@ pub(crate) fn node(entry: &Entry) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::controller::tests::Plain;
+    use crate::controller::tests::{Plain, pending};
 
-    fn pending() -> Pending {
-        let class = json!({
-            "metadata": {
-                "name": "gold", "uid": "class-uid", "resourceVersion": "3",
-                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{...}"},
-            },
-            "provisioner": "example.com/disks", "parameters": {"server": "a"}, "reclaimPolicy": "Delete",
-        });
-        let class: StorageClass = serde_json::from_value(class).unwrap();
-        let claim = json!({
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {
-                "name": "data", "namespace": "shop", "uid": "0a1b2c3d-0000-4fff-8001-00000000000a",
-                "resourceVersion": "17", "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "db"},
-                "annotations": {
-                    "volume.kubernetes.io/storage-provisioner": "example.com/disks", "path": "/exports/db",
-                    "volume.kubernetes.io/selected-node": "node-1",
-                },
-                "finalizers": ["kubernetes.io/pvc-protection"],
-            },
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-            "status": {"phase": "Pending"},
-        });
-        let read: watched::Claim = serde_json::from_value(claim.clone()).unwrap();
-        let facts = ClaimFacts::read(&read, false).unwrap();
-        let snapshot = snapshot(&class, 7);
-        Pending {
-            claim: Arc::new(WaitingClaim {
-                fingerprint: 0,
-                facts,
-                resource_version: "17".into(),
-                lock: None,
-                since: Instant::now(),
-                object: Some(claim.to_string().into()),
-            }),
-            class: Arc::new(OurClass::read(class, 7, &Plain, snapshot)),
-        }
+    const UID: &str = "0a1b2c3d-0000-4fff-8001-00000000000a";
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default()
     }
 
     #[test]
-    fn an_entry_says_all_that_an_author_needs_and_little_else() {
-        let entry = write(&pending(), &Key::of_claim("0a1b2c3d-0000-4fff-8001-00000000000a")).unwrap();
-        assert_eq!(entry.key, "pvc-0a1b2c3d-0000-4fff-8001-00000000000a");
-        assert_eq!(
-            serde_json::from_str::<Value>(&entry.text).unwrap(),
-            json!({
-                "metadata": {
-                    "annotations": {"path": "/exports/db", "volume.kubernetes.io/selected-node": "node-1"},
-                    "labels": {"app": "db"}, "name": "data", "namespace": "shop", "resourceVersion": "17",
-                    "uid": "0a1b2c3d-0000-4fff-8001-00000000000a",
-                },
-            })
-        );
+    fn an_entry_says_all_that_an_author_gets() {
+        let entry = write(&pending(), &Key::of_claim(UID)).unwrap();
+        assert_eq!(entry.key, format!("pvc-{UID}"));
+        let text: Value = serde_json::from_str(&entry.text).unwrap();
+        assert_eq!(text["token"], "0123456789abcdef");
+        let metadata = json!({
+            "annotations": {"path": "/exports/db", "volume.kubernetes.io/selected-node": "node-1"},
+            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "db"}, "name": "data", "namespace": "shop",
+            "ownerReferences": [{"kind": "StatefulSet", "name": "db"}], "resourceVersion": "17", "uid": UID,
+        });
+        assert_eq!(text["metadata"], metadata);
         let [(name, class), (spec_name, spec)] = &entry.shared[..] else { panic!("{entry:?}") };
         assert_eq!(name, "gold-00000007");
-        assert!(!class.contains("last-applied") && class.contains("\"server\":\"a\""), "{class}");
+        assert!(class.contains("\"server\":\"a\""), "{class}");
         assert!(spec_name.starts_with("spec-"), "{spec_name}");
         assert_eq!(**spec, *r#"{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}"#);
         assert_eq!(node(&entry).as_deref(), Some("node-1"));
     }
 
     #[test]
-    fn what_is_read_from_an_entry_makes_the_same_entry() {
-        let key = Key::of_claim("0a1b2c3d-0000-4fff-8001-00000000000a");
+    fn what_is_read_from_an_entry_is_what_was_begun() {
+        let key = Key::of_claim(UID);
         let entry = write(&pending(), &key).unwrap();
-        let again = read(&entry, &Plain).unwrap();
+        let again = read(&entry, (&Plain, &capabilities())).unwrap();
         assert_eq!(again.claim.facts, pending().claim.facts);
-        assert!(again.class.parameters.is_ok());
+        assert_eq!(again.token, pending().token);
+        assert_eq!(again.class.object, pending().class.object);
+        let claim =
+            |pending: &Pending| serde_json::from_str::<Value>(pending.claim.object.as_deref().unwrap()).unwrap();
+        assert_eq!(claim(&again), claim(&pending()));
         assert_eq!(write(&again, &key), Some(entry));
     }
 
     #[test]
     fn a_damaged_entry_says_what_is_wrong() {
         let good = write(&pending(), &Key::of_claim("u")).unwrap();
-        let bad = |entry: Entry| read(&entry, &Plain).err();
+        let bad = |entry: Entry| read(&entry, (&Plain, &capabilities())).err();
         let nameless = bad(Entry { shared: Vec::new(), ..good.clone() });
         assert_eq!(nameless.as_deref(), Some("it names no class and no spec"));
         assert!(bad(Entry { text: "{".to_owned(), ..good.clone() }).is_some());
         assert!(bad(Entry { text: "{\"metadata\":{}}".to_owned(), ..good }).is_some());
+    }
+
+    #[test]
+    fn a_mark_tells_classes_with_other_parameters_apart() {
+        let mark_of = |parameters: Value| {
+            let class = json!({"metadata": {"name": "k"}, "provisioner": "p", "parameters": parameters});
+            let class: StorageClass = serde_json::from_value(class).unwrap();
+            mark(&OurClass::read(class, 0, (&Plain, &capabilities()), (String::new(), "".into())))
+        };
+        assert_eq!(mark_of(json!({"server": "a"})), mark_of(json!({"server": "a"})));
+        assert_ne!(mark_of(json!({"server": "a"})), mark_of(json!({"server": "b"})));
     }
 }

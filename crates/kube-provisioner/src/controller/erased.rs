@@ -4,16 +4,21 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use crate::error::{DeleteError, ProvisionError};
+use crate::capabilities::Capabilities;
+use crate::error::{DeleteError, ProvisionError, StartError};
 use crate::mandate::Mandate;
 use crate::parameters::{self, ParameterError};
-use crate::provisioner::{Capabilities, ProvisionRequest, ProvisionedVolume, Provisioner};
+use crate::provisioner::Provisioner;
+use crate::request::{ProvisionRequest, ProvisionedVolume};
+use crate::secrets::Secrets;
+use crate::start::Start;
 use crate::volume::Volume;
 
 /// A class's parameters as the author's type.
@@ -27,20 +32,38 @@ impl fmt::Debug for Parsed {
 }
 
 /// A [`ProvisionRequest`] before its parameters have their type.
+#[derive(Clone)]
 pub(crate) struct UntypedRequest {
     pub(crate) name: String,
     pub(crate) bytes: u64,
+    pub(crate) parameters: Parsed,
     pub(crate) claim: Arc<PersistentVolumeClaim>,
     pub(crate) class: Arc<StorageClass>,
     pub(crate) selected_node: Option<String>,
+    pub(crate) node_labels: BTreeMap<String, String>,
+    pub(crate) secrets: Secrets,
+    pub(crate) token: String,
     pub(crate) mandate: Mandate,
 }
 
-/// What the controller asks of a provisioner.
+impl UntypedRequest {
+    fn typed<P: Send + Sync + 'static>(self) -> ProvisionRequest<P> {
+        let Ok(parameters) = self.parameters.0.downcast::<P>() else {
+            unreachable!("parameters are parsed by the provisioner that they are handed to");
+        };
+        let Self { name, bytes, claim, class, selected_node, node_labels, secrets, token, mandate, .. } = self;
+        ProvisionRequest { name, bytes, parameters, claim, class, selected_node, node_labels, secrets, token, mandate }
+    }
+}
+
+/// What the controller asks of a provisioner. Any of it may panic.
 pub(crate) trait Backend: Send + Sync + 'static {
     fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
-    fn provision(&self, request: UntypedRequest, parameters: Parsed) -> BoxFuture<'_, Result<Volume, ProvisionError>>;
+    fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>>;
+    fn clean_up(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>>;
+    fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
+    fn start(&self, start: Start) -> BoxFuture<'_, Result<(), StartError>>;
     fn capabilities(&self) -> Capabilities;
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool;
 }
@@ -51,24 +74,41 @@ impl<P: Provisioner> Backend for P {
         Ok(Parsed(Arc::new(typed)))
     }
 
-    fn provision(&self, request: UntypedRequest, parameters: Parsed) -> BoxFuture<'_, Result<Volume, ProvisionError>> {
-        let Ok(parameters) = parameters.0.downcast::<P::Parameters>() else {
-            unreachable!("parameters are parsed by the provisioner that they are handed to");
-        };
-        let UntypedRequest { name, bytes, claim, class, selected_node, mandate } = request;
-        let request = ProvisionRequest { name, bytes, parameters, claim, class, selected_node, mandate };
-        Box::pin(Provisioner::provision(self, request))
+    fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>> {
+        Box::pin(Provisioner::provision(self, request.typed()))
+    }
+
+    fn clean_up(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>> {
+        Box::pin(Provisioner::clean_up(self, attempt.typed()))
+    }
+
+    fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
+        Box::pin(Provisioner::should_delete(self, volume))
     }
 
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
         Box::pin(Provisioner::delete(self, volume))
     }
 
+    fn start(&self, start: Start) -> BoxFuture<'_, Result<(), StartError>> {
+        Box::pin(Provisioner::start(self, start))
+    }
+
     fn capabilities(&self) -> Capabilities {
-        Provisioner::capabilities(self)
+        P::capabilities()
     }
 
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
         Provisioner::accepts(self, claim)
     }
+}
+
+/// What the author's code returns, or the text of its panic.
+pub(crate) fn unpanicked<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| panic_text(&*panic))
+}
+
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

@@ -1,14 +1,16 @@
 //! Everything that is known of one key, as plain data: what `decide` decides on.
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::erased::{Backend, Parsed};
+use super::erased::{Backend, Parsed, unpanicked};
+use super::key::Key;
+use super::secret_names::{self, SecretName};
 use super::watched::{self, ClaimRef};
+use crate::capabilities::Capabilities;
 use crate::protocol;
 use crate::quantity;
 
@@ -19,6 +21,8 @@ pub(crate) struct Facts {
     pub(crate) class: ClassState,
     pub(crate) volume: VolumeState,
     pub(crate) progress: Progress,
+    /// The claim that the volume names, by its uid, exists: whatever the volume is called, and even if it is being deleted.
+    pub(crate) owner_lives: bool,
 }
 
 impl Facts {
@@ -27,17 +31,58 @@ impl Facts {
         match (&self.claim, &self.progress) {
             (ClaimState::Waiting(claim), _) => Some(&claim.facts),
             (_, Progress::Background(pending)) => Some(&pending.claim.facts),
-            (_, Progress::Unsaved(unsaved)) => Some(&unsaved.pending.claim.facts),
+            (_, Progress::Unsaved(unsaved) | Progress::Surplus(unsaved)) => Some(&unsaved.pending.claim.facts),
             _ => None,
         }
     }
 
-    /// The class and the kind of data source that the work is counted under.
+    /// The attempt that may have left something in the backend.
+    pub(crate) fn attempt(&self) -> Option<&Arc<Pending>> {
+        match &self.progress {
+            Progress::Background(pending) => Some(pending),
+            Progress::Unsaved(unsaved) | Progress::Surplus(unsaved) => Some(&unsaved.pending),
+            _ => None,
+        }
+    }
+
+    /// The class and the kind of data source that the work is counted under. Both are of a bounded number, whatever claims say.
     pub(crate) fn labels(&self) -> (Option<&str>, Option<&str>) {
-        match (self.claim_at_work(), &self.volume) {
-            (Some(claim), _) => (claim.class.as_deref(), claim.data_source.as_ref().map(|(kind, _)| kind.as_str())),
-            (None, VolumeState::Ours(volume)) => (volume.facts.class.as_deref(), None),
-            (None, _) => (None, None),
+        let class = match (self.attempt(), &self.class, &self.volume) {
+            (Some(pending), ..) => Some(pending.class.name()),
+            (None, ClassState::Ours(class), _) => Some(class.name()),
+            (None, _, VolumeState::Ours(volume)) => volume.facts.class.as_deref(),
+            _ => None,
+        };
+        let source = self.claim_at_work().and_then(|claim| claim.data_source.as_ref()).map(DataSource::label);
+        (class, source)
+    }
+}
+
+/// What a claim wants its volume filled from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct DataSource {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+}
+
+impl DataSource {
+    /// Kind and group, as authors declare them.
+    pub(crate) fn type_name(&self) -> String {
+        if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    /// Whether somebody else fills the volume once it exists, by way of another claim: neither a clone nor a snapshot.
+    /// <https://kubernetes.io/docs/concepts/storage/volume-populators/>
+    pub(crate) fn needs_populator(&self) -> bool {
+        self.label() == "other"
+    }
+
+    fn label(&self) -> &'static str {
+        match (self.kind.as_str(), self.group.as_str()) {
+            ("PersistentVolumeClaim", "") => "PersistentVolumeClaim",
+            ("VolumeSnapshot", "snapshot.storage.k8s.io") => "VolumeSnapshot",
+            _ => "other",
         }
     }
 }
@@ -47,8 +92,8 @@ pub(crate) enum ClaimState {
     /// There is no such claim, or it asks somebody else.
     #[default]
     Absent,
-    /// The claim has its volume.
-    Settled { bound_here: bool, deleting: bool },
+    /// The claim has its volume. `held`: our finalizer is still on it.
+    Settled { bound_here: bool, deleting: bool, held: Option<Arc<HeldClaim>> },
     /// The claim asks us and has no volume yet.
     Waiting(Arc<WaitingClaim>),
 }
@@ -80,6 +125,10 @@ pub(crate) enum Progress {
     Background(Arc<Pending>),
     /// The asset is made, its PersistentVolume is not saved.
     Unsaved(Arc<UnsavedVolume>),
+    /// The asset is made, and somebody else's volume has its name and another asset.
+    Surplus(Arc<UnsavedVolume>),
+    /// An attempt was begun, and its entry is still in the journal of a replica that is gone.
+    AwaitsAdoption,
     /// The volume went while the claim looked unbound: ask the API server before making another.
     Confirm,
     /// The asset of the volume with this uid is gone; the object may remain.
@@ -91,6 +140,8 @@ pub(crate) enum Progress {
 pub(crate) struct Pending {
     pub(crate) claim: Arc<WaitingClaim>,
     pub(crate) class: Arc<OurClass>,
+    /// See [`ProvisionRequest::token`](crate::ProvisionRequest::token).
+    pub(crate) token: Arc<str>,
 }
 
 /// A PersistentVolume that is still to be saved.
@@ -111,11 +162,22 @@ pub(crate) struct WaitingClaim {
     pub(crate) resource_version: Box<str>,
     /// Who is at work for it, in fleets where claims are locked. No fact: that it changes means nothing.
     pub(crate) lock: Option<Box<str>>,
+    /// Our finalizer is on the claim, which records an attempt by itself, and what the attempt was begun with, see `entry::mark`.
+    pub(crate) held: Option<Box<str>>,
+    /// The claim's finalizers, where it may record an attempt.
+    pub(crate) finalizers: Vec<String>,
     /// When it was first seen to wait.
     pub(crate) since: tokio::time::Instant,
-    /// The object's JSON, a third of the size of the decoded object. Nothing once the volume is saved: the claim is read
-    /// again in the rare case that it needs another.
+    /// What the author gets of it, as JSON: a third of the size of the decoded object. Nothing once the volume is saved: the
+    /// claim is read again in the rare case that it needs another.
     pub(crate) object: Option<Box<str>>,
+}
+
+/// A claim that still has our finalizer, although it has a volume.
+#[derive(Debug)]
+pub(crate) struct HeldClaim {
+    pub(crate) claim: ClaimFacts,
+    pub(crate) finalizers: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -124,14 +186,11 @@ pub(crate) struct ClaimFacts {
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
     pub(crate) deleting: bool,
-    /// The author's `accepts` said no.
-    pub(crate) vetoed: bool,
     pub(crate) class: Option<Box<str>>,
     pub(crate) block: bool,
     pub(crate) access_modes: Vec<String>,
     pub(crate) selector: bool,
-    /// Kind and name of the data source.
-    pub(crate) data_source: Option<(String, String)>,
+    pub(crate) data_source: Option<DataSource>,
     pub(crate) attributes_class: Option<Box<str>>,
     pub(crate) selected_node: Option<Box<str>>,
     /// The requested bytes, or what is wrong with the request.
@@ -140,19 +199,22 @@ pub(crate) struct ClaimFacts {
 
 impl ClaimFacts {
     /// Reads a claim. `None` for an object that lacks what every stored object has.
-    pub(crate) fn read(claim: &watched::Claim, vetoed: bool) -> Option<Self> {
+    pub(crate) fn read(claim: &watched::Claim) -> Option<Self> {
         let (meta, spec) = (&claim.metadata, claim.spec.clone().unwrap_or_default());
         Some(Self {
             uid: meta.uid.as_deref()?.into(),
             namespace: meta.namespace.as_deref()?.into(),
             name: meta.name.as_deref()?.into(),
             deleting: meta.deletion_timestamp.is_some(),
-            vetoed,
             class: class_name(meta.annotations.beta_storage_class.as_deref(), spec.storage_class_name.as_deref()),
             block: spec.volume_mode.as_deref() == Some("Block"),
             access_modes: spec.access_modes,
             selector: spec.selector.is_some(),
-            data_source: spec.data_source_ref.or(spec.data_source).map(|source| (source.kind, source.name)),
+            data_source: spec.data_source_ref.or(spec.data_source).map(|source| DataSource {
+                group: source.api_group.unwrap_or_default(),
+                kind: source.kind,
+                name: source.name,
+            }),
             attributes_class: spec.volume_attributes_class_name.filter(|name| !name.is_empty()).map(Into::into),
             selected_node: meta.annotations.selected_node.as_deref().filter(|node| !node.is_empty()).map(Into::into),
             request: requested_bytes(spec.resources.requests.get("storage")),
@@ -163,28 +225,47 @@ impl ClaimFacts {
 /// A class of ours, with its parameters parsed once.
 #[derive(Debug)]
 pub(crate) struct OurClass {
+    /// As the author gets it.
     pub(crate) object: Arc<StorageClass>,
     /// Changes whenever the class does.
     pub(crate) fingerprint: u64,
     pub(crate) waits_for_consumer: bool,
     /// What the author gets, or what is wrong with the parameters.
-    pub(crate) parameters: Result<Parsed, String>,
+    pub(crate) parameters: Result<ClassParameters, String>,
     /// The class as the journal keeps it, under its name there.
     pub(crate) snapshot: (String, Arc<str>),
 }
 
+/// A class's parameters: the author's, and the Secrets that they name.
+#[derive(Clone, Debug)]
+pub(crate) struct ClassParameters {
+    pub(crate) parsed: Parsed,
+    pub(crate) secrets: Vec<SecretName>,
+}
+
+impl ClassParameters {
+    /// Calls the author's code.
+    fn read(class: &StorageClass, backend: &dyn Backend, capabilities: &Capabilities) -> Result<Self, String> {
+        let mut parameters = class.parameters.clone().unwrap_or_default();
+        let secrets = secret_names::take(&mut parameters, &capabilities.secrets)?;
+        let parsed = unpanicked(|| backend.parse(&parameters))
+            .map_err(|panic| format!("the provisioner's code crashed while it read them: {panic}"))?;
+        Ok(Self { parsed: parsed.map_err(|error| error.to_string())?, secrets })
+    }
+}
+
 impl OurClass {
+    /// Calls the author's code, so no lock may be held. `snapshot` is the class as [`OurClass::snapshot`] writes it.
     pub(crate) fn read(
         object: StorageClass,
         fingerprint: u64,
-        backend: &dyn Backend,
+        (backend, capabilities): (&dyn Backend, &Capabilities),
         snapshot: (String, Arc<str>),
     ) -> Self {
-        let parameters = backend.parse(object.parameters.as_ref().unwrap_or(&BTreeMap::new()));
         Self {
             fingerprint,
             waits_for_consumer: object.volume_binding_mode.as_deref() == Some(protocol::WAIT_FOR_FIRST_CONSUMER),
-            parameters: parameters.map_err(|error| error.to_string()),
+            parameters: ClassParameters::read(&object, backend, capabilities),
             object: Arc::new(object),
             snapshot,
         }
@@ -192,6 +273,14 @@ impl OurClass {
 
     pub(crate) fn name(&self) -> &str {
         self.object.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Whether this one was made anew after the other was deleted. Our watch may be behind an attempt of a former holder.
+    pub(crate) fn replaces(&self, other: &Self) -> bool {
+        let (this, other) = (&self.object.metadata, &other.object.metadata);
+        let version = |version: &Option<String>| version.as_ref()?.parse::<u64>().ok();
+        let versions = version(&this.resource_version).zip(version(&other.resource_version));
+        this.uid != other.uid && versions.is_none_or(|(this, other)| this > other)
     }
 }
 
@@ -202,6 +291,14 @@ pub(crate) struct OurVolume {
     pub(crate) resource_version: Box<str>,
     /// As that of a claim.
     pub(crate) lock: Option<Box<str>>,
+}
+
+impl OurVolume {
+    /// The key of the claim whose volume this is.
+    pub(crate) fn owner(&self) -> Option<Key> {
+        let uid = &self.facts.claim.as_ref()?.uid;
+        (!uid.is_empty()).then(|| Key::of_claim(uid))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -216,6 +313,8 @@ pub(crate) struct VolumeFacts {
     pub(crate) class: Option<Box<str>>,
     /// The installation that made it, if it says so.
     pub(crate) identity: Option<Box<str>>,
+    /// The deletion of its asset has begun, and that is recorded on the volume itself.
+    pub(crate) deletion_begun: bool,
 }
 
 impl VolumeFacts {
@@ -230,6 +329,8 @@ impl VolumeFacts {
             claim: spec.claim_ref,
             class: class_name(meta.annotations.beta_storage_class.as_deref(), spec.storage_class_name.as_deref()),
             identity: meta.annotations.identity.clone(),
+            deletion_begun: meta.annotations.deleting.is_some()
+                && meta.annotations.deleting.as_deref() == meta.uid.as_deref(),
         })
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use provisioner_runtime::watch::Event;
 
 use super::decide::{Names, Rules, decide};
+use super::read_class::ReadClass;
 use super::safeguards::Safeguards;
 use super::world::World;
 use crate::provisioner::Provisioner;
@@ -32,12 +33,13 @@ pub(crate) fn take_in(bytes: &[u8]) {
         finalizer: true,
         identity: "here".into(),
         node: None,
+        claims_record: false,
         safeguards: Safeguards::default(),
     });
-    let mut world = World::new(rules.clone(), Arc::new(Nothing));
+    let mut world = World::new(rules.clone());
     let mut keys = Vec::new();
     if let Ok(class) = serde_json::from_slice(bytes) {
-        keys.extend(world.class_event(Event::Applied(class)));
+        keys.extend(world.class_event(ReadClass::of_event(Event::Applied(class), &rules, &Nothing)));
     }
     if let Ok(volume) = serde_json::from_slice(bytes) {
         keys.extend(world.volume_event(Event::Applied(volume)));

@@ -133,13 +133,19 @@ impl std::fmt::Debug for Waiting {
 
 impl Collector for Waiting {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let (count, oldest) = self.0.lock().unwrap_or_else(PoisonError::into_inner).waiting_claims();
+        let (count, oldest, adopted) = {
+            let world = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let (count, oldest) = world.waiting_claims();
+            (count, oldest, world.awaiting_adoption())
+        };
         let mut gauge = |name, help, value: f64| {
             let gauge = ConstGauge::new(value);
             let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
             gauge.encode(metric)
         };
         gauge("claims_waiting", "Claims that ask this provisioner and have no volume.", count as f64)?;
-        gauge("oldest_waiting_claim_seconds", "How long the oldest of them has been seen.", oldest.as_secs_f64())
+        gauge("oldest_waiting_claim_seconds", "How long the oldest of them has been seen.", oldest.as_secs_f64())?;
+        let help = "Attempts of former journals that wait for room in ours.";
+        gauge("attempts_awaiting_adoption", help, adopted as f64)
     }
 }

@@ -15,6 +15,8 @@ use crate::volume::{Volume, VolumeSource};
 /// What is wrong with a volume that an author returned. Nothing was saved.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum TemplateError {
+    #[error("the provisioner made a volume without the access mode {0}, for which the claim asks")]
+    AccessMode(String),
     #[error("the provisioner made a volume of {made} bytes, but the claim asks for {asked}")]
     TooSmall { made: u64, asked: u64 },
     #[error("the provisioner returned a local volume without a node; it must say on which node the volume is")]
@@ -40,11 +42,13 @@ pub(crate) struct Order<'a> {
 pub(crate) fn build(order: &Order<'_>, volume: Volume) -> Result<PersistentVolume, TemplateError> {
     check(order, &volume)?;
     let claim = order.claim.spec.clone().unwrap_or_default();
+    let access_modes =
+        volume.access_modes.map(|modes| modes.into_iter().map(|mode| mode.as_str().to_owned()).collect());
     let mut annotations = volume.annotations;
     annotations.insert(protocol::PROVISIONED_BY.to_owned(), order.class.provisioner.clone());
     annotations.extend(order.identity.map(|identity| (protocol::IDENTITY.to_owned(), identity.to_owned())));
     let mut spec = PersistentVolumeSpec {
-        access_modes: claim.access_modes,
+        access_modes: access_modes.or(claim.access_modes),
         capacity: Some(BTreeMap::from([("storage".to_owned(), Quantity(capacity(order, volume.bytes)))])),
         claim_ref: Some(claim_reference(order.claim)),
         mount_options: volume.mount_options.or_else(|| order.class.mount_options.clone()),
@@ -76,6 +80,12 @@ fn check(order: &Order<'_>, volume: &Volume) -> Result<(), TemplateError> {
         && made < order.bytes
     {
         return Err(TemplateError::TooSmall { made, asked: order.bytes });
+    }
+    if let Some(modes) = &volume.access_modes {
+        let asked = order.claim.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+        if let Some(missing) = asked.iter().find(|mode| modes.iter().all(|made| made.as_str() != **mode)) {
+            return Err(TemplateError::AccessMode(missing.clone()));
+        }
     }
     let path = match &volume.source {
         VolumeSource::Local(_) if volume.node_affinity.is_none() => return Err(TemplateError::LocalWithoutNode),
@@ -115,6 +125,7 @@ fn claim_reference(claim: &PersistentVolumeClaim) -> ObjectReference {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::AccessMode;
     use serde_json::json;
 
     fn claim() -> PersistentVolumeClaim {
@@ -175,6 +186,16 @@ mod tests {
         let spec = build(&order(&claim, &class), Volume::nfs("s", "/x").capacity(2 << 30)).unwrap().spec.unwrap();
         assert_eq!(spec.persistent_volume_reclaim_policy.as_deref(), Some("Delete"));
         assert_eq!(spec.capacity.unwrap()["storage"].0, "2Gi");
+    }
+
+    #[test]
+    fn g20_more_access_modes_than_asked_are_told_and_fewer_are_refused() {
+        let (claim, class) = (claim(), class(json!({})));
+        let all = [AccessMode::ReadWriteOnce, AccessMode::ReadOnlyMany, AccessMode::ReadWriteMany];
+        let made = build(&order(&claim, &class), Volume::nfs("s", "/x").access_modes(all)).unwrap();
+        assert_eq!(made.spec.unwrap().access_modes.unwrap().len(), 3);
+        let refused = build(&order(&claim, &class), Volume::nfs("s", "/x").access_modes([AccessMode::ReadWriteOnce]));
+        assert_eq!(refused, Err(TemplateError::AccessMode("ReadOnlyMany".to_owned())));
     }
 
     #[test]

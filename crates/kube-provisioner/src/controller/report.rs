@@ -8,9 +8,9 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::queue::Next;
 
-use super::act::{Breakage, Outcome};
 use super::decide::{Refusal, Rest};
-use super::facts::{ClaimFacts, ClaimState, Facts};
+use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
+use super::outcome::{Breakage, Outcome};
 use crate::error::{DeleteVerdict, Verdict};
 
 /// What is told of one outcome, and when the key is looked at again.
@@ -40,6 +40,8 @@ pub(crate) struct Notice {
     pub(crate) warning: bool,
     pub(crate) reason: &'static str,
     pub(crate) text: String,
+    /// Every replica of a fleet says the same.
+    pub(crate) same_from_all: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,7 @@ pub(crate) struct Thresholds {
 mod reason {
     pub(super) const PROVISIONING: &str = "Provisioning";
     pub(super) const FAILED: &str = "ProvisioningFailed";
+    pub(super) const CLEANUP_FAILED: &str = "ProvisioningCleanupFailed";
     pub(super) const SUCCEEDED: &str = "ProvisioningSucceeded";
     pub(super) const DELETE: &str = "VolumeDelete";
     pub(super) const DELETE_FAILED: &str = "VolumeFailedDelete";
@@ -70,6 +73,10 @@ pub(crate) struct Case<'a> {
     pub(crate) volume: &'a str,
     pub(crate) facts: &'a Facts,
     pub(crate) attempt: u32,
+    /// How often in a row the key was looked at again at once before this attempt.
+    pub(crate) repeats: u32,
+    /// How often in a row the key has waited for something before.
+    pub(crate) waits: u32,
     pub(crate) thresholds: Thresholds,
 }
 
@@ -79,55 +86,71 @@ const CLASS_WAIT: Duration = Duration::from_secs(1);
 pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> Report {
     match outcome {
         Outcome::Rested(why) => Report::quiet(rest_label(why), Next::Done),
-        Outcome::LaneFull(lane) => Report::quiet("lane full", Next::AwaitLane(lane)),
+        Outcome::AwaitsPermit(class) => Report::quiet("awaits permit", Next::AwaitPermit(class)),
         Outcome::Changed => Report::quiet("changed", Next::Again),
+        Outcome::Behind => Report::quiet("behind", Next::Wait(None)),
+        Outcome::ClaimLives => Report::quiet("claim lives", Next::Wait(None)),
+        Outcome::ClaimReleased => Report::quiet("claim released", Next::Done),
+        Outcome::CleanedUp => Report::quiet("cleaned up", Next::Again),
+        Outcome::Rejected { .. } if case.repeats == 0 => Report::quiet("changed", Next::Again),
+        Outcome::Rejected { doing, error } => {
+            let text = format!("{}: {error}", sentence(doing));
+            Report { next: Next::Retry, ..case.failed(Some(text), "rejected") }
+        }
         Outcome::ProtectionSet => Report::quiet("finalizer set", Next::Done),
         Outcome::Provisioned { took } => {
             let text = format!("Successfully provisioned volume {}", case.volume);
-            let notice = Notice { about: About::Claim, warning: false, reason: reason::SUCCEEDED, text };
+            let notice = normal(About::Claim, reason::SUCCEEDED, text);
             Report { next: Next::Done, took: Some(took), ..Report::provision(Some(notice), "success") }
         }
-        Outcome::Refused(refusal @ Refusal::OtherInstallation { .. }) => {
-            let text = refusal_text(&refusal, case.provisioner, case.volume);
-            let notice = Notice { about: About::Volume, warning: true, reason: reason::DELETE_FAILED, text };
-            Report { next: Next::AwaitChange, ..Report::deletion(Some(notice), "other installation") }
+        Outcome::Refused(refusal @ (Refusal::OtherInstallation { .. } | Refusal::RetainedTooLate)) => {
+            let notice = warning(About::Volume, reason::DELETE_FAILED, refusal_text(&refusal, case));
+            Report { next: Next::AwaitChange, ..Report::deletion(Some(notice), "refused") }
+        }
+        Outcome::Refused(refusal @ Refusal::Populator { .. }) => {
+            let notice = normal(About::Claim, reason::PROVISIONING, refusal_text(&refusal, case));
+            Report { next: Next::AwaitChange, ..Report::provision(Some(notice), "awaits populator") }
         }
         Outcome::Refused(Refusal::ClassMissing(Some(_))) if case.attempt <= 1 => {
             Report::quiet("class unknown", Next::RetryAfter(CLASS_WAIT))
         }
         Outcome::Refused(refusal) => {
-            let text = refusal_text(&refusal, case.provisioner, case.volume);
-            Report { next: Next::AwaitChange, ..Report::provision(Some(failed(text)), "refused") }
+            let text = refusal_text(&refusal, case);
+            let same_from_all = refusal == Refusal::ImmediateClass;
+            let notice = Notice { same_from_all, ..failed(case.with_origin(text)) };
+            Report { next: Next::AwaitChange, ..Report::provision(Some(notice), "refused") }
         }
         Outcome::Locked { by, look_again } => {
             tracing::debug!(pv = case.volume, by, "locked");
-            Report::quiet("locked", Next::RetryAfter(look_again))
+            Report::quiet("locked", Next::Wait(Some(look_again)))
         }
+        Outcome::NotReady { problem } => case.provision_failed(sentence(&problem), "not ready", None),
         Outcome::NotJournaled(error) => not_journaled(&error, case),
         Outcome::NotProvisioned { verdict, message, retry_after, rescheduled } => {
             not_provisioned(verdict, message, retry_after, rescheduled, case)
         }
-        // Something may have been made in these two, so no threshold ends them.
-        Outcome::ProvisionBroke(Breakage::CutOff) | Outcome::DeleteBroke(Breakage::CutOff) => {
-            Report::quiet("lost", Next::Retry)
-        }
-        Outcome::ProvisionBroke(breakage) => {
-            Report::provision(Some(failed(breakage_text(&breakage, "provision"))), breakage_label(&breakage))
+        // Something may have been made in these, so no threshold ends them.
+        Outcome::ProvisionBroke { breakage: Breakage::CutOff, .. }
+        | Outcome::DeleteBroke { breakage: Breakage::CutOff, .. } => Report::quiet("lost", Next::Retry),
+        Outcome::ProvisionBroke { method, breakage } => {
+            let text = case.with_origin(breakage_text(&breakage, method));
+            Report::provision(Some(failed(text)), breakage_label(&breakage))
         }
         Outcome::BadTemplate(error) => Report::provision(Some(failed(sentence(&error.to_string()))), "bad template"),
         Outcome::NotSaved(error) => {
             let text = format!("The volume {} is made but not saved yet: {error}", case.volume);
             // There is an asset: no threshold ends this.
-            Report { next: retry(error.retry_after()), ..Report::provision(Some(failed(text)), "not saved") }
+            Report { next: after_call(&error), ..Report::provision(Some(failed(text)), "not saved") }
         }
+        Outcome::NotCleanedUp { verdict, message, retry_after } => not_cleaned_up(verdict, &message, retry_after, case),
         Outcome::NameTakenMeanwhile => {
-            let text = refusal_text(&Refusal::NameTaken, case.provisioner, case.volume);
+            let text = refusal_text(&Refusal::NameTaken, case);
             Report { next: Next::Retry, ..Report::provision(Some(failed(text)), "name taken") }
         }
         Outcome::Deleted { took } => Report { next: Next::Done, took: Some(took), ..Report::deletion(None, "success") },
         Outcome::NotDeleted { verdict, message, retry_after } => not_deleted(verdict, message, retry_after, case),
-        Outcome::DeleteBroke(breakage) => {
-            case.delete_failed(breakage_text(&breakage, "delete"), breakage_label(&breakage), None)
+        Outcome::DeleteBroke { method, breakage } => {
+            case.delete_failed(breakage_text(&breakage, method), breakage_label(&breakage), None)
         }
         Outcome::CallFailed { doing, error } => call_failed(doing, &error, case),
     }
@@ -136,7 +159,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> Report {
 /// Told while a call of the author's code takes its time. What comes of it is told when it is known.
 pub(crate) fn slow(provisioner: &str, claim: &ClaimFacts) -> Notice {
     let text = format!("{provisioner} is provisioning a volume for claim \"{}/{}\"", claim.namespace, claim.name);
-    Notice { about: About::Claim, warning: false, reason: reason::PROVISIONING, text }
+    normal(About::Claim, reason::PROVISIONING, text)
 }
 
 /// Told to those who wait while nothing at all can be provisioned.
@@ -155,26 +178,44 @@ fn not_provisioned(
         Verdict::NotMine => Report { next: Next::AwaitChange, ..Report::provision(None, "ignored") },
         Verdict::Invalid => Report { next: Next::AwaitChange, ..Report::provision(Some(failed(message)), "invalid") },
         Verdict::InProgress => {
-            let notice = Notice { about: About::Claim, warning: false, reason: reason::PROVISIONING, text: message };
-            // Not a failure, so no threshold: the backend would be left alone with its work.
-            Report { next: retry(retry_after), ..Report::provision(Some(notice), "in progress") }
+            // Waiting is no failure: neither thresholds nor pauses grow by it.
+            let notice = normal(About::Claim, reason::PROVISIONING, case.with_origin(message));
+            Report { next: Next::Wait(retry_after), ..Report::provision(Some(notice), "in progress") }
         }
         Verdict::Reschedule if rescheduled => {
             let text = format!("{message}; the scheduler is asked for another node");
             Report { next: Next::Done, ..Report::provision(Some(failed(text)), "rescheduled") }
         }
-        Verdict::Reschedule | Verdict::Retry => case.provision_failed(message, "failed", retry_after),
+        Verdict::Reschedule | Verdict::Retry | Verdict::NothingLeft => {
+            case.provision_failed(message, "failed", retry_after)
+        }
     }
+}
+
+/// No threshold ends this: something may be there that nobody else knows of.
+fn not_cleaned_up(verdict: DeleteVerdict, message: &str, retry_after: Option<Duration>, case: &Case<'_>) -> Report {
+    let text = format!("What an attempt may have left is not removed yet: {message}");
+    let waits = matches!(verdict, DeleteVerdict::InProgress | DeleteVerdict::InUse);
+    let next = if waits { Next::Wait(retry_after) } else { retry(retry_after) };
+    let notice = match waits {
+        true => normal(About::Claim, reason::PROVISIONING, text),
+        false => warning(About::Claim, reason::CLEANUP_FAILED, case.with_origin(text)),
+    };
+    Report { next, ..Report::provision(Some(notice), "not cleaned up") }
 }
 
 fn not_deleted(verdict: DeleteVerdict, message: String, retry_after: Option<Duration>, case: &Case<'_>) -> Report {
     match verdict {
         DeleteVerdict::NotMine => Report { next: Next::AwaitChange, ..Report::deletion(None, "ignored") },
         DeleteVerdict::InUse => {
-            let notice = Notice { about: About::Volume, warning: false, reason: reason::DELETE, text: message };
+            let notice = normal(About::Volume, reason::DELETE, message);
             Report { next: retry(retry_after), ..Report::deletion(Some(notice), "in use") }
         }
-        DeleteVerdict::Retry => case.delete_failed(message, "failed", retry_after),
+        DeleteVerdict::InProgress => {
+            let notice = normal(About::Volume, reason::DELETE, message);
+            Report { next: Next::Wait(retry_after), ..Report::deletion(Some(notice), "in progress") }
+        }
+        DeleteVerdict::Retry | DeleteVerdict::Unsupported => case.delete_failed(message, "failed", retry_after),
     }
 }
 
@@ -182,30 +223,29 @@ fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> Report {
     let text = format!("{}: {error}", sentence(doing));
     // The server's bad moments pass by themselves; what lacks a right or is invalid needs a person.
     let text = (!error.is_transient()).then_some(text);
-    Report { next: retry(error.retry_after()), ..case.failed(text, "api error") }
+    Report { next: after_call(error), ..case.failed(text, "api error") }
 }
 
 fn not_journaled(error: &JournalError, case: &Case<'_>) -> Report {
-    let retry_after = match error {
-        // Another replica goes on; this one is told that by its Lease.
-        JournalError::Lost(_) => return Report::quiet("lost", Next::Retry),
-        JournalError::Call(error) => error.retry_after(),
-        _ => None,
-    };
     let what = if case.is_about_claim() { "made" } else { "deleted" };
     let (text, next) = match error {
-        JournalError::TooLarge { .. } => {
-            let advice = "shorten the claim's annotations or the class's";
-            (
-                format!("No volume is made for what the provisioner's journal cannot hold: {error}; {advice}"),
-                Next::AwaitChange,
-            )
+        // Another replica goes on; this one is told that by its Lease.
+        JournalError::Lost(_) => return Report::quiet("lost", Next::Retry),
+        JournalError::TooLarge { .. } => (
+            format!(
+                "No volume is made for what the provisioner's journal cannot hold: {error}; shorten the claim's spec or labels"
+            ),
+            Next::AwaitChange,
+        ),
+        // Room comes back by itself, and that it is not there is no failure of this claim.
+        JournalError::Full { .. } => {
+            (format!("The volume is not {what} yet, because too many are being made: {error}"), Next::Wait(None))
         }
-        _ => {
-            let text =
-                format!("The volume is not {what} yet, because the provisioner cannot write its journal: {error}");
-            (text, retry(retry_after))
-        }
+        JournalError::Call(error) => (
+            format!("The volume is not {what} yet, because the provisioner cannot write its journal: {error}"),
+            after_call(error),
+        ),
+        error => (format!("The volume is not {what} yet: {error}"), Next::Retry),
     };
     Report { next, ..case.failed(Some(text), "not journaled") }
 }
@@ -225,8 +265,33 @@ impl Report {
 }
 
 impl Case<'_> {
+    /// Whether this is one of many looks at something that goes on in the background.
+    pub(crate) fn repeats_itself(&self) -> bool {
+        self.waits > 0
+    }
+
+    /// Says of an attempt that is not given up that it was begun with what is gone by now, and how a person can end it.
+    fn with_origin(&self, text: String) -> String {
+        let Progress::Background(pending) = &self.facts.progress else { return text };
+        let class = pending.class.name();
+        let gone = match (&self.facts.claim, &self.facts.class) {
+            (ClaimState::Absent, _) => "its claim, which is gone".to_owned(),
+            (_, ClassState::Missing) => format!("the StorageClass \"{class}\", which is gone"),
+            (_, ClassState::Foreign) => format!("the StorageClass \"{class}\", which is another provisioner's by now"),
+            (_, ClassState::Ours(now)) if now.replaces(&pending.class) => {
+                format!("a StorageClass \"{class}\" that was deleted and made anew since")
+            }
+            _ => return text,
+        };
+        let volume = self.volume;
+        format!("{text} (begun with {gone}; the provisioner's command `journal drop {volume}` ends it by hand)")
+    }
+
     fn provision_failed(&self, text: String, label: &'static str, retry_after: Option<Duration>) -> Report {
-        if self.is_last(self.thresholds.provision) {
+        let text = self.with_origin(text);
+        // What may have been left for a claim that is gone is removed, however often that fails.
+        let wanted = matches!(&self.facts.claim, ClaimState::Waiting(claim) if !claim.facts.deleting);
+        if wanted && self.is_last(self.thresholds.provision) {
             let text =
                 format!("{text} (gave up after {} attempts; change the claim or its class to try again)", self.attempt);
             return Report { next: Next::AwaitChange, ..Report::provision(Some(failed(text)), label) };
@@ -237,7 +302,7 @@ impl Case<'_> {
     fn delete_failed(&self, text: String, label: &'static str, retry_after: Option<Duration>) -> Report {
         let last = self.is_last(self.thresholds.delete);
         let text = if last { format!("{text} (gave up after {} attempts)", self.attempt) } else { text };
-        let notice = Notice { about: About::Volume, warning: true, reason: reason::DELETE_FAILED, text };
+        let notice = warning(About::Volume, reason::DELETE_FAILED, text);
         let next = if last { Next::AwaitChange } else { retry(retry_after) };
         Report { next, ..Report::deletion(Some(notice), label) }
     }
@@ -253,7 +318,7 @@ impl Case<'_> {
         } else {
             (About::Volume, reason::DELETE_FAILED, Report::deletion as fn(_, _) -> _)
         };
-        report(text.map(|text| Notice { about, warning: true, reason, text }), label)
+        report(text.map(|text| warning(about, reason, text)), label)
     }
 
     fn is_last(&self, threshold: u32) -> bool {
@@ -265,12 +330,50 @@ fn retry(after: Option<Duration>) -> Next {
     after.map_or(Next::Retry, Next::RetryAfter)
 }
 
-fn failed(text: String) -> Notice {
-    Notice { about: About::Claim, warning: true, reason: reason::FAILED, text }
+/// The server's bad moments pass by themselves, and where it asks to be left alone that is no failure of the key.
+fn after_call(error: &CallError) -> Next {
+    match error {
+        CallError::TooManyRequests { retry_after, .. } => Next::Wait(*retry_after),
+        _ => Next::Retry,
+    }
 }
 
-fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str) -> String {
+fn failed(text: String) -> Notice {
+    warning(About::Claim, reason::FAILED, text)
+}
+
+fn warning(about: About, reason: &'static str, text: String) -> Notice {
+    Notice { about, warning: true, reason, text, same_from_all: false }
+}
+
+fn normal(about: About, reason: &'static str, text: String) -> Notice {
+    Notice { about, warning: false, reason, text, same_from_all: false }
+}
+
+fn refusal_text(refusal: &Refusal, case: &Case<'_>) -> String {
+    let (provisioner, volume) = (case.provisioner, case.volume);
+    let class = case.facts.claim_at_work().and_then(|claim| claim.class.as_deref()).unwrap_or_default();
     match refusal {
+        Refusal::AllowedTopologies => format!(
+            "{provisioner} does not heed allowedTopologies; remove them from the StorageClass \"{class}\", or its volumes would be anywhere"
+        ),
+        Refusal::AttemptOfOtherClass => format!(
+            "an attempt for this claim was begun with other parameters of the StorageClass \"{class}\"; make the class as it was, or look in the backend for what {volume} may have left there, remove it and then the finalizer {} from the claim",
+            crate::protocol::CLAIM_FINALIZER
+        ),
+        Refusal::ImmediateClass => format!(
+            "{provisioner} makes volumes on the node that the scheduler has chosen, and the StorageClass \"{class}\" lets it choose none; create the class with volumeBindingMode: WaitForFirstConsumer"
+        ),
+        Refusal::MountOptions => {
+            format!("{provisioner} does not support mountOptions; remove them from the StorageClass \"{class}\"")
+        }
+        Refusal::Populator { kind, name } => format!(
+            "waiting for a volume populator: {provisioner} does not fill volumes from {kind} \"{name}\"; if nothing here does, remove the claim's dataSourceRef"
+        ),
+        Refusal::RetainedTooLate => format!(
+            "the reclaim policy became Retain after the deletion of {volume} had begun; the object is kept, and some of its data may be gone: set the policy back to Delete to end it, or remove the finalizer {} to forget it",
+            crate::protocol::FINALIZER
+        ),
         Refusal::AccessModes(supported) => format!(
             "{provisioner} supports the access modes {} only; create the claim with one of them",
             supported.join(", ")
@@ -331,6 +434,7 @@ fn breakage_label(breakage: &Breakage) -> &'static str {
 
 fn rest_label(why: Rest) -> &'static str {
     match why {
+        Rest::AwaitsAdoption => "awaits adoption",
         Rest::AwaitsNode => "awaits node",
         Rest::Bound => "bound",
         Rest::ClaimGoes => "claim goes",

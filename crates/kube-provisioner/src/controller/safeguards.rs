@@ -14,6 +14,12 @@ pub enum Safeguard {
     Ownership,
     /// Only the object that was looked at is deleted, not another one of its name.
     UidPrecondition,
+    /// What `provision` may have left when it failed stays recorded.
+    FailedAttempts,
+    /// Only volumes of this installation are deleted.
+    Identity,
+    /// An entry is dropped only for a volume that was seen since the term began.
+    FreshVolumes,
 }
 
 /// Which safeguards are in place: all of them, outside tests.

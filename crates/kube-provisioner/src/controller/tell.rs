@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use provisioner_runtime::events::{Event, EventKind, EventOptions, EventSink, ObjectRef};
-use provisioner_runtime::queue::{Queue, QueueStats};
 use provisioner_runtime::surroundings::Surroundings;
 use tokio::time::{Instant, sleep};
 
 use super::facts::{ClaimFacts, VolumeState};
-use super::key::Key;
 use super::report::{About, Case, Notice, Report, WorkKind, held_up, slow};
 
 /// A call that takes longer than this gets an event of its own, so that the user knows that something happens.
@@ -42,9 +40,8 @@ impl Narrator {
         self.events.flush(limit).await
     }
 
-    /// Work comes before telling of it: while keys wait, for a worker or for a place to call the author's code, events
-    /// wait too, for a time.
-    pub(crate) async fn pace(&self, queue: &Queue<Key>, workers: usize) {
+    /// Work comes before telling of it: while there is some, events wait, for a time. Never ends.
+    pub(crate) async fn pace(&self, is_busy: impl Fn() -> bool) -> &'static str {
         let mut busy_since = None;
         loop {
             if !self.events.is_due() {
@@ -53,9 +50,7 @@ impl Narrator {
                 self.events.wait_due().await;
                 busy_since = None;
             }
-            let QueueStats { ready, running, .. } = queue.stats();
-            let busy = ready > 0 || running > workers;
-            let since = busy.then(|| *busy_since.get_or_insert_with(Instant::now));
+            let since = is_busy().then(|| *busy_since.get_or_insert_with(Instant::now));
             busy_since = since;
             self.events.pace(match since {
                 None => AT_LEISURE,
@@ -110,7 +105,8 @@ impl Narrator {
             About::Claim => "Provision",
             About::Volume => "Delete",
         };
-        self.events.publish(Event { object, kind, reason: notice.reason, action, note: notice.text });
+        let Notice { reason, text: note, same_from_all, .. } = notice;
+        self.events.publish(Event { object, kind, reason, action, note, same_from_all });
     }
 }
 
@@ -130,6 +126,10 @@ fn log(report: &Report, case: &Case<'_>, claim: Option<&ClaimFacts>) {
                 outcome,
                 "{text}"
             );
+        }
+        // Polls of what is still going on are many, and the event counts them.
+        Some(Notice { text, .. }) if report.took.is_none() && case.repeats_itself() => {
+            tracing::debug!(pvc.namespace = namespace, pvc.name = name, pv, outcome, "{text}");
         }
         Some(Notice { text, .. }) => {
             tracing::info!(pvc.namespace = namespace, pvc.name = name, pv, storage_class = class, took_ms, "{text}");

@@ -17,8 +17,12 @@ use provisioner_runtime::watch::Event;
 use serde_json::{Value, json};
 
 use super::decide::{Decision, Names, Rules, decide};
+use super::entry;
+use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim};
 use super::key::Key;
+use super::read_class::ReadClass;
 use super::safeguards::Safeguards;
+use super::watched::{self, WatchedClass};
 use super::world::World;
 use crate::{Capabilities, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
 
@@ -87,23 +91,27 @@ impl Scene {
             finalizer,
             identity: "here".into(),
             node: None,
+            claims_record: false,
             safeguards: Safeguards::default(),
         });
-        Self { world: World::new(rules.clone(), Arc::new(Plain)), rules }
+        Self { world: World::new(rules.clone()), rules }
     }
 
     /// As the replica of one node among many.
     fn on_node(self, node: &str) -> Self {
         let rules = Rules { identity: node.into(), node: Some(node.into()), ..(*self.rules).clone() };
         let rules = Arc::new(rules);
-        let mut world = World::new(rules.clone(), Arc::new(Plain));
-        world.class_event(Event::Applied(sent(waiting_class())));
-        Self { rules, world }
+        let world = World::new(rules.clone());
+        Self { rules, world }.class(waiting_class())
     }
 
     fn class(mut self, class: Value) -> Self {
-        self.world.class_event(Event::Applied(sent(class)));
+        self.class_event(Event::Applied(sent(class)));
         self
+    }
+
+    fn class_event(&mut self, event: Event<WatchedClass>) -> Vec<Key> {
+        self.world.class_event(ReadClass::of_event(event, &self.rules, &Plain))
     }
 
     fn claim(mut self, claim: Value) -> Self {
@@ -139,8 +147,43 @@ impl Scene {
     }
 }
 
+/// An attempt for a claim of class `gold`.
+pub(super) fn pending() -> Pending {
+    let class = serde_json::json!({
+        "metadata": {"name": "gold", "uid": "class-uid", "resourceVersion": "3"},
+        "provisioner": "example.com/disks", "parameters": {"server": "a"}, "reclaimPolicy": "Delete",
+    });
+    let class: k8s_openapi::api::storage::v1::StorageClass = serde_json::from_value(class).unwrap();
+    let claim = json!({
+        "metadata": {
+            "annotations": {"path": "/exports/db", "volume.kubernetes.io/selected-node": "node-1"},
+            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "db"}, "name": "data", "namespace": "shop",
+            "ownerReferences": [{"kind": "StatefulSet", "name": "db"}], "resourceVersion": "17",
+            "uid": "0a1b2c3d-0000-4fff-8001-00000000000a",
+        },
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let read: watched::Claim = serde_json::from_value(claim.clone()).unwrap();
+    let facts = ClaimFacts::read(&read).unwrap();
+    let snapshot = entry::snapshot(&class, 7);
+    Pending {
+        claim: Arc::new(WaitingClaim {
+            fingerprint: 0,
+            facts,
+            resource_version: "17".into(),
+            lock: None,
+            held: None,
+            finalizers: Vec::new(),
+            since: tokio::time::Instant::now(),
+            object: Some(claim.to_string().into()),
+        }),
+        class: Arc::new(OurClass::read(class, 7, (&Plain, &Capabilities::default()), snapshot)),
+        token: "0123456789abcdef".into(),
+    }
+}
+
 /// Merges `change` into `base`; `null` removes.
-fn with(mut base: Value, change: Value) -> Value {
+pub(super) fn with(mut base: Value, change: Value) -> Value {
     match (&mut base, change) {
         (Value::Object(base), Value::Object(change)) => {
             for (key, value) in change {

@@ -12,6 +12,8 @@ use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::protocol;
+
 /// An object of kind `K`, decoded as a `T`.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched<K, T> {
@@ -189,6 +191,10 @@ pub(crate) struct Annotations {
     pub(crate) identity: Option<Box<str>>,
     #[serde(rename = "pv.kubernetes.io/migrated-to")]
     pub(crate) migrated_to: Option<String>,
+    #[serde(rename = "kube-provisioner/attempt")]
+    pub(crate) attempt: Option<Box<str>>,
+    #[serde(rename = "kube-provisioner/deleting")]
+    pub(crate) deleting: Option<Box<str>>,
 }
 
 impl Annotations {
@@ -207,6 +213,11 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
+    /// Whether the claim records an attempt by itself.
+    pub(crate) fn is_held(&self) -> bool {
+        self.metadata.finalizers.iter().any(|name| name == protocol::CLAIM_FINALIZER)
+    }
+
     /// The volume that the claim has.
     pub(crate) fn bound_to(&self) -> Option<&str> {
         self.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())
@@ -238,7 +249,9 @@ pub(crate) struct Resources {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct DataSource {
+    pub(crate) api_group: Option<String>,
     pub(crate) kind: String,
     pub(crate) name: String,
 }
@@ -294,22 +307,6 @@ pub(crate) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserializ
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// The object's text without `metadata.managedFields`, often half of it and of no use to anybody here.
-pub(crate) fn without_managed_fields(raw: &RawValue) -> Result<Box<str>, serde_json::Error> {
-    if !raw.get().contains(r#""managedFields""#) {
-        return Ok(raw.get().into());
-    }
-    let mut object: BTreeMap<&str, &RawValue> = serde_json::from_str(raw.get())?;
-    let mut metadata: BTreeMap<&str, &RawValue> = match object.get("metadata") {
-        Some(metadata) => serde_json::from_str(metadata.get())?,
-        None => BTreeMap::new(),
-    };
-    metadata.remove("managedFields");
-    let metadata = serde_json::value::to_raw_value(&metadata)?;
-    object.insert("metadata", &metadata);
-    Ok(serde_json::to_string(&object)?.into_boxed_str())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,12 +346,5 @@ mod tests {
         .unwrap();
         assert_eq!(list.items.len(), 2);
         assert!(list.items[1].fields.is_err());
-    }
-
-    #[test]
-    fn managed_fields_go_and_unknown_fields_stay() {
-        let text = r#"{"metadata":{"name":"c","managedFields":[{"f":{}}]},"spec":{"future":1}}"#;
-        let raw: Box<RawValue> = serde_json::from_str(text).unwrap();
-        assert_eq!(&*without_managed_fields(&raw).unwrap(), r#"{"metadata":{"name":"c"},"spec":{"future":1}}"#);
     }
 }

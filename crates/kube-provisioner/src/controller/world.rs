@@ -10,39 +10,37 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use k8s_openapi::api::storage::v1::StorageClass;
 use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Event;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::decide::{Decision, Rules, decide};
-use super::entry;
-use super::erased::Backend;
 use super::facts::{
-    ClaimFacts, ClaimState, ClassState, Facts, OurClass, OurVolume, Progress, VolumeFacts, VolumeState, WaitingClaim,
-    fingerprint,
+    ClaimFacts, ClaimState, ClassState, Facts, HeldClaim, OurClass, OurVolume, Progress, VolumeFacts, VolumeState,
+    WaitingClaim, fingerprint,
 };
 use super::key::Key;
-use super::safeguards::Safeguard;
-use super::watched::{self, WatchedClaim, WatchedClass, WatchedVolume, without_managed_fields};
+use super::projection;
+use super::read_class::ReadClass;
+use super::watched::{self, Meta, WatchedClaim, WatchedVolume};
 
 pub(crate) struct World {
     rules: Arc<Rules>,
-    backend: Arc<dyn Backend>,
     claims: Table<Key, ClaimEntry>,
     volumes: Table<Key, Option<Arc<OurVolume>>>,
     classes: Table<Box<str>, Option<Arc<OurClass>>>,
     /// The waiting claims by the class that they name.
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
+    /// Our volumes that are not named after the claim whose they are, by that claim.
+    by_claim: HashMap<Key, BTreeSet<Key>>,
     progress: HashMap<Key, Progress>,
     /// See `doubt`.
     doubt: u64,
+    doubted_volumes: u64,
 }
 
 enum ClaimEntry {
-    Settled { bound_here: bool, deleting: bool, resource_version: u64 },
+    Settled { bound_here: bool, deleting: bool, held: Option<Arc<HeldClaim>>, resource_version: u64 },
     Waiting(Arc<WaitingClaim>),
 }
 
@@ -56,16 +54,17 @@ impl ClaimEntry {
 }
 
 impl World {
-    pub(crate) fn new(rules: Arc<Rules>, backend: Arc<dyn Backend>) -> Self {
+    pub(crate) fn new(rules: Arc<Rules>) -> Self {
         Self {
             rules,
-            backend,
             claims: Table::new(),
             volumes: Table::new(),
             classes: Table::new(),
             by_class: HashMap::new(),
+            by_claim: HashMap::new(),
             progress: HashMap::new(),
             doubt: 0,
+            doubted_volumes: 0,
         }
     }
 
@@ -74,8 +73,8 @@ impl World {
         let progress = self.progress.get(key).cloned().unwrap_or_default();
         let claim = match self.claims.get(key) {
             None => ClaimState::Absent,
-            Some(ClaimEntry::Settled { bound_here, deleting, .. }) => {
-                ClaimState::Settled { bound_here: *bound_here, deleting: *deleting }
+            Some(ClaimEntry::Settled { bound_here, deleting, held, .. }) => {
+                ClaimState::Settled { bound_here: *bound_here, deleting: *deleting, held: held.clone() }
             }
             Some(ClaimEntry::Waiting(claim)) => ClaimState::Waiting(claim.clone()),
         };
@@ -88,7 +87,19 @@ impl World {
             Some(None) => VolumeState::Foreign,
             Some(Some(volume)) => VolumeState::Ours(volume.clone()),
         };
-        Facts { claim, class, volume, progress }
+        let owner_lives = matches!(&volume, VolumeState::Ours(volume) if self.owner_lives(key, volume));
+        Facts { claim, class, volume, progress, owner_lives }
+    }
+
+    /// Whether the claim whose volume this is exists, as far as we know: only claims that ask us are kept. One that has taken
+    /// another volume does not count.
+    fn owner_lives(&self, key: &Key, volume: &OurVolume) -> bool {
+        let Some(owner) = volume.owner() else { return false };
+        match self.claims.get(&owner) {
+            None => false,
+            Some(ClaimEntry::Waiting(_)) => true,
+            Some(ClaimEntry::Settled { bound_here, .. }) => *bound_here == (owner == *key),
+        }
     }
 
     /// Stands for the inputs that work on this key depends on: while it is the same, a pause is not cut short.
@@ -96,7 +107,9 @@ impl World {
         let facts = self.facts(key);
         let claim = match &facts.claim {
             ClaimState::Absent => (0, 0),
-            ClaimState::Settled { bound_here, deleting } => (1, u64::from(*bound_here) << 1 | u64::from(*deleting)),
+            ClaimState::Settled { bound_here, deleting, held } => {
+                (1, u64::from(held.is_some()) << 2 | u64::from(*bound_here) << 1 | u64::from(*deleting))
+            }
             ClaimState::Waiting(claim) => (2, claim.fingerprint),
         };
         let class = match &facts.class {
@@ -109,7 +122,7 @@ impl World {
             VolumeState::Foreign => 1,
             VolumeState::Ours(volume) => fingerprint(&volume.facts),
         };
-        fingerprint(&(claim, class, volume))
+        fingerprint(&(claim, class, volume, facts.owner_lives))
     }
 
     /// The keys among these that need work, in their order, so that simulations repeat: for the start and for resyncs.
@@ -137,7 +150,8 @@ impl World {
             Event::Listed(claim) | Event::Applied(claim) => return self.put_claim(&claim).into_iter().collect(),
             Event::Deleted(claim) => {
                 let key = claim.fields.ok().and_then(|claim| claim.metadata.uid).map(|uid| Key::of_claim(&uid));
-                return key.filter(|key| self.claim_gone(key)).into_iter().collect();
+                let key = key.filter(|key| self.claim_gone(key));
+                return key.into_iter().flat_map(|key| self.of_claim(key)).collect();
             }
             Event::Ready => {
                 let gone = self.claims.end_snapshot();
@@ -145,7 +159,7 @@ impl World {
                     self.forget_class_of(key, entry);
                     self.claim_gone(key);
                 }
-                return gone.into_iter().map(|(key, _)| key).collect();
+                return gone.into_iter().flat_map(|(key, _)| self.of_claim(key)).collect();
             }
         }
         Vec::new()
@@ -157,27 +171,32 @@ impl World {
             Event::Listed(volume) | Event::Applied(volume) => return self.put_volume(&volume).into_iter().collect(),
             Event::Deleted(volume) => {
                 let key = Key::of_volume(volume.name());
-                if self.volumes.remove(&key).is_some() {
-                    self.volume_gone(&key);
+                if let Some(known) = self.volumes.remove(&key) {
+                    self.volume_gone(&key, known);
                     return vec![key];
                 }
             }
             Event::Ready => {
-                let gone: Vec<Key> = self.volumes.end_snapshot().into_iter().map(|(key, _)| key).collect();
-                gone.iter().for_each(|key| self.volume_gone(key));
-                return gone;
+                let gone = self.volumes.end_snapshot();
+                let keys = gone.iter().map(|(key, _)| key.clone()).collect();
+                gone.into_iter().for_each(|(key, known)| self.volume_gone(&key, known));
+                return keys;
             }
         }
         Vec::new()
     }
 
-    pub(crate) fn class_event(&mut self, event: Event<WatchedClass>) -> Vec<Key> {
+    /// Takes in what [`ReadClass::read`] made of what the watch told.
+    pub(crate) fn class_event(&mut self, event: Event<ReadClass>) -> Vec<Key> {
         match event {
             Event::Begin => self.classes.begin_snapshot(),
-            Event::Listed(class) | Event::Applied(class) => return self.put_class(&class),
+            Event::Listed(class) | Event::Applied(class) => {
+                self.classes.insert(class.name.clone(), class.ours);
+                return self.waiting_for(&class.name);
+            }
             Event::Deleted(class) => {
-                self.classes.remove(class.name());
-                return self.waiting_for(class.name());
+                self.classes.remove(&class.name);
+                return self.waiting_for(&class.name);
             }
             Event::Ready => {
                 let gone = self.classes.end_snapshot();
@@ -219,6 +238,9 @@ impl World {
         if !ours {
             return self.claim_gone(&key).then_some(key);
         }
+        let held = claim.is_held().then(|| ClaimFacts::read(claim)).flatten();
+        let held =
+            held.map(|facts| Arc::new(HeldClaim { claim: facts, finalizers: claim.metadata.finalizers.clone() }));
         if self.claims.get(&key).is_some_and(|known| known.is_newer_than(claim_version(claim))) {
             return None;
         }
@@ -226,6 +248,7 @@ impl World {
             Some(volume) => ClaimEntry::Settled {
                 bound_here: Key::of_volume(volume) == key,
                 deleting: claim.metadata.deletion_timestamp.is_some(),
+                held,
                 resource_version: number(claim_version(claim)).unwrap_or_default(),
             },
             None => ClaimEntry::Waiting(Arc::new(self.waiting(watched, claim)?)),
@@ -255,70 +278,84 @@ impl World {
             return None;
         }
         let ours = match &watched.fields {
-            Ok(volume) if self.is_ours(volume) => VolumeFacts::read(volume),
+            Ok(volume) if self.rules.own(volume) => VolumeFacts::read(volume),
             _ => None,
         };
+        if self.is_of_before(&key, watched) {
+            return None;
+        }
         let Some(facts) = ours else {
-            let was_ours = matches!(self.volumes.insert(key.clone(), None), Some(Some(_)));
+            let before = self.volumes.insert(key.clone(), None);
+            let was_ours = matches!(&before, Some(Some(_)));
+            self.forget_claim_of(&key, before);
             return (was_ours || self.claims.get(&key).is_some()).then_some(key);
         };
-        let unfinished =
+        let ends =
             matches!(self.progress.get(&key), Some(Progress::Unsaved(_) | Progress::Background(_) | Progress::Confirm));
         // What another installation saved under this name is not what we have made.
-        if unfinished && !self.rules.made_elsewhere(&facts) {
+        if ends && !self.rules.made_elsewhere(&facts) {
             self.progress.remove(&key);
         }
         let resource_version = watched_version(watched).into();
         let lock = watched.metadata().annotations.lock.clone();
-        self.volumes.insert(key.clone(), Some(Arc::new(OurVolume { facts, resource_version, lock })));
+        let volume = Arc::new(OurVolume { facts, resource_version, lock });
+        let owner = volume.owner().filter(|owner| *owner != key);
+        let before = self.volumes.insert(key.clone(), Some(volume));
+        self.forget_claim_of(&key, before);
+        if let Some(owner) = owner {
+            self.by_claim.entry(owner).or_default().insert(key.clone());
+        }
         self.let_object_go(&key);
         Some(key)
     }
 
-    fn put_class(&mut self, watched: &WatchedClass) -> Vec<Key> {
-        let name = watched.name();
-        let class = match &watched.fields {
-            Ok(class) if self.rules.names.include(&class.provisioner) => match self.read_class(watched, class) {
-                Ok(class) => Some(Arc::new(class)),
-                Err(problem) => {
-                    tracing::warn!(storage_class = name, %problem, "unreadable StorageClass");
-                    None
-                }
-            },
-            _ => None,
-        };
-        self.classes.insert(name.into(), class);
-        self.waiting_for(name)
+    /// The volume is gone, whatever the watch has told of it.
+    pub(crate) fn volume_is_gone(&mut self, key: &Key) {
+        if let Some(known) = self.volumes.remove(key) {
+            self.volume_gone(key, known);
+        }
     }
 
-    fn read_class(&self, watched: &WatchedClass, class: &watched::Class) -> Result<OurClass, serde_json::Error> {
-        let object: StorageClass =
-            serde_json::from_str(&without_managed_fields(watched.raw.as_deref().unwrap_or(RawValue::NULL))?)?;
-        let fingerprint = fingerprint(&(&class.metadata.uid, &class.metadata.resource_version));
-        let snapshot = entry::snapshot(&object, fingerprint);
-        Ok(OurClass::read(object, fingerprint, &*self.backend, snapshot))
+    /// The key of a claim, and of the volumes with other names that are its.
+    fn of_claim(&self, claim: Key) -> Vec<Key> {
+        let volumes = self.by_claim.get(&claim).into_iter().flatten().cloned();
+        volumes.chain([claim.clone()]).collect()
+    }
+
+    fn forget_claim_of(&mut self, volume: &Key, known: Option<Option<Arc<OurVolume>>>) {
+        let Some(owner) = known.flatten().and_then(|known| known.owner()) else { return };
+        if let Some(keys) = self.by_claim.get_mut(&owner) {
+            keys.remove(volume);
+            if keys.is_empty() {
+                self.by_claim.remove(&owner);
+            }
+        }
     }
 
     fn waiting(&self, watched: &WatchedClaim, claim: &watched::Claim) -> Option<WaitingClaim> {
-        let object = without_managed_fields(watched.raw.as_deref()?).ok()?;
-        let typed = serde_json::from_str::<PersistentVolumeClaim>(&object);
-        let accepted = match &typed {
-            Ok(typed) => self.backend.accepts(typed),
-            Err(problem) => {
-                tracing::warn!(pvc = watched.name(), namespace = watched.namespace(), %problem, "unreadable claim");
-                return None;
-            }
+        let facts = ClaimFacts::read(claim)?;
+        let key = Key::of_claim(&facts.uid);
+        let object = match (self.has_volume(&key, &facts), watched.raw.as_deref()) {
+            (true, _) => None,
+            (false, Some(raw)) => Some(projection::claim(raw, &self.rules.capabilities).ok()?),
+            (false, None) => return None,
         };
-        let facts = ClaimFacts::read(claim, !accepted)?;
-        let resource_version = claim_version(claim).into();
-        let since = match self.claims.get(&Key::of_claim(&facts.uid)) {
+        let since = match self.claims.get(&key) {
             Some(ClaimEntry::Waiting(known)) => known.since,
             _ => Instant::now(),
         };
-        let key = Key::of_claim(&facts.uid);
-        let object = (!self.has_volume(&key, &facts)).then_some(object);
-        let lock = claim.metadata.annotations.lock.clone();
-        Some(WaitingClaim { fingerprint: fingerprint(&facts), facts, resource_version, lock, since, object })
+        let Meta { annotations, finalizers, .. } = &claim.metadata;
+        let may_record = self.rules.claims_record || claim.is_held();
+        Some(WaitingClaim {
+            fingerprint: fingerprint(&facts),
+            facts,
+            resource_version: claim_version(claim).into(),
+            lock: annotations.lock.clone(),
+            held: claim.is_held().then(|| annotations.attempt.clone().unwrap_or_default()),
+            finalizers: if may_record { finalizers.clone() } else { Vec::new() },
+            since,
+            object,
+        })
     }
 
     fn has_volume(&self, key: &Key, claim: &ClaimFacts) -> bool {
@@ -337,28 +374,13 @@ impl World {
             fingerprint: claim.fingerprint,
             resource_version: claim.resource_version.clone(),
             lock: claim.lock.clone(),
+            held: claim.held.clone(),
+            finalizers: claim.finalizers.clone(),
             since: claim.since,
             object: None,
         };
         if let Some(entry) = self.claims.get_mut(key) {
             *entry = ClaimEntry::Waiting(Arc::new(slim));
-        }
-    }
-
-    /// By the annotation where there is one; else by the CSI driver, or by what the volume was migrated to.
-    fn is_ours(&self, volume: &watched::Volume) -> bool {
-        if !self.rules.safeguards.include(Safeguard::Ownership) {
-            return true;
-        }
-        let names = &self.rules.names;
-        let annotations = &volume.metadata.annotations;
-        let migrated = annotations.migrated_to.as_deref().is_some_and(|name| names.include(name));
-        if let Some(by) = &annotations.provisioned_by {
-            return names.include(by) || migrated;
-        }
-        match volume.spec.as_ref().and_then(|spec| spec.csi.as_ref()) {
-            Some(csi) => names.include(&csi.driver),
-            None => migrated,
         }
     }
 
@@ -396,7 +418,8 @@ impl World {
         }
     }
 
-    fn volume_gone(&mut self, key: &Key) {
+    fn volume_gone(&mut self, key: &Key, known: Option<Arc<OurVolume>>) {
+        self.forget_claim_of(key, Some(known));
         if matches!(self.progress.get(key), Some(Progress::BackendDeleted { .. })) {
             self.progress.remove(key);
         }

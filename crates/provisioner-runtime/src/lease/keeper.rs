@@ -94,11 +94,17 @@ where
     /// Waits until the Lease may be taken; `false` when the replica stops.
     async fn turn(&self) -> bool {
         let mut changes = self.fleet.board.follow();
+        let mut known = None;
         while !self.stop.is_cancelled() {
             let now = Instant::now();
             if self.is_ready(now) {
                 return true;
             }
+            let holder = self.fleet.board.name_in(&self.name).filter(|holder| !holder.is_empty());
+            if let Some(holder) = holder.as_ref().filter(|_| holder != known) {
+                tracing::info!(lease = self.name, holder, "standing by: another replica does the work");
+            }
+            known = holder;
             let expiry = self.fleet.board.next_expiry(now);
             tokio::select! {
                 biased;

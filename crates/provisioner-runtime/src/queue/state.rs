@@ -41,6 +41,7 @@ pub(super) struct Handout<K> {
     pub(super) run: u64,
     pub(super) attempt: u32,
     pub(super) repeats: u32,
+    pub(super) waits: u32,
     pub(super) inputs: u64,
     pub(super) waited: Duration,
 }
@@ -141,6 +142,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             run,
             attempt: entry.attempt,
             repeats: entry.repeats,
+            waits: entry.waits,
             inputs: entry.inputs,
             waited: now.saturating_duration_since(since),
             key,

@@ -1,74 +1,126 @@
 //! Calls the author's `delete` for a released volume, once, and deletes its object.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::queue::Work;
 use tokio::time::Instant;
 
-use super::lock::{Carrier, Past};
-use super::{Actor, Breakage, Outcome};
+use super::Actor;
+use super::lock::Carrier;
 use crate::controller::decide::{Decision, Deletion, Rest};
 use crate::controller::duty::Duty;
 use crate::controller::facts::{ClaimState, Facts, OurVolume, VolumeState};
 use crate::controller::key::Key;
-use crate::provisioner::ProvisionedVolume;
+use crate::controller::outcome::{Breakage, Outcome};
+use crate::error::{DeleteError, DeleteVerdict};
+use crate::mandate::Mandate;
+use crate::request::ProvisionedVolume;
+use crate::secrets::Secrets;
 
 impl Actor {
     pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
-        let lanes = match self.enter(work, volume.facts.class.as_deref()) {
-            Ok(places) => places,
-            Err(lane) => return Outcome::LaneFull(lane),
-        };
-        let (key, started) = (work.key(), Instant::now());
-        // Whoever made the volume may still have an entry for it.
-        if let Err(outcome) = self.alone_with(key, Past::Some, duty).await {
-            return outcome;
-        }
-        let place = self.places.call(volume.facts.class.as_deref()).await;
-        let name = key.to_string();
+        let class = volume.facts.class.as_deref().unwrap_or_default();
+        let Some(permit) = work.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
+        let (key, name, started) = (work.key(), work.key().to_string(), Instant::now());
+        let call_permit = self.calls.acquire(class).await;
         let carrier = Carrier::Volume { name: &name, uid: &volume.facts.uid };
         let lock = match self.lock(key, carrier, &volume.resource_version, volume.lock.as_deref()).await {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
-        let version = lock.as_ref().map_or(&*volume.resource_version, |lock| &lock.version);
-        let live = match self.live_volume(deletion, volume, version, key).await {
-            Ok(live) => live,
-            Err(outcome) => return outcome,
+        let (mandate, _call) = self.mandate(duty, lock.as_ref());
+        let version = lock.as_ref().map(|lock| lock.version.clone());
+        let deleting = async {
+            let live = self.ready_to_delete(deletion, facts, version, (key, duty), &mandate).await?;
+            let secrets = self.secrets_of(&live).await?;
+            let argument = ProvisionedVolume::new(live.clone()).with(secrets, mandate.clone());
+            let call = async { self.backend.delete(argument).await };
+            Ok((live, self.guarded(self.limits.delete, &mandate, call).await))
         };
-        if deletion == Deletion::NeverBound
-            && let Err(outcome) = self.still_unbound(facts).await
-        {
-            return outcome;
+        let answer = self.while_locked(lock, deleting).await;
+        drop((permit, call_permit));
+        let live = match answer {
+            Some(Ok((live, Ok(Ok(()))))) => live,
+            Some(Ok((_, Ok(Err(error))))) => return not_deleted(&error),
+            Some(Ok((_, Err(breakage)))) => return Outcome::DeleteBroke { method: "delete", breakage },
+            Some(Err(outcome)) => return outcome,
+            None => return Outcome::DeleteBroke { method: "delete", breakage: Breakage::CutOff },
+        };
+        self.world().backend_deleted(key, &volume.facts.uid, false);
+        self.remove_object(&live, volume, key, started).await
+    }
+
+    /// The volume as it is now, once nothing speaks against deleting its asset.
+    async fn ready_to_delete(
+        &self,
+        deletion: Deletion,
+        facts: &Facts,
+        version: Option<String>,
+        (key, duty): (&Key, &Duty),
+        mandate: &Mandate,
+    ) -> Result<Arc<PersistentVolume>, Outcome> {
+        let VolumeState::Ours(volume) = &facts.volume else { return Err(Outcome::Changed) };
+        self.owner_is_gone(volume, key).await?;
+        let guarded = self.ask_guard(deletion, volume, key, mandate).await?;
+        let version = guarded.or(version).unwrap_or_else(|| volume.resource_version.to_string());
+        let live = self.live_volume(deletion, volume, &version, key).await?;
+        if deletion == Deletion::NeverBound {
+            self.still_unbound(facts).await?;
         }
         // Another replica may have taken over since it was decided. And nobody may make an asset anew that was once begun:
         // a fence stores what was removed before it.
         if !self.world().unfinished(key) {
-            duty.journal.remove(&name);
+            duty.remove(&key.to_string());
         }
-        if let Err(error) = self.fence(duty).await {
-            return Outcome::NotJournaled(error);
+        self.fenced(duty.fence().await)?;
+        Ok(live)
+    }
+
+    /// Asks the author before anything is deleted. Returns the version of the volume that was shown.
+    async fn ask_guard(
+        &self,
+        deletion: Deletion,
+        volume: &OurVolume,
+        key: &Key,
+        mandate: &Mandate,
+    ) -> Result<Option<String>, Outcome> {
+        if self.no_guard.load(Ordering::Relaxed) {
+            return Ok(None);
         }
-        let (mandate, _call) = self.mandate(duty, lock.as_ref());
-        let argument = ProvisionedVolume::new(live.clone()).with_mandate(mandate.clone());
-        let call = self.guarded(self.limits.delete, &mandate, self.backend.delete(argument));
-        let answer = self.while_locked(lock, call).await;
-        drop(lanes);
-        let _place = place.for_work();
-        match answer {
-            Some(Ok(Ok(()))) => {}
-            Some(Ok(Err(error))) => {
-                let (verdict, retry_after) = (error.verdict(), error.retry_after());
-                return Outcome::NotDeleted { verdict, message: error.to_string(), retry_after };
+        let live = self.as_decided(Decision::Delete(deletion), volume, key).await?;
+        let version = live.metadata.resource_version.clone();
+        let argument = ProvisionedVolume::new(live).with(Secrets::default(), mandate.clone());
+        let call = async { self.backend.should_delete(argument).await };
+        match self.guarded(self.limits.delete, mandate, call).await {
+            Ok(Ok(())) => Ok(version),
+            Ok(Err(error)) if error.verdict() == DeleteVerdict::Unsupported => {
+                self.no_guard.store(true, Ordering::Relaxed);
+                Ok(version)
             }
-            Some(Err(breakage)) => return Outcome::DeleteBroke(breakage),
-            None => return Outcome::DeleteBroke(Breakage::CutOff),
+            Ok(Err(error)) => Err(not_deleted(&error)),
+            Err(breakage) => Err(Outcome::DeleteBroke { method: "should_delete", breakage }),
         }
-        self.world().backend_deleted(key, &volume.facts.uid, false);
-        self.remove_object(&live, volume, key, started).await
+    }
+
+    /// Of a volume that is not named after its claim the cache need not know the claim: it may ask nobody.
+    async fn owner_is_gone(&self, volume: &OurVolume, key: &Key) -> Result<(), Outcome> {
+        let Some(claim) = volume.facts.claim.as_ref().filter(|_| volume.owner().is_some_and(|owner| owner != *key))
+        else {
+            return Ok(());
+        };
+        match self.read_claim(&claim.namespace, &claim.name).await {
+            Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.uid) => {
+                let bound_to = live.fields.as_ref().ok().and_then(|claim| claim.bound_to());
+                let lives = bound_to.is_none_or(|volume| Key::of_volume(volume) == *key);
+                if lives { Err(Outcome::ClaimLives) } else { Ok(()) }
+            }
+            Ok(_) | Err(CallError::NotFound) => Ok(()),
+            Err(error) => Err(Outcome::CallFailed { doing: "reading the volume's claim", error }),
+        }
     }
 
     /// The asset went in an earlier attempt; what is left is the object.
@@ -95,29 +147,43 @@ impl Actor {
         key: &Key,
     ) -> Result<Arc<PersistentVolume>, Outcome> {
         let (name, uid) = (key.to_string(), &volume.facts.uid);
-        if deletion == Deletion::Protected && !volume.facts.deleting {
-            // Our finalizer holds the object, and the preconditions make sure that it is the one that was decided on.
-            match self.delete_volume(&name, uid, Some(version)).await {
-                Ok(Some(live)) => return Ok(Arc::new(live)),
-                Ok(None) | Err(CallError::NotFound) => return Err(Outcome::Rested(Rest::VolumeGoes)),
-                Err(CallError::Conflict) => {}
-                Err(error) => return Err(Outcome::CallFailed { doing: "deleting the volume", error }),
+        // The preconditions make sure that it is the object that was decided on, and the answer is that object. Our finalizer
+        // holds it; where there is none the object records that its deletion has begun.
+        let (doing, answer) = match deletion {
+            Deletion::Protected if !volume.facts.deleting => {
+                ("deleting the volume", self.delete_volume(&name, uid, Some(version)).await)
             }
+            Deletion::Checked if !volume.facts.deletion_begun => {
+                ("marking the volume", self.mark_deleting(&name, uid, version).await.map(Some))
+            }
+            _ => return self.as_decided(Decision::Delete(deletion), volume, key).await,
+        };
+        match answer {
+            Ok(Some(live)) => Ok(Arc::new(live)),
+            Ok(None) | Err(CallError::NotFound) => Err(Outcome::Rested(Rest::VolumeGoes)),
+            Err(CallError::Conflict) => {
+                self.as_decided(Decision::Delete(deletion), volume, key).await?;
+                Err(Outcome::Changed)
+            }
+            Err(error) => Err(Outcome::CallFailed { doing, error }),
         }
-        let seen = Decision::Delete(deletion);
-        let live = match self.read_volume(&name).await {
+    }
+
+    /// The volume as it is now, if the same is decided about it.
+    async fn as_decided(
+        &self,
+        decided: Decision,
+        volume: &OurVolume,
+        key: &Key,
+    ) -> Result<Arc<PersistentVolume>, Outcome> {
+        let live = match self.read_volume(&key.to_string()).await {
             Ok(live) => live,
             Err(CallError::NotFound) => return Err(Outcome::Rested(Rest::VolumeGoes)),
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
         };
         self.world().saw_volume(live.seen);
-        let same = live.object.metadata.uid.as_deref() == Some(uid) && self.decision_now(key) == seen;
-        // A protected volume that is not yet being deleted comes here after a conflict: begin again.
-        if same && (volume.facts.deleting || deletion == Deletion::Checked) {
-            Ok(Arc::new(live.object))
-        } else {
-            Err(Outcome::Changed)
-        }
+        let same = live.object.metadata.uid.as_deref() == Some(&*volume.facts.uid) && self.decision_now(key) == decided;
+        if same { Ok(Arc::new(live.object)) } else { Err(Outcome::Changed) }
     }
 
     /// Looks at the claim itself: the watch may not have told yet that it is bound.
@@ -145,30 +211,17 @@ impl Actor {
             }
         }
         match self.patch_finalizer(live, false).await {
-            Ok(true) | Err(CallError::NotFound) => {}
-            Ok(false) => return Outcome::Changed,
+            Ok(()) | Err(CallError::NotFound) => {}
+            Err(error @ (CallError::Conflict | CallError::Invalid(_))) => {
+                return Outcome::Rejected { doing: "removing the volume's finalizer", error };
+            }
             Err(error) => return Outcome::CallFailed { doing: "removing the volume's finalizer", error },
         }
         self.world().backend_deleted(key, &volume.facts.uid, true);
         Outcome::Deleted { took: started.elapsed() }
     }
+}
 
-    pub(super) async fn set_protection(&self, facts: &Facts, key: &Key, wanted: bool) -> Outcome {
-        let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
-        let seen = if wanted { Decision::Protect } else { Decision::Unprotect };
-        let live = match self.read_volume(&key.to_string()).await {
-            Ok(live) => live,
-            Err(CallError::NotFound) => return Outcome::Rested(Rest::VolumeGoes),
-            Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
-        };
-        self.world().saw_volume(live.seen);
-        if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) || self.decision_now(key) != seen {
-            return Outcome::Changed;
-        }
-        match self.patch_finalizer(&live.object, wanted).await {
-            Ok(true) => Outcome::ProtectionSet,
-            Ok(false) => Outcome::Changed,
-            Err(error) => Outcome::CallFailed { doing: "setting the volume's finalizer", error },
-        }
-    }
+fn not_deleted(error: &DeleteError) -> Outcome {
+    Outcome::NotDeleted { verdict: error.verdict(), message: error.to_string(), retry_after: error.retry_after() }
 }

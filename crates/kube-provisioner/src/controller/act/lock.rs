@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Unit;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
@@ -19,9 +20,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Actor, Outcome};
-use crate::controller::duty::Duty;
+use super::Actor;
+use crate::controller::entry;
+use crate::controller::facts::{ClaimFacts, ClaimState, Facts, Pending};
 use crate::controller::key::Key;
+use crate::controller::outcome::Outcome;
 use crate::protocol;
 
 /// How locks are kept by this process.
@@ -59,27 +62,23 @@ struct Record {
 
 /// The object that carries a lock.
 pub(super) enum Carrier<'a> {
-    Claim { namespace: &'a str, name: &'a str, uid: &'a str },
-    Volume { name: &'a str, uid: &'a str },
+    /// A claim records by the same write that an attempt begins, see [`Hold`].
+    Claim {
+        namespace: &'a str,
+        name: &'a str,
+        uid: &'a str,
+        hold: Option<Hold>,
+    },
+    Volume {
+        name: &'a str,
+        uid: &'a str,
+    },
 }
 
-/// Whether other replicas may have begun something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Past {
-    None,
-    Some,
-}
-
-impl Past {
-    /// As far as the lock tells.
-    pub(super) fn of(record: Option<&str>, identity: Option<&Locks>) -> Self {
-        let record: Option<Record> = record.and_then(|record| serde_json::from_str(record).ok());
-        let me = identity.map(|locks| locks.identity.as_str()).unwrap_or_default();
-        match record {
-            Some(record) if record.leader_transitions > 0 || record.holder_identity != me => Self::Some,
-            _ => Self::None,
-        }
-    }
+/// What makes a claim the record of an attempt: it cannot go while it has our finalizer.
+pub(super) struct Hold {
+    finalizers: Vec<String>,
+    mark: String,
 }
 
 /// A lock that is held.
@@ -87,6 +86,8 @@ pub(super) struct Lock<'a> {
     carrier: Carrier<'a>,
     /// The object's, which the lock has changed.
     pub(super) version: String,
+    /// The object's, ours on a claim among them.
+    pub(super) finalizers: Vec<String>,
     record: Record,
     valid_until: Arc<Mutex<Instant>>,
 }
@@ -159,6 +160,63 @@ impl Locks {
 }
 
 impl Actor {
+    /// Takes the lock of the attempt's claim, which records it from then on. `None` where there are no locks, and where the
+    /// claim is gone: then somebody has taken our finalizer off it, and nobody else goes on with the attempt.
+    pub(super) async fn hold_claim<'a>(
+        &self,
+        facts: &Facts,
+        pending: &'a Pending,
+        key: &Key,
+    ) -> Result<Option<Lock<'a>>, Outcome> {
+        let ClaimState::Waiting(claim) = &facts.claim else { return Ok(None) };
+        let ClaimFacts { namespace, name, uid, .. } = &pending.claim.facts;
+        let hold = claim.held.is_none().then(|| Hold {
+            finalizers: claim
+                .finalizers
+                .iter()
+                .map(String::as_str)
+                .chain([protocol::CLAIM_FINALIZER])
+                .map(Into::into)
+                .collect(),
+            mark: entry::mark(&pending.class),
+        });
+        let carrier = Carrier::Claim { namespace, name, uid, hold };
+        self.lock(key, carrier, &claim.resource_version, claim.lock.as_deref()).await
+    }
+
+    /// Ends what the claim records once nothing of the attempt is left to be done. Where that fails it is done by the next
+    /// look at the key.
+    pub(super) async fn release_if_over(&self, key: &Key, claim: &ClaimFacts, finalizers: &[String]) {
+        if self.world().unfinished(key) {
+            return;
+        }
+        if let Err(error) = self.release_claim(claim, finalizers).await {
+            tracing::debug!(pv = %key, "our finalizer is not off the claim yet: {error}");
+        }
+    }
+
+    /// As [`Self::release_if_over`], by what is known of the claim.
+    pub(super) async fn release_if_over_now(&self, facts: &Facts, key: &Key) {
+        if let ClaimState::Waiting(claim) = &facts.claim
+            && claim.held.is_some()
+        {
+            self.release_if_over(key, &claim.facts, &claim.finalizers).await;
+        }
+    }
+
+    /// Takes our finalizer off a claim whose attempt has ended.
+    pub(super) async fn release_claim_of(&self, facts: &Facts) -> Outcome {
+        let released = match &facts.claim {
+            ClaimState::Waiting(claim) => self.release_claim(&claim.facts, &claim.finalizers).await,
+            ClaimState::Settled { held: Some(held), .. } => self.release_claim(&held.claim, &held.finalizers).await,
+            _ => return Outcome::Changed,
+        };
+        match released {
+            Ok(()) => Outcome::ClaimReleased,
+            Err(error) => Outcome::CallFailed { doing: "taking our finalizer off the claim", error },
+        }
+    }
+
     /// Takes the lock, where there are locks. `version` and `record` are what was last seen of the carrier and its lock.
     pub(super) async fn lock<'a>(
         &self,
@@ -177,9 +235,10 @@ impl Actor {
         let record = locks.next(&before);
         let started = Instant::now();
         match self.write_lock(&carrier, version, &record).await {
-            Ok(version) => {
+            Ok(ObjectMeta { resource_version, finalizers, .. }) => {
                 let valid_until = Arc::new(Mutex::new(started + locks.renew_deadline));
-                Ok(Some(Lock { carrier, version, record, valid_until }))
+                let (version, finalizers) = (resource_version.unwrap_or_default(), finalizers.unwrap_or_default());
+                Ok(Some(Lock { carrier, version, finalizers, record, valid_until }))
             }
             // Somebody was faster, or what is known is old: the watch tells.
             Err(CallError::Conflict | CallError::NotFound) => {
@@ -189,31 +248,10 @@ impl Actor {
         }
     }
 
-    /// Makes sure that no other replica has begun anything for this key. What a dead one had begun is taken over. Of two
-    /// living ones that have both adopted it, as happens when answers are lost, the first by name goes on; the other gives
-    /// up what it has, which the first has too, and the first waits for that. For one that may let go of it by itself both
-    /// wait.
-    pub(super) async fn alone_with(&self, key: &Key, past: Past, duty: &Duty) -> Result<(), Outcome> {
-        let Some(locks) = &self.locks else { return Ok(()) };
-        if past == Past::None && !self.world().unfinished(key) {
-            return Ok(());
-        }
-        let _adopting = duty.peers.adopting().await;
-        let (taken, living) = duty.peers.take_from_the_dead(&key.to_string(), self.client.clone(), &duty.journal).await;
-        // What was taken is work in progress from now on, with the claim and the class as they were.
-        let begun = self.world().take_in(&taken, &duty.journal);
-        let Some(by) = living.keys().next().cloned() else {
-            return if begun.is_empty() { Ok(()) } else { Err(Outcome::Changed) };
-        };
-        if living.iter().any(|(name, keeps)| *keeps && *name < duty.peers.options.name) {
-            self.world().give_up(key);
-        }
-        Err(Outcome::Locked { by, look_again: locks.retry_period })
-    }
-
     /// Does the work while the lock is renewed. `None` when it was lost meanwhile.
     pub(super) async fn while_locked<T>(&self, lock: Option<Lock<'_>>, work: impl Future<Output = T>) -> Option<T> {
-        let (Some(lock), Some(locks)) = (lock, &self.locks) else { return Some(work.await) };
+        let (Some(mut lock), Some(locks)) = (lock, &self.locks) else { return Some(work.await) };
+        lock.carrier.is_held();
         let mut work = pin!(work);
         tokio::select! {
             biased;
@@ -233,8 +271,8 @@ impl Actor {
                 let written = timeout_at(deadline, self.write_lock(&lock.carrier, &lock.version, &record)).await;
                 match written {
                     Err(_) => return,
-                    Ok(Ok(version)) => {
-                        (lock.version, lock.record) = (version, record);
+                    Ok(Ok(meta)) => {
+                        (lock.version, lock.record) = (meta.resource_version.unwrap_or_default(), record);
                         lock.extend(started + locks.renew_deadline);
                         break;
                     }
@@ -256,24 +294,29 @@ impl Actor {
         }
     }
 
-    /// Writes the record on the version of the object that is known; returns the new version.
-    async fn write_lock(&self, carrier: &Carrier<'_>, version: &str, record: &Record) -> Result<String, CallError> {
+    /// Writes the record on the version of the object that is known; returns the object's metadata then.
+    async fn write_lock(&self, carrier: &Carrier<'_>, version: &str, record: &Record) -> Result<ObjectMeta, CallError> {
         let text = serde_json::to_string(record).map_err(|error| CallError::Other(error.to_string()))?;
-        let patch = Patch::Merge(json!({"metadata": {
+        let mut metadata = json!({
             "uid": carrier.uid(), "resourceVersion": version, "annotations": {protocol::CLAIM_LOCK: text},
-        }}));
+        });
+        if let Carrier::Claim { hold: Some(Hold { finalizers, mark }), .. } = carrier {
+            metadata["finalizers"] = json!(finalizers);
+            metadata["annotations"][protocol::ATTEMPT] = json!(mark);
+        }
+        let patch = Patch::Merge(json!({"metadata": metadata}));
         let parameters = PatchParams::default();
-        let meta = match carrier {
+        // Renewals wait for nobody.
+        match carrier {
             Carrier::Claim { namespace, name, .. } => {
                 let api = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace);
-                call(self.limits.api, api.patch_metadata(name, &parameters, &patch)).await?.metadata
+                Ok(call(self.limits.api, api.patch_metadata(name, &parameters, &patch)).await?.metadata)
             }
             Carrier::Volume { name, .. } => {
                 let api = Api::<PersistentVolume>::all(self.client.clone());
-                call(self.limits.api, api.patch_metadata(name, &parameters, &patch)).await?.metadata
+                Ok(call(self.limits.api, api.patch_metadata(name, &parameters, &patch)).await?.metadata)
             }
-        };
-        Ok(meta.resource_version.unwrap_or_default())
+        }
     }
 
     /// The object's version and who holds its lock.
@@ -299,6 +342,13 @@ impl Actor {
 }
 
 impl Carrier<'_> {
+    /// What was written once need not be written with every renewal.
+    fn is_held(&mut self) {
+        if let Self::Claim { hold, .. } = self {
+            *hold = None;
+        }
+    }
+
     fn uid(&self) -> &str {
         match self {
             Self::Claim { uid, .. } | Self::Volume { uid, .. } => uid,

@@ -1,17 +1,30 @@
 //! The few calls to the API server, each with its deadline and its preconditions.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use provisioner_runtime::backoff::Backoff;
 use provisioner_runtime::call::{CallError, call, create_request, unsent};
 use provisioner_runtime::watch::WatchHealth;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
-use super::Actor;
-use crate::controller::facts::ClaimFacts;
+use super::{Actor, Versions};
+use crate::controller::facts::{ClaimFacts, VolumeFacts};
+use crate::controller::key::Key;
 use crate::controller::safeguards::Safeguard;
 use crate::controller::watched::{WatchedClaim, WatchedVolume};
 use crate::protocol;
+
+const READ_AGAIN: Backoff = Backoff::exponential(Duration::from_millis(250), Duration::from_secs(15));
+
+/// How often a claim is looked at again whose finalizers have changed meanwhile.
+const RELEASES: usize = 3;
 
 /// A volume as the API server has it.
 pub(super) struct LiveVolume {
@@ -20,25 +33,55 @@ pub(super) struct LiveVolume {
 }
 
 impl Actor {
+    /// One request about claims or volumes, with its deadline, when it is its turn.
+    pub(super) async fn request<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+        let _permit = self.api.enter().await;
+        let answer = call(self.limits.api, request).await;
+        if let Err(error) = &answer {
+            self.api.observe(error);
+        }
+        answer
+    }
+
     pub(super) async fn read_claim(&self, namespace: &str, name: &str) -> Result<WatchedClaim, CallError> {
         let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(namespace)));
         let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
-        let answer = call(self.limits.api, self.client.request(request));
+        let answer = self.request(self.client.request(request));
         shown(&self.claims, answer, WatchedClaim::version).await
     }
 
-    /// The version of all claims together at this moment; 0 where that is no number.
-    pub(crate) async fn version_of_claims(&self) -> Result<u64, CallError> {
-        let api = Api::<PersistentVolumeClaim>::all(self.client.clone());
-        let list = call(self.limits.api, api.list_metadata(&ListParams::default().limit(1))).await?;
-        Ok(list.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default())
+    /// How new everything is at this moment; 0 where that is no number.
+    pub(crate) async fn versions(&self) -> Result<Versions, CallError> {
+        let one = ListParams::default().limit(1);
+        let version =
+            |meta: ListMeta| meta.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default();
+        let claims = Api::<PersistentVolumeClaim>::all(self.client.clone());
+        let claims = version(self.request(claims.list_metadata(&one)).await?.metadata);
+        let volumes = Api::<PersistentVolume>::all(self.client.clone());
+        Ok(Versions { claims, volumes: version(self.request(volumes.list_metadata(&one)).await?.metadata) })
+    }
+
+    /// Looks whether a volume is what the watch has told of it, until the API server says it.
+    pub(crate) async fn refresh_volume(&self, key: &Key) {
+        let mut failed = 0;
+        loop {
+            match self.read_volume(&key.to_string()).await {
+                Ok(live) => return self.world().saw_volume(live.seen),
+                Err(CallError::NotFound) => return self.world().volume_is_gone(key),
+                Err(error) => {
+                    failed += 1;
+                    tracing::warn!(pv = %key, "the volume of an adopted attempt cannot be read: {error}");
+                    sleep(READ_AGAIN.delay(failed, 0.0)).await;
+                }
+            }
+        }
     }
 
     pub(super) async fn read_volume(&self, name: &str) -> Result<LiveVolume, CallError> {
         let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
         let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
         let answer = async {
-            let text = call(self.limits.api, self.client.request_text(request)).await?;
+            let text = self.request(self.client.request_text(request)).await?;
             let unreadable = |error: serde_json::Error| CallError::Other(error.to_string());
             let seen = serde_json::from_str(&text).map_err(unreadable)?;
             Ok(LiveVolume { seen, object: serde_json::from_str(&text).map_err(unreadable)? })
@@ -48,7 +91,7 @@ impl Actor {
 
     pub(super) async fn create_volume(&self, body: Vec<u8>) -> Result<WatchedVolume, CallError> {
         let request = create_request(&PersistentVolume::url_path(&(), None), body)?;
-        let answer = call(self.limits.api, self.client.request(request));
+        let answer = self.request(self.client.request(request));
         shown(&self.volumes, answer, WatchedVolume::version).await
     }
 
@@ -66,19 +109,105 @@ impl Actor {
         let preconditions = careful.then_some(preconditions);
         let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
         let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        let answer = async { Ok(call(self.limits.api, api.delete(name, &parameters)).await?.left()) };
+        let answer = async { Ok(self.request(api.delete(name, &parameters)).await?.left()) };
         shown(&self.volumes, answer, |left| left.as_ref()?.metadata.resource_version.as_deref()).await
     }
 
-    /// Adds or removes our finalizer and touches no other. `false`: somebody was faster, look again.
-    pub(super) async fn patch_finalizer(&self, volume: &PersistentVolume, wanted: bool) -> Result<bool, CallError> {
-        let Some(operations) = finalizer_patch(volume, wanted) else { return Ok(true) };
+    /// Records on the volume that the deletion of its asset begins, if it is still the one that was seen.
+    pub(super) async fn mark_deleting(
+        &self,
+        name: &str,
+        uid: &str,
+        version: &str,
+    ) -> Result<PersistentVolume, CallError> {
+        let patch = Patch::Merge(json!({"metadata": {
+            "uid": uid, "resourceVersion": version, "annotations": {protocol::DELETING: uid},
+        }}));
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        let parameters = PatchParams::default();
+        let answer = self.request(api.patch(name, &parameters, &patch));
+        shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await
+    }
+
+    /// Takes our finalizer and what goes with it off a claim, which may be the one with these finalizers or a later state of it.
+    pub(super) async fn release_claim(&self, claim: &ClaimFacts, finalizers: &[String]) -> Result<(), CallError> {
+        let mut finalizers = finalizers.to_vec();
+        for _ in 0..RELEASES {
+            let Some(at) = finalizers.iter().position(|name| name == protocol::CLAIM_FINALIZER) else { return Ok(()) };
+            let path = format!("/metadata/finalizers/{at}");
+            let annotation = format!("/metadata/annotations/{}", protocol::ATTEMPT.replace('/', "~1"));
+            let operations = json!([
+                {"op": "test", "path": "/metadata/uid", "value": &*claim.uid},
+                {"op": "test", "path": path, "value": protocol::CLAIM_FINALIZER},
+                {"op": "remove", "path": path},
+                {"op": "add", "path": annotation, "value": ""},
+                {"op": "remove", "path": annotation},
+            ]);
+            let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
+            let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(&claim.namespace)));
+            let request = request.patch(&claim.name, &PatchParams::default(), &patch).map_err(unsent)?;
+            let answer = self.request(self.client.request(request));
+            match patched(shown(&self.claims, answer, WatchedClaim::version).await) {
+                Ok(Some(claim)) => {
+                    self.world().saw_claim(claim);
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(CallError::NotFound) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            let live = match self.read_claim(&claim.namespace, &claim.name).await {
+                Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.uid) => live,
+                Ok(_) | Err(CallError::NotFound) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            finalizers.clone_from(&live.metadata().finalizers);
+            self.world().saw_claim(live);
+        }
+        Err(CallError::Conflict)
+    }
+
+    /// The volumes of this provisioner, whole.
+    pub(crate) async fn own_volumes(&self) -> Result<Vec<PersistentVolume>, CallError> {
+        #[derive(Deserialize)]
+        struct List {
+            metadata: ListMeta,
+            items: Vec<Box<RawValue>>,
+        }
+        let (mut own, mut page) = (Vec::new(), ListParams::default().limit(500));
+        loop {
+            let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
+            let request = request.list(&page).map_err(unsent)?;
+            let list: List = call(self.limits.api, self.client.request(request)).await?;
+            for raw in list.items {
+                let volume = serde_json::from_str::<WatchedVolume>(raw.get());
+                let ours = |volume: &WatchedVolume| volume.fields.as_ref().is_ok_and(|fields| self.rules.own(fields));
+                if volume.is_ok_and(|volume| ours(&volume)) {
+                    own.push(serde_json::from_str(raw.get()).map_err(|error| CallError::Other(error.to_string()))?);
+                }
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(own),
+            }
+        }
+    }
+
+    /// Whether another installation's volume, or somebody else's.
+    pub(super) fn is_elsewhere(&self, volume: &WatchedVolume) -> bool {
+        let Ok(fields) = &volume.fields else { return true };
+        let elsewhere = VolumeFacts::read(fields).is_none_or(|facts| self.rules.made_elsewhere(&facts));
+        elsewhere || !self.rules.own(fields)
+    }
+
+    /// Adds or removes our finalizer and touches no other.
+    pub(super) async fn patch_finalizer(&self, volume: &PersistentVolume, wanted: bool) -> Result<(), CallError> {
+        let Some(operations) = finalizer_patch(volume, wanted) else { return Ok(()) };
         let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
         let name = volume.metadata.name.as_deref().unwrap_or_default();
         let (api, parameters) = (Api::<PersistentVolume>::all(self.client.clone()), PatchParams::default());
-        let answer = call(self.limits.api, api.patch_metadata(name, &parameters, &patch));
-        let answer = shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await;
-        Ok(patched(answer)?.is_some())
+        let answer = self.request(api.patch_metadata(name, &parameters, &patch));
+        shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await.map(drop)
     }
 
     /// Takes the node back that cannot be served, unless the scheduler chose another one already. `None`: it has.
@@ -96,7 +225,7 @@ impl Actor {
         let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
         let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(&claim.namespace)));
         let request = request.patch(&claim.name, &PatchParams::default(), &patch).map_err(unsent)?;
-        let answer = call(self.limits.api, self.client.request(request));
+        let answer = self.request(self.client.request(request));
         patched(shown(&self.claims, answer, WatchedClaim::version).await)
     }
 }

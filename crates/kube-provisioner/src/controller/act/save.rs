@@ -6,17 +6,37 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
 use tokio::time::Instant;
 
+use super::Actor;
 use super::objects::LiveVolume;
-use super::{Actor, Outcome};
+use crate::controller::decide::Rest;
 use crate::controller::facts::{Facts, Progress, UnsavedVolume};
 use crate::controller::key::Key;
+use crate::controller::outcome::Outcome;
 use crate::controller::safeguards::Safeguard;
 use crate::protocol;
+
+/// What a volume that has the name already is to the one that was to be saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// The same, saved by an earlier attempt whose answer was lost.
+    Same,
+    /// Another installation's, with the same asset.
+    SameAsset,
+    /// The same claim's, with another asset: ours is one too many.
+    OtherAsset,
+    /// Something else.
+    Foreign,
+}
 
 impl Actor {
     pub(super) async fn save_again(&self, facts: &Facts, key: &Key) -> Outcome {
         let Progress::Unsaved(unsaved) = &facts.progress else { return Outcome::Changed };
-        self.try_save(key, unsaved, Instant::now()).await
+        let outcome = self.try_save(key, unsaved, Instant::now()).await;
+        // A claim that records its attempt can let go of it.
+        if matches!(outcome, Outcome::Provisioned { .. }) {
+            self.release_if_over_now(facts, key).await;
+        }
+        outcome
     }
 
     pub(super) async fn save(&self, key: &Key, unsaved: UnsavedVolume, started: Instant) -> Outcome {
@@ -26,13 +46,24 @@ impl Actor {
         self.try_save(key, &unsaved, started).await
     }
 
-    async fn try_save(&self, key: &Key, unsaved: &UnsavedVolume, started: Instant) -> Outcome {
+    async fn try_save(&self, key: &Key, unsaved: &Arc<UnsavedVolume>, started: Instant) -> Outcome {
         let saved = match self.create_volume(unsaved.body.clone()).await {
             Ok(saved) => saved,
             Err(CallError::AlreadyExists) => match self.read_volume(&unsaved.name).await {
                 Ok(LiveVolume { seen, .. }) if !self.rules.safeguards.include(Safeguard::ReadBack) => seen,
-                Ok(LiveVolume { seen, object }) if is_ours(unsaved, &object) => seen,
-                Ok(_) => return Outcome::NameTakenMeanwhile,
+                Ok(LiveVolume { seen, object }) => match compare(unsaved, &object) {
+                    Found::Same => seen,
+                    Found::SameAsset => {
+                        self.world().set_progress(key, Progress::None);
+                        return Outcome::Rested(Rest::OtherInstallation);
+                    }
+                    Found::OtherAsset => {
+                        tracing::warn!(pv = unsaved.name, "the volume was saved with another asset; ours is deleted");
+                        self.world().set_progress(key, Progress::Surplus(unsaved.clone()));
+                        return Outcome::Changed;
+                    }
+                    Found::Foreign => return Outcome::NameTakenMeanwhile,
+                },
                 Err(error) => return Outcome::NotSaved(error),
             },
             Err(error) => return Outcome::NotSaved(error),
@@ -43,35 +74,69 @@ impl Actor {
     }
 }
 
-/// Whether the volume that has the name is the one we wanted to save: an earlier attempt whose answer was lost.
-fn is_ours(unsaved: &UnsavedVolume, volume: &PersistentVolume) -> bool {
-    let Ok(wanted) = serde_json::from_slice::<PersistentVolume>(&unsaved.body) else { return false };
-    let by = |volume: &PersistentVolume| volume.metadata.annotations.as_ref()?.get(protocol::PROVISIONED_BY).cloned();
+fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Found {
+    let Ok(wanted) = serde_json::from_slice::<PersistentVolume>(&unsaved.body) else { return Found::Foreign };
+    let annotation = |volume: &PersistentVolume, key: &str| volume.metadata.annotations.as_ref()?.get(key).cloned();
+    let same = |key: &str| annotation(found, key) == annotation(&wanted, key);
     let claim = |volume: &PersistentVolume| volume.spec.as_ref()?.claim_ref.as_ref()?.uid.clone();
-    if volume.metadata.deletion_timestamp.is_some() || by(volume) != by(&wanted) || claim(volume) != claim(&wanted) {
-        return false;
-    }
-    let same_source = serde_json::to_value(&wanted.spec).ok().zip(serde_json::to_value(&volume.spec).ok());
-    if let Some((wanted, found)) = same_source
-        && let Some(difference) = source_difference(&wanted, &found)
+    if found.metadata.deletion_timestamp.is_some() || !same(protocol::PROVISIONED_BY) || claim(found) != claim(&wanted)
     {
-        tracing::warn!(
-            pv = unsaved.name,
-            difference,
-            "the volume was saved by an earlier attempt with another source; the saved one counts"
-        );
+        return Found::Foreign;
     }
-    true
+    let of = |volume: &PersistentVolume| serde_json::to_value(&volume.spec).unwrap_or_default();
+    match (same_asset(&of(&wanted), &of(found)), same(protocol::IDENTITY)) {
+        (true, true) => Found::Same,
+        (true, false) => Found::SameAsset,
+        (false, _) => Found::OtherAsset,
+    }
 }
 
-/// The first part of the source that the saved volume has otherwise. Defaults that the API server added do not count.
-fn source_difference<'a>(wanted: &'a serde_json::Value, found: &serde_json::Value) -> Option<&'a str> {
-    const SOURCES: [&str; 7] = ["csi", "fc", "flexVolume", "hostPath", "iscsi", "local", "nfs"];
-    let wanted = wanted.as_object()?;
-    let differs = |source: &serde_json::Value, name: &String| {
-        let fields = source.as_object();
-        fields.is_none_or(|fields| fields.iter().any(|(field, value)| found[name].get(field) != Some(value)))
-    };
-    let mut sources = wanted.iter().filter(|(name, _)| SOURCES.contains(&name.as_str()));
-    sources.find(|(name, source)| differs(source, name)).map(|(name, _)| name.as_str())
+/// Whether two specs are of the same asset, as far as what names it tells: a server may have another name by now.
+fn same_asset(wanted: &serde_json::Value, found: &serde_json::Value) -> bool {
+    const HANDLES: [(&str, &[&str]); 7] = [
+        ("csi", &["driver", "volumeHandle"]),
+        ("fc", &["lun", "targetWWNs", "wwids"]),
+        ("flexVolume", &["driver", "options"]),
+        ("hostPath", &["path"]),
+        ("iscsi", &["iqn", "lun"]),
+        ("local", &["path"]),
+        ("nfs", &["path"]),
+    ];
+    HANDLES.iter().all(|(source, fields)| {
+        wanted.get(source).is_some() == found.get(source).is_some()
+            && fields.iter().all(|field| wanted[*source].get(field) == found[*source].get(field))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::controller::tests::{pending, with};
+
+    fn compared(change: Value) -> Found {
+        let volume = json!({
+            "metadata": {"name": "pvc-u", "annotations": {protocol::PROVISIONED_BY: "p", protocol::IDENTITY: "here"}},
+            "spec": {"claimRef": {"uid": "u"}, "nfs": {"server": "a", "path": "/v"}},
+        });
+        let body = volume.to_string().into_bytes();
+        let unsaved = UnsavedVolume { name: "pvc-u".to_owned(), pending: Arc::new(pending()), body };
+        compare(&unsaved, &serde_json::from_value(with(volume, change)).unwrap())
+    }
+
+    #[test]
+    fn g42_what_has_the_name_already_is_compared() {
+        assert_eq!(compared(json!({})), Found::Same);
+        assert_eq!(compared(json!({"spec": {"nfs": {"server": "alias", "readOnly": false}}})), Found::Same);
+        let elsewhere = json!({"metadata": {"annotations": {protocol::IDENTITY: "there"}}});
+        assert_eq!(compared(elsewhere.clone()), Found::SameAsset);
+        assert_eq!(compared(with(elsewhere, json!({"spec": {"nfs": {"path": "/w"}}}))), Found::OtherAsset);
+        assert_eq!(compared(json!({"spec": {"nfs": {"path": "/w"}}})), Found::OtherAsset);
+        assert_eq!(compared(json!({"spec": {"nfs": null, "hostPath": {"path": "/v"}}})), Found::OtherAsset);
+        assert_eq!(compared(json!({"spec": {"claimRef": {"uid": "v"}}})), Found::Foreign);
+        assert_eq!(compared(json!({"metadata": {"annotations": {protocol::PROVISIONED_BY: "q"}}})), Found::Foreign);
+        let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        assert_eq!(compared(deleting), Found::Foreign);
+    }
 }

@@ -18,7 +18,6 @@ pub(super) struct Plan {
     node: Option<String>,
     instance: String,
     pub(super) grace: Duration,
-    pub(super) lease_duration: Duration,
     pub(super) surroundings: Surroundings,
 }
 
@@ -33,15 +32,17 @@ impl Plan {
             node: options.node_name.clone().filter(|_| per_node),
             instance,
             grace: options.grace_period,
-            lease_duration: options.lease_duration,
             surroundings,
         }
     }
 
+    /// Whether attempts are recorded on their claims, and not in a journal.
+    pub(super) fn claims_record(&self) -> bool {
+        self.coordination == Coordination::PerClaim
+    }
+
     pub(super) fn journal(&self, shard: u32) -> JournalOptions {
         let (name, layout) = match (self.coordination, &self.node) {
-            // Every replica has a journal of its own.
-            (Coordination::PerClaim, _) => (format!("journal-{}", self.instance), "per-claim".to_owned()),
             (Coordination::PerNode, Some(node)) => (format!("journal-node-{node}"), "node".to_owned()),
             _ if self.shards > 1 => (format!("journal-{shard}-of-{}", self.shards), self.shards.to_string()),
             _ => ("journal".to_owned(), "1".to_owned()),
@@ -52,25 +53,19 @@ impl Plan {
             group: lease_name(&self.provisioner),
             layout,
             holder: self.instance.clone(),
-            beat: (self.coordination == Coordination::PerClaim).then(|| self.lease_duration / 3),
             surroundings: self.surroundings,
         }
     }
 
     pub(super) fn shard_of(&self, key: &str) -> u32 {
-        // FNV-1a: all replicas must agree, whatever they were compiled with.
-        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
         // The upper half, where the bits are mixed best.
-        ((hash >> 32) % u64::from(self.shards)) as u32
+        ((entry::hash(key.as_bytes()) >> 32) % u64::from(self.shards)) as u32
     }
 
     /// Whether an entry that nobody finishes any more is this shard's.
     pub(super) fn is_mine(&self, shard: u32, entry: &Entry) -> bool {
         match &self.node {
             Some(own) => entry::node(entry).as_ref() == Some(own),
-            // Whoever comes first.
-            None if self.coordination == Coordination::PerClaim => true,
             None => self.shard_of(&entry.key) == shard,
         }
     }

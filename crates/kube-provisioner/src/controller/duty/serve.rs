@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use futures::future::join;
 use kube::Client;
-use provisioner_runtime::journal::{Entry, Journal, Writer};
-use tokio::time::{sleep, timeout};
+use provisioner_runtime::journal::{Adopted, Entry, Journal, JournalOptions, Writer};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::peers::{Attempts, Peers, RETRIES};
-use super::{Held, Turn};
+use super::adopt::{Peers, until_empty};
+use super::attempts::Attempts;
+use super::{Held, Record, Turn};
 use crate::controller::engine::Engine;
 use crate::controller::key::Key;
 
@@ -22,11 +23,16 @@ pub(crate) async fn serve(engine: Arc<Engine>, turn: Turn) -> Option<String> {
     let place = Place { engine: &engine, shard: turn.shard };
     // What was remembered of an earlier turn has been somebody else's since.
     place.forget();
+    let options = engine.duties.plan.journal(turn.shard);
+    if engine.duties.plan.claims_record() {
+        place.serve_by_claims(&turn, &options).await;
+        return None;
+    }
     let taken = tokio::select! {
         biased;
         () = turn.lost.cancelled() => return None,
         () = turn.leave.cancelled() => return None,
-        taken = place.take_over(&turn) => taken,
+        taken = place.take_over(&turn, &options) => taken,
     };
     let (journal, writer, entries) = taken;
     let over = journal.over().clone();
@@ -34,10 +40,11 @@ pub(crate) async fn serve(engine: Arc<Engine>, turn: Turn) -> Option<String> {
         biased;
         () = turn.lost.cancelled() => None,
         by = writer.run() => Some(by),
-        () = place.work(&turn, &journal, entries) => None,
+        () = place.work(&turn, &options, &journal, entries) => None,
     };
     over.cancel();
-    place.give_up(&journal).await;
+    journal.close();
+    place.give_up().await;
     ended
 }
 
@@ -48,16 +55,12 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    async fn take_over(&self, turn: &Turn) -> (Journal, Writer, Vec<Entry>) {
+    async fn take_over(&self, turn: &Turn, options: &JournalOptions) -> (Journal, Writer, Vec<Entry>) {
         let duties = &self.engine.duties;
-        let options = duties.plan.journal(self.shard);
-        let place = format!("ConfigMap {}/{}", options.namespace, options.name);
-        let mut attempt = 0;
+        let mut attempts = Attempts::at("the journal cannot be taken over", options.surroundings);
         loop {
-            // Without a Lease nobody knows who deleted it, a person or the replica that went on with what was in it.
-            let (valid, leased) = (turn.valid.clone(), options.beat.is_none());
-            let still_ours = move || leased && valid();
-            let taken = Journal::take_over(self.engine.client(), options.clone(), still_ours).await;
+            let valid = turn.valid.clone();
+            let taken = Journal::take_over(self.engine.client(), options.clone(), move || valid()).await;
             let error = match taken {
                 Ok(taken) => {
                     duties.set_problem(self.shard, None);
@@ -65,81 +68,154 @@ impl Place<'_> {
                 }
                 Err(error) => error,
             };
-            attempt += 1;
+            let place = format!("ConfigMap {}/{}", options.namespace, options.name);
             let problem = format!("the journal ({place}) cannot be taken over: {error}");
-            tracing::warn!("{problem}");
             self.engine.held_up(|key| self.is_here(key), &problem);
             duties.set_problem(self.shard, Some(problem));
-            let chance = duties.plan.surroundings.number(&format!("take over {attempt}"));
-            sleep(RETRIES.delay(attempt, chance as f64 / u64::MAX as f64)).await;
+            attempts.failed(format!("{place}: {error}")).await;
         }
     }
 
     /// Everything between taking the journal over and having nothing in flight any more.
-    async fn work(&self, turn: &Turn, journal: &Journal, mut entries: Vec<Entry>) {
+    async fn work(&self, turn: &Turn, options: &JournalOptions, journal: &Journal, mut entries: Vec<Entry>) {
         let plan = &self.engine.duties.plan;
-        let peers = Arc::new(Peers::new(plan.journal(self.shard), plan.lease_duration));
+        let mut peers = Peers::new(self.engine.client(), plan, self.shard, options, journal);
+        let left = tokio::select! {
+            biased;
+            () = turn.leave.cancelled() => return,
+            (adopted, ()) = join(peers.adopt(), self.ready()) => {
+                entries.extend(adopted.entries);
+                adopted.left
+            }
+        };
+        // Their volumes are looked at, which takes a request each.
         tokio::select! {
             biased;
             () = turn.leave.cancelled() => return,
-            (adopted, ()) = join(self.adopt_abandoned(journal, &peers), self.sync()) => entries.extend(adopted),
+            () = self.engine.refresh_volumes(&entries) => {}
         }
         let working = TaskTracker::new();
-        self.engine.begin(
-            entries,
-            journal,
-            |key| self.is_here(key),
-            || {
-                let peers = peers.clone();
-                let held =
-                    Held { journal: journal.clone(), valid: turn.valid.clone(), peers, working: working.clone() };
-                self.engine.duties.held().insert(self.shard, held);
-            },
-        );
+        self.engine.adopt(entries, |key| journal.remove(key));
+        self.left_behind(&left);
+        self.begin(turn, Record::Journal(journal.clone()), &working);
         tokio::select! {
             biased;
             () = turn.leave.cancelled() => {}
-            () = self.look_after_the_dead(journal, &peers) => {}
+            () = self.adopt_rest(&mut peers, journal, left) => {}
+            () = self.honour_drops(journal) => {}
         }
+        self.end(&working).await;
+        // What was removed last need not be looked at by the next holder.
+        let _ = timeout(LAST_WRITE, journal.flush()).await;
+    }
+
+    /// Every replica works, and has nothing but the locks of claims.
+    async fn serve_by_claims(&self, turn: &Turn, options: &JournalOptions) {
+        let working = TaskTracker::new();
+        let set_problem = |problem: Option<String>| {
+            if let Some(problem) = &problem {
+                self.engine.held_up(|key| self.is_here(key), problem);
+            }
+            self.engine.duties.set_problem(self.shard, problem);
+        };
+        tokio::select! {
+            biased;
+            () = turn.leave.cancelled() => return,
+            () = async {
+                self.ready().await;
+                until_empty(&self.engine.client(), options, set_problem).await;
+            } => {}
+        }
+        self.begin(turn, Record::Claims, &working);
+        turn.leave.cancelled().await;
+        self.end(&working).await;
+        self.give_up().await;
+    }
+
+    /// Waits until everything is known, asks how old what is known may be, and lets the author begin.
+    async fn ready(&self) {
+        let plan = &self.engine.duties.plan;
+        let mut attempts = Attempts::at("the cluster cannot be looked at", plan.surroundings);
+        let versions = loop {
+            match self.engine.actor.versions().await {
+                Ok(versions) => break versions,
+                Err(error) => attempts.failed(error).await,
+            }
+        };
+        self.engine.synced_after(versions).await;
+        let mut attempts = Attempts::at("the provisioner cannot begin", plan.surroundings);
+        while let Err(error) = self.engine.actor.start().await {
+            let problem = format!("the provisioner cannot begin: {error}");
+            self.engine.held_up(|key| self.is_here(key), &problem);
+            self.engine.duties.set_problem(self.shard, Some(problem));
+            attempts.failed(error).await;
+        }
+        self.engine.duties.set_problem(self.shard, None);
+    }
+
+    fn begin(&self, turn: &Turn, record: Record, working: &TaskTracker) {
+        tracing::info!(shard = self.shard, "ready");
+        let held = Held { record, valid: turn.valid.clone(), working: working.clone() };
+        self.engine.begin(
+            |key| self.is_here(key),
+            || {
+                self.engine.duties.held().insert(self.shard, held);
+            },
+        );
+    }
+
+    async fn end(&self, working: &TaskTracker) {
         working.close();
         let grace = self.engine.duties.plan.grace;
         if timeout(grace, working.wait()).await.is_err() {
             tracing::warn!("work in flight did not end within {} s and is left to the next replica", grace.as_secs());
         }
-        // What was removed last need not be looked at by the next holder.
-        let _ = timeout(LAST_WRITE, journal.flush()).await;
     }
 
-    /// Waits until everything is known, and asks how old what is known of the claims may be.
-    async fn sync(&self) {
-        let mut attempts = Attempts::at("the claims");
-        let version = loop {
-            match self.engine.actor.version_of_claims().await {
-                Ok(version) => break version,
-                Err(error) => attempts.failed(error).await,
-            }
-        };
-        self.engine.synced_after(version).await;
+    /// Goes on with what found no room at first. Never ends.
+    async fn adopt_rest(&self, peers: &mut Peers<'_>, journal: &Journal, mut left: Vec<Entry>) {
+        while !left.is_empty() {
+            let Adopted { entries, left: rest } = peers.adopt_rest().await;
+            self.engine.refresh_volumes(&entries).await;
+            let keys: Vec<Key> = entries.iter().map(|entry| Key::of_volume(&entry.key)).collect();
+            self.engine.adopt(entries, |key| journal.remove(key));
+            self.engine.go_on(keys);
+            left = rest;
+            self.left_behind(&left);
+        }
+        std::future::pending().await
     }
 
-    /// Where every replica has a journal of its own, those of dead ones are finished by the others.
-    async fn look_after_the_dead(&self, journal: &Journal, peers: &Peers) {
-        let Some(beat) = peers.options.beat else { return std::future::pending().await };
+    /// Says what waits for room.
+    fn left_behind(&self, left: &[Entry]) {
+        let keys: Vec<Key> = left.iter().map(|entry| Key::of_volume(&entry.key)).collect();
+        let problem = (!keys.is_empty()).then(|| {
+            format!(
+                "{} attempts that another replica has begun wait for room in the journal: they are taken over as others end",
+                keys.len()
+            )
+        });
+        if let Some(problem) = &problem {
+            tracing::warn!("{problem}");
+            self.engine.await_adoption(keys, problem);
+        }
+        self.engine.duties.set_problem(self.shard, problem);
+    }
+
+    /// Ends the attempts that a person has dropped. Never ends.
+    async fn honour_drops(&self, journal: &Journal) {
         loop {
-            sleep(beat).await;
-            let _adopting = peers.adopting().await;
-            let entries = self.adopt_abandoned(journal, peers).await;
-            self.engine.begin(entries, journal, |_| false, || {});
+            for volume in journal.dropped().await {
+                tracing::warn!(
+                    pv = volume,
+                    "the attempt is dropped by hand; what it may have left in the backend stays there"
+                );
+                self.engine.drop_attempt(&Key::of_volume(&volume));
+            }
         }
     }
 
-    async fn adopt_abandoned(&self, journal: &Journal, peers: &Peers) -> Vec<Entry> {
-        let mine = |entry: &Entry| self.engine.duties.plan.is_mine(self.shard, entry);
-        peers.adopt(self.engine.client(), journal, |other| peers.is_abandoned(other), mine).await
-    }
-
-    async fn give_up(&self, journal: &Journal) {
-        journal.close();
+    async fn give_up(&self) {
         if let Some(working) = self.engine.duties.remove(self.shard) {
             // They see that the journal is over as soon as they run.
             working.wait().await;

@@ -57,18 +57,6 @@ fn s8_the_ga_annotation_wins_over_the_beta_one() {
 }
 
 #[test]
-fn s9_the_author_may_veto() {
-    let claim = claim(json!({"metadata": {"name": "vetoed"}}));
-    assert_eq!(Scene::new().class(class(json!({}))).claim(claim).about_claim(), Decision::Rest(Rest::Vetoed));
-}
-
-#[test]
-fn s10_the_author_may_accept() {
-    let claim = claim(json!({"metadata": {"name": "accepted"}}));
-    assert_eq!(Scene::new().class(class(json!({}))).claim(claim).about_claim(), Decision::Provision);
-}
-
-#[test]
 fn s11_waiting_for_a_consumer_without_a_node() {
     let scene = Scene::new().class(waiting_class()).claim(claim(json!({})));
     assert_eq!(scene.about_claim(), Decision::Rest(Rest::AwaitsNode));
@@ -119,7 +107,7 @@ fn b3_block_without_block_support_is_refused() {
 /// An author either supports block volumes or does not: a capability that is there and says no is the default here.
 #[test]
 fn b4_b5_b6_a_capability_that_says_no_is_the_default() {
-    assert_eq!(Capabilities::default(), Plain.capabilities());
+    assert_eq!(Capabilities::default(), Plain::capabilities());
     assert_eq!(with_mode(false, Some("Block")), Decision::Refuse(Refusal::Block));
 }
 
@@ -147,9 +135,12 @@ fn g15_what_cannot_be_honoured_is_refused() {
     assert_eq!(refused(json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}})), Refusal::Selector);
     assert_eq!(refused(json!({"spec": {"selector": {}}})), Refusal::Selector);
     let source = json!({"apiGroup": "populator.example.com", "kind": "Backup", "name": "b"});
-    let from = Refusal::DataSource { kind: "Backup".into(), name: "b".into() };
-    assert_eq!(refused(json!({"spec": {"dataSourceRef": source}})), from);
-    assert_eq!(refused(json!({"spec": {"dataSource": source}})), from);
+    let populated = Refusal::Populator { kind: "Backup.populator.example.com".into(), name: "b".into() };
+    assert_eq!(refused(json!({"spec": {"dataSourceRef": source}})), populated);
+    assert_eq!(refused(json!({"spec": {"dataSource": source}})), populated);
+    let clone = json!({"kind": "PersistentVolumeClaim", "name": "c"});
+    let from = Refusal::DataSource { kind: "PersistentVolumeClaim".into(), name: "c".into() };
+    assert_eq!(refused(json!({"spec": {"dataSourceRef": clone}})), from);
     assert_eq!(refused(json!({"spec": {"volumeAttributesClassName": "g"}})), Refusal::AttributesClass("g".into()));
     assert!(matches!(refused(json!({"spec": {"resources": {"requests": {"storage": "-1"}}}})), Refusal::Request(_)));
     assert!(matches!(refused(json!({"spec": {"resources": {"requests": {"storage": "lots"}}}})), Refusal::Request(_)));
@@ -160,10 +151,36 @@ fn g15_what_cannot_be_honoured_is_refused() {
 
 #[test]
 fn g15_what_the_author_can_do_is_not_refused() {
-    let able = Capabilities::default().selectors().data_sources().volume_attributes_classes();
-    let all = claim(json!({"spec": {"selector": {}, "dataSourceRef": {"kind": "Backup", "name": "b"},
-        "volumeAttributesClassName": "gold"}}));
+    let able = Capabilities::default().selectors().data_sources(["Backup.example.com"]).volume_attributes_classes();
+    let all = claim(
+        json!({"spec": {"selector": {}, "dataSourceRef": {"apiGroup": "example.com", "kind": "Backup", "name": "b"},
+        "volumeAttributesClassName": "gold"}}),
+    );
     assert_eq!(Scene::able(able).class(class(json!({}))).claim(all).about_claim(), Decision::Provision);
+}
+
+#[test]
+fn g43_topologies_and_mount_options_of_a_class_need_an_author_who_heeds_them() {
+    let zones = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
+    let asks = |change: Value, able: Capabilities| {
+        Scene::able(able).class(class(change)).claim(claim(json!({}))).about_claim()
+    };
+    let none = Capabilities::default;
+    let with_zones = json!({"allowedTopologies": zones});
+    assert_eq!(asks(with_zones.clone(), none()), Decision::Refuse(Refusal::AllowedTopologies));
+    assert_eq!(asks(with_zones, none().allowed_topologies()), Decision::Provision);
+    let with_options = json!({"mountOptions": ["ro"]});
+    assert_eq!(asks(with_options.clone(), none()), Decision::Refuse(Refusal::MountOptions));
+    assert_eq!(asks(with_options, none().mount_options()), Decision::Provision);
+    assert_eq!(asks(json!({"mountOptions": []}), none()), Decision::Provision);
+}
+
+#[test]
+fn g44_a_node_of_its_own_serves_no_class_that_binds_at_once() {
+    let claim = claim(json!({"spec": {"storageClassName": "at-once"}}));
+    let at_once = class(json!({"metadata": {"name": "at-once"}}));
+    let scene = Scene::new().on_node("here").class(at_once).claim(claim);
+    assert_eq!(scene.about_claim(), Decision::Refuse(Refusal::ImmediateClass));
 }
 
 #[test]

@@ -41,12 +41,19 @@ fn ten_megabytes() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g29_a_claim_of_ten_megabytes_is_refused_with_the_reason() {
+async fn g29_what_nobody_reads_of_a_claim_does_not_make_it_large() {
     let put = |api: &Api| put_claim(api, "large", ten_megabytes());
+    beside_others(true, &put, &|running: &Running| assert_eq!(running.provisions("large"), 1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g29_a_claim_that_the_journal_cannot_hold_is_refused_with_the_reason() {
+    let labels = json!({"metadata": {"labels": {"note": "x".repeat(10 * 1024 * 1024)}}});
+    let put = |api: &Api| put_claim(api, "large", labels.clone());
     let check = |running: &Running| {
         assert_eq!(running.provisions("large"), 0);
         let told = running.api.told("large", "ProvisioningFailed").join(" ");
-        assert!(told.contains("shorten the claim's annotations"), "{told}");
+        assert!(told.contains("shorten the claim's spec or labels"), "{told}");
     };
     beside_others(true, &put, &check).await;
 }

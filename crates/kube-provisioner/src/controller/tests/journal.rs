@@ -3,7 +3,6 @@
 use super::api::{Api, CLAIMS, CONFIG_MAPS, Fault, VOLUMES};
 use super::running::{Running, put_claim, volume_of, with_class};
 use super::*;
-use crate::Coordination;
 
 const JOURNAL: &str = "foo.bar-baz-journal";
 
@@ -84,20 +83,4 @@ async fn g39_a_second_process_takes_the_place_of_the_first_which_says_so() {
     assert_eq!((first.provisions("two"), second.provisions("two")), (0, 1));
     let error = first.ended().await.unwrap_err().to_string();
     assert!(error.contains("has taken over"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn g37_what_is_taken_over_is_finished_at_once_whatever_it_waits_for() {
-    let api = with_class();
-    let running = Running::start_with(&api, Coordination::PerClaim);
-    put_claim(&api, "invalid", json!({}));
-    running.until("refused", |running| running.provisions("invalid") == 1).await;
-    // The entry is to be removed, which waits for company. Before that somebody else has the journal for a moment.
-    let journal = |api: &Api| api.all(CONFIG_MAPS).into_iter().next().unwrap();
-    let entries = |api: &Api| journal(api)["data"]["entries"].as_str().unwrap_or_default().to_owned();
-    assert!(entries(&api).contains("pvc-uid-invalid"));
-    let taken = json!({"metadata": {"annotations": {"kube-provisioner/holder": "somebody"}}});
-    api.put(CONFIG_MAPS, with(journal(&api), taken));
-    running.until("asked again", |running| running.provisions("invalid") == 2).await;
-    running.until("removed", |running| entries(&running.api).is_empty()).await;
 }

@@ -6,15 +6,16 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::queue::Next;
 
 use super::*;
-use crate::controller::act::{Breakage, Outcome};
 use crate::controller::decide::{Refusal, Rest};
+use crate::controller::outcome::{Breakage, Outcome};
 use crate::controller::report::{About, Case, Report, Thresholds, report};
 use crate::{DeleteVerdict, Verdict};
 
 fn told(outcome: Outcome, attempt: u32, thresholds: Thresholds) -> Report {
     let scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
     let facts = scene.world.facts(&Key::of_claim("uid-1-1"));
-    report(outcome, &Case { provisioner: OURS, volume: "pvc-uid-1-1", facts: &facts, attempt, thresholds })
+    let (provisioner, volume) = (OURS, "pvc-uid-1-1");
+    report(outcome, &Case { provisioner, volume, facts: &facts, attempt, repeats: 0, waits: 0, thresholds })
 }
 
 fn first(outcome: Outcome) -> Report {
@@ -35,7 +36,7 @@ fn n1_n2_c20_c23_verdicts_each_has_its_pause_and_its_event() {
     );
     let background = first(failure(Verdict::InProgress, None, false));
     let notice = background.notice.unwrap();
-    assert!(!notice.warning && notice.reason == "Provisioning" && matches!(background.next, Next::Retry));
+    assert!(!notice.warning && notice.reason == "Provisioning" && matches!(background.next, Next::Wait(None)));
     let invalid = first(failure(Verdict::Invalid, None, false));
     assert!(matches!(invalid.next, Next::AwaitChange) && invalid.notice.is_some());
     let foreign = first(failure(Verdict::NotMine, None, false));
@@ -51,7 +52,7 @@ fn g21_threshold_gives_up_and_says_so() {
     let last = told(failure(Verdict::Retry, None, false), 3, two);
     assert!(matches!(last.next, Next::AwaitChange));
     assert!(last.notice.unwrap().text.contains("gave up after 3 attempts"));
-    assert!(matches!(told(failure(Verdict::InProgress, None, false), 99, two).next, Next::Retry));
+    assert!(matches!(told(failure(Verdict::InProgress, None, false), 99, two).next, Next::Wait(None)));
     let not_saved = told(Outcome::NotSaved(CallError::Conflict), 99, two);
     assert!(matches!(not_saved.next, Next::Retry), "an asset without a volume is never given up");
     let kept = Outcome::NotDeleted { verdict: DeleteVerdict::Retry, message: "no".into(), retry_after: None };
@@ -60,10 +61,13 @@ fn g21_threshold_gives_up_and_says_so() {
 
 #[test]
 fn g18_g19_breakage_is_told_and_tried_again() {
-    let panicked = first(Outcome::ProvisionBroke(Breakage::Panicked("index out of bounds".into())));
+    let panicked = first(Outcome::ProvisionBroke {
+        method: "provision",
+        breakage: Breakage::Panicked("index out of bounds".into()),
+    });
     assert!(matches!(panicked.next, Next::Retry));
     assert!(panicked.notice.unwrap().text.contains("index out of bounds"));
-    let slow = first(Outcome::DeleteBroke(Breakage::TimedOut(Duration::from_secs(5))));
+    let slow = first(Outcome::DeleteBroke { method: "delete", breakage: Breakage::TimedOut(Duration::from_secs(5)) });
     let notice = slow.notice.unwrap();
     assert_eq!((notice.about, notice.reason), (About::Volume, "VolumeFailedDelete"));
     assert!(notice.text.contains("within 5 s"));
@@ -78,6 +82,33 @@ fn g22_in_use_is_no_warning() {
 }
 
 #[test]
+fn g45_waiting_is_not_failing() {
+    let locked = Outcome::Locked { by: "they".into(), look_again: Duration::from_secs(2) };
+    assert_eq!(first(locked).next, Next::Wait(Some(Duration::from_secs(2))));
+    let busy = || CallError::TooManyRequests { retry_after: Some(Duration::from_secs(3)), message: "busy".into() };
+    assert_eq!(first(Outcome::NotSaved(busy())).next, Next::Wait(Some(Duration::from_secs(3))));
+    let call = Outcome::CallFailed { doing: "reading the volume", error: busy() };
+    assert_eq!(first(call).next, Next::Wait(Some(Duration::from_secs(3))));
+    let deleting =
+        Outcome::NotDeleted { verdict: DeleteVerdict::InProgress, message: "at it".into(), retry_after: None };
+    assert_eq!(first(deleting).next, Next::Wait(None));
+}
+
+#[test]
+fn g46_what_the_server_does_not_take_is_told_when_it_happens_again() {
+    let rejected =
+        || Outcome::Rejected { doing: "setting the volume's finalizer", error: CallError::Invalid("no".into()) };
+    let quiet = first(rejected());
+    assert!(quiet.notice.is_none() && quiet.next == Next::Again);
+    let scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    let facts = scene.world.facts(&Key::of_claim("uid-1-1"));
+    let (provisioner, volume, thresholds) = (OURS, "pvc-uid-1-1", Thresholds::default());
+    let again = Case { provisioner, volume, facts: &facts, attempt: 1, repeats: 1, waits: 0, thresholds };
+    let loud = report(rejected(), &again);
+    assert!(loud.notice.unwrap().text.contains("no") && loud.next == Next::Retry);
+}
+
+#[test]
 fn c7_a_class_that_may_still_come_is_no_failure() {
     let report = first(Outcome::Refused(Refusal::ClassMissing(Some("fast".into()))));
     assert!(report.notice.is_none() && matches!(report.next, Next::RetryAfter(_)), "{:?}", report.notice);
@@ -87,6 +118,10 @@ fn c7_a_class_that_may_still_come_is_no_failure() {
 fn g15_refusals_say_what_to_do() {
     for refusal in [
         Refusal::AccessModes(vec!["ReadWriteOnce".into()]),
+        Refusal::AllowedTopologies,
+        Refusal::AttemptOfOtherClass,
+        Refusal::ImmediateClass,
+        Refusal::MountOptions,
         Refusal::AttributesClass("gold".into()),
         Refusal::Block,
         Refusal::ClassMissing(Some("fast".into())),

@@ -183,7 +183,7 @@ fn g13_released_while_the_claim_lives_is_not_deleted() {
     let waiting = Scene::new().claim(claim(json!({}))).volume(released());
     assert_eq!(waiting.about_claim(), Decision::Rest(Rest::ClaimStillSeen));
     let going = Scene::new().claim(bound(json!({"metadata": {"deletionTimestamp": GOING}}))).volume(released());
-    assert_eq!(going.about_claim(), DELETES);
+    assert_eq!(going.about_claim(), Decision::Rest(Rest::ClaimStillSeen), "it may still be used");
     let elsewhere = Scene::new().claim(claim(json!({"spec": {"volumeName": "static"}}))).volume(released());
     assert_eq!(elsewhere.about_claim(), DELETES, "the claim took another volume, ours is surplus");
 }
@@ -263,4 +263,39 @@ fn g41_with_a_replica_for_each_node_only_the_own_claims_and_volumes_are_served()
     for other in [json!("node-2"), json!(null)] {
         assert_eq!(scene().volume(made_by(other)).about_volume(), Decision::Rest(Rest::OtherNode));
     }
+}
+
+/// Volumes that are not named after their claim: static ones, migrated ones, and those bound to another claim since.
+#[test]
+fn g13_the_claim_that_lives_is_found_by_its_uid() {
+    let of_claim = json!({"spec": {"claimRef": {"namespace": "default", "name": "claim-1", "uid": "uid-1-1"}}});
+    let mut scene = Scene::new()
+        .claim(claim(json!({"spec": {"volumeName": "volume-1"}})))
+        .volume(volume("Released", "Delete", of_claim));
+    assert_eq!(scene.about_volume(), Decision::Rest(Rest::ClaimStillSeen));
+    let woken = scene.world.claim_event(Event::Deleted(sent(claim(json!({})))));
+    assert!(woken.contains(&Key::of_volume("volume-1")), "{woken:?}");
+    assert_eq!(scene.about_volume(), DELETES);
+}
+
+#[test]
+fn g47_a_policy_that_becomes_retain_after_the_deletion_began_keeps_the_object() {
+    let going = protected("Released", "Retain", json!({"metadata": {"deletionTimestamp": GOING}}));
+    assert_eq!(guarded(going), Decision::Refuse(Refusal::RetainedTooLate));
+    let released = protected("Released", "Retain", json!({}));
+    assert_eq!(guarded(released), Decision::Unprotect);
+    // By hand, while it was in use: somebody wants the object gone and the data kept.
+    let in_use = protected("Bound", "Retain", json!({"metadata": {"deletionTimestamp": GOING}}));
+    assert_eq!(guarded(in_use), Decision::Unprotect);
+}
+
+#[test]
+fn g48_a_deletion_that_is_recorded_on_its_volume_is_finished_while_that_volume_exists() {
+    let marked = |phase, policy, uid: &str| {
+        volume(phase, policy, json!({"metadata": {"annotations": {"kube-provisioner/deleting": uid}}}))
+    };
+    assert_eq!(bare(marked("Released", "Retain", "volume-uid")), DELETES);
+    assert_eq!(bare(marked("Released", "Delete", "volume-uid")), DELETES);
+    assert_eq!(bare(marked("Released", "Retain", "another")), Decision::Rest(Rest::Retained), "a restored copy");
+    assert_eq!(bare(marked("Bound", "Retain", "volume-uid")), Decision::Rest(Rest::Retained), "it is in use again");
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
-use crate::controller::decide::{Rest, Rules};
+use crate::controller::decide::{Refusal, Rest};
 use crate::controller::facts::{ClaimState, ClassState, Pending, Progress};
 
 fn key() -> Key {
@@ -24,7 +26,7 @@ fn begin(scene: &mut Scene) {
     let (ClaimState::Waiting(claim), ClassState::Ours(class)) = (facts.claim, facts.class) else {
         panic!("waiting for us");
     };
-    scene.world.set_progress(&key(), Progress::Background(Arc::new(Pending { claim, class })));
+    scene.world.set_progress(&key(), Progress::Background(Arc::new(Pending { claim, class, token: "t".into() })));
 }
 
 fn saved() -> Value {
@@ -34,7 +36,7 @@ fn saved() -> Value {
 #[test]
 fn g4_class_changes_wake_the_claims_that_name_the_class() {
     let mut scene = Scene::new().claim(claim(json!({})));
-    let wakes = |scene: &mut Scene, event| scene.world.class_event(event);
+    let wakes = |scene: &mut Scene, event| scene.class_event(event);
     assert_eq!(wakes(&mut scene, Event::Applied(sent(class(json!({}))))), [key()]);
     assert_eq!(scene.about_claim(), Decision::Provision);
     let before = scene.world.inputs(&key());
@@ -49,8 +51,8 @@ fn g4_class_changes_wake_the_claims_that_name_the_class() {
 #[test]
 fn g4_relist_without_a_class_wakes_its_claims() {
     let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    assert_eq!(scene.world.class_event(Event::Begin), []);
-    assert_eq!(scene.world.class_event(Event::Ready), [key()]);
+    assert_eq!(scene.class_event(Event::Begin), []);
+    assert_eq!(scene.class_event(Event::Ready), [key()]);
     assert!(matches!(scene.about_claim(), Decision::Refuse(_)));
 }
 
@@ -170,8 +172,9 @@ fn g1_a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
 fn c24_background_work_goes_on_without_its_claim() {
     let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
     begin(&mut scene);
-    assert_eq!(delete_claim(&mut scene, claim(json!({}))), [key()]);
     assert_eq!(scene.about_claim(), Decision::Provision);
+    assert_eq!(delete_claim(&mut scene, claim(json!({}))), [key()]);
+    assert_eq!(scene.about_claim(), Decision::CleanUp);
     assert_eq!(scene.world.unsettled(|_| true), [key()]);
     scene.put_volume(saved());
     assert!(matches!(scene.world.facts(&key()).progress, Progress::None));
@@ -227,47 +230,38 @@ fn g17_malformed_objects_change_nothing_and_stop_nobody() {
 
 #[test]
 fn g16_class_parameters_are_parsed_once_per_version() {
-    let rules: Arc<Rules> = Scene::new().rules;
-    let counting = Arc::new(Counting::default());
-    let mut world = World::new(rules, counting.clone());
-    let event = |value| Event::Applied(sent(value));
-    world.class_event(event(class(json!({}))));
+    static PARSED: AtomicUsize = AtomicUsize::new(0);
+
+    struct Counted(());
+
+    impl<'de> serde::Deserialize<'de> for Counted {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            PARSED.fetch_add(1, Ordering::Relaxed);
+            <()>::deserialize(deserializer).map(Self)
+        }
+    }
+
+    struct Counting;
+
+    impl Provisioner for Counting {
+        type Parameters = Counted;
+        async fn provision(&self, request: ProvisionRequest<Counted>) -> Result<Volume, ProvisionError> {
+            let Counted(()) = *request.parameters;
+            Ok(Volume::nfs("server", request.name))
+        }
+        async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
+            Ok(())
+        }
+    }
+
+    let mut scene = Scene::new();
+    let event = ReadClass::of_event(Event::Applied(sent(class(json!({})))), &scene.rules, &Counting);
+    scene.world.class_event(event);
     for uid in ["a", "b", "c"] {
-        world.claim_event(Event::Applied(sent(claim(json!({"metadata": {"uid": uid}})))));
-        world.facts(&Key::of_claim(uid));
+        scene.put_claim(claim(json!({"metadata": {"uid": uid}})));
+        scene.world.facts(&Key::of_claim(uid));
     }
-    assert_eq!(counting.parsed.load(std::sync::atomic::Ordering::Relaxed), 1);
-}
-
-#[derive(Default)]
-struct Counting {
-    parsed: std::sync::atomic::AtomicUsize,
-}
-
-impl crate::controller::erased::Backend for Counting {
-    fn parse(
-        &self,
-        parameters: &std::collections::BTreeMap<String, String>,
-    ) -> Result<crate::controller::erased::Parsed, crate::parameters::ParameterError> {
-        self.parsed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        crate::controller::erased::Backend::parse(&Plain, parameters)
-    }
-    fn provision(
-        &self,
-        request: crate::controller::erased::UntypedRequest,
-        parameters: crate::controller::erased::Parsed,
-    ) -> futures::future::BoxFuture<'_, Result<Volume, ProvisionError>> {
-        crate::controller::erased::Backend::provision(&Plain, request, parameters)
-    }
-    fn delete(&self, volume: ProvisionedVolume) -> futures::future::BoxFuture<'_, Result<(), DeleteError>> {
-        crate::controller::erased::Backend::delete(&Plain, volume)
-    }
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
-    }
-    fn accepts(&self, _: &k8s_openapi::api::core::v1::PersistentVolumeClaim) -> bool {
-        true
-    }
+    assert_eq!(PARSED.load(Ordering::Relaxed), 1);
 }
 
 #[test]
@@ -283,4 +277,59 @@ fn l2_l3_l4_a_lock_that_changes_means_nothing_and_a_class_that_changes_does() {
     assert_eq!(scene.world.unsettled(|_| true), [key()], "l3: a resync looks at it all the same");
     let scene = scene.class(class(json!({"metadata": {"resourceVersion": "99"}})));
     assert_ne!(scene.world.inputs(&key()), unlocked, "l4: the class changed");
+}
+
+#[test]
+fn g49_an_attempt_whose_class_was_made_anew_is_cleaned_up() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut scene);
+    let touched = class(json!({"metadata": {"resourceVersion": "2", "labels": {"a": "b"}}}));
+    let scene = scene.class(touched);
+    assert_eq!(scene.about_claim(), Decision::Provision, "the same class");
+    let mut scene = scene.class(class(json!({"metadata": {"uid": "anew", "resourceVersion": "9"}})));
+    assert_eq!(scene.about_claim(), Decision::CleanUp);
+    scene.class_event(Event::Deleted(sent(class(json!({})))));
+    assert_eq!(scene.about_claim(), Decision::Provision, "a class that is gone may come back");
+    let scene =
+        scene.class(class(json!({"provisioner": OTHER, "metadata": {"uid": "other", "resourceVersion": "11"}})));
+    assert_eq!(scene.about_claim(), Decision::CleanUp);
+}
+
+#[test]
+fn g49_an_attempt_whose_claim_is_going_is_cleaned_up() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut scene);
+    scene.put_claim(claim(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "11"}})));
+    assert_eq!(scene.about_claim(), Decision::CleanUp);
+}
+
+#[test]
+fn g50_a_volume_of_before_the_term_ends_no_attempt() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    scene.world.doubt_volumes(20);
+    begin(&mut scene);
+    assert_eq!(scene.put_volume(saved()), [], "version 20");
+    assert_eq!(scene.about_claim(), Decision::Provision);
+    scene.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "21"}})));
+    assert!(matches!(scene.world.facts(&key()).progress, Progress::None));
+}
+
+#[test]
+fn g51_a_claim_that_records_its_attempt_is_finished_and_let_go() {
+    let held = |mark: &str, change: Value| {
+        let attempt = json!({"metadata": {"finalizers": ["kube-provisioner/attempt"],
+            "annotations": {"kube-provisioner/attempt": mark}}});
+        claim(with(attempt, change))
+    };
+    let of_class = |change: Value| Scene::new().class(class(change));
+    let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    assert_eq!(of_class(json!({})).claim(held("", json!({}))).about_claim(), Decision::Provision);
+    assert_eq!(of_class(json!({})).claim(held("", going.clone())).about_claim(), Decision::CleanUp);
+    let other = of_class(json!({})).claim(held("0123", json!({}))).about_claim();
+    assert_eq!(other, Decision::Refuse(Refusal::AttemptOfOtherClass));
+    let bound = json!({"spec": {"volumeName": "pvc-uid-1-1"}});
+    assert_eq!(of_class(json!({})).claim(held("", bound)).about_claim(), Decision::ReleaseClaim);
+    let mine = with(saved(), json!({"status": {"phase": "Available"}}));
+    let scene = of_class(json!({})).claim(held("", json!({}))).volume(mine);
+    assert_eq!(scene.about_claim(), Decision::ReleaseClaim);
 }

@@ -6,12 +6,27 @@ use provisioner_runtime::watch::Event;
 use super::{ClaimEntry, World};
 use crate::controller::facts::Progress;
 use crate::controller::key::Key;
-use crate::controller::watched::WatchedClaim;
+use crate::controller::safeguards::Safeguard;
+use crate::controller::watched::{WatchedClaim, WatchedVolume};
 
 impl World {
     /// From now on nobody else works on our claims, which are at this version: what is known of an earlier one is doubted.
     pub(crate) fn doubt_claims(&mut self, version: u64) {
         self.doubt = self.doubt.max(version);
+    }
+
+    /// The same of volumes: the watch may yet tell of one that has gone since, and an attempt must not end by it.
+    pub(crate) fn doubt_volumes(&mut self, version: u64) {
+        if self.rules.safeguards.include(Safeguard::FreshVolumes) {
+            self.doubted_volumes = self.doubted_volumes.max(version);
+        }
+    }
+
+    /// Whether a volume is told of as it was before our term, while its attempt is not finished: when that was adopted, the
+    /// volume was looked for and was not there.
+    pub(super) fn is_of_before(&self, key: &Key, volume: &WatchedVolume) -> bool {
+        let version = volume.version().and_then(|version| version.parse::<u64>().ok());
+        self.unfinished(key) && version.is_some_and(|version| version <= self.doubted_volumes)
     }
 
     /// Has the claims among these keys looked at first, unless the watch has got to where there is no doubt.

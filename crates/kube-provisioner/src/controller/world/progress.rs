@@ -2,57 +2,70 @@
 
 use std::sync::Arc;
 
-use provisioner_runtime::journal::{Entry, Journal};
 use provisioner_runtime::watch::Event;
 
 use super::World;
-use crate::controller::entry;
-use crate::controller::facts::Progress;
+use crate::controller::facts::{Pending, Progress};
 use crate::controller::key::Key;
 use crate::controller::watched::WatchedVolume;
 
 impl World {
-    /// Takes in what a former holder of the journal had begun. The key is there when it is still to be finished.
-    ///
-    /// # Errors
-    /// What is wrong with an entry that cannot be read.
-    fn adopt(&mut self, entry: &Entry) -> Result<Option<Key>, String> {
-        let key = Key::of_volume(&entry.key);
-        let saved = matches!(self.volumes.get(&key), Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts));
+    /// Takes in what a former holder of the journal had begun. Whether it is still to be finished: where the volume is saved
+    /// it is not. What is known of such a volume must be of our own term.
+    pub(crate) fn adopt(&mut self, key: &Key, pending: Pending) -> bool {
+        let saved = matches!(self.volumes.get(key), Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts));
         if saved {
-            return Ok(None);
+            self.adopted(key);
+            return false;
         }
-        if self.unfinished(&key) {
-            return Ok(Some(key));
+        if !matches!(
+            self.progress.get(key),
+            Some(Progress::Background(_) | Progress::Unsaved(_) | Progress::Surplus(_))
+        ) {
+            self.progress.insert(key.clone(), Progress::Background(Arc::new(pending)));
         }
-        let pending = Arc::new(entry::read(entry, &*self.backend)?);
-        self.progress.insert(key.clone(), Progress::Background(pending));
-        Ok(Some(key))
+        true
     }
 
-    /// Takes in entries that are in our journal, and lets those be removed from now on that need no work. Returns the keys of
-    /// the others.
-    pub(crate) fn take_in(&mut self, entries: &[Entry], journal: &Journal) -> Vec<Key> {
-        let mut begun = Vec::new();
-        for entry in entries {
-            journal.unpin(&entry.key);
-            match self.adopt(entry) {
-                Ok(Some(key)) => begun.push(key),
-                Ok(None) => journal.remove(&entry.key),
-                Err(problem) => tracing::error!(pv = entry.key, "an entry of the journal cannot be used: {problem}"),
+    /// Nothing is done about these keys before their entries are in our journal.
+    pub(crate) fn await_adoption(&mut self, keys: impl IntoIterator<Item = Key>) {
+        for key in keys {
+            if !self.unfinished(&key) {
+                self.progress.insert(key, Progress::AwaitsAdoption);
             }
         }
-        begun
+    }
+
+    /// The key's entry is in our journal, or there is none.
+    pub(crate) fn adopted(&mut self, key: &Key) {
+        if matches!(self.progress.get(key), Some(Progress::AwaitsAdoption)) {
+            self.progress.remove(key);
+        }
+    }
+
+    /// Whether there is an object of this key that is ours, as far as we know.
+    pub(crate) fn has_own_volume(&self, key: &Key) -> bool {
+        matches!(self.volumes.get(key), Some(Some(_)))
     }
 
     /// Whether something may have been made for this key that the API server does not show yet.
     pub(crate) fn unfinished(&self, key: &Key) -> bool {
-        matches!(self.progress.get(key), Some(Progress::Background(_) | Progress::Unsaved(_)))
+        match self.progress.get(key) {
+            Some(Progress::Background(_) | Progress::Unsaved(_) | Progress::Surplus(_) | Progress::AwaitsAdoption) => {
+                true
+            }
+            Some(Progress::Confirm | Progress::BackendDeleted { .. } | Progress::None) | None => false,
+        }
     }
 
-    /// Another replica goes on with what was begun for this key.
-    pub(crate) fn give_up(&mut self, key: &Key) {
-        if matches!(self.progress.get(key), Some(Progress::Background(_))) {
+    /// How many attempts are in journals that nobody writes any more.
+    pub(crate) fn awaiting_adoption(&self) -> usize {
+        self.progress.values().filter(|progress| matches!(progress, Progress::AwaitsAdoption)).count()
+    }
+
+    /// A person has ended the attempt of this key by hand.
+    pub(crate) fn drop_attempt(&mut self, key: &Key) {
+        if self.unfinished(key) {
             self.progress.remove(key);
         }
     }

@@ -1,0 +1,119 @@
+//! Ends attempts that will have no volume: by the author's `clean_up`, or by driving them to their end and deleting what they
+//! made.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::queue::Work;
+
+use super::Actor;
+use super::attempt::{Answer, Attempt};
+use crate::controller::decide::Decision;
+use crate::controller::duty::Duty;
+use crate::controller::facts::{ClaimState, Facts, Progress};
+use crate::controller::key::Key;
+use crate::controller::outcome::Outcome;
+use crate::error::DeleteVerdict;
+use crate::request::ProvisionedVolume;
+
+impl Actor {
+    pub(super) async fn clean_up(&self, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
+        let attempt = match self.attempt(Decision::CleanUp, None, facts, work, duty) {
+            Ok(attempt) => attempt,
+            Err(outcome) => return outcome,
+        };
+        if self.no_clean_up.load(Ordering::Relaxed) {
+            // What the backend may be making must become a volume, or nobody would ever delete it.
+            return self.carry_on(attempt, facts).await;
+        }
+        if let Err(outcome) = self.still_without_volume(&attempt).await {
+            return outcome;
+        }
+        let (pending, key) = (attempt.pending.clone(), attempt.key);
+        let lock = match self.hold_claim(facts, &pending, key).await {
+            Ok(lock) => lock,
+            Err(outcome) => return outcome,
+        };
+        let finalizers = lock.as_ref().map(|lock| lock.finalizers.clone());
+        let answer = self.ask(attempt, lock, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await;
+        let error = match answer {
+            Ok(Answer { value: Ok(Ok(())), .. }) => {
+                self.world().set_progress(key, Progress::None);
+                if let Some(finalizers) = finalizers {
+                    self.release_if_over(key, &pending.claim.facts, &finalizers).await;
+                }
+                return Outcome::CleanedUp;
+            }
+            Ok(Answer { value: Ok(Err(error)), .. }) => error,
+            Ok(Answer { value: Err(breakage), .. }) => {
+                return Outcome::ProvisionBroke { method: "clean_up", breakage };
+            }
+            Err(outcome) => return outcome,
+        };
+        if error.verdict() == DeleteVerdict::Unsupported {
+            self.no_clean_up.store(true, Ordering::Relaxed);
+            return Outcome::Changed;
+        }
+        let (verdict, retry_after) = (error.verdict(), error.retry_after());
+        Outcome::NotCleanedUp { verdict, message: error.to_string(), retry_after }
+    }
+
+    /// Asks the API server itself: a volume that our watch has not told of may be in use, and its claim may live.
+    async fn still_without_volume(&self, attempt: &Attempt<'_>) -> Result<(), Outcome> {
+        match self.read_volume(&attempt.key.to_string()).await {
+            Err(CallError::NotFound) => {}
+            Ok(live) if self.is_elsewhere(&live.seen) => {}
+            Ok(_) => return Err(Outcome::Behind),
+            Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
+        }
+        let claim = &attempt.pending.claim.facts;
+        let live = match self.read_claim(&claim.namespace, &claim.name).await {
+            Ok(live) => live,
+            Err(CallError::NotFound) => return Ok(()),
+            Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim", error }),
+        };
+        if live.metadata().uid.as_deref() != Some(&*claim.uid) {
+            return Ok(());
+        }
+        let goes = live.metadata().deletion_timestamp.is_some();
+        let has_other = live.fields.as_ref().is_ok_and(|claim| claim.bound_to().is_some());
+        // Of a claim that is known to live the class is the reason.
+        let known = self.world().facts(attempt.key).claim;
+        let lives = matches!(known, ClaimState::Waiting(claim) if !claim.facts.deleting);
+        if goes || has_other || lives { Ok(()) } else { Err(Outcome::Behind) }
+    }
+
+    /// Deletes by the author's own `delete` what was made for a volume that somebody else has saved with another asset.
+    pub(super) async fn delete_surplus(&self, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
+        let Progress::Surplus(unsaved) = &facts.progress else { return Outcome::Changed };
+        let class = unsaved.pending.class.name();
+        let Some(_permit) = work.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
+        let object: PersistentVolume = match serde_json::from_slice(&unsaved.body) {
+            Ok(object) => object,
+            Err(error) => return Outcome::NotSaved(CallError::Other(error.to_string())),
+        };
+        let secrets = match self.secrets_of(&object).await {
+            Ok(secrets) => secrets,
+            Err(outcome) => return outcome,
+        };
+        let _call_permit = self.calls.acquire(class).await;
+        if let Err(outcome) = self.fenced(duty.fence().await) {
+            return outcome;
+        }
+        let (mandate, _call) = self.mandate(duty, None);
+        let argument = ProvisionedVolume::new(Arc::new(object)).with(secrets, mandate.clone());
+        match self.guarded(self.limits.delete, &mandate, async { self.backend.delete(argument).await }).await {
+            Ok(Ok(())) => {
+                self.world().set_progress(work.key(), Progress::None);
+                Outcome::CleanedUp
+            }
+            Ok(Err(error)) => {
+                let (verdict, retry_after) = (error.verdict(), error.retry_after());
+                Outcome::NotCleanedUp { verdict, message: error.to_string(), retry_after }
+            }
+            Err(breakage) => Outcome::ProvisionBroke { method: "delete", breakage },
+        }
+    }
+}

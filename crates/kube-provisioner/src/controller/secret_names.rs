@@ -1,0 +1,134 @@
+//! The Secrets that a class's parameters name: which two parameters, and what their templates stand for.
+
+use std::collections::BTreeMap;
+
+use crate::capabilities::SecretRole;
+use crate::protocol;
+
+/// Where the Secret of a role is, with what stands for the claim's names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SecretName {
+    pub(crate) role: String,
+    name: String,
+    namespace: String,
+}
+
+/// What a template may name.
+#[derive(Clone, Copy)]
+pub(crate) struct Names<'a> {
+    pub(crate) claim: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) volume: &'a str,
+}
+
+impl Names<'_> {
+    /// Stand in for real ones where only the form of a template is of interest.
+    const ANY: Names<'static> = Names { claim: "claim", namespace: "namespace", volume: "volume" };
+}
+
+impl SecretName {
+    /// Namespace and name of the Secret for one claim.
+    pub(crate) fn resolve(&self, names: Names<'_>) -> Result<(String, String), String> {
+        Ok((fill(&self.namespace, names)?, fill(&self.name, names)?))
+    }
+}
+
+/// Takes the parameters that name Secrets out of a class's parameters.
+pub(crate) fn take(parameters: &mut BTreeMap<String, String>, roles: &[SecretRole]) -> Result<Vec<SecretName>, String> {
+    let mut found = Vec::new();
+    for SecretRole { role, required } in roles {
+        let [name, namespace] = keys(role);
+        match (parameters.remove(&name), parameters.remove(&namespace)) {
+            (Some(name), Some(namespace)) => {
+                let secret = SecretName { role: role.clone(), name, namespace };
+                secret.resolve(Names::ANY)?;
+                found.push(secret);
+            }
+            (None, None) if !required => {}
+            (None, _) => return Err(format!("parameter \"{name}\" is required")),
+            (_, None) => return Err(format!("parameter \"{namespace}\" is required")),
+        }
+    }
+    Ok(found)
+}
+
+/// The annotation of a volume that names the Secret for its deletion, and its value.
+pub(crate) fn annotation(role: &str, (namespace, name): &(String, String)) -> (String, String) {
+    (annotation_key(role), format!("{namespace}/{name}"))
+}
+
+/// The Secret that a volume's annotations name for a role.
+pub(crate) fn of_volume(annotations: Option<&BTreeMap<String, String>>, role: &str) -> Option<(String, String)> {
+    let (namespace, name) = annotations?.get(&annotation_key(role))?.split_once('/')?;
+    Some((namespace.to_owned(), name.to_owned()))
+}
+
+fn annotation_key(role: &str) -> String {
+    let dot = if role.is_empty() { "" } else { "." };
+    format!("{}{dot}{role}", protocol::SECRET_PREFIX)
+}
+
+/// `adminSecretName` and `adminSecretNamespace`; `secretName` and `secretNamespace` where the role has no name.
+fn keys(role: &str) -> [String; 2] {
+    let prefix = if role.is_empty() { "secret".to_owned() } else { format!("{role}Secret") };
+    [format!("{prefix}Name"), format!("{prefix}Namespace")]
+}
+
+fn fill(template: &str, names: Names<'_>) -> Result<String, String> {
+    let filled = template
+        .replace("${pvc.name}", names.claim)
+        .replace("${pvc.namespace}", names.namespace)
+        .replace("${pv.name}", names.volume);
+    let known = "${pvc.name}, ${pvc.namespace} and ${pv.name}";
+    if filled.contains('$') {
+        return Err(format!("{template:?} names a Secret by a template that is not known; there are {known}"));
+    }
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    if filled.is_empty() || filled.len() > 253 || !filled.bytes().all(allowed) {
+        return Err(format!("{template:?} does not name a Secret: a name has lower case letters, digits, `-` and `.`"));
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roles() -> Vec<SecretRole> {
+        vec![
+            SecretRole { role: "admin".to_owned(), required: true },
+            SecretRole { role: String::new(), required: false },
+        ]
+    }
+
+    fn parameters(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn secrets_are_named_by_the_claims_names() {
+        let mut all = parameters(&[
+            ("adminSecretName", "${pvc.name}-${pv.name}"),
+            ("adminSecretNamespace", "${pvc.namespace}"),
+            ("server", "s"),
+        ]);
+        let found = take(&mut all, &roles()).unwrap();
+        assert_eq!(all, parameters(&[("server", "s")]));
+        let names = Names { claim: "data", namespace: "shop", volume: "pvc-1" };
+        assert_eq!(found[0].resolve(names), Ok(("shop".to_owned(), "data-pvc-1".to_owned())));
+        let volume = BTreeMap::from([annotation("admin", &("shop".to_owned(), "data".to_owned()))]);
+        assert_eq!(of_volume(Some(&volume), "admin"), Some(("shop".to_owned(), "data".to_owned())));
+        assert_eq!(of_volume(Some(&volume), ""), None);
+    }
+
+    #[test]
+    fn what_does_not_name_a_secret_is_refused() {
+        let problem = |pairs: &[(&str, &str)]| take(&mut parameters(pairs), &roles()).unwrap_err();
+        assert_eq!(problem(&[]), "parameter \"adminSecretName\" is required");
+        assert_eq!(problem(&[("adminSecretName", "a")]), "parameter \"adminSecretNamespace\" is required");
+        for name in ["${pvc.labels}", "A", "", "a/b", "../x"] {
+            let text = problem(&[("adminSecretName", name), ("adminSecretNamespace", "n")]);
+            assert!(text.contains("Secret"), "{text}");
+        }
+    }
+}

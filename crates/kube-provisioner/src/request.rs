@@ -1,0 +1,211 @@
+//! What an author's methods are given.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{
+    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, TopologySelectorTerm, TypedObjectReference,
+    VolumeResourceRequirements,
+};
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use crate::mandate::Mandate;
+use crate::protocol;
+use crate::quantity;
+use crate::secrets::Secrets;
+use crate::topology;
+
+/// What [`Provisioner::provision`](crate::Provisioner::provision) is asked for: immutable snapshots of claim and class.
+///
+/// The snapshots are the same in every attempt, the one that another process finishes included. Of the claim there are
+/// `spec` and of `metadata` `name`, `namespace`, `uid`, `resourceVersion`, `creationTimestamp`, `labels`, `ownerReferences` and
+/// `annotations`; of the class everything but `metadata.managedFields`. Of the annotations there are those that
+/// [the author declares](crate::Capabilities::claim_annotations), and a claim's that name its provisioner, its selected node
+/// and its class.
+///
+/// One for an author's own tests:
+///
+/// ```
+/// # use kube_provisioner::ProvisionRequest;
+/// let request = ProvisionRequest::new((), 1 << 30).on_node("node-1", [("topology.kubernetes.io/zone", "a")]);
+/// assert_eq!((request.bytes, request.zone()), (1 << 30, Some("a")));
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ProvisionRequest<P> {
+    /// The name of the PersistentVolume to be, unique in the cluster and the same in every attempt.
+    pub name: String,
+    /// The requested size in bytes, rounded up. 0 where the claim asks for nothing.
+    pub bytes: u64,
+    /// The class's parameters.
+    pub parameters: Arc<P>,
+    /// The claim.
+    pub claim: Arc<PersistentVolumeClaim>,
+    /// The claim's class.
+    pub class: Arc<StorageClass>,
+    /// The node that the scheduler chose, for classes that wait for the first consumer.
+    pub selected_node: Option<String>,
+    /// The labels of the selected node, for authors who [ask for them](crate::Capabilities::node_labels).
+    pub node_labels: BTreeMap<String, String>,
+    /// The Secrets that the class names, by the roles that [the author declares](crate::Capabilities::secret).
+    pub secrets: Secrets,
+    /// Random, and the same in all calls of one attempt, whichever process makes them: for backends whose requests are
+    /// idempotent by a token. An attempt ends when its volume is saved, or when it has left nothing behind.
+    pub token: String,
+    /// Whether this call may still act, for threads that cannot be dropped.
+    pub mandate: Mandate,
+}
+
+impl<P> ProvisionRequest<P> {
+    /// A request of the claim `test/claim` for that many bytes, for an author's own tests. Its fields may be changed.
+    pub fn new(parameters: P, bytes: u64) -> Self {
+        const UID: &str = "00000000-0000-4000-8000-000000000001";
+        let mut claim = PersistentVolumeClaim::default();
+        claim.metadata.name = Some("claim".to_owned());
+        claim.metadata.namespace = Some("test".to_owned());
+        claim.metadata.uid = Some(UID.to_owned());
+        let requests = BTreeMap::from([("storage".to_owned(), Quantity(quantity::format_bytes(bytes)))]);
+        claim.spec = Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+            resources: Some(VolumeResourceRequirements { requests: Some(requests), limits: None }),
+            storage_class_name: Some("class".to_owned()),
+            volume_mode: Some("Filesystem".to_owned()),
+            ..PersistentVolumeClaimSpec::default()
+        });
+        let mut class = StorageClass::default();
+        class.metadata.name = Some("class".to_owned());
+        Self {
+            name: format!("pvc-{UID}"),
+            bytes,
+            parameters: Arc::new(parameters),
+            claim: Arc::new(claim),
+            class: Arc::new(class),
+            selected_node: None,
+            node_labels: BTreeMap::new(),
+            secrets: Secrets::default(),
+            token: "0000000000000001".to_owned(),
+            mandate: Mandate::unlimited(),
+        }
+    }
+
+    /// As for a claim whose first consumer was scheduled to a node with these labels, for an author's own tests.
+    #[must_use]
+    pub fn on_node<K: Into<String>, V: Into<String>>(
+        mut self,
+        name: impl Into<String>,
+        labels: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        self.selected_node = Some(name.into());
+        self.node_labels = labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        self
+    }
+
+    /// Whether the claim asks for a raw block device.
+    pub fn is_block(&self) -> bool {
+        self.claim.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()) == Some("Block")
+    }
+
+    /// The claim's access modes.
+    pub fn access_modes(&self) -> &[String] {
+        self.claim.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default()
+    }
+
+    /// The class's mount options; the controller copies them to the volume.
+    pub fn mount_options(&self) -> &[String] {
+        self.class.mount_options.as_deref().unwrap_or_default()
+    }
+
+    /// `Delete` or `Retain`: what becomes of the volume after its claim. `Delete` where the class says nothing.
+    pub fn reclaim_policy(&self) -> &str {
+        self.class.reclaim_policy.as_deref().unwrap_or("Delete")
+    }
+
+    /// Where the class lets its volumes be; empty is anywhere. Classes that say so are refused unless the author declares
+    /// that [they are heeded](crate::Capabilities::allowed_topologies).
+    pub fn allowed_topologies(&self) -> &[TopologySelectorTerm] {
+        self.class.allowed_topologies.as_deref().unwrap_or_default()
+    }
+
+    /// What the volume is to be filled from, for authors who [can](crate::Capabilities::data_sources).
+    pub fn data_source(&self) -> Option<&TypedObjectReference> {
+        self.claim.spec.as_ref()?.data_source_ref.as_ref()
+    }
+
+    /// The zone that the volume has to be in: the selected node's, or the first that the class allows.
+    pub fn zone(&self) -> Option<&str> {
+        self.topology(topology::ZONE)
+    }
+
+    /// The value that the volume's place has to have for this label of nodes: that of the selected node, or the first that
+    /// the class allows. [`Volume::in_topology`](crate::Volume::in_topology) is the way back.
+    pub fn topology(&self, label: &str) -> Option<&str> {
+        let of_node = self.node_labels.get(label).map(String::as_str);
+        of_node.or_else(|| topology::allowed(self.allowed_topologies(), label).next())
+    }
+
+    /// The selected node's label `kubernetes.io/hostname`, by which volumes are bound to a node. It may differ from the
+    /// node's name, which stands in where the label is not known.
+    pub fn hostname(&self) -> Option<&str> {
+        let label = self.node_labels.get(protocol::HOSTNAME_LABEL).map(String::as_str);
+        label.or(self.selected_node.as_deref())
+    }
+
+    /// The claim's namespace.
+    pub fn namespace(&self) -> &str {
+        self.claim.metadata.namespace.as_deref().unwrap_or_default()
+    }
+}
+
+/// The volume that [`Provisioner::delete`](crate::Provisioner::delete) is to remove: a fresh snapshot of the PersistentVolume.
+#[derive(Clone, Debug)]
+pub struct ProvisionedVolume {
+    object: Arc<PersistentVolume>,
+    secrets: Secrets,
+    mandate: Mandate,
+}
+
+impl ProvisionedVolume {
+    /// Wraps a PersistentVolume, for an author's own tests.
+    pub fn new(object: impl Into<Arc<PersistentVolume>>) -> Self {
+        Self { object: object.into(), secrets: Secrets::default(), mandate: Mandate::unlimited() }
+    }
+
+    pub(crate) fn with(self, secrets: Secrets, mandate: Mandate) -> Self {
+        Self { secrets, mandate, ..self }
+    }
+
+    /// The Secrets that the class named when the volume was made, as they are now.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// The name of the volume's class.
+    pub fn class(&self) -> Option<&str> {
+        self.object.spec.as_ref()?.storage_class_name.as_deref()
+    }
+
+    /// Whether this call may still act, for threads that cannot be dropped.
+    pub fn mandate(&self) -> &Mandate {
+        &self.mandate
+    }
+
+    /// The name that [`ProvisionRequest::name`] had.
+    pub fn name(&self) -> &str {
+        self.object.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// An annotation of the volume.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations()?.get(key).map(String::as_str)
+    }
+
+    /// The whole object.
+    pub fn object(&self) -> &PersistentVolume {
+        &self.object
+    }
+
+    fn annotations(&self) -> Option<&BTreeMap<String, String>> {
+        self.object.metadata.annotations.as_ref()
+    }
+}

@@ -1,0 +1,358 @@
+//! What authors are promised, each on a whole simulated cluster.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use kube_provisioner::{Coordination, DeleteError, ProvisionError, StartError, Volume};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::stand::{CLAIMS, Request, Script, Stand, VOLUMES, secret, volume};
+
+type Made = BoxFuture<'static, Result<Volume, ProvisionError>>;
+
+fn flag() -> (Arc<AtomicBool>, Arc<AtomicBool>) {
+    let flag = Arc::new(AtomicBool::new(false));
+    (flag.clone(), flag)
+}
+
+fn is_set(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Relaxed)
+}
+
+#[tokio::test(start_paused = true)]
+async fn s9_s10_the_author_may_veto_and_is_asked_again_with_every_resync() {
+    let (willing, seen) = flag();
+    let accepts = move |claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim| {
+        claim.metadata.name.as_deref() != Some("vetoed") || is_set(&seen)
+    };
+    let stand = Stand::new(Script { accepts: Box::new(accepts), ..Script::default() });
+    let _running = stand.start(1);
+    stand.claim("vetoed", "class");
+    stand.claim("unknown-class-vetoed", "none");
+    stand.claim("accepted", "class");
+    stand.until("the accepted one is bound", || stand.is_bound("accepted")).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((stand.calls.count("provision vetoed"), stand.events("vetoed")), (0, Vec::new()));
+    willing.store(true, Ordering::Relaxed);
+    let took = stand.until("the vetoed one is bound", || stand.is_bound("vetoed")).await;
+    assert!(took <= stand.options.resync_period, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g18_code_that_panics_anywhere_costs_that_object_that_attempt() {
+    let accepts = |claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim| {
+        assert_ne!(claim.metadata.name.as_deref(), Some("crash"), "the author's veto crashes");
+        true
+    };
+    let guard = |volume: kube_provisioner::ProvisionedVolume| -> BoxFuture<'static, Result<(), DeleteError>> {
+        Box::pin(async move { panic!("the author's guard of {} crashes", volume.name()) })
+    };
+    let script = Script { accepts: Box::new(accepts), should_delete: Box::new(guard), ..Script::default() };
+    let stand = Stand::new(script);
+    let _running = stand.start(1);
+    stand.class("crashes", json!({"parameters": {"server": "crash"}}));
+    stand.claim("crash", "class");
+    stand.claim("of-a-bad-class", "crashes");
+    let fine = stand.claim("fine", "class");
+    stand.until("the others are served", || stand.is_bound("fine")).await;
+    stand.delete(CLAIMS, "fine");
+    let told = |name: &str, text: &str| stand.events(name).iter().any(|event| event.contains(text));
+    stand.until("the veto's crash is told", || told("crash", "crashed in `accepts`")).await;
+    stand.until("the parser's crash is told", || told("of-a-bad-class", "parser crashes")).await;
+    stand.until("the guard's crash is told", || told(&fine, "crashed in `should_delete`")).await;
+    assert!(
+        stand.get(VOLUMES, &fine).unwrap()["metadata"]["deletionTimestamp"].is_null(),
+        "asked before the object goes"
+    );
+}
+
+/// Fails as long as the flag is not set, leaving something.
+fn fails_until(flag: Arc<AtomicBool>) -> Box<dyn Fn(Request) -> Made + Send + Sync> {
+    Box::new(move |request| {
+        let flag = flag.clone();
+        Box::pin(async move {
+            if !is_set(&flag) {
+                Err(std::io::Error::other("half of it is made"))?;
+            }
+            Ok(volume(&request.name))
+        })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn g53_what_a_failed_call_may_have_left_is_cleaned_up_when_its_claim_goes() {
+    let (_, never) = flag();
+    let stand = Stand::new(Script { provision: fails_until(never), ..Script::default() });
+    let first = stand.start(1);
+    let name = stand.claim("fails", "class");
+    stand.until("it has failed", || stand.calls.count("provision fails") > 1).await;
+    stand.until("events tell", || !stand.events("fails").is_empty()).await;
+    assert_eq!(stand.entries(), [name.as_str()], "the attempt stays recorded");
+    // By another process, too.
+    first.abort();
+    stand.delete(CLAIMS, "fails");
+    let _second = stand.start(2);
+    stand.until("it is cleaned up", || stand.calls.count("clean_up fails") == 1).await;
+    stand.until("and forgotten", || stand.entries().is_empty()).await;
+    assert_eq!(stand.calls.count("delete"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g53_what_left_nothing_is_forgotten_at_once() {
+    let provision = |_: Request| -> Made { Box::pin(async { Err(ProvisionError::nothing_left("the pool is full")) }) };
+    let stand = Stand::new(Script { provision: Box::new(provision), ..Script::default() });
+    let _running = stand.start(1);
+    stand.claim("full", "class");
+    stand.until("it has failed", || stand.calls.count("provision full") > 3).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(stand.entries(), Vec::<String>::new());
+    stand.delete(CLAIMS, "full");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(stand.calls.count("clean_up"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g49_a_claim_goes_on_with_a_class_that_was_made_anew() {
+    let servers = Arc::new(Mutex::new(Vec::new()));
+    let seen = servers.clone();
+    let provision = move |request: Request| -> Made {
+        seen.lock().unwrap().push(request.parameters.server.clone());
+        Box::pin(async move {
+            match request.parameters.server.as_str() {
+                "right" => Ok(volume(&request.name)),
+                _ => Err(ProvisionError::retry("there is no such server")),
+            }
+        })
+    };
+    let cleaned = Arc::new(Mutex::new(Vec::new()));
+    let seen = cleaned.clone();
+    let clean_up = move |attempt: Request| -> BoxFuture<'static, Result<(), DeleteError>> {
+        seen.lock().unwrap().push(attempt.parameters.server.clone());
+        Box::pin(async { Ok(()) })
+    };
+    let script = Script { provision: Box::new(provision), clean_up: Box::new(clean_up), ..Script::default() };
+    let stand = Stand::new(script);
+    let _running = stand.start(1);
+    stand.class("typo", json!({"parameters": {"server": "wrong"}}));
+    stand.claim("waits", "typo");
+    stand.until("it has failed", || stand.calls.count("provision waits") > 1).await;
+    stand.delete("storageclasses", "typo");
+    let told =
+        || stand.events("waits").iter().any(|event| event.contains("which is gone") && event.contains("journal drop"));
+    stand.until("the event says that the class is gone", told).await;
+    stand.class("typo", json!({"parameters": {"server": "right"}}));
+    stand.until("it is bound", || stand.is_bound("waits")).await;
+    assert_eq!(*cleaned.lock().unwrap(), ["wrong"], "with what the attempt was begun with");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g54_a_guard_keeps_object_and_asset() {
+    let (free, seen) = flag();
+    let guard = move |_| -> BoxFuture<'static, Result<(), DeleteError>> {
+        let free = is_set(&seen);
+        Box::pin(async move { if free { Ok(()) } else { Err(DeleteError::in_use("two snapshots need it")) } })
+    };
+    let stand = Stand::new(Script { should_delete: Box::new(guard), ..Script::default() });
+    let _running = stand.start(1);
+    let name = stand.claim("kept", "class");
+    stand.until("it is bound", || stand.is_bound("kept")).await;
+    stand.delete(CLAIMS, "kept");
+    let told = || stand.events(&name).iter().any(|event| event == "Normal VolumeDelete: two snapshots need it");
+    stand.until("the guard is told", told).await;
+    let kept = stand.get(VOLUMES, &name).unwrap();
+    assert!(kept["metadata"]["deletionTimestamp"].is_null() && stand.calls.count("delete ") == 0);
+    // Kept in time: it is not deleted any more.
+    stand.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}));
+    free.store(true, Ordering::Relaxed);
+    sleep(Duration::from_secs(900)).await;
+    assert!(stand.get(VOLUMES, &name).is_some() && stand.calls.count("delete ") == 0);
+    stand.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}}));
+    stand.until("it is gone", || stand.get(VOLUMES, &name).is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g47_a_volume_that_is_to_be_kept_after_its_deletion_began_keeps_its_object() {
+    let (works, seen) = flag();
+    let delete = move |_| -> BoxFuture<'static, Result<(), DeleteError>> {
+        let works = is_set(&seen);
+        Box::pin(async move { if works { Ok(()) } else { Err(DeleteError::retry("half of it is gone")) } })
+    };
+    let stand = Stand::new(Script { delete: Box::new(delete), ..Script::default() });
+    let _running = stand.start(1);
+    let name = stand.claim("kept", "class");
+    stand.until("it is bound", || stand.is_bound("kept")).await;
+    stand.delete(CLAIMS, "kept");
+    stand.until("its deletion has begun", || stand.calls.count("delete ") > 0).await;
+    stand.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}));
+    let told = || stand.events(&name).iter().any(|event| event.contains("became Retain after the deletion"));
+    stand.until("that is told", told).await;
+    let calls = stand.calls.count("delete ");
+    sleep(Duration::from_secs(1800)).await;
+    assert!(stand.get(VOLUMES, &name).is_some());
+    assert_eq!(stand.calls.count("delete "), calls);
+    works.store(true, Ordering::Relaxed);
+    stand.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}}));
+    stand.until("it is gone", || stand.get(VOLUMES, &name).is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g55_the_author_begins_with_the_volumes_that_there_are() {
+    let known = Arc::new(Mutex::new(Vec::new()));
+    let (ready, seen) = flag();
+    let names = known.clone();
+    let start = move |start: kube_provisioner::Start| -> BoxFuture<'static, Result<(), StartError>> {
+        let (names, ready) = (names.clone(), is_set(&seen));
+        Box::pin(async move {
+            if !ready {
+                return Err(StartError::new("the gids cannot be restored"));
+            }
+            let volumes = start.volumes().await?;
+            names.lock().unwrap().extend(volumes.iter().map(|volume| volume.name().to_owned()));
+            Ok(())
+        })
+    };
+    let stand = Stand::new(Script { start: Box::new(start), ..Script::default() });
+    let mut expected = Vec::new();
+    for index in 0..3 {
+        let (by, name) =
+            (if index == 2 { "example.com/other" } else { "example.com/stand" }, format!("static-{index}"));
+        stand.cluster.create(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": by}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "nfs": {"server": "s", "path": "/p"}},
+        })).unwrap();
+        expected.extend((index != 2).then_some(name));
+    }
+    stand.claim("waits", "class");
+    let _running = stand.start(1);
+    let told = || stand.events("waits").iter().any(|event| event.contains("the gids cannot be restored"));
+    stand.until("the claim is told why it waits", told).await;
+    assert_eq!(stand.calls.count("provision"), 0);
+    ready.store(true, Ordering::Relaxed);
+    stand.until("it is bound", || stand.is_bound("waits")).await;
+    assert_eq!(*known.lock().unwrap(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g56_secrets_reach_the_author_and_nobody_else() {
+    let got = Arc::new(Mutex::new(Vec::new()));
+    let seen = got.clone();
+    let provision = move |request: Request| -> Made {
+        seen.lock().unwrap().push(format!("provision {:?}", request.secrets.text("admin", "password")));
+        Box::pin(async move { Ok(volume(&request.name)) })
+    };
+    let seen = got.clone();
+    let delete = move |volume: kube_provisioner::ProvisionedVolume| -> BoxFuture<'static, Result<(), DeleteError>> {
+        seen.lock().unwrap().push(format!("delete {:?}", volume.secrets().text("admin", "password")));
+        Box::pin(async { Ok(()) })
+    };
+    let script = Script { provision: Box::new(provision), delete: Box::new(delete), ..Script::default() };
+    let stand = Stand::new(script);
+    let _running = stand.start(1);
+    let names =
+        json!({"parameters": {"adminSecretName": "${pvc.name}-key", "adminSecretNamespace": "${pvc.namespace}"}});
+    stand.class("secret", names);
+    let name = stand.claim("data", "secret");
+    let told = || {
+        stand.events("data").iter().any(|event| {
+            event.contains("the Secret default/data-key does not exist")
+                || event.contains("The Secret default/data-key does not exist")
+        })
+    };
+    stand.until("the missing Secret is told", told).await;
+    stand.cluster.create(&secret("data-key", &[("password", "open sesame")])).unwrap();
+    stand.until("it is bound", || stand.is_bound("data")).await;
+    stand.delete("storageclasses", "secret");
+    stand.delete(CLAIMS, "data");
+    stand.until("it is gone", || stand.get(VOLUMES, &name).is_none()).await;
+    assert_eq!(*got.lock().unwrap(), ["provision Some(\"open sesame\")", "delete Some(\"open sesame\")"]);
+    let everything = format!("{:?}", stand.cluster.list("events.k8s.io", "events", None).unwrap());
+    assert!(!everything.contains("sesame"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn g57_an_attempt_has_one_token_and_one_projection_whoever_finishes_it() {
+    let got = Arc::new(Mutex::new(Vec::new()));
+    let (seen, calls) = (got.clone(), AtomicUsize::new(0));
+    let provision = move |request: Request| -> Made {
+        seen.lock().unwrap().push((request.token.clone(), request.claim.clone(), request.class.clone()));
+        let first = calls.fetch_add(1, Ordering::Relaxed) == 0;
+        Box::pin(async move {
+            if first {
+                std::future::pending::<()>().await;
+            }
+            Ok(volume(&request.name))
+        })
+    };
+    let stand = Stand::new(Script { provision: Box::new(provision), ..Script::default() });
+    let metadata = json!({
+        "annotations": {"example.com/read": "yes", "example.com/unread": "no"}, "labels": {"app": "db"},
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u"}],
+    });
+    stand.claim_with("data", "class", metadata);
+    let first = stand.start(1);
+    stand.until("it is begun", || stand.calls.count("provision") == 1).await;
+    first.abort();
+    let _second = stand.start(2);
+    stand.until("it is bound", || stand.is_bound("data")).await;
+    let got = got.lock().unwrap();
+    assert_eq!((got.len(), &got[0]), (2, &got[1]));
+    let claim = &got[0].1.metadata;
+    let annotations = claim.annotations.as_ref().unwrap();
+    assert_eq!(annotations.get("example.com/read").map(String::as_str), Some("yes"));
+    assert!(!annotations.contains_key("example.com/unread"));
+    assert!(claim.creation_timestamp.is_some() && claim.owner_references.as_ref().is_some_and(|all| all.len() == 1));
+    assert!(annotations.contains_key("volume.kubernetes.io/storage-provisioner"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn g58_a_data_source_for_a_populator_is_no_failure() {
+    let stand = Stand::new(Script::default());
+    let _running = stand.start(1);
+    stand.cluster.create(&json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "filled", "namespace": "default"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "class", "resources": {"requests": {"storage": "1Gi"}},
+            "dataSourceRef": {"apiGroup": "example.com", "kind": "Backup", "name": "monday"},
+        },
+    })).unwrap();
+    let told = || {
+        stand
+            .events("filled")
+            .iter()
+            .any(|event| event.starts_with("Normal Provisioning: waiting for a volume populator"))
+    };
+    stand.until("a populator is expected", told).await;
+    assert_eq!(stand.calls.count("provision"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l1_g51_a_claim_that_records_its_attempt_cannot_go_before_it_has_ended() {
+    let (works, seen) = flag();
+    let mut stand = Stand::new(Script { provision: fails_until(seen), ..Script::default() });
+    stand.options.coordination = Coordination::PerClaim;
+    let first = stand.start(1);
+    stand.claim("goes", "class");
+    stand.claim("stays", "class");
+    stand
+        .until("both have failed", || {
+            stand.calls.count("provision goes") > 0 && stand.calls.count("provision stays") > 0
+        })
+        .await;
+    first.abort();
+    stand.delete(CLAIMS, "goes");
+    sleep(Duration::from_secs(60)).await;
+    let held = stand.get(CLAIMS, "goes").unwrap();
+    assert!(held["metadata"]["finalizers"].as_array().unwrap().contains(&json!("kube-provisioner/attempt")));
+    works.store(true, Ordering::Relaxed);
+    let _second = stand.start(2);
+    stand.until("what was left is cleaned up, and the claim goes", || stand.get(CLAIMS, "goes").is_none()).await;
+    assert_eq!(stand.calls.count("clean_up goes"), 1);
+    stand.until("the other is bound", || stand.is_bound("stays")).await;
+    let released = || !stand.get(CLAIMS, "stays").unwrap()["metadata"]["finalizers"].to_string().contains("attempt");
+    stand.until("and holds nothing", released).await;
+    assert_eq!(stand.entries(), Vec::<String>::new());
+}

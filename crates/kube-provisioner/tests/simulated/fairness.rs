@@ -1,0 +1,90 @@
+//! One class whose backend hangs, or is never done, stops nobody else.
+
+use std::time::Duration;
+
+use kube_provisioner::ProvisionError;
+
+use super::stand::{CLAIMS, Script, Stand, VOLUMES, volume};
+
+/// At which a claim of a healthy class must be bound.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// Claims of class `class` hang, all others are served at once.
+fn hangs() -> Script {
+    let provision = |request: super::stand::Request| -> futures::future::BoxFuture<'static, _> {
+        Box::pin(async move {
+            match request.class.metadata.name.as_deref() {
+                Some("class") => std::future::pending().await,
+                _ => Ok(volume(&request.name)),
+            }
+        })
+    };
+    Script { provision: Box::new(provision), ..Script::default() }
+}
+
+async fn a_healthy_claim_is_bound(stand: &Stand, after: &str) {
+    stand.claim(&format!("healthy-{after}"), "other");
+    let took = stand.until("the healthy claim is bound", || stand.is_bound(&format!("healthy-{after}"))).await;
+    assert!(took < LIMIT, "{after}: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g52_ten_thousand_claims_of_a_class_that_hangs_stop_no_other_class() {
+    let stand = Stand::new(hangs());
+    let old = stand.claim("old", "other");
+    let _running = stand.start(1);
+    stand.until("the old claim is bound", || stand.is_bound("old")).await;
+    for index in 0..10_000 {
+        stand.claim(&format!("hangs-{index}"), "class");
+    }
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(stand.calls.count("provision hangs") >= 50, "many are under way: {}", stand.calls.count("provision hangs"));
+    a_healthy_claim_is_bound(&stand, "thousands that hang").await;
+    // Deletions go on too.
+    stand.delete(CLAIMS, "old");
+    let took = stand.until("the old volume is gone", || stand.get(VOLUMES, &old).is_none()).await;
+    assert!(took < LIMIT, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g52_several_classes_that_hang_stop_no_other_class() {
+    let provision = |request: super::stand::Request| -> futures::future::BoxFuture<'static, _> {
+        Box::pin(async move {
+            match request.class.metadata.name.as_deref() {
+                Some("other") => Ok(volume(&request.name)),
+                _ => std::future::pending().await,
+            }
+        })
+    };
+    let stand = Stand::new(Script { provision: Box::new(provision), ..Script::default() });
+    let _running = stand.start(1);
+    for class in 0..8 {
+        stand.class(&format!("broken-{class}"), serde_json::json!({}));
+        for index in 0..200 {
+            stand.claim(&format!("hangs-{class}-{index}"), &format!("broken-{class}"));
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    a_healthy_claim_is_bound(&stand, "eight classes that hang").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g52_three_thousand_claims_in_progress_stop_no_other_class() {
+    let provision = |request: super::stand::Request| -> futures::future::BoxFuture<'static, _> {
+        Box::pin(async move {
+            match request.class.metadata.name.as_deref() {
+                Some("class") => Err(ProvisionError::in_progress("the backend is at it")),
+                _ => Ok(volume(&request.name)),
+            }
+        })
+    };
+    let stand = Stand::new(Script { provision: Box::new(provision), ..Script::default() });
+    let _running = stand.start(1);
+    for index in 0..3000 {
+        stand.claim(&format!("slow-{index}"), "class");
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let journal = stand.entries().len();
+    assert!(journal > 500, "the journal is well used: {journal}");
+    a_healthy_claim_is_bound(&stand, "thousands in progress").await;
+}

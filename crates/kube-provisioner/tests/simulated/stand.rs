@@ -1,0 +1,251 @@
+//! A cluster, and a provisioner whose every answer a test decides.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube_provisioner::{
+    CancellationToken, Capabilities, Controller, DeleteError, Options, ProvisionError, ProvisionRequest,
+    ProvisionedVolume, Provisioner, RunError, Start, StartError, Surroundings, Volume,
+};
+use kube_sim::{Actors, Cluster, DeleteOptions, PatchKind, Running, SimClock, Target};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+pub(crate) const PROVISIONER: &str = "example.com/stand";
+pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
+pub(crate) const VOLUMES: &str = "persistentvolumes";
+
+pub(crate) type Request = ProvisionRequest<Parameters>;
+type Answer<T, E> = BoxFuture<'static, Result<T, E>>;
+
+/// Reads anything but a server called `crash`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Parameters {
+    #[serde(default, deserialize_with = "server")]
+    pub(crate) server: String,
+}
+
+fn server<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let server = String::deserialize(deserializer)?;
+    assert_ne!(server, "crash", "the author's parser crashes");
+    Ok(server)
+}
+
+/// The author's code, in pieces.
+pub(crate) struct Script {
+    pub(crate) provision: Box<dyn Fn(Request) -> Answer<Volume, ProvisionError> + Send + Sync>,
+    pub(crate) clean_up: Box<dyn Fn(Request) -> Answer<(), DeleteError> + Send + Sync>,
+    pub(crate) should_delete: Box<dyn Fn(ProvisionedVolume) -> Answer<(), DeleteError> + Send + Sync>,
+    pub(crate) delete: Box<dyn Fn(ProvisionedVolume) -> Answer<(), DeleteError> + Send + Sync>,
+    pub(crate) start: Box<dyn Fn(Start) -> Answer<(), StartError> + Send + Sync>,
+    pub(crate) accepts: Box<dyn Fn(&PersistentVolumeClaim) -> bool + Send + Sync>,
+}
+
+impl Default for Script {
+    /// Everything succeeds at once.
+    fn default() -> Self {
+        Self {
+            provision: Box::new(|request| Box::pin(async move { Ok(volume(&request.name)) })),
+            clean_up: Box::new(|_| Box::pin(async { Ok(()) })),
+            should_delete: Box::new(|_| Box::pin(async { Ok(()) })),
+            delete: Box::new(|_| Box::pin(async { Ok(()) })),
+            start: Box::new(|_| Box::pin(async { Ok(()) })),
+            accepts: Box::new(|_| true),
+        }
+    }
+}
+
+pub(crate) fn volume(name: &str) -> Volume {
+    Volume::nfs("server", format!("/{name}"))
+}
+
+struct Scripted {
+    script: Arc<Script>,
+    calls: Calls,
+}
+
+/// What the author's code was asked, in its order.
+#[derive(Clone, Default)]
+pub(crate) struct Calls(Arc<Mutex<Vec<String>>>);
+
+impl Calls {
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn count(&self, call: &str) -> usize {
+        self.all().iter().filter(|one| one.starts_with(call)).count()
+    }
+
+    fn note(&self, method: &str, name: &str) {
+        self.0.lock().unwrap().push(format!("{method} {name}"));
+    }
+}
+
+impl Provisioner for Scripted {
+    type Parameters = Parameters;
+
+    async fn provision(&self, request: Request) -> Result<Volume, ProvisionError> {
+        self.calls.note("provision", request.claim.metadata.name.as_deref().unwrap_or_default());
+        (self.script.provision)(request).await
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.calls.note("delete", volume.name());
+        (self.script.delete)(volume).await
+    }
+
+    async fn clean_up(&self, attempt: Request) -> Result<(), DeleteError> {
+        self.calls.note("clean_up", attempt.claim.metadata.name.as_deref().unwrap_or_default());
+        (self.script.clean_up)(attempt).await
+    }
+
+    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.calls.note("should_delete", volume.name());
+        (self.script.should_delete)(volume).await
+    }
+
+    async fn start(&self, start: Start) -> Result<(), StartError> {
+        self.calls.note("start", "");
+        (self.script.start)(start).await
+    }
+
+    fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
+        (self.script.accepts)(claim)
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().optional_secret("admin").node_labels().claim_annotations(["example.com/read"])
+    }
+}
+
+/// A cluster with the classes `class` and `other`, of the provisioner under test.
+pub(crate) struct Stand {
+    pub(crate) cluster: Cluster,
+    _actors: Running,
+    pub(crate) calls: Calls,
+    pub(crate) options: Options,
+    script: Arc<Script>,
+}
+
+impl Stand {
+    pub(crate) fn new(script: Script) -> Self {
+        let cluster = Cluster::builder().hide_managed_fields().build();
+        let actors = cluster.run(Actors::all());
+        let mut options = Options::new(PROVISIONER);
+        options.namespace = Some("default".to_owned());
+        let stand = Self { cluster, _actors: actors, calls: Calls::default(), options, script: Arc::new(script) };
+        stand.class("class", json!({}));
+        stand.class("other", json!({}));
+        stand
+    }
+
+    /// Starts a process of the provisioner.
+    pub(crate) fn start(&self, number: u64) -> JoinHandle<Result<(), RunError>> {
+        let author = Scripted { script: self.script.clone(), calls: self.calls.clone() };
+        let surroundings = Surroundings::simulated(number, SimClock::EPOCH);
+        let controller = Controller::new(author, self.options.clone()).surroundings(surroundings);
+        let client = self.cluster.client(&format!("ours-{number}"));
+        tokio::spawn(async move { controller.run_with(client, CancellationToken::new()).await })
+    }
+
+    pub(crate) fn class(&self, name: &str, change: Value) {
+        let mut class = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+            "provisioner": PROVISIONER,
+        });
+        class.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        self.cluster.create(&class).unwrap();
+    }
+
+    /// Creates a claim of this class; returns its volume's name.
+    pub(crate) fn claim(&self, name: &str, class: &str) -> String {
+        self.claim_with(name, class, json!({}))
+    }
+
+    pub(crate) fn claim_with(&self, name: &str, class: &str, metadata: Value) -> String {
+        let mut claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        });
+        claim["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        let created = self.cluster.create(&claim).unwrap();
+        format!("pvc-{}", created["metadata"]["uid"].as_str().unwrap())
+    }
+
+    pub(crate) fn delete(&self, plural: &str, name: &str) {
+        self.cluster.delete(&target(plural, name), DeleteOptions::default()).unwrap();
+    }
+
+    pub(crate) fn patch(&self, plural: &str, name: &str, patch: Value) {
+        self.cluster.patch(&target(plural, name), None, PatchKind::Merge, &patch).unwrap();
+    }
+
+    pub(crate) fn get(&self, plural: &str, name: &str) -> Option<Value> {
+        let Target { group, plural, namespace, name } = target(plural, name);
+        self.cluster.get(group, plural, namespace, name).ok()
+    }
+
+    pub(crate) fn is_bound(&self, claim: &str) -> bool {
+        self.get(CLAIMS, claim).is_some_and(|claim| claim["status"]["phase"] == "Bound")
+    }
+
+    /// The texts of the events about an object, with type and reason.
+    pub(crate) fn events(&self, name: &str) -> Vec<String> {
+        let events = self.cluster.list("events.k8s.io", "events", None).unwrap();
+        let about = |event: &&Value| event["regarding"]["name"] == name && event["reportingController"] == PROVISIONER;
+        let text = |event: &Value| {
+            let part = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+            format!("{} {}: {}", part("type"), part("reason"), part("note"))
+        };
+        events.iter().filter(about).map(text).collect()
+    }
+
+    /// The keys of the journal's entries.
+    pub(crate) fn entries(&self) -> Vec<String> {
+        let maps = self.cluster.list("", "configmaps", None).unwrap();
+        let lines = maps.iter().filter_map(|map| map["data"]["entries"].as_str()).flat_map(str::lines);
+        lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    }
+
+    /// How long it takes until this is so.
+    pub(crate) async fn until(&self, what: &str, so: impl Fn() -> bool) -> Duration {
+        let start = Instant::now();
+        while !so() {
+            let seen = self.calls.all();
+            assert!(
+                start.elapsed() < Duration::from_secs(3600),
+                "never: {what}; the last calls: {:?}",
+                seen.iter().rev().take(9).collect::<Vec<_>>()
+            );
+            sleep(Duration::from_millis(50)).await;
+        }
+        start.elapsed()
+    }
+}
+
+fn target<'a>(plural: &'a str, name: &'a str) -> Target<'a> {
+    let (group, namespace) = match plural {
+        "storageclasses" => ("storage.k8s.io", ""),
+        VOLUMES => ("", ""),
+        _ => ("", "default"),
+    };
+    Target { group, plural, namespace, name }
+}
+
+/// A map of texts, for Secrets.
+pub(crate) fn secret(name: &str, data: &[(&str, &str)]) -> Value {
+    let data: BTreeMap<_, _> = data.iter().copied().collect();
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "default"}, "stringData": data,
+    })
+}

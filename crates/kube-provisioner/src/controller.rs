@@ -179,7 +179,7 @@ impl Controller {
         let shutdown = shutdown::on_signal().map_err(RunError::Signals)?;
         let connection = connect(self.options.kubeconfig.as_deref()).await?;
         let namespace = self.options.namespace.as_deref().unwrap_or(&connection.namespace);
-        let rules: Vec<_> = rbac::CLUSTER_RULES.iter().chain(rbac::NAMESPACE_RULES).copied().collect();
+        let rules: Vec<_> = rbac::CLUSTER_RULES.iter().chain(rbac::NAMESPACE_RULES).cloned().collect();
         let mut attempt = 0;
         while let Err(error) = check_access(&connection.client, namespace, &rules).await {
             attempt += 1;

@@ -10,16 +10,30 @@ pub const CLUSTER_RULES: &[AccessRule] = &[
         group: "",
         resource: "persistentvolumes",
         verbs: &["get", "list", "watch", "create", "delete", "patch"],
+        names: Vec::new(),
         namespaced: false,
     },
     AccessRule {
         group: "",
         resource: "persistentvolumeclaims",
         verbs: &["get", "list", "watch", "patch"],
+        names: Vec::new(),
         namespaced: false,
     },
-    AccessRule { group: "storage.k8s.io", resource: "storageclasses", verbs: &["list", "watch"], namespaced: false },
-    AccessRule { group: "events.k8s.io", resource: "events", verbs: &["create", "patch"], namespaced: false },
+    AccessRule {
+        group: "storage.k8s.io",
+        resource: "storageclasses",
+        verbs: &["list", "watch"],
+        names: Vec::new(),
+        namespaced: false,
+    },
+    AccessRule {
+        group: "events.k8s.io",
+        resource: "events",
+        verbs: &["create", "patch"],
+        names: Vec::new(),
+        namespaced: false,
+    },
 ];
 
 /// Every right that the controller needs in its own namespace: for its journal, and to share the work with other replicas.
@@ -28,6 +42,7 @@ pub const NAMESPACE_RULES: &[AccessRule] = &[
         group: "",
         resource: "configmaps",
         verbs: &["get", "list", "create", "update", "delete"],
+        names: Vec::new(),
         namespaced: true,
     },
     lease::access_rule(2),

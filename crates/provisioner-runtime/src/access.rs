@@ -16,7 +16,7 @@ const CONCURRENCY: usize = 8;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Verbs that the account needs on one resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRule {
     /// The API group; the core group is empty.
     pub group: &'static str,
@@ -24,6 +24,8 @@ pub struct AccessRule {
     pub resource: &'static str,
     /// The verbs in lower case.
     pub verbs: &'static [&'static str],
+    /// The names of the objects; when empty, whatever their name is. The API server cannot restrict `create` by name.
+    pub names: Vec<String>,
     /// Needed only in the account's own namespace; otherwise in all of them.
     pub namespaced: bool,
 }
@@ -36,8 +38,7 @@ pub struct AccessRule {
 /// [`AccessError::Missing`] names all that is missing; [`AccessError::Unknown`] says why the server did
 /// not tell.
 pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]) -> Result<(), AccessError> {
-    let questions: Vec<Question<'_>> =
-        rules.iter().flat_map(|rule| rule.verbs.iter().map(move |verb| Question { verb, rule, namespace })).collect();
+    let questions: Vec<Question<'_>> = rules.iter().flat_map(|rule| Question::of(rule, namespace)).collect();
     let missing: Vec<String> = stream::iter(questions)
         .map(|question| async move {
             let allowed = question.ask(client).await?;
@@ -55,7 +56,7 @@ pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// What is not allowed: each entry is `verb resource.group`, and the namespace where only one is meant.
+    /// What is not allowed: each entry is `verb resource.group`, and name and namespace where only one is meant.
     #[error(
         "The account lacks permissions: {}. \
          Grant them in its Role where a namespace is named, otherwise in its ClusterRole.",
@@ -70,11 +71,21 @@ pub enum AccessError {
 
 struct Question<'a> {
     verb: &'static str,
+    name: Option<&'a str>,
     rule: &'a AccessRule,
     namespace: &'a str,
 }
 
-impl Question<'_> {
+impl<'a> Question<'a> {
+    fn of(rule: &'a AccessRule, namespace: &'a str) -> Vec<Self> {
+        let named: Vec<Option<&str>> = match &*rule.names {
+            [] => vec![None],
+            names => names.iter().map(|name| Some(name.as_str())).collect(),
+        };
+        let ask = |verb| named.iter().map(move |name| Question { verb, name: *name, rule, namespace });
+        rule.verbs.iter().copied().flat_map(ask).collect()
+    }
+
     async fn ask(&self, client: &Client) -> Result<bool, CallError> {
         let (resource, subresource) = match self.rule.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
@@ -82,6 +93,7 @@ impl Question<'_> {
         };
         let attributes = ResourceAttributes {
             group: Some(self.rule.group.to_owned()),
+            name: self.name.map(str::to_owned),
             namespace: self.rule.namespaced.then(|| self.namespace.to_owned()),
             resource: Some(resource.to_owned()),
             subresource,
@@ -104,7 +116,8 @@ impl Question<'_> {
         let AccessRule { group, resource, namespaced, .. } = self.rule;
         let dot = if group.is_empty() { "" } else { "." };
         let place = if *namespaced { format!(" in namespace {}", self.namespace) } else { String::new() };
-        format!("{} {resource}{dot}{group}{place}", self.verb)
+        let name = self.name.map(|name| format!(" named {name}")).unwrap_or_default();
+        format!("{} {resource}{dot}{group}{name}{place}", self.verb)
     }
 }
 
@@ -120,9 +133,15 @@ mod tests {
     use crate::testing::{client, object, refusal};
 
     const RULES: &[AccessRule] = &[
-        AccessRule { group: "", resource: "pods", verbs: &["get", "list"], namespaced: false },
-        AccessRule { group: "", resource: "pods/status", verbs: &["update"], namespaced: false },
-        AccessRule { group: "coordination.k8s.io", resource: "leases", verbs: &["create"], namespaced: true },
+        AccessRule { group: "", resource: "pods", verbs: &["get", "list"], names: Vec::new(), namespaced: false },
+        AccessRule { group: "", resource: "pods/status", verbs: &["update"], names: Vec::new(), namespaced: false },
+        AccessRule {
+            group: "coordination.k8s.io",
+            resource: "leases",
+            verbs: &["create"],
+            names: Vec::new(),
+            namespaced: true,
+        },
     ];
 
     #[tokio::test]
@@ -163,10 +182,23 @@ mod tests {
         check_access(&client, "home", RULES).await.unwrap();
     }
 
+    #[tokio::test]
+    async fn every_name_is_asked_for() {
+        let client = server(|attributes| attributes["name"] == "mine");
+        let names = vec!["mine".to_owned(), "other".to_owned()];
+        let rule = AccessRule { group: "", resource: "configmaps", verbs: &["get", "update"], names, namespaced: true };
+        let AccessError::Missing(missing) = check_access(&client, "home", &[rule]).await.unwrap_err() else {
+            panic!("the server tells");
+        };
+        let expected =
+            ["get configmaps named other in namespace home", "update configmaps named other in namespace home"];
+        assert_eq!(missing, expected);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn at_most_eight_questions_are_asked_at_once() {
         const MANY: &[AccessRule] =
-            &[AccessRule { group: "", resource: "pods", verbs: &["get"; 100], namespaced: false }];
+            &[AccessRule { group: "", resource: "pods", verbs: &["get"; 100], names: Vec::new(), namespaced: false }];
         let (asked, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let seen = Arc::clone(&most);
         let client = client(move |_| {

@@ -46,7 +46,7 @@ pub struct Event {
     pub action: &'static str,
     /// What happened, for a person; cut at 1024 bytes.
     pub note: String,
-    /// Same.
+    /// All replicas tell the same: whoever is first writes it, and the others find it written.
     pub same_from_all: bool,
 }
 
@@ -139,6 +139,7 @@ pub struct EventStats {
 #[derive(Clone)]
 pub struct EventSink {
     shared: Arc<Shared>,
+    stopped: CancellationToken,
     _stop: Arc<DropGuard>,
 }
 
@@ -157,9 +158,18 @@ impl EventSink {
             moved: Notify::new(),
             idle: Notify::new(),
         });
-        let task = send::run(Arc::clone(&shared));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(task));
-        Self { shared, _stop: Arc::new(stop.drop_guard()) }
+        let stopped = CancellationToken::new();
+        let (task, ended) = (send::run(Arc::clone(&shared)), stopped.clone().drop_guard());
+        tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
+            let _ended = ended;
+            task.await;
+        }));
+        Self { shared, stopped, _stop: Arc::new(stop.drop_guard()) }
+    }
+
+    /// Returns when nothing is sent any more: the last clone was dropped, or the sending has panicked.
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.stopped.clone().cancelled_owned()
     }
 
     /// Takes an event, to be sent when its turn comes. Never waits.
@@ -218,11 +228,6 @@ impl EventSink {
         // Whether all was sent or the time is over is seen in what is left.
         let _ = timeout(limit, idle).await;
         self.stats().queued
-    }
-
-    /// Never.
-    pub async fn stopped(&self) {
-        std::future::pending().await
     }
 
     /// How many events were given up.

@@ -77,6 +77,7 @@ pub const fn access_rule(shards: u32) -> AccessRule {
         group: "coordination.k8s.io",
         resource: "leases",
         verbs: if shards > 1 { SEVERAL } else { ONE },
+        names: Vec::new(),
         namespaced: true,
     }
 }

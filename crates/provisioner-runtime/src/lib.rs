@@ -9,6 +9,7 @@
 //! | [`queue`] | keys that need work: priorities, back-off, permits |
 //! | [`limiter`] | bounded concurrency that groups share fairly |
 //! | [`backoff`] | how long to wait before the next attempt |
+//! | [`throttle`] | how many API calls at a time, and none while the server is busy |
 //! | [`call`](mod@call) | one API call with a deadline and an error by meaning |
 //! | [`journal`] | intents that survive the process, and the fence around them |
 //! | [`events`] | Kubernetes events, sent in the background |
@@ -62,6 +63,7 @@ pub use limiter::{Limiter, LimiterPermit, Limits};
 pub use queue::{Next, Permit, Priority, Queue, QueueOptions, QueueStats, Work, work};
 pub use surroundings::Surroundings;
 pub use table::Table;
+pub use throttle::{ApiLimiter, ApiPermit};
 pub use watch::{Event, WatchHealth, watch};
 
 /// Locks `mutex` even when a thread panicked while holding it: every change made under our

@@ -48,6 +48,13 @@ pub(crate) fn short_hash(text: &str) -> String {
     format!("{:08x}", text.bytes().fold(0x811c_9dc5, mix))
 }
 
+/// A number that stands for a text.
+pub(crate) fn stable_hash(text: &str) -> u64 {
+    // FNV-1a, as above.
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
 /// Whether this is a DNS subdomain of the length that a name may have.
 pub(crate) fn is_valid(name: &str) -> bool {
     let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';

@@ -1,5 +1,21 @@
-//! Requests to the API server: so many at a time, and none while it asks to be left alone.
+//! A bound on the requests of this process to the API server, and a pause for a server that is busy.
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use provisioner_runtime::{ApiLimiter, CallError, Surroundings, call};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let limiter = ApiLimiter::new(32, Surroundings::default());
+//! let permit = limiter.enter().await;
+//! let answer: Result<(), CallError> = call(Duration::from_secs(30), async { Ok(()) }).await;
+//! drop(permit);
+//! if let Err(error) = &answer {
+//!     limiter.observe(error);
+//! }
+//! # }
+//! ```
 
+use std::fmt;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -9,47 +25,155 @@ use tokio::time::{Instant, sleep_until};
 use crate::backoff::Random;
 use crate::{CallError, Surroundings};
 
-/// See the module.
-#[derive(Debug)]
+/// Where a busy server does not say how long it wants to be left alone.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Whatever the server asks for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// What waited for the end of a pause begins within this time after it.
+const SPREAD: Duration = Duration::from_secs(1);
+
+/// Lets so many requests go on at a time, and none while the API server asks to be left alone.
+///
+/// Not for what must not wait behind other work: Leases, journals, events and watches.
 pub struct ApiLimiter {
     permits: Semaphore,
-    pause: Mutex<(Option<Instant>, Random)>,
+    state: Mutex<State>,
 }
 
-/// One request.
+struct State {
+    paused_until: Option<Instant>,
+    random: Random,
+}
+
+/// Leave to make one request, given back on drop.
 #[derive(Debug)]
-pub struct ApiPermit<'a>(#[allow(dead_code)] Option<SemaphorePermit<'a>>);
+#[must_use = "the permit is given back when it is dropped"]
+pub struct ApiPermit<'a> {
+    _permit: Option<SemaphorePermit<'a>>,
+}
 
 impl ApiLimiter {
-    /// New.
-    pub fn new(most: usize, surroundings: Surroundings) -> Self {
-        Self { permits: Semaphore::new(most), pause: Mutex::new((None, surroundings.random("throttle"))) }
+    /// At most so many requests at a time; 0 counts as 1.
+    pub fn new(requests: usize, surroundings: Surroundings) -> Self {
+        let state = State { paused_until: None, random: surroundings.random("api limiter") };
+        Self { permits: Semaphore::new(requests.clamp(1, Semaphore::MAX_PERMITS)), state: Mutex::new(state) }
     }
 
-    /// Waits.
+    /// Waits for a permit and for the end of a pause.
     pub async fn enter(&self) -> ApiPermit<'_> {
-        let permit = ApiPermit(self.permits.acquire().await.ok());
-        loop {
-            let until = crate::lock(&self.pause).0;
-            match until {
-                Some(until) if until > Instant::now() => sleep_until(until).await,
-                _ => return permit,
-            }
+        // The semaphore is never closed.
+        let permit = ApiPermit { _permit: self.permits.acquire().await.ok() };
+        while let Some(start) = self.next_start() {
+            sleep_until(start).await;
         }
+        permit
     }
 
-    /// Full.
+    /// Whether nobody else could make a request at this moment.
     pub fn is_full(&self) -> bool {
         self.permits.available_permits() == 0
     }
 
-    /// Pauses.
+    /// Takes note of a failed request: when the server was too busy, all requests pause for as long as it asks, and a
+    /// little longer by chance.
     pub fn observe(&self, error: &CallError) {
-        if let CallError::TooManyRequests { retry_after, .. } = error {
-            let mut pause = crate::lock(&self.pause);
-            let wait = retry_after.unwrap_or(Duration::from_secs(1)).mul_f64(1.0 + 0.5 * pause.1.next());
-            let until = Instant::now() + wait.min(Duration::from_secs(60));
-            pause.0 = Some(pause.0.map_or(until, |known| known.max(until)));
+        let CallError::TooManyRequests { retry_after, .. } = error else { return };
+        let mut state = crate::lock(&self.state);
+        let pause = retry_after.unwrap_or(PAUSE).min(LONGEST_PAUSE).mul_f64(1.0 + state.random.next() / 2.0);
+        let until = Instant::now() + pause.min(LONGEST_PAUSE);
+        state.paused_until = Some(state.paused_until.map_or(until, |before| before.max(until)));
+    }
+
+    /// When to look again, during a pause.
+    fn next_start(&self) -> Option<Instant> {
+        let mut state = crate::lock(&self.state);
+        let until = state.paused_until.filter(|until| *until > Instant::now())?;
+        Some(until + SPREAD.mul_f64(state.random.next()))
+    }
+}
+
+impl fmt::Debug for ApiLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiLimiter").field("free", &self.permits.available_permits()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use futures::future::join_all;
+    use k8s_openapi::jiff::Timestamp;
+    use tokio::time::{advance, sleep};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn busy(retry_after: Option<u64>) -> CallError {
+        CallError::TooManyRequests { retry_after: retry_after.map(Duration::from_secs), message: String::new() }
+    }
+
+    fn limiter(requests: usize) -> ApiLimiter {
+        ApiLimiter::new(requests, Surroundings::simulated(7, Timestamp::UNIX_EPOCH))
+    }
+
+    /// How long a request has to wait from now on.
+    async fn wait(limiter: &ApiLimiter) -> Duration {
+        let start = Instant::now();
+        let _permit = limiter.enter().await;
+        start.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_requests_go_on_at_a_time() {
+        let limiter = limiter(2);
+        let first = limiter.enter().await;
+        let _second = limiter.enter().await;
+        assert!(limiter.enter().now_or_never().is_none());
+        drop(first);
+        assert!(limiter.enter().now_or_never().is_some());
+        assert!(self::limiter(0).enter().now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_server_is_left_alone_for_as_long_as_it_asks_and_somewhat_longer() {
+        for (asked, least, most) in [(Some(10), 10, 16), (None, 1, 3), (Some(50), 50, 61), (Some(u64::MAX), 60, 61)] {
+            for _ in 0..20 {
+                let limiter = limiter(1);
+                limiter.observe(&busy(asked));
+                let waited = wait(&limiter).await;
+                assert!((least * SECOND..=most * SECOND).contains(&waited), "{waited:?} for {asked:?}");
+                assert_eq!(wait(&limiter).await, Duration::ZERO);
+            }
         }
+        let limiter = limiter(1);
+        limiter.observe(&CallError::Unavailable(String::new()));
+        assert_eq!(wait(&limiter).await, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_is_prolonged_and_never_cut_short() {
+        let limiter = limiter(1);
+        limiter.observe(&busy(Some(20)));
+        limiter.observe(&busy(Some(1)));
+        let prolongs = async {
+            sleep(10 * SECOND).await;
+            limiter.observe(&busy(Some(40)));
+        };
+        let (waited, ()) = tokio::join!(wait(&limiter), prolongs);
+        assert!(waited >= 50 * SECOND, "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_pause_requests_begin_one_after_the_other() {
+        let limiter = limiter(100);
+        limiter.observe(&busy(Some(1)));
+        let mut waits = join_all((0..100).map(|_| wait(&limiter))).await;
+        waits.sort_unstable();
+        waits.dedup();
+        assert!(waits.len() > 90, "{waits:?}");
+        assert!(waits[99.min(waits.len() - 1)] - waits[0] > SECOND / 2);
+        advance(SECOND).await;
+        assert_eq!(wait(&limiter).await, Duration::ZERO);
     }
 }

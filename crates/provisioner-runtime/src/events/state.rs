@@ -12,6 +12,7 @@ use tracing::warn;
 use super::{Event, EventKind, EventOptions, EventStats, head};
 use crate::Backoff;
 use crate::backoff::Random;
+use crate::name::stable_hash;
 
 /// How long an event that was written may be counted up.
 const SERIES: Duration = Duration::from_secs(600);
@@ -120,7 +121,7 @@ impl State {
 
     pub(super) fn publish(&mut self, event: Event, now: Instant, clock: Timestamp) {
         let line = Line { object: identity(&event), reason: event.reason, kind: event.kind };
-        let id = self.id(clock);
+        let id = if event.same_from_all { EventId::of(&event) } else { self.id(clock) };
         if let Some(pending) = self.track(&line).and_then(|track| track.pending.as_mut()) {
             pending.absorb(event, id, clock);
             self.stats.coalesced += 1;
@@ -305,6 +306,12 @@ impl State {
 pub(super) struct EventId(u64);
 
 impl EventId {
+    /// The same in every process and version.
+    fn of(event: &Event) -> Self {
+        let parts = [&*event.object.uid, event.kind.name(), event.reason, &event.note];
+        Self(stable_hash(&parts.join("\n")))
+    }
+
     /// The event's name.
     pub(super) fn name(self, object: &str) -> String {
         const SUFFIX: usize = 17;

@@ -1,6 +1,7 @@
 //! The sink against an API server that writes down what it is asked for.
 
 mod clock;
+mod fleet;
 
 use std::collections::VecDeque;
 
@@ -30,6 +31,7 @@ async fn an_event_is_written_with_all_that_the_api_asks_for() {
         reason: "Failed",
         action: "Starting",
         note: "it is late".to_owned(),
+        same_from_all: false,
     });
     test.wait(1).await;
     let mut request = test.only();
@@ -400,6 +402,7 @@ fn event(name: &str, note: &str) -> Event {
         reason: "Failed",
         action: "Starting",
         note: note.to_owned(),
+        same_from_all: false,
     }
 }
 

@@ -1,0 +1,51 @@
+//! What several replicas tell, and what is seen of a sink that has ended.
+
+use futures::FutureExt;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn what_all_replicas_tell_has_one_name() {
+    let name = async |event: Event| {
+        let test = Test::start([]);
+        test.sink.publish(event);
+        test.wait(1).await;
+        test.only().body["metadata"]["name"].as_str().unwrap().to_owned()
+    };
+    let same = |note: &str| Event { same_from_all: true, ..event("a", note) };
+    // It must never change: old replicas and new ones are one fleet during an update.
+    assert_eq!(name(same("one")).await, "a.e02ae8ae5e985aab");
+    assert_eq!(name(same("one")).await, name(same("one")).await);
+    let others = [
+        same("two"),
+        Event { reason: "Other", ..same("one") },
+        Event { object: ObjectRef { uid: "new".into(), ..same("one").object }, ..same("one") },
+        event("a", "one"),
+    ];
+    for other in others {
+        assert_ne!(name(other).await, name(same("one")).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_second_finds_it_written() {
+    let test = Test::start([Answer::Refusal(409, "AlreadyExists", "exists")]);
+    test.sink.publish(Event { same_from_all: true, ..event("a", "one") });
+    test.wait(60).await;
+    assert_eq!(test.requests().len(), 1);
+    assert_eq!(test.sink.stats(), EventStats { sent: 1, ..EventStats::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_sending_is_seen() {
+    let test = Test::start([]);
+    let stopped = test.sink.stopped();
+    sleep(SECOND).await;
+    assert!(test.sink.stopped().now_or_never().is_none());
+    drop(test);
+    stopped.await;
+
+    let panics = EventSink::new(client(|_| async { panic!("on purpose") }), options());
+    panics.publish(event("a", "one"));
+    panics.stopped().await;
+}

@@ -41,8 +41,9 @@ pub struct Options {
     #[arg(long, env, value_name = "COUNT", default_value_t = 32, value_parser = at_least_one)]
     pub workers: usize,
 
-    /// Calls of the provisioner's own code at a time; a class takes four fifths of what others leave free. 0 is unbounded
-    #[arg(long, env, value_name = "COUNT", default_value_t = 100)]
+    /// Calls of the provisioner's own code at a time, of which a class takes four fifths of what others leave free; 0 is 100,
+    /// and one for each class that has none
+    #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
     pub backend_concurrency: usize,
 
     /// Calls of the provisioner's own code at a time for one class; 0 is as many as its share
@@ -136,7 +137,7 @@ impl Options {
             namespace: None,
             node_name: None,
             workers: 32,
-            backend_concurrency: 100,
+            backend_concurrency: 0,
             class_concurrency: 0,
             provision_timeout: Duration::from_secs(120),
             delete_timeout: Duration::from_secs(300),

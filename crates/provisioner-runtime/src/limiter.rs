@@ -10,7 +10,7 @@
 //! # use provisioner_runtime::{Limiter, Limits};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! let limiter = Limiter::new(Limits { total: 100, per_group: 0 });
+//! let limiter = Limiter::new(Limits { total: 100, per_group: 0, one_each: true });
 //! let permit = limiter.acquire("gold").await;
 //! // One call of the backend of "gold".
 //! drop(permit);
@@ -35,6 +35,8 @@ pub struct Limits {
     pub total: usize,
     /// For each group; 0 is unbounded.
     pub per_group: usize,
+    /// A group that holds none gets one, even beyond the total: then no number of groups that hang keeps another from work.
+    pub one_each: bool,
 }
 
 /// Whether a group that holds `held` may take `more` of the `free` rest.

@@ -46,8 +46,10 @@ const HEAD_START: Duration = Duration::from_millis(500);
 const CLAIMS_PER_READ: usize = 16;
 /// Volumes read at a time.
 const READS: usize = 8;
-/// Calls of the author's code at a time where no bound is given.
-const MOST_CALLS: usize = 4096;
+/// Calls of the author's code at a time where no bound is given: one that only waits costs some kilobytes.
+const CALLS: usize = 100;
+/// More classes than this are not expected to hang at the same time.
+const CLASSES: usize = 200;
 /// Attempts that are recorded ahead of their calls: a commit of the journal takes about as long as a volume takes to be saved.
 const AHEAD: usize = 32;
 /// Time limit of one call to the API server.
@@ -417,19 +419,21 @@ impl Engine {
     }
 }
 
-/// How many calls of the author's code there may be at a time.
+/// How many calls of the author's code there may be at a time. A number that is given is meant as it is.
 fn calls(options: &Options) -> GroupLimits {
-    let total = if options.backend_concurrency == 0 { MOST_CALLS } else { options.backend_concurrency };
-    GroupLimits { total, per_group: options.class_concurrency }
+    let given = options.backend_concurrency;
+    let total = if given == 0 { CALLS } else { given };
+    GroupLimits { total, per_group: options.class_concurrency, one_each: given == 0 }
 }
 
 /// How many attempts may be under way: some record what they are about to begin while others are at work.
 fn attempts(calls: GroupLimits) -> GroupLimits {
     let more = |calls: usize| calls + calls.min(AHEAD);
-    GroupLimits { total: more(calls.total), per_group: more(calls.per_group) }
+    GroupLimits { total: more(calls.total), per_group: more(calls.per_group), ..calls }
 }
 
-/// How many keys may be worked on: all attempts, and beside them what has nothing to do with the author's code.
+/// How many keys may be worked on: all attempts, one of each class beyond, and beside them what has nothing to do with the
+/// author's code.
 fn tasks(options: &Options) -> usize {
-    attempts(calls(options)).total.saturating_add(options.workers)
+    attempts(calls(options)).total.saturating_add(options.workers).saturating_add(CLASSES)
 }

@@ -269,7 +269,7 @@ async fn g56_secrets_reach_the_author_and_nobody_else() {
     stand.delete(CLAIMS, "data");
     stand.until("it is gone", || stand.get(VOLUMES, &name).is_none()).await;
     assert_eq!(*got.lock().unwrap(), ["provision Some(\"open sesame\")", "delete Some(\"open sesame\")"]);
-    let everything = format!("{:?}", stand.cluster.list("events.k8s.io", "events", None).unwrap());
+    let everything = format!("{:?}", stand.cluster.list("", "events", None).unwrap());
     assert!(!everything.contains("sesame"));
 }
 
@@ -288,9 +288,12 @@ async fn g57_an_attempt_has_one_token_and_one_projection_whoever_finishes_it() {
         })
     };
     let stand = Stand::new(Script { provision: Box::new(provision), ..Script::default() });
+    let owner = stand
+        .cluster
+        .create(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "db", "namespace": "default"}}));
     let metadata = json!({
         "annotations": {"example.com/read": "yes", "example.com/unread": "no"}, "labels": {"app": "db"},
-        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u"}],
+        "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "db", "uid": owner.unwrap()["metadata"]["uid"]}],
     });
     stand.claim_with("data", "class", metadata);
     let first = stand.start(1);

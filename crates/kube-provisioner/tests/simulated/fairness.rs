@@ -39,7 +39,7 @@ async fn g52_ten_thousand_claims_of_a_class_that_hangs_stop_no_other_class() {
     }
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(stand.calls.count("provision hangs") >= 50, "many are under way: {}", stand.calls.count("provision hangs"));
-    a_healthy_claim_is_bound(&stand, "thousands that hang").await;
+    a_healthy_claim_is_bound(&stand, "thousands-that-hang").await;
     // Deletions go on too.
     stand.delete(CLAIMS, "old");
     let took = stand.until("the old volume is gone", || stand.get(VOLUMES, &old).is_none()).await;
@@ -65,7 +65,7 @@ async fn g52_several_classes_that_hang_stop_no_other_class() {
         }
     }
     tokio::time::sleep(Duration::from_secs(30)).await;
-    a_healthy_claim_is_bound(&stand, "eight classes that hang").await;
+    a_healthy_claim_is_bound(&stand, "eight-classes-that-hang").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,5 +86,5 @@ async fn g52_three_thousand_claims_in_progress_stop_no_other_class() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let journal = stand.entries().len();
     assert!(journal > 500, "the journal is well used: {journal}");
-    a_healthy_claim_is_bound(&stand, "thousands in progress").await;
+    a_healthy_claim_is_bound(&stand, "thousands-in-progress").await;
 }

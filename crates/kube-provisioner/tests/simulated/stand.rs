@@ -201,11 +201,12 @@ impl Stand {
 
     /// The texts of the events about an object, with type and reason.
     pub(crate) fn events(&self, name: &str) -> Vec<String> {
-        let events = self.cluster.list("events.k8s.io", "events", None).unwrap();
-        let about = |event: &&Value| event["regarding"]["name"] == name && event["reportingController"] == PROVISIONER;
+        let events = self.cluster.list("", "events", None).unwrap();
+        let about =
+            |event: &&Value| event["involvedObject"]["name"] == name && event["reportingComponent"] == PROVISIONER;
         let text = |event: &Value| {
             let part = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-            format!("{} {}: {}", part("type"), part("reason"), part("note"))
+            format!("{} {}: {}", part("type"), part("reason"), part("message"))
         };
         events.iter().filter(about).map(text).collect()
     }

@@ -30,6 +30,7 @@ pub(super) struct State {
     pending: usize,
     sending: usize,
     turn: u64,
+    first_id: u64,
     /// The server is left alone until then.
     paused: Option<Instant>,
     failures: u32,
@@ -105,6 +106,7 @@ impl State {
             pending: 0,
             sending: 0,
             turn: 0,
+            first_id: options.surroundings.number("event names"),
             paused: None,
             failures: 0,
             flushing: false,
@@ -292,12 +294,13 @@ impl State {
         self.sweep_at = (2 * self.objects.len()).max(1024);
     }
 
-    /// One that nobody else uses: the time, as all clients do it.
+    /// One that nobody else uses: the time, as all clients do it, from a beginning of our own: who has the same time as
+    /// another client would take its event for our own.
     fn id(&mut self, clock: Timestamp) -> EventId {
         self.turn += 1;
         // Of the time only what fits 16 digits; it is some centuries until it repeats.
         let time = clock.as_nanosecond() as u64;
-        EventId(time.wrapping_add(self.turn))
+        EventId(self.first_id.wrapping_add(time).wrapping_add(self.turn))
     }
 }
 

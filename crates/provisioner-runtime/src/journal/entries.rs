@@ -10,6 +10,8 @@ use crate::limiter::fair_share;
 /// All entries together. Each commit writes them all, and the next one waits until that is paid for at
 /// `BYTES_PER_SECOND`: with so many bytes nobody waits longer than 0.3 s for that. A ConfigMap would take 1 MiB.
 pub(super) const MOST_BYTES: usize = 450_000;
+/// Beyond that each group that has nothing yet finds room for one entry, so that none is kept out by others.
+const MOST_BYTES_WITH_NEWCOMERS: usize = 900_000;
 /// One entry with its shared texts, so that some dozens find room whatever they hold.
 pub(super) const MOST_BYTES_OF_ONE: usize = 16_000;
 
@@ -68,7 +70,10 @@ impl Entries {
         self.put(entry);
         let fits = if before.is_none() && room == Room::Fair {
             let more = self.bytes - bytes;
-            fair_share(self.group_bytes(&key) - more, more, MOST_BYTES.saturating_sub(bytes))
+            match self.group_bytes(&key) - more {
+                0 => self.bytes <= MOST_BYTES_WITH_NEWCOMERS,
+                held => fair_share(held, more, MOST_BYTES.saturating_sub(bytes)),
+            }
         } else {
             self.bytes <= MOST_BYTES.max(bytes)
         };

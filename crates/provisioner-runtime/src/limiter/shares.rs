@@ -122,8 +122,9 @@ impl<W> Shares<W> {
 
     /// Whether a group that holds so many may take one more.
     fn allows(&self, held: usize) -> bool {
-        let Limits { total, per_group } = self.limits;
-        (per_group == 0 || held < per_group) && (total == 0 || fair_share(held, 1, total - self.held))
+        let Limits { total, per_group, one_each } = self.limits;
+        let share = total == 0 || fair_share(held, 1, total.saturating_sub(self.held));
+        (per_group == 0 || held < per_group) && (share || one_each && held == 0)
     }
 
     fn set_held(&mut self, name: &str, held: usize) {

@@ -66,7 +66,7 @@ fn a_group_that_may_have_no_more_lets_others_pass() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_gets_the_permit_that_is_given_back() {
-    let limiter = Limiter::new(Limits { total: 0, per_group: 1 });
+    let limiter = Limiter::new(Limits { total: 0, per_group: 1, one_each: false });
     let permit = limiter.acquire("a").await;
     let _other = limiter.acquire("b").await;
     assert!(timeout(SECOND, limiter.acquire("a")).await.is_err());
@@ -83,7 +83,7 @@ async fn who_waits_gets_the_permit_that_is_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_future_that_is_dropped_with_or_without_its_permit_loses_none() {
-    let limiter = Limiter::new(Limits { total: 1, per_group: 0 });
+    let limiter = Limiter::new(Limits { total: 1, per_group: 0, one_each: false });
     let permit = limiter.acquire("a").await;
     let mut waits = Box::pin(limiter.acquire("a"));
     let mut gone = Box::pin(limiter.acquire("b"));
@@ -175,7 +175,7 @@ proptest! {
 }
 
 fn shares<W>(total: usize, per_group: usize) -> Shares<W> {
-    Shares::new(Limits { total, per_group })
+    Shares::new(Limits { total, per_group, one_each: false })
 }
 
 /// Lets the groups take permits in turns until none may take more; returns how many each has.
@@ -190,4 +190,17 @@ fn fill(shares: &mut Shares<()>, groups: &[&str]) -> Vec<usize> {
             return held;
         }
     }
+}
+
+/// Groups that hang one after another take all there is, and the next one works all the same.
+#[test]
+fn a_group_that_holds_none_gets_one_where_that_is_so() {
+    let hang = |one_each: bool| {
+        let mut shares = Shares::<()>::new(Limits { total: 10, per_group: 0, one_each });
+        for group in 0..20 {
+            while shares.try_acquire(&format!("hangs-{group}")).is_some() {}
+        }
+        shares.try_acquire("healthy").is_some() && shares.try_acquire("healthy").is_none()
+    };
+    assert!(hang(true) && !hang(false));
 }

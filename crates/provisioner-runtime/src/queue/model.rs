@@ -21,7 +21,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..150),
     ) {
         let start = Instant::now();
-        let limits = Limits { total, per_group };
+        let limits = Limits { total, per_group, one_each: false };
         let options = QueueOptions { backoff: BACKOFF, limits, ..QueueOptions::default() };
         let mut both = Both {
             real: State::new(&options),
@@ -406,7 +406,7 @@ impl Model {
         let promised = |group| self.keys.iter().filter(|key| key.promise == Some(group)).count();
         let held = |group| self.held[group] + promised(group);
         let (own, all) = (held(group), (0..GROUPS.len()).map(held).sum::<usize>());
-        let Limits { total, per_group } = self.limits;
+        let Limits { total, per_group, .. } = self.limits;
         let fair = total == 0 || (all < total && (own == 0 || own < 4 * (total - all - 1)));
         fair && (per_group == 0 || own < per_group)
     }

@@ -352,7 +352,7 @@ fn queue() -> Queue<&'static str> {
 }
 
 fn limited(total: usize, per_group: usize) -> Queue<&'static str> {
-    Queue::new(QueueOptions { limits: Limits { total, per_group }, ..QueueOptions::default() })
+    Queue::new(QueueOptions { limits: Limits { total, per_group, one_each: false }, ..QueueOptions::default() })
 }
 
 /// The next key, which must be there at once and be this one.

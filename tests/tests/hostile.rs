@@ -26,13 +26,18 @@ async fn g29_the_largest_objects_that_the_server_takes_are_served() -> anyhow::R
     let toy = Toy::new();
     let _controller = toy.run(&space);
     let class = space.create_class(space.class("class")).await?;
+    let labels = |count: usize| (0..count).map(|at| (format!("label-{at}"), "x".repeat(63)));
     let large = |size: usize| {
         let mut claim = space.claim("large", &class);
         claim.annotations_mut().insert("note".to_owned(), "x".repeat(size));
         // The text of the volume's name, and what the control plane adds when it binds, come on top.
-        claim.labels_mut().extend((0..5000).map(|at| (format!("label-{at}"), "x".repeat(63))));
+        claim.labels_mut().extend(labels(100));
         claim
     };
+    // What an attempt records of a claim has a limit.
+    let mut labelled = space.claim("labelled", &class);
+    labelled.labels_mut().extend(labels(5000));
+    space.create_claim(labelled).await?;
     let room = 1024;
     assert!(space.create_claim(large(LARGEST)).await.is_err(), "one byte of name too much");
     space.create_claim(large(LARGEST - room)).await?;
@@ -46,6 +51,9 @@ async fn g29_the_largest_objects_that_the_server_takes_are_served() -> anyhow::R
     space.api::<PersistentVolumeClaim>().delete("large", &DeleteParams::default()).await?;
     space.wait_gone(&volumes, &volume.name_any()).await?;
     assert_eq!((toy.provisions("large"), toy.deletes(&volume.name_any())), (1, 1));
+    let told = space.wait_for_event("PersistentVolumeClaim", "labelled", "ProvisioningFailed").await?;
+    assert!(told.message.is_some_and(|text| text.contains("shorten the claim's spec or labels")));
+    assert_eq!(toy.provisions("labelled"), 0);
     space.done().await
 }
 

@@ -1,17 +1,20 @@
 //! The backend that all replicas share, and the author's code that calls it.
 //!
-//! The author keeps the contract of [`Provisioner`]: calls are idempotent by the volume's name; a final failure leaves
-//! nothing behind; what a call that was cut off left half-made is completed by the next one, or removed by `delete`.
+//! The author keeps the contract of [`kube_provisioner::Provisioner`]: calls are idempotent by the volume's name; what says
+//! that nothing is left has removed it; what another failure left half-made is completed by the next call, or removed by
+//! `clean_up` or `delete`.
 
-use std::collections::BTreeMap;
+mod author;
+
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use kube_provisioner::{DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+use kube_provisioner::{DeleteError, ProvisionError, Volume};
 use tokio::time::sleep;
 
-use crate::judge::Kind;
-use crate::plan::{Backend as Chances, Edge, Nature};
+pub(crate) use self::author::{Plain, Whole, on_stage};
+use crate::plan::{Backend as Chances, Edge};
 use crate::process::Process;
 use crate::stage::Stage;
 
@@ -50,8 +53,10 @@ impl AssetStage {
 
 /// The author's code in one process.
 pub(crate) struct Author {
-    pub(crate) process: Arc<Process>,
-    pub(crate) stage: Arc<Stage>,
+    process: Arc<Process>,
+    stage: Arc<Stage>,
+    /// `start` has succeeded.
+    started: AtomicBool,
 }
 
 /// What is drawn for one call.
@@ -59,6 +64,8 @@ struct Script {
     random: fastrand::Rng,
     chances: Chances,
     calm: bool,
+    /// Calls about this class hang.
+    hangs: bool,
     /// At which step it ends otherwise, and how.
     turn: Option<(u32, Turn)>,
     passed: u32,
@@ -67,6 +74,7 @@ struct Script {
 #[derive(Clone, Copy, Debug)]
 enum Turn {
     Fail,
+    Break,
     Reschedule,
     Leave,
     Background,
@@ -75,10 +83,11 @@ enum Turn {
 }
 
 impl Script {
-    fn draw(stage: &Stage) -> Self {
+    fn draw(stage: &Stage, class: &str) -> Self {
         let (mut random, chances, calm) = stage.script();
         let turns = [
             (chances.fails, Turn::Fail),
+            (chances.breaks, Turn::Break),
             (chances.reschedules, Turn::Reschedule),
             (chances.leaves, Turn::Leave),
             (chances.background, Turn::Background),
@@ -91,7 +100,7 @@ impl Script {
             left < 0.0
         });
         let turn = turn.filter(|_| !calm).map(|(_, turn)| (random.u32(0..4), turn));
-        Self { random, chances, calm, turn, passed: 0 }
+        Self { random, chances, calm, hangs: stage.hangs(class), turn, passed: 0 }
     }
 
     fn delay(&mut self) -> Duration {
@@ -104,8 +113,15 @@ impl Script {
 }
 
 impl Author {
+    pub(crate) fn new(process: Arc<Process>, stage: Arc<Stage>) -> Self {
+        Self { process, stage, started: AtomicBool::new(false) }
+    }
+
     /// Waits as long as a step takes. What happens to the process on the way happens here.
     async fn wait(&self, script: &mut Script) -> Option<Turn> {
+        if script.hangs {
+            self.stage.calmed().await;
+        }
         let delay = script.delay();
         if !delay.is_zero() {
             sleep(delay).await;
@@ -114,15 +130,14 @@ impl Author {
         let turn = script.turn.filter(|(step, _)| *step == script.passed).map(|(_, turn)| turn);
         script.passed += 1;
         match turn {
-            // Not `panic!`, so that no hook is told of it.
-            Some(Turn::Panic) => std::panic::resume_unwind(Box::new("the author's code panics")),
+            Some(Turn::Panic) => panics(),
             Some(Turn::Overrun) => std::future::pending().await,
             other => other,
         }
     }
 
-    async fn make(&self, name: &str, claim: &str) -> Result<Volume, ProvisionError> {
-        let mut script = Script::draw(&self.stage);
+    async fn make(&self, name: &str, claim: &str, class: &str) -> Result<Volume, ProvisionError> {
+        let mut script = Script::draw(&self.stage, class);
         loop {
             if let Some(turn) = self.wait(&mut script).await {
                 return Err(self.give_up(name, claim, turn, &mut script).await);
@@ -159,21 +174,18 @@ impl Author {
                 }
                 match turn {
                     Turn::Reschedule => ProvisionError::reschedule("there is no room on this node"),
-                    _ => ProvisionError::retry("the backend has a bad day"),
+                    _ => ProvisionError::nothing_left("the backend has a bad day"),
                 }
             }
+            Turn::Break => ProvisionError::retry("the backend does not answer"),
             _ => in_progress("something is left behind"),
         }
     }
 
-    async fn remove(&self, name: &str) -> Result<(), DeleteError> {
-        let mut script = Script::draw(&self.stage);
+    async fn remove(&self, name: &str, class: &str) -> Result<(), DeleteError> {
+        let mut script = Script::draw(&self.stage, class);
         loop {
-            match self.wait(&mut script).await {
-                None => {}
-                Some(Turn::Leave | Turn::Background) => return Err(DeleteError::in_use("somebody uses it")),
-                Some(_) => return Err(DeleteError::retry("the backend has a bad day")),
-            }
+            refused(self.wait(&mut script).await)?;
             match self.stage.asset(name).map(|asset| asset.stage) {
                 None => return Ok(()),
                 Some(AssetStage::Fading) => self.stage.remove(&self.process, name),
@@ -182,41 +194,42 @@ impl Author {
             self.process.pass(Edge::Step).await;
         }
     }
+
+    /// As [`Self::remove`], but what is half-removed can be completed again.
+    async fn undo(&self, name: &str, class: &str) -> Result<(), DeleteError> {
+        let mut script = Script::draw(&self.stage, class);
+        loop {
+            refused(self.wait(&mut script).await)?;
+            match self.stage.asset(name).map(|asset| asset.stage) {
+                None => return Ok(()),
+                Some(AssetStage::Filled | AssetStage::Exported) => self.stage.undo(&self.process, name),
+                Some(_) => self.stage.clean_up(&self.process, name),
+            }
+            self.process.pass(Edge::Step).await;
+        }
+    }
+
+    async fn allow(&self, class: &str) -> Result<(), DeleteError> {
+        let mut script = Script::draw(&self.stage, class);
+        refused(self.wait(&mut script).await)
+    }
+}
+
+/// How a call of what removes something fails.
+fn refused(turn: Option<Turn>) -> Result<(), DeleteError> {
+    match turn {
+        None => Ok(()),
+        Some(Turn::Leave) => Err(DeleteError::in_use("somebody uses it")),
+        Some(Turn::Background) => Err(DeleteError::in_progress("the backend is at it")),
+        Some(_) => Err(DeleteError::retry("the backend has a bad day")),
+    }
+}
+
+/// Not `panic!`, so that no hook is told of it.
+fn panics() -> ! {
+    std::panic::resume_unwind(Box::new("the author's code panics"))
 }
 
 fn in_progress(why: &str) -> ProvisionError {
     ProvisionError::in_progress(why.to_owned())
-}
-
-impl Provisioner for Author {
-    type Parameters = BTreeMap<String, String>;
-
-    async fn provision(&self, request: ProvisionRequest<Self::Parameters>) -> Result<Volume, ProvisionError> {
-        let name = &request.name;
-        let metadata = &request.claim.metadata;
-        let claim = metadata.uid.as_deref().unwrap_or_default();
-        let call = self.stage.begin(&self.process, Kind::Provision, name);
-        let nature = self.stage.nature(metadata.name.as_deref().unwrap_or_default());
-        let answer = match nature {
-            Nature::Invalid => Err(ProvisionError::invalid("never")),
-            Nature::NotMine => Err(ProvisionError::not_mine("not mine")),
-            Nature::Fickle if !self.stage.is_calm() => Err(ProvisionError::invalid("not yet")),
-            Nature::Good | Nature::Fickle => self.make(name, claim).await,
-        };
-        match &answer {
-            Ok(_) => call.end(format_args!("is done")),
-            Err(error) => call.end(format_args!("says {error:?}")),
-        }
-        answer
-    }
-
-    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        let call = self.stage.begin(&self.process, Kind::Delete, volume.name());
-        let answer = self.remove(volume.name()).await;
-        match &answer {
-            Ok(()) => call.end(format_args!("is done")),
-            Err(error) => call.end(format_args!("says {error:?}")),
-        }
-        answer
-    }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use kube_sim::{After, Before, Faults, Interceptor, Request, Verb, WatchInterceptor};
+use kube_sim::{After, Before, Faults, Interceptor, Request, Stored, Verb, WatchInterceptor, WatchStep};
 
 use crate::plan::Edge;
 use crate::process::Process;
@@ -86,6 +87,25 @@ impl Interceptor for Edges {
     }
 
     fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>> {
-        self.faults.watch(request)
+        let faults = self.faults.watch(request);
+        let lag = self.process(request).map(|process| process.lag).filter(|lag| !lag.is_zero());
+        let Some(lag) = lag.filter(|_| request.resource.is("", "persistentvolumes")) else { return faults };
+        Some(Box::new(Late { lag, faults, stage: self.stage.clone() }))
+    }
+}
+
+/// A watch that tells late that something is gone, and what comes after it.
+struct Late {
+    lag: Duration,
+    faults: Option<Box<dyn WatchInterceptor>>,
+    stage: Weak<Stage>,
+}
+
+impl WatchInterceptor for Late {
+    fn event(&mut self, kind: &'static str, object: &Stored) -> WatchStep {
+        if kind == "DELETED" && self.stage.upgrade().is_some_and(|stage| !stage.is_calm()) {
+            return WatchStep::Delay(self.lag);
+        }
+        self.faults.as_mut().map_or(WatchStep::Deliver, |faults| faults.event(kind, object))
     }
 }

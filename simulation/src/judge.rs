@@ -14,14 +14,15 @@ use std::time::Duration;
 use kube_sim::{Request, Subscription, Verb};
 
 pub(crate) use self::ends::index;
-use self::picture::{Picture, uid_in};
+use self::picture::{Picture, Seen, Volume, uid_in};
 use crate::backend::{Asset, AssetStage};
+use crate::plan::{Deed, Plan};
 use crate::process::Process;
 
 /// What must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
-    /// At every moment every asset, half-made ones included, has a volume or an entry in a journal.
+    /// At every moment every asset, half-made ones included, has a volume, an entry in a journal, or a claim that records it.
     Covered,
     /// A claim never has two assets.
     Once,
@@ -37,17 +38,21 @@ pub enum Invariant {
     Bound,
     /// In the end every volume that is to go is gone, object and asset.
     Gone,
-    /// In the end the journals are empty.
+    /// In the end the journals are empty, and no claim records an attempt.
     Forgotten,
     /// In the end nothing else lies around.
     Tidy,
+    /// Claims of one class are bound although calls about another one hang.
+    Unhindered,
+    /// The author is asked first: `start` before everything else, and `should_delete` before a deletion.
+    Asked,
     /// A process neither panics nor ends by itself nor asks in a circle, and ends when it is asked to.
     Alive,
 }
 
 impl Invariant {
     /// All there are.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Covered,
         Self::Once,
         Self::NotAgain,
@@ -58,6 +63,8 @@ impl Invariant {
         Self::Gone,
         Self::Forgotten,
         Self::Tidy,
+        Self::Unhindered,
+        Self::Asked,
         Self::Alive,
     ];
 
@@ -74,6 +81,8 @@ impl Invariant {
             Self::Gone => "gone",
             Self::Forgotten => "forgotten",
             Self::Tidy => "tidy",
+            Self::Unhindered => "unhindered",
+            Self::Asked => "asked",
             Self::Alive => "alive",
         }
     }
@@ -101,6 +110,7 @@ impl fmt::Display for Violation {
 pub(crate) enum Kind {
     Provision,
     Delete,
+    CleanUp,
 }
 
 impl Kind {
@@ -108,6 +118,7 @@ impl Kind {
         match self {
             Self::Provision => "provision",
             Self::Delete => "delete",
+            Self::CleanUp => "clean_up",
         }
     }
 }
@@ -118,19 +129,30 @@ pub(crate) struct Judge {
     pub(crate) assets: BTreeMap<String, Asset>,
     /// What `delete` has removed, and nobody has begun since for a claim that asks.
     removed: BTreeSet<String>,
+    /// What `clean_up` has removed.
+    cleaned: BTreeSet<String>,
     /// Names that users have taken out of everybody's hands.
     pub(crate) forgiven: BTreeSet<String>,
+    /// Names of which users have said that nothing is recorded any more, while their claims wait.
+    pub(crate) released: BTreeSet<String>,
     /// Names of volumes that users have deleted.
     pub(crate) by_hand: BTreeSet<String>,
     calls: BTreeMap<u64, Call>,
     /// When a process last read a volume: the newest change that it can have seen.
     reads: BTreeMap<(String, String), u64>,
+    /// Whether the author is to be asked before a deletion.
+    asks: bool,
+    /// Who may delete what, as the author has said last.
+    permitted: BTreeSet<(String, String)>,
+    /// The classes that nobody ever makes anew.
+    lasting: BTreeSet<String>,
     /// What is not looked at.
     ignored: BTreeSet<Invariant>,
     numbers: u64,
     pub(crate) writes: u32,
     pub(crate) steps: u32,
     pub(crate) deletions: u32,
+    pub(crate) saved: u32,
     pub(crate) verdict: Option<Violation>,
 }
 
@@ -142,21 +164,31 @@ struct Call {
 }
 
 impl Judge {
-    pub(crate) fn new(changes: Subscription, ignored: BTreeSet<Invariant>) -> Self {
+    pub(crate) fn new(changes: Subscription, plan: &Plan, ignored: BTreeSet<Invariant>) -> Self {
+        let lasts = |class: &usize| {
+            let ends = |deed: &Deed| matches!(deed, Deed::DropClass(other) | Deed::MakeClass(other) if other == class);
+            !plan.deeds.iter().any(|(_, deed)| ends(deed))
+        };
         Self {
             changes,
             picture: Picture::default(),
             assets: BTreeMap::new(),
             removed: BTreeSet::new(),
+            cleaned: BTreeSet::new(),
             forgiven: BTreeSet::new(),
+            released: BTreeSet::new(),
             by_hand: BTreeSet::new(),
             calls: BTreeMap::new(),
             reads: BTreeMap::new(),
+            asks: plan.whole_author,
+            permitted: BTreeSet::new(),
+            lasting: (0..plan.classes.len()).filter(lasts).map(|class| format!("class-{class}")).collect(),
             ignored,
             numbers: 0,
             writes: 0,
             steps: 0,
             deletions: 0,
+            saved: 0,
             verdict: None,
         }
     }
@@ -165,7 +197,13 @@ impl Judge {
     pub(crate) fn look(&mut self, at: Duration) {
         while let Some(change) = self.changes.try_next() {
             self.writes += 1;
-            if let Some(created) = self.picture.apply(&change, &mut self.forgiven) {
+            let news = self.picture.apply(&change, &mut self.forgiven);
+            if let Some(Seen::MarkedTooLate(name)) = &news {
+                let seen = format!("{name} is marked as being deleted, although it is to be kept");
+                self.accuse(at, Invariant::Untouched, seen);
+            }
+            if let Some(Seen::Saved(created)) = news {
+                self.saved += 1;
                 let whole = self.assets.get(&created).is_some_and(|asset| asset.stage == AssetStage::Exported);
                 if !whole && !self.forgiven.contains(&created) && !self.was_under_way(&created) {
                     let asset = self.assets.get(&created).map(|asset| asset.stage);
@@ -174,7 +212,8 @@ impl Judge {
             }
             // What is recorded for a claim that waits, or did a moment before, is finished even if that goes.
             let picture = &self.picture;
-            self.removed.retain(|name| !picture.was_never_bound(name) || !picture.is_noted(name));
+            self.removed.retain(|name| !picture.was_never_bound(name) || !picture.is_recorded(name));
+            self.released.retain(|name| !picture.knows(name));
             self.check_covered(at, change.resource_version);
         }
     }
@@ -182,7 +221,8 @@ impl Judge {
     /// Whether a volume comes too late: nothing can stop a request that was sent before its process stood still. Another
     /// process has finished the volume and deleted it, and no claim will ever be bound to this one.
     fn was_under_way(&self, volume: &str) -> bool {
-        self.removed.contains(volume) && !self.picture.claims.contains_key(uid_in(volume))
+        (self.removed.contains(volume) || self.cleaned.contains(volume))
+            && !self.picture.claims.contains_key(uid_in(volume))
     }
 
     /// A request of a process was handled.
@@ -190,13 +230,10 @@ impl Judge {
         let ours = request.resource.is("", "persistentvolumes") && !request.name.is_empty();
         let before = if ours { self.picture.volumes.get(&request.name).cloned() } else { None };
         self.look(at);
-        if !ours || code >= 300 {
-            return;
-        }
-        if matches!(request.verb, Verb::Get | Verb::Delete) {
+        if ours && (code < 300 || code == 404) && matches!(request.verb, Verb::Get | Verb::Delete | Verb::Patch) {
             self.reads.insert((process.name.clone(), request.name.clone()), self.picture.version);
         }
-        if request.verb.is_read() {
+        if !ours || code >= 300 || request.verb.is_read() {
             return;
         }
         let Some(before) = before else { return };
@@ -211,9 +248,19 @@ impl Judge {
             let seen = format!("{who} deletes the volume {name} of the claim {claim}, which lives");
             self.accuse(at, Invariant::Untouched, seen);
         }
-        if before.retained_since.is_some() && self.assets.contains_key(name) {
+        if before.retained_since.is_some() && !before.marked && self.assets.contains_key(name) {
             self.accuse(at, Invariant::Untouched, format!("{who} deletes the volume {name}, which is to be kept"));
         }
+    }
+
+    /// The author is asked whether this process may delete a volume.
+    pub(crate) fn forbid(&mut self, who: &str, name: &str) {
+        self.permitted.remove(&(who.to_owned(), name.to_owned()));
+    }
+
+    /// The author has said that this process may delete a volume.
+    pub(crate) fn permit(&mut self, who: &str, name: &str) {
+        self.permitted.insert((who.to_owned(), name.to_owned()));
     }
 
     /// A call of the author's code begins. The number ends it.
@@ -226,8 +273,10 @@ impl Judge {
             let seen = format!("{who}: {} of {name} begins while {others} is in its {other}", kind.name());
             self.accuse(at, Invariant::Exclusive, seen);
         }
-        if kind == Kind::Delete {
-            self.check_deletion(at, who, name);
+        match kind {
+            Kind::Provision => {}
+            Kind::Delete => self.check_deletion(at, who, name),
+            Kind::CleanUp => self.check_clean_up(at, who, name),
         }
         self.numbers += 1;
         let call = Call { process: process.clone(), freezes: process.freezes(), kind, name: name.to_owned() };
@@ -255,15 +304,50 @@ impl Judge {
             return self.accuse(at, Invariant::Untouched, seen);
         }
         // What has the name now may be another volume than the one that was read.
-        let Some(volume) = self.picture.volumes.get(name).filter(|volume| volume.ours) else { return };
+        if !self.picture.volumes.get(name).is_some_and(|volume| volume.ours) {
+            return;
+        }
         // Users may change the policy after it was read.
-        let read = self.reads.get(&(who.to_owned(), name.to_owned())).copied();
+        let read = self.read(who, name);
+        if self.asks && !self.permitted.contains(&(who.to_owned(), name.to_owned())) {
+            let seen = format!("{who} deletes the asset of {name}, and the author was not asked whether it may");
+            return self.accuse(at, Invariant::Asked, seen);
+        }
+        let volume = &self.picture.volumes[name];
+        // What was begun before is finished.
         if let Some(since) = volume.retained_since
+            && !volume.marked
             && read.is_none_or(|read| read >= since)
         {
             let seen = format!("{who} deletes the asset of {name}, which is to be kept since version {since}");
             self.accuse(at, Invariant::Untouched, seen);
         }
+    }
+
+    fn check_clean_up(&mut self, at: Duration, who: &str, name: &str) {
+        if let Some(claim) = self.picture.living_claim_of(name) {
+            let seen = format!("{who} cleans {name} up, and its claim {claim} lives");
+            return self.accuse(at, Invariant::Untouched, seen);
+        }
+        if let Some(claim) = self.picture.waiting_claim_of(name)
+            && self.picture.class_of(name).is_some_and(|class| self.lasting.contains(class))
+        {
+            let seen = format!("{who} cleans {name} up, and its claim {claim} waits for it");
+            return self.accuse(at, Invariant::Untouched, seen);
+        }
+        let read = self.read(who, name);
+        // What was saved since cannot be stopped by anybody. No claim gets it.
+        let late = |volume: &Volume| {
+            read.is_some_and(|read| read < volume.since) && !self.picture.claims.contains_key(uid_in(name))
+        };
+        if self.picture.volumes.get(name).is_some_and(|volume| volume.ours && !volume.deleting && !late(volume)) {
+            self.accuse(at, Invariant::Untouched, format!("{who} cleans {name} up, and its volume is saved"));
+        }
+    }
+
+    /// The newest change that this process can know of this volume.
+    fn read(&self, who: &str, name: &str) -> Option<u64> {
+        self.reads.get(&(who.to_owned(), name.to_owned())).copied()
     }
 
     /// An asset comes into being.
@@ -303,16 +387,41 @@ impl Judge {
         self.check_covered(at, 0);
     }
 
+    /// An asset is half gone, and can be completed again.
+    pub(crate) fn undo(&mut self, at: Duration, name: &str) {
+        self.look(at);
+        self.steps += 1;
+        self.check_undoing(at, name);
+        if let Some(asset) = self.assets.get_mut(name) {
+            asset.stage = AssetStage::Allocated;
+        }
+        self.check_covered(at, 0);
+    }
+
+    /// Whoever removes what a saved volume needs has not looked, or was overtaken where nothing can be done about it.
+    fn check_undoing(&mut self, at: Duration, name: &str) {
+        self.check_removal(at, name);
+        let waits = self.picture.claims.contains_key(uid_in(name));
+        if waits && self.picture.volumes.get(name).is_some_and(|volume| volume.ours && !volume.deleting) {
+            let seen =
+                format!("the asset of {name} is being cleaned up, and its volume is saved for a claim that is there");
+            self.accuse(at, Invariant::Untouched, seen);
+        }
+    }
+
     /// An asset is gone.
     pub(crate) fn remove(&mut self, at: Duration, name: &str, deleted: bool) {
         self.look(at);
         self.steps += 1;
-        self.check_removal(at, name);
-        self.assets.remove(name);
         if deleted {
+            self.check_removal(at, name);
             self.deletions += 1;
             self.removed.insert(name.to_owned());
+        } else {
+            self.check_undoing(at, name);
+            self.cleaned.insert(name.to_owned());
         }
+        self.assets.remove(name);
     }
 
     fn check_removal(&mut self, at: Duration, name: &str) {
@@ -327,11 +436,14 @@ impl Judge {
 
     fn check_covered(&mut self, at: Duration, version: u64) {
         let uncovered = self.assets.iter().find(|(name, asset)| {
-            !asset.claim.is_empty() && !self.forgiven.contains(*name) && !self.picture.knows(name)
+            !asset.claim.is_empty()
+                && !self.forgiven.contains(*name)
+                && !self.released.contains(*name)
+                && !self.picture.knows(name)
         });
         if let Some((name, asset)) = uncovered {
             let since = if version == 0 { String::new() } else { format!(" since version {version}") };
-            let seen = format!("{name} is {:?}, and neither a volume nor a journal knows it{since}", asset.stage);
+            let seen = format!("{name} is {:?}, and no volume, journal or claim knows it{since}", asset.stage);
             self.accuse(at, Invariant::Covered, seen);
         }
     }

@@ -44,7 +44,8 @@ struct Arguments {
     #[arg(long, value_delimiter = ',', value_parser = invariant)]
     ignore: Vec<Invariant>,
 
-    /// Leave this out of the controller: journal, fencing, read-back, ownership or uid-precondition
+    /// Leave this out of the controller: journal, fencing, read-back, ownership, uid-precondition, failed-attempts, identity
+    /// or fresh-volumes
     #[arg(long, value_name = "SAFEGUARD", value_parser = safeguard)]
     without: Option<Safeguard>,
 }
@@ -143,10 +144,13 @@ fn safeguard(name: &str) -> Result<Safeguard, String> {
 }
 
 /// What can be left out, and its name on the command line.
-const SAFEGUARDS: [(&str, Safeguard); 5] = [
+const SAFEGUARDS: [(&str, Safeguard); 8] = [
     ("journal", Safeguard::Journal),
     ("fencing", Safeguard::Fencing),
     ("read-back", Safeguard::ReadBack),
     ("ownership", Safeguard::Ownership),
     ("uid-precondition", Safeguard::UidPrecondition),
+    ("failed-attempts", Safeguard::FailedAttempts),
+    ("identity", Safeguard::Identity),
+    ("fresh-volumes", Safeguard::FreshVolumes),
 ];

@@ -26,6 +26,10 @@ pub struct Plan {
     pub claims: Vec<Claim>,
     /// Whether there are released volumes of other provisioners, and of other installations of this one.
     pub foreigners: bool,
+    /// Whether the author has all the methods that one can have, or only those that one must have.
+    pub whole_author: bool,
+    /// Whether every claim that can be bound is bound when the storm is over, whatever hangs beside it.
+    pub unhindered: bool,
     /// What users do, and when.
     pub deeds: Vec<(When, Deed)>,
     /// The places for replicas; each lives its lives one after the other.
@@ -41,8 +45,10 @@ pub struct Settings {
     pub retry: (Duration, Duration),
     /// Whether volumes get a finalizer.
     pub finalizer: bool,
-    /// Calls of the backend at a time; 0 is unbounded.
+    /// Calls of the backend at a time; 0 is the default.
     pub concurrency: usize,
+    /// Calls of the backend at a time for one class; 0 is its share.
+    pub class_concurrency: usize,
     /// Keys worked on at a time.
     pub workers: usize,
     /// Time between looks at everything.
@@ -73,17 +79,21 @@ pub enum Pace {
     Usual,
     /// `Actors::drawn` of the seed.
     Drawn,
+    /// Prompt, but claims are bound slowly.
+    Late,
 }
 
 /// How often calls of the backend end otherwise than they should.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Backend {
     /// The longest time one step of a call usually takes.
     pub step: Duration,
     /// A step that takes far longer.
     pub slow: f64,
-    /// `Retry`, with nothing left behind; `InUse` or `Retry` of a deletion.
+    /// `NothingLeft`; `InUse` or `Retry` of a deletion.
     pub fails: f64,
+    /// `Retry`, with anything left behind, whole assets too.
+    pub breaks: f64,
     /// `Reschedule`.
     pub reschedules: f64,
     /// `InProgress`, with something half-made left behind.
@@ -92,6 +102,10 @@ pub struct Backend {
     pub background: f64,
     /// A panic.
     pub panics: f64,
+    /// A panic where a class's parameters are read.
+    pub parse_panics: f64,
+    /// `start` fails or panics.
+    pub start_fails: f64,
     /// No answer within the time limit.
     pub overruns: f64,
 }
@@ -103,6 +117,8 @@ pub struct Class {
     pub waits: bool,
     /// `reclaimPolicy: Retain`.
     pub retains: bool,
+    /// Every call about it hangs until the storm is over.
+    pub hangs: bool,
 }
 
 /// A claim.
@@ -112,6 +128,8 @@ pub struct Claim {
     pub class: usize,
     /// What the author's code thinks of it.
     pub nature: Nature,
+    /// Whether it has as many labels as a journal takes: a few dozen of these fill one.
+    pub large: bool,
 }
 
 /// What the author's code thinks of a claim.
@@ -138,6 +156,8 @@ pub enum When {
     Deletion(u32),
     /// Right after that write of a claim, a volume or a journal, whoever writes.
     Write(u32),
+    /// Right after that many volumes were saved.
+    Saved(u32),
 }
 
 /// What a user does. Numbers are claims or classes.
@@ -149,6 +169,8 @@ pub enum Deed {
     Delete(usize),
     /// Deletes the volume of a claim by hand.
     DeleteVolume(usize),
+    /// Deletes the volume that was saved last by hand.
+    DeleteSaved,
     /// Puts a finalizer on a claim, which is taken away after the storm.
     HoldClaim(usize),
     /// Puts a finalizer on a claim's volume, which is taken away after the storm.
@@ -184,6 +206,8 @@ pub struct Life {
     pub skew: i64,
     /// How it shares the work with others.
     pub sharing: Sharing,
+    /// How late it hears that volumes are gone.
+    pub lag: Duration,
     /// What happens to it.
     pub fates: Vec<(Trigger, Fate)>,
 }
@@ -243,8 +267,9 @@ impl Edge {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, storm, settings, api, pace, backend, classes, claims, foreigners, deeds, slots } = self;
+        let Self { seed, storm, settings, api, pace, backend, classes, claims, deeds, slots, .. } = self;
         writeln!(f, "seed {seed}, {} s of storm", storm.as_secs())?;
+        writeln!(f, "whole author: {}, unhindered: {}", self.whole_author, self.unhindered)?;
         writeln!(f, "{settings:?}\n{api:?}, actors {pace:?}\n{backend:?}")?;
         for (index, class) in classes.iter().enumerate() {
             writeln!(f, "class-{index}: {class:?}")?;
@@ -252,7 +277,7 @@ impl fmt::Display for Plan {
         for (index, claim) in claims.iter().enumerate() {
             writeln!(f, "claim-{index}: {claim:?}")?;
         }
-        if *foreigners {
+        if self.foreigners {
             writeln!(f, "with volumes of others")?;
         }
         for (when, deed) in deeds {

@@ -8,12 +8,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::judge::Invariant;
-use crate::plan::{Edge, Fate, Trigger};
+use crate::plan::{Edge, Fate, Life, Trigger};
 use crate::stage::Stage;
 
 /// A process, as all that belongs to it knows it.
 pub(crate) struct Process {
     pub(crate) name: String,
+    /// How late it hears that volumes are gone.
+    pub(crate) lag: Duration,
     stage: Arc<Stage>,
     state: Mutex<State>,
     /// Told when it is to end.
@@ -40,9 +42,9 @@ const MANY: u32 = 1000;
 
 impl Process {
     /// A process that is about to start.
-    pub(crate) fn new(name: String, stage: Arc<Stage>, fates: &[(Trigger, Fate)]) -> Arc<Self> {
+    pub(crate) fn new(name: String, stage: Arc<Stage>, life: &Life) -> Arc<Self> {
         let state = Mutex::new(State {
-            fates: fates.to_vec(),
+            fates: life.fates.clone(),
             passed: [0; Edge::COUNT],
             frozen: 0,
             freezes: 0,
@@ -51,8 +53,8 @@ impl Process {
             waiting: Vec::new(),
             asked: (0, 0),
         });
-        let process = Arc::new(Self { name, stage, state, over: Notify::new() });
-        for (trigger, fate) in fates {
+        let process = Arc::new(Self { name, lag: life.lag, stage, state, over: Notify::new() });
+        for (trigger, fate) in &life.fates {
             if let Trigger::At(time) = *trigger {
                 let (process, fate) = (process.clone(), *fate);
                 tokio::spawn(async move {

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
 use kube_provisioner::{CancellationToken, Controller, Coordination, Options, RunError, Safeguard, Surroundings};
-use kube_sim::{Actors, Cluster, Fault, Faults, Running, SimClock};
+use kube_sim::{Actor, Actors, Cluster, Fault, Faults, Running, SimClock};
 use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
 use crate::PROVISIONER;
-use crate::backend::Author;
+use crate::backend::{Author, Plain, Whole, on_stage};
 use crate::edges::Edges;
 use crate::judge::{Invariant, Judge, Violation};
 use crate::logs;
@@ -71,6 +71,7 @@ pub fn run(plan: &Plan, manner: &Manner) -> Outcome {
 
 async fn perform(plan: &Plan, manner: &Manner) -> Outcome {
     let stage = Stage::new(Arc::new(plan.clone()), manner.told);
+    on_stage(&stage);
     let _logs = manner.told.then(|| logs::into_story(&stage));
     let faults = faults(plan);
     let edges = Arc::new(Edges::new(faults.clone(), &stage));
@@ -80,7 +81,7 @@ async fn perform(plan: &Plan, manner: &Manner) -> Outcome {
     }
     let cluster = builder.build();
     let watched = [("", "persistentvolumeclaims"), ("", "persistentvolumes"), ("", "configmaps")];
-    stage.furnish(&cluster, Judge::new(cluster.subscribe(&watched), manner.ignored.clone()));
+    stage.furnish(&cluster, Judge::new(cluster.subscribe(&watched), plan, manner.ignored.clone()));
     let actors = cluster.run(actors(plan));
     let users = Users::new(&cluster, &stage);
     let scene =
@@ -93,6 +94,10 @@ async fn perform(plan: &Plan, manner: &Manner) -> Outcome {
         biased;
         () = accused(&stage) => {}
         () = users.act() => {
+            let hindered = stage.judge().hindered(stage.now(), &stage.plan);
+            if let Some(seen) = hindered {
+                stage.accuse(Invariant::Unhindered, seen);
+            }
             faults.stop();
             stage.calm();
             scene.calm.notify_waiters();
@@ -101,6 +106,7 @@ async fn perform(plan: &Plan, manner: &Manner) -> Outcome {
                 biased;
                 () = accused(&stage) => {}
                 () = come_to_an_end(&stage) => {}
+                () = users.attend() => {}
             }
         }
     }
@@ -189,7 +195,7 @@ impl Scene {
     async fn live(&self, slot: usize, index: usize, life: &Life) {
         let name = &format!("replica-{slot}-{index}");
         let number = (index * self.stage.plan.slots.len() + slot) as u64;
-        let process = Process::new(name.to_owned(), self.stage.clone(), &life.fates);
+        let process = Process::new(name.to_owned(), self.stage.clone(), life);
         self.edges.admit(&process);
         self.stage.note(|| format!("{name} starts"));
         let plan = &self.stage.plan;
@@ -198,9 +204,13 @@ impl Scene {
             .and_then(|now| now.checked_add(SignedDuration::from_secs(life.skew)))
             .unwrap_or(SimClock::EPOCH);
         let surroundings = Surroundings::simulated(plan.seed.wrapping_mul(1 << 16).wrapping_add(number), epoch);
-        let author = Author { process: process.clone(), stage: self.stage.clone() };
-        let controller =
-            Controller::new(author, options(&plan.settings, life.sharing, slot)).surroundings(surroundings);
+        let author = Author::new(process.clone(), self.stage.clone());
+        let options = options(&plan.settings, life.sharing, slot);
+        let controller = match plan.whole_author {
+            true => Controller::new(Whole(author), options),
+            false => Controller::new(Plain(author), options),
+        };
+        let controller = controller.surroundings(surroundings);
         let controller = match self.without {
             Some(safeguard) => controller.without(safeguard),
             None => controller,
@@ -268,6 +278,7 @@ fn options(settings: &Settings, sharing: Sharing, slot: usize) -> Options {
     options.namespace = Some(NAMESPACE.to_owned());
     options.workers = settings.workers;
     options.backend_concurrency = settings.concurrency;
+    options.class_concurrency = settings.class_concurrency;
     options.provision_timeout = settings.call_limit;
     options.delete_timeout = settings.call_limit;
     (options.retry_interval_start, options.retry_interval_max) = settings.retry;
@@ -304,5 +315,6 @@ fn actors(plan: &Plan) -> Actors {
         Pace::Prompt => Actors::all(),
         Pace::Usual => Actors::all().at(&kube_sim::Pace::USUAL),
         Pace::Drawn => Actors::drawn(plan.seed),
+        Pace::Late => Actors::all().with(Actor::Binder, kube_sim::Pace::SLOW),
     }
 }

@@ -73,6 +73,17 @@ impl Stage {
         self.calm.load(Ordering::Relaxed)
     }
 
+    /// Waits until nothing goes wrong any more.
+    pub(crate) async fn calmed(&self) {
+        loop {
+            let moved = self.moved.notified();
+            if self.is_calm() {
+                return;
+            }
+            moved.await;
+        }
+    }
+
     /// Time since the start.
     pub(crate) fn now(&self) -> Duration {
         self.start.elapsed()
@@ -98,6 +109,12 @@ impl Stage {
     /// What is drawn for one call of the author's code.
     pub(crate) fn script(&self) -> (fastrand::Rng, Backend, bool) {
         (lock(&self.random).fork(), self.plan.backend.clone(), self.is_calm())
+    }
+
+    /// Whether calls about this class hang.
+    pub(crate) fn hangs(&self, class: &str) -> bool {
+        let class = class.strip_prefix("class-").and_then(|index| index.parse::<usize>().ok());
+        class.and_then(|index| self.plan.classes.get(index)).is_some_and(|class| class.hangs) && !self.is_calm()
     }
 
     pub(crate) fn nature(&self, claim: &str) -> Nature {
@@ -133,7 +150,13 @@ impl Stage {
         self.stepped(&process.name, name, format_args!("removed"));
     }
 
-    /// What a failed `provision` leaves.
+    /// The first half of what `clean_up` does.
+    pub(crate) fn undo(&self, process: &Process, name: &str) {
+        self.judge().undo(self.now(), name);
+        self.stepped(&process.name, name, format_args!("half cleaned up"));
+    }
+
+    /// What is left after `clean_up`, and after a `provision` that says so: nothing.
     pub(crate) fn clean_up(&self, process: &Process, name: &str) {
         self.judge().remove(self.now(), name, false);
         self.stepped(&process.name, name, format_args!("cleaned up"));

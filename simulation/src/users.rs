@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kube_provisioner::protocol::{IDENTITY, PROVISIONED_BY};
+use kube_provisioner::protocol::{ATTEMPT, CLAIM_FINALIZER, FINALIZER, IDENTITY, PROVISIONED_BY};
 use kube_sim::{Cluster, DeleteOptions, PatchKind, Target, object};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
@@ -19,6 +19,10 @@ const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
 /// Holds an object as somebody else's finalizer does.
 const HOLD: &str = "example.com/hold";
+/// How often somebody looks whether only a person can go on.
+const ATTENTION: Duration = Duration::from_secs(120);
+/// Of a large claim: some 15 KB.
+const LABELS: usize = 118;
 /// Who owns the volumes that are in the way.
 const OTHER: &str = "example.com/other";
 
@@ -58,15 +62,17 @@ impl Users {
         while Instant::now() < end {
             let moved = self.stage.moved.notified();
             let now = self.stage.now();
-            let (steps, deletions, writes) = {
-                let judge = self.stage.judge();
-                (judge.steps, judge.deletions, judge.writes)
+            let (steps, deletions, writes, saved) = {
+                let mut judge = self.stage.judge();
+                judge.look(now);
+                (judge.steps, judge.deletions, judge.writes, judge.saved)
             };
             let is_due = |when: &When| match when {
                 When::At(time) => *time <= now,
                 When::Step(count) => *count <= steps,
                 When::Deletion(count) => *count <= deletions,
                 When::Write(count) => *count <= writes,
+                When::Saved(count) => *count <= saved,
             };
             let (due, later): (Vec<_>, Vec<_>) = open.into_iter().partition(|(when, _)| is_due(when));
             open = later;
@@ -105,6 +111,14 @@ impl Users {
                 self.delete(VOLUMES, object::name(&volume));
             }
         }
+        for volume in self.list(VOLUMES) {
+            // Kept after its deletion had begun. Half of all people want it gone.
+            let ours = object::finalizers(&volume).any(|name| name == FINALIZER);
+            if ours && object::deletion_timestamp(&volume).is_some() && self.stage.plan.seed.is_multiple_of(2) {
+                let policy = json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}});
+                self.patch(VOLUMES, object::name(&volume), &policy);
+            }
+        }
         for class in 0..self.stage.plan.classes.len() {
             self.make_class(class, 0);
             let (group, name) = ("storage.k8s.io", format!("class-{class}"));
@@ -113,6 +127,54 @@ impl Users {
             // It exists.
             let _ = self.cluster.patch(&target, None, PatchKind::Merge, &patch);
         }
+    }
+
+    /// Does what only a person can do, as events say. Never ends.
+    pub(crate) async fn attend(&self) {
+        loop {
+            sleep_until(Instant::now() + ATTENTION).await;
+            let events = self.list("events");
+            for claim in self.list(CLAIMS) {
+                let finalizers: Vec<&str> = object::finalizers(&claim).collect();
+                let about = |event: &&Value| event["involvedObject"]["uid"] == object::uid(&claim);
+                let asked = |event: &&Value| object::text_at(event, &["message"]).contains(CLAIM_FINALIZER);
+                if finalizers.contains(&CLAIM_FINALIZER)
+                    && self.is_of_other_class(&claim)
+                    && events.iter().filter(about).any(|event| asked(&event))
+                {
+                    self.release(&claim, &finalizers);
+                }
+            }
+        }
+    }
+
+    /// Whether the attempt that a claim records was begun with other parameters than its class has now.
+    fn is_of_other_class(&self, claim: &Value) -> bool {
+        let name = object::text_at(claim, &["spec", "storageClassName"]);
+        let Ok(class) = self.cluster.get("storage.k8s.io", "storageclasses", "", name) else { return false };
+        let parameters: BTreeMap<&str, &str> = class["parameters"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+            .collect();
+        let text = json!([class["provisioner"], parameters]).to_string();
+        // As the controller does it.
+        let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let mark = format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, fnv));
+        object::annotation(claim, ATTEMPT).is_some_and(|held| held != mark)
+    }
+
+    /// Takes a claim's record off it. What its attempt has left in the backend is removed by hand, where it goes.
+    fn release(&self, claim: &Value, finalizers: &[&str]) {
+        let (name, volume) = (object::name(claim), format!("pvc-{}", object::uid(claim)));
+        self.stage.note(|| format!("users: {name} records no attempt any more"));
+        match object::deletion_timestamp(claim) {
+            Some(_) => self.stage.judge().forgiven.insert(volume),
+            None => self.stage.judge().released.insert(volume),
+        };
+        let rest: Vec<&&str> = finalizers.iter().filter(|name| **name != CLAIM_FINALIZER).collect();
+        self.patch(CLAIMS, name, &json!({"metadata": {"finalizers": rest}}));
     }
 
     fn carry_out(&self, deed: Deed) {
@@ -124,9 +186,15 @@ impl Users {
                 self.delete("pods", &claim_of(claim));
                 self.delete(CLAIMS, &claim_of(claim));
             }
-            Deed::DeleteVolume(claim) => self.delete_volume(claim),
+            Deed::DeleteVolume(claim) => {
+                self.volume_of(claim).into_iter().for_each(|volume| self.delete_volume(&volume))
+            }
+            Deed::DeleteSaved => {
+                let saved = self.stage.judge().picture.saved_last();
+                saved.into_iter().for_each(|volume| self.delete_volume(&volume));
+            }
             Deed::Replace(claim) => {
-                self.delete_volume(claim);
+                self.volume_of(claim).into_iter().for_each(|volume| self.delete_volume(&volume));
                 self.block(claim);
             }
             Deed::HoldClaim(claim) => self.hold(CLAIMS, &claim_of(claim)),
@@ -182,9 +250,12 @@ impl Users {
     fn create_claim(&self, claim: usize) {
         let class = self.stage.plan.claims[claim].class;
         let name = format!("claim-{claim}");
+        let many = if self.stage.plan.claims[claim].large { LABELS } else { 0 };
+        let labels: BTreeMap<String, String> =
+            (0..many).map(|number| (format!("label-{number:056}"), "x".repeat(63))).collect();
         let created = self.cluster.create(&json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
             "spec": {
                 "accessModes": ["ReadWriteOnce"], "storageClassName": format!("class-{class}"),
                 "resources": {"requests": {"storage": "1Gi"}},
@@ -206,18 +277,17 @@ impl Users {
         }
     }
 
-    fn delete_volume(&self, claim: usize) {
-        let Some(volume) = self.volume_of(claim) else { return };
+    fn delete_volume(&self, volume: &str) {
         {
             // Without our finalizer nobody can know that the asset is still there.
             let judge = &mut *self.stage.judge();
             judge.look(self.stage.now());
-            if judge.picture.volumes.get(&volume).is_some_and(|volume| !volume.protected) {
-                judge.forgiven.insert(volume.clone());
+            if judge.picture.volumes.get(volume).is_some_and(|volume| !volume.protected) {
+                judge.forgiven.insert(volume.to_owned());
             }
-            judge.by_hand.insert(volume.clone());
+            judge.by_hand.insert(volume.to_owned());
         }
-        self.delete(VOLUMES, &volume);
+        self.delete(VOLUMES, volume);
     }
 
     /// Released volumes that nobody here may touch, with their assets.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::picture::Volume;
+use super::picture::{Claim, Volume};
 use super::{Invariant, Judge};
 use crate::backend::AssetStage;
-use crate::plan::{Claim as PlannedClaim, Nature};
+use crate::plan::{Claim as PlannedClaim, Nature, Plan};
 
 impl Judge {
     /// What does not hold yet, once nothing goes wrong any more.
@@ -55,6 +55,10 @@ impl Judge {
     fn lingering(&self) -> Option<String> {
         for (name, volume) in self.picture.volumes.iter().filter(|(_, volume)| volume.ours) {
             let claim_lives = self.picture.claims.contains_key(&volume.claim);
+            // It became one to be kept after its deletion had begun, which only a person can settle.
+            if !claim_lives && volume.deleting && volume.protected && volume.retained_since.is_some() {
+                continue;
+            }
             // One that is in use stays until it is not.
             if volume.deleting && !claim_lives {
                 return Some(format!("the volume {name} is still being deleted"));
@@ -76,7 +80,21 @@ impl Judge {
 
     fn noted(&self) -> Option<String> {
         let noted = self.picture.journals.iter().find_map(|(journal, keys)| Some((journal, keys.first()?)));
-        noted.map(|(journal, key)| format!("the journal {journal} has an entry for {key}"))
+        let held = self.picture.claims.values().find(|claim| claim.held);
+        noted
+            .map(|(journal, key)| format!("the journal {journal} has an entry for {key}"))
+            .or_else(|| held.map(|claim| format!("{} records an attempt", claim.name)))
+    }
+
+    /// Which claim waits although its class does not hang and nothing else is wrong.
+    pub(crate) fn hindered(&mut self, at: Duration, plan: &Plan) -> Option<String> {
+        self.look(at);
+        let waits = |claim: &&Claim| {
+            let planned = index(&claim.name).map(|index| plan.claims[index].class);
+            !claim.bound && planned.is_some_and(|class| !plan.classes[class].hangs)
+        };
+        let waiting = self.picture.claims.values().find(waits).filter(|_| plan.unhindered);
+        waiting.map(|claim| format!("{} is not bound, and only another class hangs", claim.name))
     }
 
     fn lying_around(&self) -> Option<String> {

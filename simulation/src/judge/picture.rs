@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_provisioner::protocol::{FINALIZER, IDENTITY, PROVISIONED_BY};
+use kube_provisioner::protocol::{CLAIM_FINALIZER, DELETING, FINALIZER, IDENTITY, PROVISIONED_BY};
 use kube_sim::{Change, ChangeKind};
 use serde::Deserialize;
 
@@ -22,28 +22,43 @@ pub(crate) struct Picture {
     pub(crate) version: u64,
 }
 
+/// What a change means beside what it changes.
+pub(super) enum Seen {
+    /// A volume of ours is new.
+    Saved(String),
+    /// The deletion of a volume has begun that was to be kept then.
+    MarkedTooLate(String),
+}
+
 #[derive(Clone)]
 pub(crate) struct Volume {
+    /// The version in which it was saved.
+    pub(crate) since: u64,
     pub(crate) ours: bool,
     /// The uid of its claim.
     pub(crate) claim: String,
     /// Since which version it is to be kept.
     pub(crate) retained_since: Option<u64>,
     pub(crate) deleting: bool,
+    /// The deletion of its asset is recorded on it.
+    pub(crate) marked: bool,
     pub(crate) protected: bool,
     pub(crate) bound: bool,
 }
 
 pub(crate) struct Claim {
     pub(crate) name: String,
+    pub(crate) class: String,
     pub(crate) volume: String,
     pub(crate) bound: bool,
     pub(crate) deleting: bool,
+    /// It records an attempt.
+    pub(crate) held: bool,
 }
 
 impl Picture {
-    /// Takes in a change. The name of a volume of ours that is new is returned.
-    pub(crate) fn apply(&mut self, change: &Change, forgiven: &mut BTreeSet<String>) -> Option<String> {
+    /// Takes in a change.
+    pub(super) fn apply(&mut self, change: &Change, forgiven: &mut BTreeSet<String>) -> Option<Seen> {
         self.version = change.resource_version;
         let stored = change.object();
         let deleted = change.kind == ChangeKind::Deleted;
@@ -57,11 +72,16 @@ impl Picture {
                 }
             }
             "persistentvolumes" => {
-                let before = self.volumes.get(stored.name()).and_then(|volume| volume.retained_since);
+                let before = self.volumes.get(stored.name());
                 let volume = read().volume(before, self.version);
-                let created = (change.kind == ChangeKind::Created && volume.ours).then(|| stored.name().to_owned());
+                let kept = volume.retained_since.is_some() && before.is_some_and(|before| !before.marked);
+                let seen = match change.kind {
+                    ChangeKind::Created if volume.ours => Some(Seen::Saved(stored.name().to_owned())),
+                    _ if volume.marked && kept => Some(Seen::MarkedTooLate(stored.name().to_owned())),
+                    _ => None,
+                };
                 self.volumes.insert(stored.name().to_owned(), volume);
-                return created;
+                return seen;
             }
             "persistentvolumeclaims" if deleted => {
                 let gone = self.claims.remove(stored.uid());
@@ -76,14 +96,26 @@ impl Picture {
         None
     }
 
-    /// Whether a volume or a journal knows of the asset with this name.
-    pub(crate) fn knows(&self, name: &str) -> bool {
-        self.volumes.get(name).is_some_and(|volume| volume.ours) || self.is_noted(name)
+    /// The volume of ours that was saved last.
+    pub(crate) fn saved_last(&self) -> Option<String> {
+        let ours = self.volumes.iter().filter(|(_, volume)| volume.ours);
+        Some(ours.max_by_key(|(_, volume)| volume.since)?.0.clone())
     }
 
-    /// Whether a journal knows of the asset with this name.
-    pub(crate) fn is_noted(&self, name: &str) -> bool {
+    /// Whether a volume knows of the asset with this name, or where attempts are recorded.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.volumes.get(name).is_some_and(|volume| volume.ours) || self.is_recorded(name)
+    }
+
+    /// Whether a journal knows of the asset with this name, or its claim.
+    pub(crate) fn is_recorded(&self, name: &str) -> bool {
         self.journals.values().any(|keys| keys.contains(name))
+            || self.claims.get(uid_in(name)).is_some_and(|claim| claim.held)
+    }
+
+    /// The class of the claim that this volume is or would be for.
+    pub(crate) fn class_of(&self, volume: &str) -> Option<&str> {
+        Some(&self.claims.get(uid_in(volume))?.class)
     }
 
     /// The claim that this volume is or would be for, which is not being deleted and has none yet.
@@ -124,6 +156,7 @@ struct Object {
 #[serde(default, rename_all = "camelCase")]
 struct Metadata {
     name: String,
+    uid: String,
     annotations: BTreeMap<String, String>,
     finalizers: Vec<String>,
     deletion_timestamp: Option<String>,
@@ -134,6 +167,7 @@ struct Metadata {
 struct Spec {
     claim_ref: Option<Reference>,
     persistent_volume_reclaim_policy: String,
+    storage_class_name: String,
     volume_name: String,
 }
 
@@ -150,9 +184,12 @@ struct Status {
 }
 
 impl Object {
-    fn volume(self, retained_since: Option<u64>, version: u64) -> Volume {
+    fn volume(self, before: Option<&Volume>, version: u64) -> Volume {
         let retained = self.spec.persistent_volume_reclaim_policy == "Retain";
+        let retained_since = before.and_then(|before| before.retained_since);
         Volume {
+            since: before.map_or(version, |before| before.since),
+            marked: self.metadata.annotations.get(DELETING) == Some(&self.metadata.uid),
             ours: self.metadata.annotations.get(PROVISIONED_BY).is_some_and(|by| by == PROVISIONER)
                 && self.metadata.annotations.get(IDENTITY).is_none_or(|identity| identity != "elsewhere"),
             claim: self.spec.claim_ref.unwrap_or_default().uid,
@@ -166,6 +203,8 @@ impl Object {
     fn claim(self) -> Claim {
         Claim {
             name: self.metadata.name,
+            class: self.spec.storage_class_name,
+            held: self.metadata.finalizers.iter().any(|name| name == CLAIM_FINALIZER),
             volume: self.spec.volume_name,
             bound: self.status.phase == "Bound",
             deleting: self.metadata.deletion_timestamp.is_some(),

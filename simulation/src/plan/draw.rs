@@ -1,5 +1,7 @@
 //! Draws plans: small, as different from each other as possible, and nasty at the dangerous places.
 
+mod special;
+
 use std::time::Duration;
 
 use super::{Api, Backend, Claim, Class, Deed, Edge, Fate, Life, Nature, Pace, Plan, Settings, Sharing, Trigger, When};
@@ -9,19 +11,56 @@ impl Plan {
     /// finds what a run with a little of each does not.
     pub fn draw(seed: u64) -> Self {
         let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x0005_eed0_f51d));
+        let mut plan = Self::of_all_kinds(seed, &mut dice);
+        match dice.number(0, 99) {
+            0..=2 => special::hang(&mut plan, &mut dice),
+            3..=9 => special::make_again(&mut plan, &mut dice),
+            10 if dice.chance(0.2) => special::fill_journals(&mut plan, &mut dice),
+            _ => {}
+        }
+        plan.deeds.sort_by_key(|(when, _)| match when {
+            When::At(time) => (0, *time),
+            When::Step(count) => (1, Duration::from_secs(u64::from(*count))),
+            When::Deletion(count) => (2, Duration::from_secs(u64::from(*count))),
+            When::Write(count) => (3, Duration::from_secs(u64::from(*count))),
+            When::Saved(count) => (4, Duration::from_secs(u64::from(*count))),
+        });
+        plan
+    }
+
+    fn of_all_kinds(seed: u64, dice: &mut Dice) -> Self {
         let storm = dice.seconds(5.0, 30.0);
-        let settings = settings(&mut dice);
-        let slots = slots(&mut dice, storm);
+        let settings = settings(dice);
+        let slots = slots(dice, storm);
         // Who has a node of its own serves no claim without one.
         let by_node = slots[0][0].sharing == Sharing::Nodes;
+        let hanging = dice.chance(0.1);
         let classes: Vec<Class> = (0..dice.number(1, 2))
-            .map(|_| Class { waits: dice.chance(0.25) || by_node, retains: dice.chance(0.15) })
+            .map(|index| Class {
+                waits: dice.chance(0.25) || by_node,
+                retains: dice.chance(0.15),
+                hangs: hanging && index == 0,
+            })
             .collect();
-        let claims = claims(&mut dice, classes.len());
-        let deeds = deeds(&mut dice, storm, &claims, classes.len(), settings.finalizer);
-        let (api, pace, backend) = (api(&mut dice), pace(&mut dice), backend(&mut dice));
-        let foreigners = dice.chance(0.1);
-        Self { seed, storm, settings, api, pace, backend, classes, claims, foreigners, deeds, slots }
+        let claims = claims(dice, classes.len());
+        let deeds = deeds(dice, storm, &claims, classes.len(), settings.finalizer);
+        let (api, pace, backend) = (api(dice), pace(dice), backend(dice));
+        let (foreigners, whole_author, unhindered) = (dice.chance(0.1), dice.chance(0.5), false);
+        Self {
+            seed,
+            storm,
+            settings,
+            api,
+            pace,
+            backend,
+            classes,
+            claims,
+            foreigners,
+            whole_author,
+            unhindered,
+            deeds,
+            slots,
+        }
     }
 }
 
@@ -34,6 +73,7 @@ fn settings(dice: &mut Dice) -> Settings {
         ]),
         finalizer: dice.chance(0.85),
         concurrency: dice.pick(&[0, 0, 0, 1, 2]),
+        class_concurrency: dice.pick(&[0, 0, 1]),
         workers: dice.pick(&[1, 4, 16]),
         resync: Duration::from_secs(dice.pick(&[900, 900, 30])),
         lease: dice.lease(),
@@ -51,6 +91,7 @@ fn claims(dice: &mut Dice, classes: usize) -> Vec<Claim> {
             2 if odd => Nature::Fickle,
             _ => Nature::Good,
         },
+        large: false,
     };
     (0..dice.pick(&[1, 2, 2, 3, 3, 4, 5])).map(|_| claim(dice)).collect()
 }
@@ -110,12 +151,6 @@ fn deeds(dice: &mut Dice, storm: Duration, claims: &[Claim], classes: usize, fin
         let claim = dice.index(count);
         deeds.push((When::Deletion(dice.number(1, 2)), Deed::Replace(claim)));
     }
-    deeds.sort_by_key(|(when, _)| match when {
-        When::At(time) => (0, *time),
-        When::Step(count) => (1, Duration::from_secs(u64::from(*count))),
-        When::Deletion(count) => (2, Duration::from_secs(u64::from(*count))),
-        When::Write(count) => (3, Duration::from_secs(u64::from(*count))),
-    });
     deeds
 }
 
@@ -164,7 +199,7 @@ fn slots(dice: &mut Dice, storm: Duration) -> Vec<Vec<Life>> {
                 true => Sharing::Leases(dice.number(1, 3)),
                 false => sharing,
             };
-            Life { after, skew, sharing, fates }
+            Life { after, skew, sharing, lag: Duration::ZERO, fates }
         };
         (0..number).map(|index| life(dice, index)).collect()
     };
@@ -197,10 +232,11 @@ fn pace(dice: &mut Dice) -> Pace {
 fn backend(dice: &mut Dice) -> Backend {
     let mut some = |chance: f64, most: f64| if dice.chance(chance) { dice.0.f64() * most } else { 0.0 };
     let (slow, fails, reschedules) = (some(0.3, 0.2), some(0.4, 0.2), some(0.15, 0.2));
-    let (leaves, background) = (some(0.3, 0.2), some(0.3, 0.3));
+    let (leaves, breaks, background) = (some(0.3, 0.2), some(0.3, 0.3), some(0.3, 0.3));
     let (panics, overruns) = (some(0.25, 0.15), some(0.25, 0.15));
+    let (parse_panics, start_fails) = (some(0.05, 0.5), some(0.1, 0.7));
     let step = Duration::from_millis(dice.pick(&[0, 20, 500, 3000]));
-    Backend { step, slow, fails, reschedules, leaves, background, panics, overruns }
+    Backend { step, slow, fails, breaks, reschedules, leaves, background, panics, parse_panics, start_fails, overruns }
 }
 
 struct Dice(fastrand::Rng);

@@ -1,0 +1,179 @@
+//! The author's code as the controller calls it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube_provisioner::{
+    DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start, StartError, Volume,
+};
+use serde::{Deserialize, Deserializer};
+
+use super::{Author, Script, panics};
+use crate::judge::{Invariant, Kind};
+use crate::plan::Nature;
+use crate::stage::{Call, Stage};
+
+/// An author with the methods that every author has.
+pub(crate) struct Plain(pub(crate) Author);
+
+/// An author with all methods.
+pub(crate) struct Whole(pub(crate) Author);
+
+/// A class's parameters. To read them may panic.
+pub(crate) struct Parameters;
+
+thread_local! {
+    /// Whose parameters are read: to read them is all that the author's code does without knowing for whom.
+    static STAGE: RefCell<Weak<Stage>> = const { RefCell::new(Weak::new()) };
+}
+
+/// From now on this thread reads parameters for this run.
+pub(crate) fn on_stage(stage: &Arc<Stage>) {
+    STAGE.set(Arc::downgrade(stage));
+}
+
+impl<'de> Deserialize<'de> for Parameters {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        BTreeMap::<String, String>::deserialize(deserializer)?;
+        if let Some(stage) = STAGE.with_borrow(Weak::upgrade) {
+            let (mut random, chances, calm) = stage.script();
+            if !calm && random.f64() < chances.parse_panics {
+                stage.note(|| "the author's code panics while it reads parameters".to_owned());
+                panics();
+            }
+        }
+        Ok(Self)
+    }
+}
+
+impl Author {
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        let name = &request.name;
+        let metadata = &request.claim.metadata;
+        let claim = metadata.uid.as_deref().unwrap_or_default();
+        let call = self.stage.begin(&self.process, Kind::Provision, name);
+        let nature = self.stage.nature(metadata.name.as_deref().unwrap_or_default());
+        let answer = match nature {
+            Nature::Invalid => Err(ProvisionError::invalid("never")),
+            Nature::NotMine => Err(ProvisionError::not_mine("not mine")),
+            Nature::Fickle if !self.stage.is_calm() => Err(ProvisionError::invalid("not yet")),
+            Nature::Good | Nature::Fickle => self.make(name, claim, class_of(&request)).await,
+        };
+        ended(call, answer)
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        let call = self.stage.begin(&self.process, Kind::Delete, volume.name());
+        ended(call, self.remove(volume.name(), volume.class().unwrap_or_default()).await)
+    }
+
+    async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
+        let call = self.stage.begin(&self.process, Kind::CleanUp, &attempt.name);
+        ended(call, self.undo(&attempt.name, class_of(&attempt)).await)
+    }
+
+    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        let (who, name) = (&self.process.name, volume.name());
+        self.stage.note(|| format!("{who}: whether {name} is to be deleted"));
+        self.stage.judge().forbid(who, name);
+        let answer = self.allow(volume.class().unwrap_or_default()).await;
+        self.stage.note(|| format!("{who}: whether {name} is to be deleted: {answer:?}"));
+        if answer.is_ok() {
+            self.stage.judge().permit(who, name);
+        }
+        answer
+    }
+
+    async fn start(&self, start: Start) -> Result<(), StartError> {
+        let (mut random, chances, calm) = self.stage.script();
+        // It has no time limit, so it neither hangs nor fails more often than it should.
+        self.wait(&mut Script { turn: None, ..Script::draw(&self.stage, "") }).await;
+        if !calm && random.f64() < chances.start_fails {
+            if random.bool() {
+                panics();
+            }
+            return Err(StartError::new("the backend is not there yet"));
+        }
+        if random.bool() {
+            let volumes = start.volumes().await?.len();
+            self.stage.note(|| format!("{} starts with {volumes} volumes", self.process.name));
+        }
+        self.started.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn accepts(&self) -> bool {
+        let (mut random, chances, calm) = self.stage.script();
+        if !calm && random.f64() < chances.panics {
+            panics();
+        }
+        true
+    }
+
+    /// Nothing is asked of an author before `start` has succeeded.
+    fn expect_started(&self) {
+        if !self.started.load(Ordering::Relaxed) {
+            self.stage.accuse(Invariant::Asked, format!("{} calls before `start` succeeds", self.process.name));
+        }
+    }
+}
+
+fn class_of(request: &ProvisionRequest<Parameters>) -> &str {
+    request.class.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn ended<T, E: fmt::Debug>(call: Call, answer: Result<T, E>) -> Result<T, E> {
+    match &answer {
+        Ok(_) => call.end(format_args!("is done")),
+        Err(error) => call.end(format_args!("says {error:?}")),
+    }
+    answer
+}
+
+impl Provisioner for Plain {
+    type Parameters = Parameters;
+
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        self.0.provision(request).await
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.0.delete(volume).await
+    }
+}
+
+impl Provisioner for Whole {
+    type Parameters = Parameters;
+
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        self.0.expect_started();
+        self.0.provision(request).await
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.0.expect_started();
+        self.0.delete(volume).await
+    }
+
+    async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
+        self.0.expect_started();
+        self.0.clean_up(attempt).await
+    }
+
+    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.0.expect_started();
+        self.0.should_delete(volume).await
+    }
+
+    async fn start(&self, start: Start) -> Result<(), StartError> {
+        self.0.start(start).await
+    }
+
+    fn accepts(&self, _: &PersistentVolumeClaim) -> bool {
+        self.0.accepts()
+    }
+}

@@ -1,0 +1,83 @@
+//! Plans for what chance alone brings about too rarely.
+
+use std::time::Duration;
+
+use super::Dice;
+use crate::plan::{Api, Backend, Claim, Class, Deed, Edge, Fate, Nature, Pace, Plan, Sharing, Trigger, When};
+
+/// One class hangs for minutes, and nothing else is wrong: the claims of the others must not notice.
+pub(super) fn hang(plan: &mut Plan, dice: &mut Dice) {
+    plan.storm = Duration::from_secs(300);
+    plan.unhindered = true;
+    plan.api = Api { storm: false, latency: Duration::from_millis(dice.pick(&[0, 5, 50])), hangs: 0.0 };
+    plan.pace = dice.pick(&[Pace::Prompt, Pace::Usual]);
+    plan.backend = Backend { step: Duration::from_millis(dice.pick(&[20, 500])), ..Backend::default() };
+    plan.settings.concurrency = dice.pick(&[1, 2, 3]);
+    plan.foreigners = false;
+    for (index, class) in plan.classes.iter_mut().enumerate() {
+        class.hangs = index == 0;
+    }
+    if plan.classes.len() < 2 {
+        plan.classes.push(Class { hangs: false, ..plan.classes[0] });
+    }
+    plan.claims = (0..dice.number(3, 12))
+        .map(|index| {
+            let class = if index == 0 { 0 } else { dice.index(plan.classes.len()) };
+            Claim { class, nature: Nature::Good, large: false }
+        })
+        .collect();
+    plan.deeds = (0..plan.claims.len()).map(|claim| (When::At(dice.seconds(0.0, 60.0)), Deed::Create(claim))).collect();
+    for lives in &mut plan.slots {
+        lives.truncate(1);
+        lives[0].fates.clear();
+        lives[0].after = Duration::ZERO;
+    }
+}
+
+/// A volume is deleted before its claim is bound to it. Its asset is made again, and the process that does it dies, while
+/// another one has not heard of all that.
+pub(super) fn make_again(plan: &mut Plan, dice: &mut Dice) {
+    plan.settings.finalizer = true;
+    plan.storm = Duration::from_secs(60);
+    plan.api.hangs = 0.0;
+    plan.pace = Pace::Late;
+    plan.backend = Backend { step: Duration::from_millis(dice.pick(&[20, 500])), ..Backend::default() };
+    for class in &mut plan.classes {
+        (class.waits, class.retains, class.hangs) = (false, false, false);
+    }
+    plan.claims.truncate(2);
+    plan.claims.iter_mut().for_each(|claim| claim.nature = Nature::Good);
+    plan.deeds = (0..plan.claims.len()).map(|claim| (When::At(Duration::ZERO), Deed::Create(claim))).collect();
+    plan.deeds.push((When::Saved(dice.number(1, 2)), Deed::DeleteSaved));
+    if dice.chance(0.3) {
+        plan.deeds.push((When::At(dice.seconds(5.0, 40.0)), Deed::Delete(0)));
+    }
+    let shards = dice.pick(&[1, 1, 2]);
+    let mut first = plan.slots[0][0].clone();
+    first.sharing = Sharing::Leases(shards);
+    first.fates.clear();
+    let mut second = first.clone();
+    second.lag = dice.seconds(5.0, 60.0);
+    let mut again = first.clone();
+    first.fates = vec![(Trigger::Edge(Edge::Step, dice.number(8, 32)), Fate::Crash)];
+    // The other one is to go on.
+    again.after = Duration::from_secs(60);
+    plan.slots = vec![vec![first, again], vec![second]];
+}
+
+/// So many claims, with so many labels, that a journal is full.
+pub(super) fn fill_journals(plan: &mut Plan, dice: &mut Dice) {
+    plan.claims =
+        (0..36).map(|_| Claim { class: dice.index(plan.classes.len()), nature: Nature::Good, large: true }).collect();
+    let seconds = plan.storm.as_secs_f64();
+    plan.deeds = (0..plan.claims.len()).map(|claim| (When::At(Duration::ZERO), Deed::Create(claim))).collect();
+    for claim in 0..plan.claims.len() {
+        if dice.chance(0.3) {
+            plan.deeds.push((When::At(dice.seconds(0.0, seconds)), Deed::Delete(claim)));
+        }
+    }
+    plan.settings.concurrency = 0;
+    plan.backend.step = Duration::from_secs(3);
+    plan.backend.breaks = 0.5;
+    plan.foreigners = false;
+}

@@ -162,7 +162,9 @@ async fn g34_claims_that_wait_get_what_the_class_says_when_it_is_back() -> anyho
     let ready = Arc::new(AtomicBool::new(false));
     let gate = ready.clone();
     let toy = Toy::new().on_provision(move |_, _| match gate.load(Ordering::Relaxed) {
-        false => Answer::Failed(ProvisionError::nothing_left("the backend is locked").after(Duration::from_millis(100))),
+        false => {
+            Answer::Failed(ProvisionError::nothing_left("the backend is locked").after(Duration::from_millis(100)))
+        }
         true => Answer::Done,
     });
     let _controller = toy.run(&space);

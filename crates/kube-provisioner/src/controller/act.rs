@@ -31,7 +31,7 @@ pub(crate) use self::lock::Locks;
 use super::decide::{Decision, Refusal, Rest, Rules, decide};
 use super::duty::Duty;
 use super::erased::{Backend, panic_text, unpanicked};
-use super::facts::{ClaimState, Facts, WaitingClaim};
+use super::facts::{BadParameters, ClaimState, ClassState, Facts, WaitingClaim};
 use super::key::Key;
 use super::outcome::{Breakage, Outcome};
 use super::tell::Narrator;
@@ -103,6 +103,7 @@ impl Actor {
         let key = work.key();
         match decision {
             Decision::Rest(why) => Outcome::Rested(why),
+            Decision::Refuse(Refusal::ParametersCrash(_)) => self.read_class_again(facts),
             Decision::Refuse(refusal) => Outcome::Refused(refusal),
             Decision::Provision => self.provision(claim, facts, work, duty).await,
             Decision::CleanUp => self.clean_up(facts, work, duty).await,
@@ -110,6 +111,7 @@ impl Actor {
             Decision::ReleaseClaim => self.release_claim_of(facts).await,
             Decision::Delete(deletion) => self.delete(deletion, facts, work, duty).await,
             Decision::Confirm => self.confirm(facts, key).await,
+            Decision::ConfirmVolume => self.confirm_volume(key).await,
             Decision::Save => self.save_again(facts, key).await,
             Decision::FinishDelete => self.finish_delete(facts, key).await,
             Decision::Protect => self.set_protection(facts, key, true).await,
@@ -135,6 +137,17 @@ impl Actor {
             Ok(false) => Err(Outcome::Rested(Rest::Vetoed)),
             Err(panic) => Err(Outcome::ProvisionBroke { method: "accepts", breakage: Breakage::Panicked(panic) }),
         }
+    }
+
+    /// The author's code may not crash the second time.
+    fn read_class_again(&self, facts: &Facts) -> Outcome {
+        let ClassState::Ours(class) = &facts.class else { return Outcome::Changed };
+        let again = class.read_again((&*self.backend, &self.rules.capabilities));
+        if let Err(BadParameters::Crashed(panic)) = again.parameters {
+            return Outcome::ProvisionBroke { method: "Parameters::deserialize", breakage: Breakage::Panicked(panic) };
+        }
+        self.world().class_read_again(again);
+        Outcome::Changed
     }
 
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {

@@ -1,10 +1,11 @@
 //! Every rule about *whether* something is done: a pure function over what is known of one key.
 
 use super::facts::{
-    ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, VolumeFacts, VolumeState,
+    BadParameters, ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, VolumeFacts,
+    VolumeState,
 };
 use super::safeguards::{Safeguard, Safeguards};
-use super::{entry, watched};
+use super::watched;
 use crate::capabilities::{AccessMode, Capabilities};
 
 /// What the rules need to know of the provisioner itself.
@@ -84,6 +85,8 @@ pub(crate) enum Decision {
     ReleaseClaim,
     /// Read the claim again before it gets another volume.
     Confirm,
+    /// Read the volume that our watch has told of: it may be of before our term.
+    ConfirmVolume,
     /// Save the volume that is made already.
     Save,
     /// Add our finalizer to a volume that was made without it.
@@ -144,6 +147,7 @@ pub(crate) enum Refusal {
     NameTaken,
     OtherInstallation { maker: String },
     Parameters(String),
+    ParametersCrash(String),
     Populator { kind: String, name: String },
     Request(String),
     RetainedTooLate,
@@ -173,6 +177,7 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
         {
             about_attempt(facts)
         }
+        (Progress::Background(_) | Progress::Unsaved(_), VolumeState::Ours(_)) => Decision::ConfirmVolume,
         (_, VolumeState::Ours(volume)) => about_volume(&volume.facts, facts, rules),
         (_, VolumeState::Foreign) => match &facts.claim {
             ClaimState::Waiting(_) => Decision::Refuse(Refusal::NameTaken),
@@ -224,9 +229,7 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
         return Decision::Rest(Rest::AwaitsNode);
     }
     match &waiting.held {
-        Some(mark) if !mark.is_empty() && **mark != *entry::mark(class) => {
-            return Decision::Refuse(Refusal::AttemptOfOtherClass);
-        }
+        Some(_) if facts.is_held_for_another_class() => return Decision::Refuse(Refusal::AttemptOfOtherClass),
         Some(_) if claim.deleting => return Decision::CleanUp,
         None if claim.deleting => return Decision::Rest(Rest::ClaimGoes),
         _ => {}
@@ -277,7 +280,11 @@ fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<R
     if let (Some(name), false) = (&claim.attributes_class, can.volume_attributes_classes) {
         return Some(Refusal::AttributesClass(name.to_string()));
     }
-    class.parameters.as_ref().err().map(|problems| Refusal::Parameters(problems.clone()))
+    match &class.parameters {
+        Ok(_) => None,
+        Err(BadParameters::Wrong(problems)) => Some(Refusal::Parameters(problems.clone())),
+        Err(BadParameters::Crashed(panic)) => Some(Refusal::ParametersCrash(panic.clone())),
+    }
 }
 
 fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {

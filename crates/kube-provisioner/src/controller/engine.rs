@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use futures::{FutureExt, StreamExt, stream};
+use futures::FutureExt;
 use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use provisioner_runtime::admin::Checks;
@@ -44,8 +44,6 @@ const WATCHES: [&str; 3] = ["persistentvolumeclaims", "persistentvolumes", "stor
 const HEAD_START: Duration = Duration::from_millis(500);
 /// How many claims can be listed in the time in which one is read.
 const CLAIMS_PER_READ: usize = 16;
-/// Volumes read at a time.
-const READS: usize = 8;
 /// Calls of the author's code at a time where no bound is given: one that only waits costs some kilobytes.
 const CALLS: usize = 100;
 /// More classes than this are not expected to hang at the same time.
@@ -203,23 +201,7 @@ impl Engine {
         }
     }
 
-    /// Reads the volumes that are known for these entries: our watch may be behind their end.
-    pub(super) async fn refresh_volumes(&self, entries: &[Entry]) {
-        if !self.rules.safeguards.include(Safeguard::FreshVolumes) {
-            return;
-        }
-        let keys: Vec<Key> = {
-            let world = self.world();
-            entries.iter().map(|entry| Key::of_volume(&entry.key)).filter(|key| world.has_own_volume(key)).collect()
-        };
-        stream::iter(keys)
-            .map(|key| async move { self.actor.refresh_volume(&key).await })
-            .buffered(READS)
-            .collect()
-            .await
-    }
-
-    /// Takes in what is to be finished. `remove` is told of what is not: its volume exists.
+    /// Takes in what is to be finished. `remove` is told of what is not.
     pub(super) fn adopt(&self, entries: Vec<Entry>, remove: impl Fn(&str)) {
         let read = |entry: &Entry| entry::read(entry, (&*self.actor.backend, &self.rules.capabilities));
         // The author's code reads the classes' parameters, so before the lock.

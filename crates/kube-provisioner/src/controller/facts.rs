@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::storage::v1::StorageClass;
 
+use super::entry;
 use super::erased::{Backend, Parsed, unpanicked};
 use super::key::Key;
 use super::secret_names::{self, SecretName};
@@ -34,6 +35,12 @@ impl Facts {
             (_, Progress::Unsaved(unsaved) | Progress::Surplus(unsaved)) => Some(&unsaved.pending.claim.facts),
             _ => None,
         }
+    }
+
+    /// Whether the claim records an attempt that was begun with other parameters of its class.
+    pub(crate) fn is_held_for_another_class(&self) -> bool {
+        let (ClaimState::Waiting(claim), ClassState::Ours(class)) = (&self.claim, &self.class) else { return false };
+        claim.held.as_deref().is_some_and(|mark| !mark.is_empty() && *mark != *entry::mark(class))
     }
 
     /// The attempt that may have left something in the backend.
@@ -231,7 +238,7 @@ pub(crate) struct OurClass {
     pub(crate) fingerprint: u64,
     pub(crate) waits_for_consumer: bool,
     /// What the author gets, or what is wrong with the parameters.
-    pub(crate) parameters: Result<ClassParameters, String>,
+    pub(crate) parameters: Result<ClassParameters, BadParameters>,
     /// The class as the journal keeps it, under its name there.
     pub(crate) snapshot: (String, Arc<str>),
 }
@@ -243,14 +250,22 @@ pub(crate) struct ClassParameters {
     pub(crate) secrets: Vec<SecretName>,
 }
 
+/// Why a class's parameters cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BadParameters {
+    /// They are wrong, however often they are read.
+    Wrong(String),
+    /// The author's code crashed.
+    Crashed(String),
+}
+
 impl ClassParameters {
     /// Calls the author's code.
-    fn read(class: &StorageClass, backend: &dyn Backend, capabilities: &Capabilities) -> Result<Self, String> {
+    fn read(class: &StorageClass, backend: &dyn Backend, capabilities: &Capabilities) -> Result<Self, BadParameters> {
         let mut parameters = class.parameters.clone().unwrap_or_default();
-        let secrets = secret_names::take(&mut parameters, &capabilities.secrets)?;
-        let parsed = unpanicked(|| backend.parse(&parameters))
-            .map_err(|panic| format!("the provisioner's code crashed while it read them: {panic}"))?;
-        Ok(Self { parsed: parsed.map_err(|error| error.to_string())?, secrets })
+        let secrets = secret_names::take(&mut parameters, &capabilities.secrets).map_err(BadParameters::Wrong)?;
+        let parsed = unpanicked(|| backend.parse(&parameters)).map_err(BadParameters::Crashed)?;
+        Ok(Self { parsed: parsed.map_err(|error| BadParameters::Wrong(error.to_string()))?, secrets })
     }
 }
 
@@ -269,6 +284,11 @@ impl OurClass {
             object: Arc::new(object),
             snapshot,
         }
+    }
+
+    /// The same class, read once more. Calls the author's code.
+    pub(crate) fn read_again(&self, backend: (&dyn Backend, &Capabilities)) -> Self {
+        Self::read((*self.object).clone(), self.fingerprint, backend, self.snapshot.clone())
     }
 
     pub(crate) fn name(&self) -> &str {

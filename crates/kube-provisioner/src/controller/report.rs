@@ -398,6 +398,9 @@ fn refusal_text(refusal: &Refusal, case: &Case<'_>) -> String {
             "volume {volume} was made by the installation \"{maker}\" of {provisioner} and is left alone; delete it there, or start this one with --identity {maker}"
         ),
         Refusal::Parameters(problems) => parameters_text(problems),
+        Refusal::ParametersCrash(panic) => {
+            parameters_text(&format!("the provisioner's code crashed while it read them: {panic}"))
+        }
         Refusal::Request(problem) => format!("the claim's storage request cannot be read: {problem}"),
         Refusal::Selector => format!(
             "{provisioner} cannot provision a volume for a selector; remove spec.selector from the claim, or bind it to an existing volume"

@@ -122,7 +122,7 @@ impl World {
             VolumeState::Foreign => 1,
             VolumeState::Ours(volume) => fingerprint(&volume.facts),
         };
-        fingerprint(&(claim, class, volume, facts.owner_lives))
+        fingerprint(&(claim, class, volume, facts.owner_lives, facts.is_held_for_another_class()))
     }
 
     /// The keys among these that need work, in their order, so that simulations repeat: for the start and for resyncs.
@@ -221,6 +221,15 @@ impl World {
         }
     }
 
+    /// Takes in a class whose parameters the author's code has read at last.
+    pub(crate) fn class_read_again(&mut self, class: OurClass) {
+        if let Some(known @ Some(_)) = self.classes.get_mut(class.name())
+            && known.as_ref().is_some_and(|known| known.fingerprint == class.fingerprint)
+        {
+            *known = Some(Arc::new(class));
+        }
+    }
+
     /// Takes in a claim from a watch or from an answer. The key is there when the claim is or was ours.
     pub(crate) fn put_claim(&mut self, watched: &WatchedClaim) -> Option<Key> {
         let ours = watched.metadata().annotations.asked().is_some_and(|name| self.rules.names.include(name));
@@ -281,9 +290,6 @@ impl World {
             Ok(volume) if self.rules.own(volume) => VolumeFacts::read(volume),
             _ => None,
         };
-        if self.is_of_before(&key, watched) {
-            return None;
-        }
         let Some(facts) = ours else {
             let before = self.volumes.insert(key.clone(), None);
             let was_ours = matches!(&before, Some(Some(_)));
@@ -293,7 +299,8 @@ impl World {
         let ends =
             matches!(self.progress.get(&key), Some(Progress::Unsaved(_) | Progress::Background(_) | Progress::Confirm));
         // What another installation saved under this name is not what we have made.
-        if ends && !self.rules.made_elsewhere(&facts) {
+        // Nor is what may be of before our term what an attempt has come to.
+        if ends && !self.is_of_before(watched) && !self.rules.made_elsewhere(&facts) {
             self.progress.remove(&key);
         }
         let resource_version = watched_version(watched).into();

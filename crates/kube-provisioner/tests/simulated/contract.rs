@@ -61,7 +61,7 @@ async fn g18_code_that_panics_anywhere_costs_that_object_that_attempt() {
     stand.delete(CLAIMS, "fine");
     let told = |name: &str, text: &str| stand.events(name).iter().any(|event| event.contains(text));
     stand.until("the veto's crash is told", || told("crash", "crashed in `accepts`")).await;
-    stand.until("the parser's crash is told", || told("of-a-bad-class", "parser crashes")).await;
+    stand.until("the parser's crash is told", || told("of-a-bad-class", "crashed in `Parameters::deserialize`")).await;
     stand.until("the guard's crash is told", || told(&fine, "crashed in `should_delete`")).await;
     assert!(
         stand.get(VOLUMES, &fine).unwrap()["metadata"]["deletionTimestamp"].is_null(),

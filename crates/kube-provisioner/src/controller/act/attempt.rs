@@ -15,7 +15,7 @@ use crate::controller::decide::{Decision, Refusal, Rest, decide};
 use crate::controller::duty::Duty;
 use crate::controller::entry;
 use crate::controller::erased::UntypedRequest;
-use crate::controller::facts::{ClaimState, ClassParameters, ClassState, Facts, Pending, Progress};
+use crate::controller::facts::{BadParameters, ClaimState, ClassParameters, ClassState, Facts, Pending, Progress};
 use crate::controller::key::Key;
 use crate::controller::outcome::{Breakage, Outcome};
 use crate::controller::safeguards::Safeguard;
@@ -57,7 +57,8 @@ impl Actor {
         };
         let parameters = match &pending.class.parameters {
             Ok(parameters) => parameters.clone(),
-            Err(problems) => return Err(Outcome::Refused(Refusal::Parameters(problems.clone()))),
+            // What was begun is not left alone because the author's code crashed once.
+            Err(_) => self.parameters_again(&pending)?,
         };
         let claim = match claim {
             Some(claim) => claim,
@@ -66,6 +67,16 @@ impl Actor {
         let class = pending.class.name();
         let permit = work.enter(class).ok_or_else(|| Outcome::AwaitsPermit(class.into()))?;
         Ok(Attempt { decision, pending, claim, parameters, key: work.key(), duty, permit })
+    }
+
+    fn parameters_again(&self, pending: &Pending) -> Result<ClassParameters, Outcome> {
+        let again = pending.class.read_again((&*self.backend, &self.rules.capabilities));
+        again.parameters.map_err(|bad| match bad {
+            BadParameters::Wrong(problems) => Outcome::Refused(Refusal::Parameters(problems)),
+            BadParameters::Crashed(panic) => {
+                Outcome::ProvisionBroke { method: "Parameters::deserialize", breakage: Breakage::Panicked(panic) }
+            }
+        })
     }
 
     /// Calls the author's code, once that is recorded and it is this class's turn. The lock is kept meanwhile.

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Actor;
 use crate::controller::entry;
-use crate::controller::facts::{ClaimFacts, ClaimState, Facts, Pending};
+use crate::controller::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress};
 use crate::controller::key::Key;
 use crate::controller::outcome::Outcome;
 use crate::protocol;
@@ -165,7 +165,7 @@ impl Actor {
     pub(super) async fn hold_claim<'a>(
         &self,
         facts: &Facts,
-        pending: &'a Pending,
+        pending: &'a Arc<Pending>,
         key: &Key,
     ) -> Result<Option<Lock<'a>>, Outcome> {
         let ClaimState::Waiting(claim) = &facts.claim else { return Ok(None) };
@@ -180,8 +180,14 @@ impl Actor {
                 .collect(),
             mark: entry::mark(&pending.class),
         });
+        let was_held = hold.is_none();
         let carrier = Carrier::Claim { namespace, name, uid, hold };
-        self.lock(key, carrier, &claim.resource_version, claim.lock.as_deref()).await
+        let lock = self.lock(key, carrier, &claim.resource_version, claim.lock.as_deref()).await?;
+        // Whoever has had the claim before may have left something: only an answer of the author's code ends that.
+        if was_held {
+            self.world().set_progress(key, Progress::Background(pending.clone()));
+        }
+        Ok(lock)
     }
 
     /// Ends what the claim records once nothing of the attempt is left to be done. Where that fails it is done by the next

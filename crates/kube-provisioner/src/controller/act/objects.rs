@@ -1,27 +1,22 @@
 //! The few calls to the API server, each with its deadline and its preconditions.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use provisioner_runtime::backoff::Backoff;
 use provisioner_runtime::call::{CallError, call, create_request, unsent};
 use provisioner_runtime::watch::WatchHealth;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use super::{Actor, Versions};
-use crate::controller::facts::{ClaimFacts, VolumeFacts};
+use crate::controller::facts::{ClaimFacts, Progress, VolumeFacts};
 use crate::controller::key::Key;
+use crate::controller::outcome::Outcome;
 use crate::controller::safeguards::Safeguard;
 use crate::controller::watched::{WatchedClaim, WatchedVolume};
 use crate::protocol;
-
-const READ_AGAIN: Backoff = Backoff::exponential(Duration::from_millis(250), Duration::from_secs(15));
 
 /// How often a claim is looked at again whose finalizers have changed meanwhile.
 const RELEASES: usize = 3;
@@ -61,20 +56,18 @@ impl Actor {
         Ok(Versions { claims, volumes: version(self.request(volumes.list_metadata(&one)).await?.metadata) })
     }
 
-    /// Looks whether a volume is what the watch has told of it, until the API server says it.
-    pub(crate) async fn refresh_volume(&self, key: &Key) {
-        let mut failed = 0;
-        loop {
-            match self.read_volume(&key.to_string()).await {
-                Ok(live) => return self.world().saw_volume(live.seen),
-                Err(CallError::NotFound) => return self.world().volume_is_gone(key),
-                Err(error) => {
-                    failed += 1;
-                    tracing::warn!(pv = %key, "the volume of an adopted attempt cannot be read: {error}");
-                    sleep(READ_AGAIN.delay(failed, 0.0)).await;
-                }
+    /// Looks whether the volume is there that the watch has told of: then what was begun for it has ended.
+    pub(super) async fn confirm_volume(&self, key: &Key) -> Outcome {
+        match self.read_volume(&key.to_string()).await {
+            Ok(live) => {
+                let mut world = self.world();
+                world.set_progress(key, Progress::None);
+                world.saw_volume(live.seen);
             }
+            Err(CallError::NotFound) => self.world().volume_is_gone(key),
+            Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
         }
+        Outcome::Changed
     }
 
     pub(super) async fn read_volume(&self, name: &str) -> Result<LiveVolume, CallError> {

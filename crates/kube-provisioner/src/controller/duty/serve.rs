@@ -88,12 +88,6 @@ impl Place<'_> {
                 adopted.left
             }
         };
-        // Their volumes are looked at, which takes a request each.
-        tokio::select! {
-            biased;
-            () = turn.leave.cancelled() => return,
-            () = self.engine.refresh_volumes(&entries) => {}
-        }
         let working = TaskTracker::new();
         self.engine.adopt(entries, |key| journal.remove(key));
         self.left_behind(&left);
@@ -176,7 +170,6 @@ impl Place<'_> {
     async fn adopt_rest(&self, peers: &mut Peers<'_>, journal: &Journal, mut left: Vec<Entry>) {
         while !left.is_empty() {
             let Adopted { entries, left: rest } = peers.adopt_rest().await;
-            self.engine.refresh_volumes(&entries).await;
             let keys: Vec<Key> = entries.iter().map(|entry| Key::of_volume(&entry.key)).collect();
             self.engine.adopt(entries, |key| journal.remove(key));
             self.engine.go_on(keys);

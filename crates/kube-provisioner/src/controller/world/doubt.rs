@@ -22,11 +22,12 @@ impl World {
         }
     }
 
-    /// Whether a volume is told of as it was before our term, while its attempt is not finished: when that was adopted, the
-    /// volume was looked for and was not there.
-    pub(super) fn is_of_before(&self, key: &Key, volume: &WatchedVolume) -> bool {
-        let version = volume.version().and_then(|version| version.parse::<u64>().ok());
-        self.unfinished(key) && version.is_some_and(|version| version <= self.doubted_volumes)
+    /// Whether a volume is told of as it was before our term: it may have gone since.
+    pub(super) fn is_of_before(&self, volume: &WatchedVolume) -> bool {
+        volume
+            .version()
+            .and_then(|version| version.parse::<u64>().ok())
+            .is_some_and(|version| version <= self.doubted_volumes)
     }
 
     /// Has the claims among these keys looked at first, unless the watch has got to where there is no doubt.

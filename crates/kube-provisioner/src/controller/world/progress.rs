@@ -7,14 +7,15 @@ use provisioner_runtime::watch::Event;
 use super::World;
 use crate::controller::facts::{Pending, Progress};
 use crate::controller::key::Key;
+use crate::controller::safeguards::Safeguard;
 use crate::controller::watched::WatchedVolume;
 
 impl World {
-    /// Takes in what a former holder of the journal had begun. Whether it is still to be finished: where the volume is saved
-    /// it is not. What is known of such a volume must be of our own term.
+    /// Takes in what a former holder of the journal had begun. Whether it is still to be finished.
     pub(crate) fn adopt(&mut self, key: &Key, pending: Pending) -> bool {
         let saved = matches!(self.volumes.get(key), Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts));
-        if saved {
+        // A volume that we know may be of before our term, so it is looked for.
+        if saved && !self.rules.safeguards.include(Safeguard::FreshVolumes) {
             self.adopted(key);
             return false;
         }
@@ -41,11 +42,6 @@ impl World {
         if matches!(self.progress.get(key), Some(Progress::AwaitsAdoption)) {
             self.progress.remove(key);
         }
-    }
-
-    /// Whether there is an object of this key that is ours, as far as we know.
-    pub(crate) fn has_own_volume(&self, key: &Key) -> bool {
-        matches!(self.volumes.get(key), Some(Some(_)))
     }
 
     /// Whether something may have been made for this key that the API server does not show yet.

@@ -58,6 +58,7 @@ pub(crate) use self::report::parameters_text as parameters_problem;
 #[cfg(feature = "planted-faults")]
 pub use self::safeguards::Safeguard;
 use self::safeguards::Safeguards;
+pub(crate) use self::secret_names::take as take_secret_names;
 use crate::options::{Coordination, LogStyle, Options};
 use crate::provisioner::Provisioner;
 use crate::rbac;
@@ -179,7 +180,7 @@ impl Controller {
         let shutdown = shutdown::on_signal().map_err(RunError::Signals)?;
         let connection = connect(self.options.kubeconfig.as_deref()).await?;
         let namespace = self.options.namespace.as_deref().unwrap_or(&connection.namespace);
-        let rules: Vec<_> = rbac::CLUSTER_RULES.iter().chain(rbac::NAMESPACE_RULES).cloned().collect();
+        let rules = rbac::rules(&self.options, &self.backend.capabilities(), &[]);
         let mut attempt = 0;
         while let Err(error) = check_access(&connection.client, namespace, &rules).await {
             attempt += 1;
@@ -282,11 +283,6 @@ impl fmt::Debug for Controller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Controller").field("options", &self.options).finish_non_exhaustive()
     }
-}
-
-#[cfg(test)]
-pub(crate) fn fingerprint_of(text: &str) -> u64 {
-    facts::fingerprint(&text)
 }
 
 /// Tells this process from others of the same provisioner.

@@ -1,5 +1,8 @@
 //! What a provisioner may do, in one place: manifests are made of it, and it is checked at the start.
 
+#[cfg(test)]
+mod tests;
+
 use provisioner_runtime::access::AccessRule as Rule;
 use provisioner_runtime::lease::{self, lease_name};
 use serde_json::{Value, json};
@@ -158,68 +161,4 @@ fn rule(rule: &AccessRule) -> Value {
         value["resourceNames"] = json!(rule.names);
     }
     value
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options(coordination: Coordination, shards: u32) -> Options {
-        Options { coordination, shards, ..Options::new("example.com/disks") }
-    }
-
-    /// What is needed in the own namespace, in short.
-    fn needed(options: &Options, former: &[u32]) -> Vec<String> {
-        let rules = rules(options, &Capabilities::default(), former);
-        let short = |rule: &Rule| format!("{} {} {}", rule.verbs.join(","), rule.resource, rule.names.join(","));
-        rules.iter().filter(|rule| rule.namespaced).map(|rule| short(rule).trim_end().to_owned()).collect()
-    }
-
-    #[test]
-    fn verbs_on_objects_of_known_names_are_limited_to_these() {
-        let one = [
-            "get,update,delete configmaps example.com-disks-journal",
-            "list,create configmaps",
-            "get,update leases example.com-disks",
-            "list,watch,create leases",
-        ];
-        assert_eq!(needed(&options(Coordination::Lease, 1), &[]), one);
-        assert_eq!(needed(&options(Coordination::None, 9), &[]), one[..2]);
-        let journals = "example.com-disks-journal,example.com-disks-journal-0-of-2,example.com-disks-journal-1-of-2";
-        let two = [
-            format!("get,update,delete configmaps {journals}"),
-            "list,create configmaps".to_owned(),
-            "get,list,watch,create,update,delete leases".to_owned(),
-        ];
-        assert_eq!(needed(&options(Coordination::Lease, 2), &[]), two);
-        assert_eq!(needed(&options(Coordination::None, 1), &[2]), two[..2], "what was left behind is adopted");
-    }
-
-    #[test]
-    fn what_is_not_coordinated_by_leases_needs_none() {
-        assert_eq!(needed(&options(Coordination::PerClaim, 1), &[]), ["list configmaps"]);
-        assert_eq!(needed(&options(Coordination::PerNode, 1), &[]), ["get,list,create,update,delete configmaps"]);
-    }
-
-    #[test]
-    fn what_the_authors_code_is_capable_of_needs_rights() {
-        let options = options(Coordination::None, 1);
-        let resources = |capabilities: Capabilities| {
-            rules(&options, &capabilities, &[]).iter().map(|rule| rule.resource).collect::<Vec<_>>()
-        };
-        assert!(!resources(Capabilities::default()).iter().any(|resource| ["nodes", "secrets"].contains(resource)));
-        assert!(resources(Capabilities::default().node_labels()).contains(&"nodes"));
-        assert!(resources(Capabilities::default().optional_secret("")).contains(&"secrets"));
-    }
-
-    #[test]
-    fn the_advice_names_the_options_that_matter() {
-        let advice = |options| advice(&options, "storage").split_once(" rbac ").unwrap().1.to_owned();
-        let plain = advice(options(Coordination::Lease, 1));
-        assert!(plain.starts_with(
-            "--provisioner-name example.com/disks --namespace storage --service-account ACCOUNT | kubectl apply -f - "
-        ));
-        assert!(advice(options(Coordination::PerNode, 1)).contains(" --coordination per-node "));
-        assert!(advice(options(Coordination::Lease, 4)).contains(" --shards 4 "));
-    }
 }

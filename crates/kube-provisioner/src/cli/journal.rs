@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
 use provisioner_runtime::client::connect;
 use provisioner_runtime::journal::{self, Entry, Listing};
 use provisioner_runtime::lease::lease_name;
@@ -39,8 +40,18 @@ impl Journal {
 
     pub(super) async fn run(&self, options: &Options, print: impl Fn(&str)) -> Result<(), BoxError> {
         let connection = connect(options.kubeconfig.as_deref()).await?;
-        let (client, namespace) = (connection.client, options.namespace.as_deref().unwrap_or(&connection.namespace));
-        let listings = journal::list(&client, namespace, Some(&lease_name(&options.provisioner_name))).await?;
+        let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
+        self.carry_out(&connection.client, namespace, &options.provisioner_name, print).await
+    }
+
+    async fn carry_out(
+        &self,
+        client: &Client,
+        namespace: &str,
+        provisioner: &str,
+        print: impl Fn(&str),
+    ) -> Result<(), BoxError> {
+        let listings = journal::list(client, namespace, Some(&lease_name(provisioner))).await?;
         let (key, yes) = match &self.action {
             Action::List => {
                 print(&table(&listings));
@@ -57,8 +68,8 @@ impl Journal {
             return Err("nothing was done; add --yes to drop the entry".into());
         }
         for (journal, _) in &holding {
-            journal::request_drop(&client, namespace, &journal.name, key).await?;
-            print(&format!("{key} will be dropped from {} within seconds by its holder\n", journal.name));
+            journal::request_drop(client, namespace, &journal.name, key).await?;
+            print(&format!("{key} is dropped from {} within seconds, or when a replica takes it over\n", journal.name));
         }
         Ok(())
     }
@@ -153,6 +164,10 @@ impl About {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use kube_sim::Cluster;
+
     use super::*;
 
     fn listing(name: &str, entries: &[&str], unreadable: &[&str]) -> Listing {
@@ -204,5 +219,51 @@ p-journal-1-of-2 cannot be read: \"{\\u{1b}\"
              (parameters password, path), on node n1.\n\
              Nobody looks for it any more once the entry is dropped: remove it there by hand.\n"
         );
+    }
+
+    const JOURNAL: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: example.com-p-journal
+  namespace: storage
+  labels: {app.kubernetes.io/component: journal, app.kubernetes.io/instance: example.com-p}
+  annotations: {kube-provisioner/holder: pod-1_ab, kube-provisioner/layout: "1"}
+data:
+  version: "1"
+  entries: |
+    pvc-1 - {"metadata":{"name":"data","namespace":"shop"}}
+"#;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_entry_is_dropped_only_on_request() {
+        let cluster = Cluster::new();
+        cluster.create_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: storage}}").unwrap();
+        cluster.create_yaml(JOURNAL).unwrap();
+        let client = cluster.client("admin");
+        let printed = Mutex::new(String::new());
+        let run = async |action: Action| {
+            let print = |text: &str| printed.lock().unwrap().push_str(text);
+            let done = Journal { action }.carry_out(&client, "storage", "example.com/p", print).await;
+            (std::mem::take(&mut *printed.lock().unwrap()), done.map_err(|error| error.to_string()).err())
+        };
+        let drop = |entry: &str, yes| Action::Drop { entry: entry.to_owned(), yes };
+        let (table, error) = run(Action::List).await;
+        assert!(table.contains("pvc-1   shop/data") && error.is_none(), "{table}");
+        let (text, error) = run(drop("pvc-1", false)).await;
+        assert!(text.contains("named pvc-1") && error.is_some_and(|error| error.contains("--yes")), "{text}");
+        assert!(!run(Action::List).await.0.contains("being dropped"));
+        let (text, error) = run(drop("pvc-1", true)).await;
+        assert!(
+            text.ends_with(
+                "pvc-1 is dropped from example.com-p-journal within seconds, or when a replica takes it over\n"
+            ),
+            "{text}"
+        );
+        assert_eq!(error, None);
+        assert!(run(Action::List).await.0.contains("pvc-1 (being dropped)"));
+        let (text, error) = run(drop("pvc-2", true)).await;
+        assert_eq!(text, "");
+        assert!(error.is_some_and(|error| error.contains("no journal in namespace storage has an entry pvc-2")));
     }
 }

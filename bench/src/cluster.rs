@@ -13,7 +13,8 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use kube_provisioner::protocol::STORAGE_PROVISIONER;
-use kube_provisioner::rbac::{Account, manifests};
+use kube_provisioner::rbac::{Account, manifests, rules};
+use kube_provisioner::{Capabilities, Options};
 use serde_json::json;
 
 pub(crate) const NAMESPACE: &str = "bench";
@@ -51,7 +52,10 @@ impl Cluster {
             "subjects": [{"kind": "ServiceAccount", "name": GO_ACCOUNT, "namespace": NAMESPACE}],
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
                 "name": "system:persistent-volume-provisioner"}}));
-        objects.extend(manifests(&Account { name: "provisioner", namespace: NAMESPACE }));
+        let mut options = Options::new(PROVISIONER);
+        options.shards = 4;
+        let rules = rules(&options, &Capabilities::default(), &[2]);
+        objects.extend(manifests(&Account { name: "provisioner", namespace: NAMESPACE }, &rules));
         apply(&client, &objects).await?;
         Ok(Self { state, client })
     }

@@ -11,18 +11,33 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
-use kube_provisioner::ProvisionError;
 use kube_provisioner::protocol::{SELECTED_NODE, STORAGE_PROVISIONER};
-use kube_provisioner::rbac::{Account, CLUSTER_RULES, NAMESPACE_RULES, manifests};
-use serde_json::json;
+use kube_provisioner::rbac::{AccessRule, Account, manifests, rules};
+use kube_provisioner::{Capabilities, Coordination, Options, ProvisionError};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(30);
 
 /// The account that the project's own manifests make.
 async fn account(space: &TestSpace) -> anyhow::Result<Access> {
-    space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() })).await?;
+    space.apply(&account_manifests(space)).await?;
     space.access_of("provisioner").await
+}
+
+/// For one shard or two, and for a provisioner of another name.
+fn account_manifests(space: &TestSpace) -> Vec<Value> {
+    let of = |name: String| {
+        let mut options = Options::new(name);
+        options.shards = 2;
+        rules(&options, &Capabilities::default(), &[])
+    };
+    let rules = [space.provisioner().to_owned(), other_name(space)].map(of).concat();
+    manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)
+}
+
+fn other_name(space: &TestSpace) -> String {
+    format!("toy-{}", space.provisioner())
 }
 
 fn start(space: &TestSpace, access: &Access, root: &Path, more: &[&str]) -> anyhow::Result<Program> {
@@ -106,7 +121,11 @@ async fn retain_keeps_volume_and_directory() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_class_that_waits_gets_its_volume_on_the_chosen_node() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("waits").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
+    let mut options = Options::new(space.provisioner());
+    options.coordination = Coordination::PerNode;
+    let rules = rules(&options, &Capabilities::default(), &[]);
+    space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
+    let access = space.access_of("provisioner").await?;
     let node = space.create_node("node", &[]).await?.name_any();
     let _program = started(&space, &access, root.path(), &["--node-name", &node]).await?;
     let mut class = space.class("class");
@@ -270,7 +289,7 @@ async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
     space.create_claim(space.claim("third", &class)).await?;
     space.wait_bound("third").await?;
     assert!(sharded.terminate(SOON).await?.success());
-    let granted = e2e::rights::granted(&manifests(&Account { name: "provisioner", namespace: space.namespace() }));
+    let granted = e2e::rights::granted(&account_manifests(&space));
     let mut used = BTreeSet::new();
     let found = eventually(SOON, async || {
         let entries = audit.entries_of(&access.user)?;
@@ -321,7 +340,7 @@ async fn repeated_failure(space: &TestSpace, root: &TempDir) -> anyhow::Result<(
 async fn taken_back(space: &TestSpace, access: &Access) -> anyhow::Result<()> {
     let toy = Toy::new().on_provision(|_, _| Answer::Failed(ProvisionError::reschedule("no room")));
     let mut options = e2e::toy::options(space);
-    options.provisioner_name = format!("toy-{}", space.provisioner());
+    options.provisioner_name = other_name(space);
     let name = options.provisioner_name.clone();
     let _controller = toy.run_with(options, access.client().await?);
     let mut class = space.class("toy");
@@ -340,9 +359,10 @@ async fn taken_back(space: &TestSpace, access: &Access) -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_missing_right_is_named() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("forbidden").await?, tempfile::tempdir()?);
-    let rule = |rule: &kube_provisioner::rbac::AccessRule, without: &str| PolicyRule {
+    let rule = |rule: &AccessRule, without: &str| PolicyRule {
         api_groups: Some(vec![rule.group.to_owned()]),
         resources: Some(vec![rule.resource.to_owned()]),
+        resource_names: (!rule.names.is_empty()).then(|| rule.names.clone()),
         verbs: rule
             .verbs
             .iter()
@@ -356,9 +376,13 @@ async fn a_missing_right_is_named() -> anyhow::Result<()> {
             .into_iter()
             .enumerate()
     {
-        let rules: Vec<_> = CLUSTER_RULES.iter().map(|one| rule(one, missing)).collect();
-        let of_namespace: Vec<_> = NAMESPACE_RULES.iter().map(|one| rule(one, missing)).collect();
-        let access = space.client_as(&format!("account-{at}"), &rules, &of_namespace).await?;
+        let (of_namespace, of_cluster): (Vec<_>, Vec<_>) =
+            rules(&Options::new(space.provisioner()), &Capabilities::default(), &[])
+                .into_iter()
+                .partition(|rule| rule.namespaced);
+        let without = |rules: Vec<AccessRule>| rules.iter().map(|one| rule(one, missing)).collect::<Vec<_>>();
+        let (of_cluster, of_namespace) = (without(of_cluster), without(of_namespace));
+        let access = space.client_as(&format!("account-{at}"), &of_cluster, &of_namespace).await?;
         let mut program = start(&space, &access, root.path(), &[])?;
         assert!(!program.ended(SOON).await?.success());
         let (verb, resource) = missing.split_once(' ').unwrap();

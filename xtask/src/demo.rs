@@ -14,7 +14,7 @@ use e2e::progress;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
-use kube_provisioner::rbac;
+use kube_provisioner::{Capabilities, Options, rbac};
 use serde_json::json;
 
 mod report;
@@ -164,7 +164,8 @@ async fn settle(id: ProcessId) -> anyhow::Result<()> {
 fn objects() -> Vec<serde_json::Value> {
     let account = rbac::Account { name: ACCOUNT, namespace: NAMESPACE };
     let mut objects = vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } })];
-    objects.extend(rbac::manifests(&account));
+    let rules = rbac::rules(&Options::new(PROVISIONER), &Capabilities::default(), &[]);
+    objects.extend(rbac::manifests(&account, &rules));
     objects.push(json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
         "metadata": { "name": CLASS },

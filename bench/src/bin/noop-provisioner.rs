@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Parser;
 use kube_provisioner::{
     Controller, DeleteError, Options, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, RunError,
-    Volume, arguments,
+    Volume,
 };
 
 #[derive(Parser)]
@@ -50,7 +50,7 @@ impl Provisioner for Noop {
 // As the real ones.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), RunError> {
-    let args = arguments::<Args, Noop>();
+    let args = Args::parse();
     let noop = Noop { delay: Duration::from_millis(args.delay), maker: args.maker };
     let controller = Controller::new(noop, args.options);
     #[cfg(feature = "without-journal")]

@@ -1,24 +1,43 @@
-//! The command line that every provisioner has: its author's arguments, and `check-class`.
+//! The command line that every provisioner has: its author's arguments, and the commands beside them.
 
+mod check_class;
+mod journal;
+mod rbac;
+#[cfg(test)]
+mod tests;
+
+use std::error::Error;
 use std::ffi::OsString;
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use clap::{Arg, Command, CommandFactory, Parser, value_parser};
-use k8s_openapi::api::storage::v1::StorageClass;
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser};
+use kube::Client;
+use provisioner_runtime::client::{ConnectError, connect};
 
-use crate::controller;
-use crate::options::{GO_COMPAT, provisioner_name};
-use crate::parameters;
+use self::check_class::CheckClass;
+use self::journal::Journal;
+use self::rbac::Rbac;
+use crate::controller::Controller;
+use crate::options::{GO_COMPAT, Options};
 use crate::provisioner::Provisioner;
 
-const CHECK_CLASS: &str = "check-class";
 const PRESET: &str = "preset";
+const CHECK_CLASS: &str = "check-class";
+const RBAC: &str = "rbac";
+const JOURNAL: &str = "journal";
 
-/// Reads the program's arguments, and carries out `check-class FILE`, which ends the program.
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// The whole `main` of a provisioner: reads the arguments, and runs what `setup` makes of them until the process is told to
+/// stop. What goes wrong is one line on stderr, and exit code 1.
 ///
-/// `check-class` tells what is wrong with the StorageClasses in a YAML or JSON file before anybody uses
-/// them: what the user of a claim would see. It needs neither a cluster nor the program's other options.
+/// `--preset` sets the defaults of other options. Beside running, every provisioner has these commands:
+///
+/// | command | what it does |
+/// |---|---|
+/// | `check-class FILE…` | tells what is wrong with StorageClasses before anybody uses them; needs no cluster |
+/// | `rbac` | prints the manifests of the account and its rights; needs no cluster |
+/// | `journal list`, `journal drop ENTRY` | shows the attempts that are recorded, and gives one up |
 ///
 /// ```no_run
 /// # use kube_provisioner::*;
@@ -34,35 +53,56 @@ const PRESET: &str = "preset";
 ///     options: Options,
 /// }
 ///
-/// let Args { options } = kube_provisioner::arguments::<Args, Exports>();
+/// fn main() -> std::process::ExitCode {
+///     kube_provisioner::run(async |args: Args| Ok((Exports, args.options)))
+/// }
 /// ```
-pub fn arguments<A: Parser, P: Provisioner>() -> A {
-    match read::<A>(std::env::args_os()) {
-        Ok(Request::Run(arguments)) => arguments,
-        Ok(Request::CheckClass(file)) => {
-            let (text, code) = check_file::<P>(&file);
+///
+/// `setup` runs on the runtime of the controller; [`client`] gives it a client where it needs one.
+pub fn run<A, P>(setup: impl AsyncFnOnce(A) -> Result<(P, Options), BoxError>) -> ExitCode
+where
+    A: Parser,
+    P: Provisioner,
+{
+    install_crypto_provider();
+    let request = read::<A>(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let done = match request {
+        Request::CheckClass(check) => {
+            let (text, code) = check.run::<P>();
             print(&text);
-            std::process::exit(code);
+            return ExitCode::from(code);
         }
-        Err(error) => error.exit(),
+        Request::Rbac(rbac, options) => rbac.run::<P>(&options).map(|text| print(&text)),
+        Request::Journal(journal, options) => block_on(async { journal.run(&options, print).await }),
+        Request::Run(arguments) => block_on(async {
+            let (provisioner, options) = setup(arguments).await?;
+            Ok(Controller::new(provisioner, options).run().await?)
+        }),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let text = error.to_string();
+            fail(A::command().get_name(), &text.lines().collect::<Vec<_>>().join(" "));
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// A client of the API server that the controller would use with these options, for what an author does in the `setup` of
+/// [`run`]. [`Start::client`](crate::Start::client) is one, too.
+///
+/// # Errors
+/// When the API server cannot be used; the text says what to do.
+pub async fn client(options: &Options) -> Result<Client, ConnectError> {
+    Ok(connect(options.kubeconfig.as_deref()).await?.client)
 }
 
 enum Request<A> {
     Run(A),
-    CheckClass(PathBuf),
-}
-
-/// The command with all that it understands, for `--help`.
-fn command<A: CommandFactory>() -> Command {
-    let file = Arg::new("FILE").required(true).value_parser(value_parser!(PathBuf));
-    let check = Command::new(CHECK_CLASS)
-        .about("Tell what a claim's user would see of the StorageClasses in a YAML or JSON file")
-        .arg(file.help("File with one or more StorageClasses"));
-    let preset = Arg::new(PRESET).long(PRESET).env("PRESET").value_name("NAME").value_parser(["default", "go-compat"]);
-    let preset =
-        preset.default_value("default").help("Defaults of the other options: ours, or those of the Go library");
-    A::command().arg(preset).subcommand(check).subcommand_negates_reqs(true)
+    CheckClass(CheckClass),
+    Rbac(Rbac, Options),
+    Journal(Journal, Options),
 }
 
 fn read<A: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<Request<A>, clap::Error> {
@@ -76,58 +116,66 @@ fn read<A: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<Requ
         }
     }
     let mut matches = command.try_get_matches_from_mut(arguments)?;
-    if let Some((CHECK_CLASS, check)) = matches.subcommand()
-        && let Some(file) = check.get_one::<PathBuf>("FILE")
-    {
-        return Ok(Request::CheckClass(file.clone()));
-    }
-    let arguments = A::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
-    Ok(Request::Run(arguments))
+    request(&mut matches).map_err(|error| error.format(&mut command))
 }
 
-/// The text to print and the program's exit status.
-fn check_file<P: Provisioner>(file: &Path) -> (String, i32) {
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) => return (format!("cannot read {}: {error}\n", file.display()), 2),
-    };
-    let objects: Vec<serde_json::Value> = match serde_saphyr::from_multiple(&text) {
-        Ok(objects) => objects,
-        Err(error) => return (format!("{} is no YAML: {error}\n", file.display()), 2),
-    };
-    let (mut text, mut classes, mut wrong) = (String::new(), 0, false);
-    for object in objects.into_iter().filter(|object| object["kind"] == "StorageClass") {
-        classes += 1;
-        let name = object["metadata"]["name"].as_str().unwrap_or("(without a name)").to_owned();
-        let problem = check::<P>(object).err();
-        wrong |= problem.is_some();
-        let verdict = problem.map_or("ok".to_owned(), |problem| format!("Warning ProvisioningFailed: {problem}"));
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "storageclass/{name}: {verdict}");
-    }
-    if classes == 0 {
-        return (format!("{} holds no StorageClass\n", file.display()), 2);
-    }
-    (text, i32::from(wrong))
-}
-
-fn check<P: Provisioner>(object: serde_json::Value) -> Result<(), String> {
-    let class: StorageClass = serde_json::from_value(object).map_err(|error| error.to_string())?;
-    provisioner_name(&class.provisioner)
-        .map_err(|problem| format!("provisioner {:?}: {problem}", class.provisioner))?;
-    one_of("reclaimPolicy", class.reclaim_policy.as_deref(), &["Delete", "Retain"])?;
-    one_of("volumeBindingMode", class.volume_binding_mode.as_deref(), &["Immediate", "WaitForFirstConsumer"])?;
-    let parsed = parameters::from_map::<P::Parameters>(&class.parameters.unwrap_or_default());
-    parsed.map(drop).map_err(|problems| controller::parameters_problem(&problems.to_string()))
-}
-
-fn one_of(field: &str, value: Option<&str>, allowed: &[&str]) -> Result<(), String> {
-    match value {
-        Some(value) if !allowed.contains(&value) => {
-            Err(format!("{field} {value:?} is not one of {}", allowed.join(", ")))
+fn request<A: Parser>(matches: &mut ArgMatches) -> Result<Request<A>, clap::Error> {
+    match matches.remove_subcommand() {
+        Some((name, mut check)) if name == CHECK_CLASS => Ok(Request::CheckClass(CheckClass::of(&mut check)?)),
+        Some((name, mut rbac)) if name == RBAC => {
+            Ok(Request::Rbac(Rbac::from_arg_matches_mut(&mut rbac)?, Options::from_arg_matches_mut(&mut rbac)?))
         }
-        _ => Ok(()),
+        Some((name, mut journal)) if name == JOURNAL => {
+            // The options are those of the command below it.
+            let mut of_options = journal.subcommand().map(|(_, matches)| matches.clone()).unwrap_or_default();
+            let options = Options::from_arg_matches_mut(&mut of_options)?;
+            Ok(Request::Journal(Journal::from_arg_matches_mut(&mut journal)?, options))
+        }
+        _ => A::from_arg_matches_mut(matches).map(Request::Run),
     }
+}
+
+/// The command with all that it understands, for `--help`.
+fn command<A: CommandFactory>() -> Command {
+    let program = A::command();
+    let preset = Arg::new(PRESET).long(PRESET).env("PRESET").value_name("NAME").value_parser(["default", "go-compat"]);
+    let preset =
+        preset.default_value("default").help("Defaults of the other options: ours, or those of the Go library");
+    let check = Command::new(CHECK_CLASS)
+        .args(options(&program, &CheckClass::OPTIONS).into_iter().map(|arg| arg.required(false)));
+    let rbac = Command::new(RBAC).args(options(&program, &Rbac::OPTIONS));
+    let of_journal = options(&program, &Journal::OPTIONS);
+    let journal = Journal::augment_args(Command::new(JOURNAL)).mut_subcommands(|command| command.args(&of_journal));
+    program
+        .arg(preset)
+        .subcommands([CheckClass::augment_args(check), Rbac::augment_args(rbac), journal])
+        .subcommand_negates_reqs(true)
+        .args_conflicts_with_subcommands(true)
+}
+
+/// The arguments of [`Options`], as the author's program has them, for a command of its own. What does not matter there is
+/// not shown, but allowed: the arguments of a Deployment can be given as they are.
+fn options(program: &Command, shown: &[&str]) -> Vec<Arg> {
+    let known = Options::augment_args(Command::new(""));
+    let is_option = |arg: &Arg| known.get_arguments().any(|option| option.get_id() == arg.get_id());
+    let arguments = program.get_arguments().filter(|arg| is_option(arg)).cloned();
+    arguments
+        .map(|arg| {
+            let hidden = !shown.contains(&arg.get_id().as_str());
+            arg.hide(hidden)
+        })
+        .collect()
+}
+
+/// One thread: the work is waiting, and what blocks is on threads of its own.
+fn block_on<T>(work: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+/// Clients that an author makes need it, too: where several providers are compiled in, rustls takes none by itself.
+fn install_crypto_provider() {
+    // An error means that a provider is installed already, and that one is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 #[expect(clippy::print_stdout, reason = "the answer of a command")]
@@ -135,106 +183,7 @@ fn print(text: &str) {
     print!("{text}");
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::{DeleteError, Options, ProvisionError, ProvisionRequest, ProvisionedVolume, Volume};
-
-    #[derive(Parser, Debug)]
-    struct Args {
-        #[arg(long)]
-        root: String,
-        #[command(flatten)]
-        options: Options,
-    }
-
-    struct Exports;
-
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    #[expect(dead_code, reason = "parsed, never read")]
-    struct Parameters {
-        server: String,
-        #[serde(default)]
-        on_delete: String,
-    }
-
-    impl Provisioner for Exports {
-        type Parameters = Parameters;
-        async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
-            Ok(Volume::nfs("server", request.name))
-        }
-        async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
-            Ok(())
-        }
-    }
-
-    fn options(more: &[&str]) -> Options {
-        let arguments =
-            ["p", "--root", "/v", "--provisioner-name", "example.com/p"].into_iter().chain(more.iter().copied());
-        match read::<Args>(arguments.map(OsString::from)) {
-            Ok(Request::Run(arguments)) => arguments.options,
-            Ok(Request::CheckClass(_)) => panic!("no check was asked for"),
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    #[test]
-    fn the_go_preset_changes_defaults_and_arguments_win() {
-        let plain = options(&[]);
-        assert_eq!((plain.workers, plain.volume_finalizer), (32, true));
-        let go = options(&["--preset", "go-compat", "--workers", "9"]);
-        assert_eq!((go.workers, go.volume_finalizer, go.failed_provision_threshold), (9, false, 15));
-        assert_eq!(
-            (go.retry_interval_start, go.retry_interval_max),
-            (Duration::from_secs(15), Duration::from_secs(1000))
-        );
-        assert!(go.retry_on_resync);
-    }
-
-    #[test]
-    fn wrong_arguments_are_errors() {
-        for wrong in [&["--preset", "other"][..], &["--workers", "0"], &["--provision-timeout", "5"], &["extra"]] {
-            let arguments = ["p", "--root", "/v", "--provisioner-name", "example.com/p"].iter().chain(wrong);
-            assert!(read::<Args>(arguments.map(OsString::from)).is_err(), "{wrong:?}");
-        }
-        assert!(read::<Args>(["p"].map(OsString::from)).is_err());
-    }
-
-    fn checked(text: &str) -> (String, i32) {
-        let file = std::env::temp_dir().join(format!(
-            "class-{}-{}",
-            std::process::id(),
-            crate::controller::fingerprint_of(text)
-        ));
-        std::fs::write(&file, text).unwrap();
-        let answer = match read::<Args>(["p", CHECK_CLASS].map(OsString::from).into_iter().chain([file.clone().into()]))
-        {
-            Ok(Request::CheckClass(file)) => check_file::<Exports>(&file),
-            _ => panic!("a check was asked for"),
-        };
-        std::fs::remove_file(file).unwrap();
-        answer
-    }
-
-    #[test]
-    fn g16_a_class_is_checked_before_it_is_used() {
-        let class = |parameters: &str| {
-            format!(
-                "kind: StorageClass\nmetadata: {{name: k}}\nprovisioner: example.com/p\nparameters: {{{parameters}}}\n"
-            )
-        };
-        assert_eq!(checked(&class("server: s")), ("storageclass/k: ok\n".to_owned(), 0));
-        let (text, code) = checked(&format!("{}---\n{}", class("server: s"), class("sever: s, onDelte: x")));
-        assert_eq!((text.lines().count(), code), (2, 1));
-        assert!(
-            text.contains("Warning ProvisioningFailed") && text.contains("sever") && text.contains("onDelte"),
-            "{text}"
-        );
-        assert_eq!(checked("kind: Secret").1, 2);
-        assert_eq!(checked("a: [").1, 2);
-        assert_eq!(checked(&class("server: s").replace("example.com", "kubernetes.io")).1, 1);
-    }
+#[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]
+fn fail(program: &str, text: &str) {
+    eprintln!("{program}: {text}");
 }

@@ -58,6 +58,7 @@ pub(crate) use self::report::parameters_text as parameters_problem;
 #[cfg(feature = "planted-faults")]
 pub use self::safeguards::Safeguard;
 use self::safeguards::Safeguards;
+pub(crate) use self::secret_names::take as take_secret_names;
 use crate::options::{Coordination, LogStyle, Options};
 use crate::provisioner::Provisioner;
 use crate::rbac;
@@ -104,8 +105,13 @@ pub enum RunError {
     #[error(transparent)]
     Admin(#[from] AdminError),
     /// Rights are missing.
-    #[error(transparent)]
-    Access(#[from] AccessError),
+    #[error("{error} {advice}")]
+    Access {
+        /// Which.
+        error: AccessError,
+        /// What to do about it.
+        advice: String,
+    },
     /// Options that do not fit together.
     #[error("{0}")]
     Options(String),
@@ -179,13 +185,17 @@ impl Controller {
         let shutdown = shutdown::on_signal().map_err(RunError::Signals)?;
         let connection = connect(self.options.kubeconfig.as_deref()).await?;
         let namespace = self.options.namespace.as_deref().unwrap_or(&connection.namespace);
-        let rules: Vec<_> = rbac::CLUSTER_RULES.iter().chain(rbac::NAMESPACE_RULES).cloned().collect();
+        let rules = self.access_rules()?;
         let mut attempt = 0;
         while let Err(error) = check_access(&connection.client, namespace, &rules).await {
             attempt += 1;
             // A server that has just started refuses everybody for a moment.
             if attempt > ACCESS_CHECKS {
-                return Err(error.into());
+                let advice = match &error {
+                    AccessError::Missing(_) => rbac::advice(&self.options, namespace),
+                    _ => "Check the server.".to_owned(),
+                };
+                return Err(RunError::Access { error, advice });
             }
             tokio::select! {
                 biased;
@@ -197,6 +207,15 @@ impl Controller {
         let namespace = Some(namespace.to_owned());
         let options = Options { namespace, ..self.options };
         Self { options, ..self }.run_with(connection.client, shutdown).await
+    }
+
+    /// Every right that is needed, the author's own among them.
+    fn access_rules(&self) -> Result<Vec<rbac::AccessRule>, RunError> {
+        let asked = erased::unpanicked(|| (self.backend.capabilities(), self.backend.access_rules()));
+        let (capabilities, own) = asked.map_err(|panic| RunError::Crashed { method: "capabilities", panic })?;
+        let mut rules = rbac::rules(&self.options, &capabilities, &[]);
+        rules.extend(own);
+        Ok(rules)
     }
 
     /// Runs with a given client until `shutdown` is cancelled. No effects on the process: for tests and embedding.
@@ -282,11 +301,6 @@ impl fmt::Debug for Controller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Controller").field("options", &self.options).finish_non_exhaustive()
     }
-}
-
-#[cfg(test)]
-pub(crate) fn fingerprint_of(text: &str) -> u64 {
-    facts::fingerprint(&text)
 }
 
 /// Tells this process from others of the same provisioner.

@@ -23,6 +23,13 @@
 //! # }
 //! ```
 //!
+//! # The Kubernetes version
+//!
+//! The API's types are those of Kubernetes 1.33 or of one version that the program chooses, which works with clusters of
+//! others, too. Features of this crate choose it: `v1_33`, the default. For another one, say `default-features = false`
+//! and enable it in `k8s-openapi`; a library between this crate and the program says only the former.
+//! All crates in a program must agree.
+//!
 //! # The nouns
 //!
 //! * **claim**: a PersistentVolumeClaim, what a user asks for.
@@ -58,7 +65,7 @@ pub mod topology;
 mod volume;
 
 pub use self::capabilities::{AccessMode, Capabilities};
-pub use self::cli::arguments;
+pub use self::cli::{client, run};
 #[cfg(feature = "planted-faults")]
 pub use self::controller::Safeguard;
 pub use self::controller::{Controller, RunError};
@@ -70,6 +77,12 @@ pub use self::request::{ProvisionRequest, ProvisionedVolume};
 pub use self::secrets::Secrets;
 pub use self::start::Start;
 pub use self::volume::{Volume, VolumeSource};
+/// The Kubernetes API's types, in the version that this crate uses.
+pub use k8s_openapi;
+/// The client, in the version that this crate uses.
+pub use kube;
+/// What [`client`] and the start of the controller say when the API server cannot be used.
+pub use provisioner_runtime::client::ConnectError;
 /// What [`Controller::surroundings`] takes.
 pub use provisioner_runtime::surroundings::Surroundings;
 /// What stops [`Controller::run_with`].

@@ -35,18 +35,18 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
+mod class;
 mod fault;
 mod quote;
-mod search;
-mod stand_in;
 mod suggest;
 mod value;
 
 #[cfg(test)]
 mod tests;
 
+use class::Class;
 pub(crate) use quote::{printable, quoted};
-use search::Search;
+pub(crate) use suggest::nearest;
 
 /// Reads `map`, the `parameters` of a StorageClass, into `T`.
 ///
@@ -74,38 +74,33 @@ use search::Search;
 ///
 /// Serde hides the types behind `flatten`, `untagged` and `tag`: what is read through them gets nothing but text, so
 /// `String`, `Option<String>`, plain enums and maps of these work there and numbers do not. A struct with a flattened
-/// field is a map to serde: its unknown keys are noticed only by a flattened struct of its own making.
+/// field is a map to serde: its unknown keys are noticed only by a flattened struct of its own making. A hand-written
+/// `Deserialize` names all its keys when it asks for a struct, or asks for a map.
 ///
 /// # Errors
 ///
-/// One [`ParameterError`] that names every unknown key, every malformed value and every missing key. To look behind
-/// the first problem, `T` is deserialized again with made-up values in place of the bad and the missing ones, so a
-/// hand-written `Deserialize` must have no side effects. If it accepts none of the made-up values, keys that are
-/// missing besides it may go unnamed until it is satisfied. After 64 problems the search ends.
+/// One [`ParameterError`] that names every unknown key, and beside them the first key whose value is malformed, or the first
+/// that is missing where no value is.
 pub fn from_map<T: DeserializeOwned>(map: &BTreeMap<String, String>) -> Result<T, ParameterError> {
-    let mut search = Search::new(map.iter().filter(|(key, _)| !is_reserved(key)));
-    loop {
-        match T::deserialize(&mut search) {
-            Ok(parameters) if search.is_clean() => return Ok(parameters),
-            Ok(_) => break,
-            Err(fault) => {
-                if !search.learn(fault) {
-                    break;
-                }
-            }
-        }
+    let mut class = Class::new(map.iter().filter(|(key, _)| !is_reserved(key)));
+    let result = T::deserialize(&mut class);
+    let mut problems = class.into_unknown();
+    match result {
+        Ok(parameters) if problems.is_empty() => return Ok(parameters),
+        Ok(_) => {}
+        Err(fault) => problems.push(fault.into_problem()),
     }
-    Err(ParameterError { problems: search.into_problems() })
+    Err(ParameterError { problems })
 }
 
-/// Everything that is wrong with the parameters of a StorageClass. Its text is one line, fit for an event.
+/// What is wrong with the parameters of a StorageClass. Its text is one line, fit for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterError {
     problems: Vec<Problem>,
 }
 
 impl ParameterError {
-    /// At least one problem: unknown keys first, then bad values, then missing keys.
+    /// At least one problem: unknown keys first, at most 64 of them, then at most one other.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems

@@ -1,52 +1,16 @@
-//! What the controller may do, in one place: manifests are made of it, and it is checked at the start.
+//! What a provisioner may do, in one place: manifests are made of it, and it is checked at the start.
 
-pub use provisioner_runtime::access::AccessRule;
-use provisioner_runtime::lease;
+#[cfg(test)]
+mod tests;
+
+use provisioner_runtime::access::AccessRule as Rule;
+use provisioner_runtime::lease::{self, lease_name};
 use serde_json::{Value, json};
 
-/// Every right that the controller needs in the whole cluster.
-pub const CLUSTER_RULES: &[AccessRule] = &[
-    AccessRule {
-        group: "",
-        resource: "persistentvolumes",
-        verbs: &["get", "list", "watch", "create", "delete", "patch"],
-        names: Vec::new(),
-        namespaced: false,
-    },
-    AccessRule {
-        group: "",
-        resource: "persistentvolumeclaims",
-        verbs: &["get", "list", "watch", "patch"],
-        names: Vec::new(),
-        namespaced: false,
-    },
-    AccessRule {
-        group: "storage.k8s.io",
-        resource: "storageclasses",
-        verbs: &["list", "watch"],
-        names: Vec::new(),
-        namespaced: false,
-    },
-    AccessRule {
-        group: "events.k8s.io",
-        resource: "events",
-        verbs: &["create", "patch"],
-        names: Vec::new(),
-        namespaced: false,
-    },
-];
+use crate::capabilities::Capabilities;
+use crate::options::{Coordination, Options};
 
-/// Every right that the controller needs in its own namespace: for its journal, and to share the work with other replicas.
-pub const NAMESPACE_RULES: &[AccessRule] = &[
-    AccessRule {
-        group: "",
-        resource: "configmaps",
-        verbs: &["get", "list", "create", "update", "delete"],
-        names: Vec::new(),
-        namespaced: true,
-    },
-    lease::access_rule(2),
-];
+pub use provisioner_runtime::access::AccessRule;
 
 /// Who gets the rights.
 #[derive(Clone, Debug)]
@@ -57,41 +21,144 @@ pub struct Account<'a> {
     pub namespace: &'a str,
 }
 
+/// Every right that the controller needs with these options, and for what the author's code is
+/// [capable](crate::Provisioner::capabilities) of. [`Provisioner::access_rules`](crate::Provisioner::access_rules) come on
+/// top of these.
+///
+/// What has a name known beforehand is asked for by its name. `former_shards` are the `--shards` with which this
+/// installation has run before: what their journals hold is adopted. Those of one shard are always among them.
+///
+/// ```
+/// use kube_provisioner::rbac::{Account, manifests, rules};
+/// use kube_provisioner::{Capabilities, Options};
+///
+/// let rules = rules(&Options::new("example.com/nfs"), &Capabilities::default(), &[]);
+/// let role = &manifests(&Account { name: "nfs", namespace: "storage" }, &rules)[3];
+/// assert_eq!(role["rules"][0]["resourceNames"][0], "example.com-nfs-journal");
+/// ```
+pub fn rules(options: &Options, capabilities: &Capabilities, former_shards: &[u32]) -> Vec<AccessRule> {
+    let mut rules = vec![
+        cluster("", "persistentvolumes", &["get", "list", "watch", "create", "delete", "patch"]),
+        cluster("", "persistentvolumeclaims", &["get", "list", "watch", "patch"]),
+        cluster("storage.k8s.io", "storageclasses", &["list", "watch"]),
+        cluster("events.k8s.io", "events", &["create", "patch"]),
+    ];
+    if capabilities.node_labels {
+        rules.push(cluster("", "nodes", &["get"]));
+    }
+    if !capabilities.secrets.is_empty() {
+        rules.push(cluster("", "secrets", &["get"]));
+    }
+    rules.extend(journals(options, former_shards));
+    rules.extend(leases(options));
+    rules
+}
+
 /// ServiceAccount, roles and their bindings for a provisioner.
-pub fn manifests(account: &Account<'_>) -> Vec<Value> {
+pub fn manifests(account: &Account<'_>, rules: &[AccessRule]) -> Vec<Value> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
     let Account { name, namespace } = account;
     // Cluster-wide names must not meet those of another installation.
     let cluster_name = format!("{namespace}-{name}");
+    let in_namespace = json!({"name": name, "namespace": namespace});
+    let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
+    let rules =
+        |namespaced: bool| rules.iter().filter(|rule| rule.namespaced == namespaced).map(rule).collect::<Value>();
+    let object =
+        |kind: &str, metadata: Value| json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": metadata});
+    let role = |kind: &str, metadata: Value, namespaced| {
+        let mut role = object(kind, metadata);
+        role["rules"] = rules(namespaced);
+        role
+    };
+    let binding = |kind: &str, metadata: Value, role: &str| {
+        let mut binding = object(kind, metadata.clone());
+        binding["roleRef"] = json!({"apiGroup": GROUP, "kind": role, "name": metadata["name"]});
+        binding["subjects"] = subjects.clone();
+        binding
+    };
+    let cluster = json!({"name": cluster_name});
     vec![
-        json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": name, "namespace": namespace},
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": cluster_name},
-            "rules": CLUSTER_RULES.iter().map(rule).collect::<Vec<_>>(),
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": cluster_name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_name},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-            "metadata": {"name": name, "namespace": namespace},
-            "rules": NAMESPACE_RULES.iter().map(rule).collect::<Vec<_>>(),
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": {"name": name, "namespace": namespace},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
-        }),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": in_namespace}),
+        role("ClusterRole", cluster.clone(), false),
+        binding("ClusterRoleBinding", cluster, "ClusterRole"),
+        role("Role", in_namespace.clone(), true),
+        binding("RoleBinding", in_namespace, "Role"),
     ]
 }
 
+/// What to do about missing rights, as a sentence: the `rbac` command of this program, with the options that matter.
+pub fn advice(options: &Options, namespace: &str) -> String {
+    let program = std::env::args_os().next().map(std::path::PathBuf::from);
+    let program = program.as_deref().and_then(|path| path.file_name()?.to_str()).unwrap_or("PROGRAM");
+    let mut command = format!("{program} rbac --provisioner-name {}", options.provisioner_name);
+    command.push_str(&format!(" --namespace {namespace}"));
+    if let Some(mode) = clap::ValueEnum::to_possible_value(&options.coordination)
+        && options.coordination != Coordination::default()
+    {
+        command.push_str(&format!(" --coordination {}", mode.get_name()));
+    }
+    if options.shards > 1 {
+        command.push_str(&format!(" --shards {}", options.shards));
+    }
+    format!(
+        "Grant them, for instance by: {command} --service-account ACCOUNT | kubectl apply -f - \
+         (ACCOUNT is the ServiceAccount that the provisioner runs as)"
+    )
+}
+
+/// The ConfigMaps in which attempts are recorded.
+fn journals(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
+    const NAMED: &[&str] = &["get", "update", "delete"];
+    let shards = match options.coordination {
+        // Claims record their attempts themselves, once the journals of a former installation are empty.
+        Coordination::PerClaim => return vec![own("configmaps", &["list"])],
+        // Which nodes there will be is not known.
+        Coordination::PerNode => return vec![own("configmaps", &["get", "list", "create", "update", "delete"])],
+        Coordination::None => 1,
+        Coordination::Lease => options.shards,
+    };
+    let mut layouts = [&[1, shards], former_shards].concat();
+    layouts.sort_unstable();
+    layouts.dedup();
+    let names = |shards: u32| (0..shards).map(move |shard| journal_name(&options.provisioner_name, shard, shards));
+    let names = layouts.into_iter().flat_map(names).collect();
+    vec![Rule { names, ..own("configmaps", NAMED) }, own("configmaps", &["list", "create"])]
+}
+
+/// The ConfigMap of one shard's journal.
+pub(crate) fn journal_name(provisioner: &str, shard: u32, shards: u32) -> String {
+    let part = if shards > 1 { format!("-{shard}-of-{shards}") } else { String::new() };
+    lease_name(&format!("{provisioner}-journal{part}"))
+}
+
+fn leases(options: &Options) -> Vec<AccessRule> {
+    if options.coordination != Coordination::Lease {
+        return Vec::new();
+    }
+    let all = lease::access_rule(options.shards);
+    if options.shards > 1 {
+        // Each replica has a Lease of its own beside them, whose name is not known.
+        return vec![all];
+    }
+    let names = vec![lease_name(&options.provisioner_name)];
+    let (named, others): (&[&str], &[&str]) = (&["get", "update"], &["list", "watch", "create"]);
+    vec![Rule { names, verbs: named, ..all.clone() }, Rule { verbs: others, ..all }]
+}
+
+fn cluster(group: &'static str, resource: &'static str, verbs: &'static [&'static str]) -> AccessRule {
+    Rule { group, resource, verbs, names: Vec::new(), namespaced: false }
+}
+
+/// In the provisioner's own namespace.
+fn own(resource: &'static str, verbs: &'static [&'static str]) -> AccessRule {
+    Rule { namespaced: true, ..cluster("", resource, verbs) }
+}
+
 fn rule(rule: &AccessRule) -> Value {
-    json!({"apiGroups": [rule.group], "resources": [rule.resource], "verbs": rule.verbs})
+    let mut value = json!({"apiGroups": [rule.group], "resources": [rule.resource], "verbs": rule.verbs});
+    if !rule.names.is_empty() {
+        value["resourceNames"] = json!(rule.names);
+    }
+    value
 }

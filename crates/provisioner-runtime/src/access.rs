@@ -58,8 +58,7 @@ pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]
 pub enum AccessError {
     /// What is not allowed: each entry is `verb resource.group`, and name and namespace where only one is meant.
     #[error(
-        "The account lacks permissions: {}. \
-         Grant them in its Role where a namespace is named, otherwise in its ClusterRole.",
+        "The account lacks permissions: {}.",
         .0.join(", ")
     )]
     Missing(Vec<String>),
@@ -151,8 +150,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "The account lacks permissions: list pods, update pods/status, \
-             create leases.coordination.k8s.io in namespace home. \
-             Grant them in its Role where a namespace is named, otherwise in its ClusterRole."
+             create leases.coordination.k8s.io in namespace home."
         );
     }
 

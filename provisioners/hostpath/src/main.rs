@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use kube_provisioner::{Controller, Coordination, Options, arguments};
+use clap::builder::ArgPredicate;
+use kube_provisioner::{Coordination, Options};
 
 use crate::hostpath::HostPath;
 use crate::root::Root;
@@ -18,6 +19,8 @@ use crate::root::Root;
 /// all share the file system of the root directory.
 #[derive(Parser)]
 #[command(name = "hostpath-provisioner", version)]
+// A replica on another node cannot reach this node's directories.
+#[command(mut_arg("coordination", |arg| arg.default_value_if("node_name", ArgPredicate::IsPresent, "per-node")))]
 struct Args {
     /// Existing directory that holds the volumes
     #[arg(long, env = "HOSTPATH_ROOT", value_name = "DIR")]
@@ -27,28 +30,13 @@ struct Args {
     options: Options,
 }
 
-// One thread: the work is waiting, and what blocks is on threads of its own.
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    let Args { root, mut options } = arguments::<Args, HostPath>();
-    if options.node_name.is_some() {
-        // A replica on another node cannot reach this node's directories.
-        options.coordination = Coordination::PerNode;
-    }
-    let root = match Root::open(&root) {
-        Ok(root) => root,
-        Err(error) => return fail(&error),
-    };
-    let provisioner = HostPath::new(root, options.node_name.clone());
-    provisioner.finish_deletions();
-    match Controller::new(provisioner, options).run().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]
-fn fail(error: &dyn std::error::Error) -> ExitCode {
-    eprintln!("hostpath-provisioner: {error}");
-    ExitCode::FAILURE
+fn main() -> ExitCode {
+    kube_provisioner::run(async |Args { root, options }: Args| {
+        if options.node_name.is_some() && options.coordination != Coordination::PerNode {
+            return Err("--node-name needs --coordination per-node, which it sets by itself".into());
+        }
+        let provisioner = HostPath::new(Root::open(&root)?, options.node_name.clone());
+        provisioner.finish_deletions();
+        Ok((provisioner, options))
+    })
 }

@@ -3,11 +3,11 @@ mod tests;
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Parser;
 use kube_provisioner::{
-    Controller, DeleteError, Options, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, RunError,
-    Volume, arguments,
+    DeleteError, Options, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
 };
 use serde::Deserialize;
 
@@ -54,8 +54,6 @@ impl Provisioner for Directories {
     }
 }
 
-#[tokio::main]
-async fn main() -> Result<(), RunError> {
-    let Args { root, options } = arguments::<Args, Directories>();
-    Controller::new(Directories { root }, options).run().await
+fn main() -> ExitCode {
+    kube_provisioner::run(async |args: Args| Ok((Directories { root: args.root }, args.options)))
 }

@@ -11,6 +11,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_sim::Cluster;
+use provisioner_runtime::access::AccessRule;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -161,6 +162,10 @@ impl Backend for Spy {
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
         let name = volume.name().to_owned();
         self.observed("delete", name, self.backend.delete(volume)).boxed()
+    }
+
+    fn access_rules(&self) -> Vec<AccessRule> {
+        self.backend.access_rules()
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
+use provisioner_runtime::access::AccessRule;
 
 use crate::capabilities::Capabilities;
 use crate::error::{DeleteError, ProvisionError, StartError};
@@ -65,6 +66,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn start(&self, start: Start) -> BoxFuture<'_, Result<(), StartError>>;
     fn capabilities(&self) -> Capabilities;
+    fn access_rules(&self) -> Vec<AccessRule>;
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool;
 }
 
@@ -96,6 +98,10 @@ impl<P: Provisioner> Backend for P {
 
     fn capabilities(&self) -> Capabilities {
         P::capabilities()
+    }
+
+    fn access_rules(&self) -> Vec<AccessRule> {
+        P::access_rules()
     }
 
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {

@@ -1,10 +1,10 @@
-//! The error type that serde sees. It stops at the first one; the search turns it into a problem.
+//! The error type that serde sees; it gives up at the first one.
 
 use std::fmt::{self, Display};
 
 use serde::de::{Error, Expected, Unexpected};
 
-use super::{printable, quoted};
+use super::{Problem, printable, quoted};
 
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -18,10 +18,10 @@ pub(super) enum Fault {
     Missing(&'static str),
     /// Something other than a flat value is wanted.
     NotFlat,
+    /// Known whole.
+    Problem(Problem),
     /// The whole reason, with the value in it.
     Told(String),
-    /// No field has the name of this key.
-    Unknown,
 }
 
 impl Fault {
@@ -37,6 +37,30 @@ impl Fault {
             other => other,
         }
     }
+
+    /// A fault of the parameter `key`, at `text`.
+    pub(super) fn of(self, key: &str, text: &str) -> Self {
+        let key = key.to_owned();
+        Self::Problem(match self {
+            Self::NotFlat => Problem::Unsupported { key },
+            fault => Problem::Malformed { key, reason: fault.about(text).to_string() },
+        })
+    }
+
+    /// A fault of the whole, unless more is known.
+    pub(super) fn into_problem(self) -> Problem {
+        match self {
+            Self::Problem(problem) => problem,
+            Self::Missing(name) => Problem::Missing { key: name.to_owned() },
+            fault => Problem::Rejected { reason: fault.to_string() },
+        }
+    }
+}
+
+impl From<Problem> for Fault {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
 }
 
 impl Display for Fault {
@@ -47,8 +71,8 @@ impl Display for Fault {
             Self::Expected(expected) => write!(f, "expected {}", printable(expected)),
             Self::Missing(name) => write!(f, "parameter {name:?} is required"),
             Self::NotFlat => f.write_str("only flat values can be given"),
+            Self::Problem(problem) => write!(f, "{problem}"),
             Self::Told(reason) => f.write_str(reason),
-            Self::Unknown => f.write_str("unknown parameter"),
         }
     }
 }
@@ -80,8 +104,8 @@ impl Error for Fault {
         }
     }
 
-    fn unknown_field(_: &str, _: &'static [&'static str]) -> Self {
-        Self::Unknown
+    fn unknown_field(field: &str, _: &'static [&'static str]) -> Self {
+        Problem::Unknown { key: field.to_owned(), suggestion: None }.into()
     }
 
     fn missing_field(field: &'static str) -> Self {

@@ -1,7 +1,7 @@
 //! "Did you mean".
 
 /// The name that `text` was probably meant to be.
-pub(super) fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let text = lower(text);
     if text.len() > LONGEST {
         return None;

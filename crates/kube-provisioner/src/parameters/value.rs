@@ -1,7 +1,5 @@
 //! One value, read from its text as its type wants it.
 
-use std::cell::Cell;
-
 use serde::Deserializer;
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, EnumAccess, IntoDeserializer, SeqAccess, VariantAccess, Visitor};
@@ -13,17 +11,11 @@ use super::fault::Fault;
 pub(super) struct Text<'a> {
     text: &'a str,
     is_element: bool,
-    ignored: Option<&'a Cell<bool>>,
 }
 
 impl<'a> Text<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, is_element: false, ignored: None }
-    }
-
-    /// Sets `ignored` if the value turns out to be wanted by nobody.
-    pub(super) fn watched(text: &'a str, ignored: &'a Cell<bool>) -> Self {
-        Self { text, is_element: false, ignored: Some(ignored) }
+        Self { text, is_element: false }
     }
 
     fn list<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
@@ -180,9 +172,6 @@ impl<'de> Deserializer<'de> for Text<'_> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        if let Some(ignored) = self.ignored {
-            ignored.set(true);
-        }
         visitor.visit_unit()
     }
 }
@@ -208,12 +197,12 @@ impl<'de> SeqAccess<'de> for &mut Elements<'_> {
         if text.is_empty() {
             return Err(Fault::told(self.list, "has an empty element"));
         }
-        seed.deserialize(Text { text, is_element: true, ignored: None }).map(Some).map_err(|fault| fault.about(text))
+        seed.deserialize(Text { text, is_element: true }).map(Some).map_err(|fault| fault.about(text))
     }
 }
 
 /// The name of a variant without data.
-pub(super) struct Variant<'a>(pub(super) &'a str);
+struct Variant<'a>(&'a str);
 
 impl<'de> EnumAccess<'de> for Variant<'_> {
     type Error = Fault;

@@ -8,6 +8,7 @@ use provisioner_runtime::surroundings::Surroundings;
 
 use crate::controller::entry;
 use crate::options::{Coordination, Options};
+use crate::rbac;
 
 /// How keys are spread, and where the journals are.
 pub(super) struct Plan {
@@ -42,14 +43,13 @@ impl Plan {
     }
 
     pub(super) fn journal(&self, shard: u32) -> JournalOptions {
-        let (name, layout) = match (self.coordination, &self.node) {
-            (Coordination::PerNode, Some(node)) => (format!("journal-node-{node}"), "node".to_owned()),
-            _ if self.shards > 1 => (format!("journal-{shard}-of-{}", self.shards), self.shards.to_string()),
-            _ => ("journal".to_owned(), "1".to_owned()),
+        let (name, layout) = match &self.node {
+            Some(node) => (lease_name(&format!("{}-journal-node-{node}", self.provisioner)), "node".to_owned()),
+            None => (rbac::journal_name(&self.provisioner, shard, self.shards), self.shards.to_string()),
         };
         JournalOptions {
             namespace: self.namespace.clone(),
-            name: lease_name(&format!("{}-{name}", self.provisioner)),
+            name,
             group: lease_name(&self.provisioner),
             layout,
             holder: self.instance.clone(),

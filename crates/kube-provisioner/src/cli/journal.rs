@@ -1,0 +1,269 @@
+//! `journal`: the attempts that are recorded, for people.
+
+use clap::{Args, Subcommand};
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
+use provisioner_runtime::client::connect;
+use provisioner_runtime::journal::{self, Entry, Listing};
+use provisioner_runtime::lease::lease_name;
+use serde::Deserialize;
+
+use super::BoxError;
+use crate::options::Options;
+use crate::parameters::quoted;
+use crate::protocol;
+
+/// List the attempts that are recorded, or give one up
+#[derive(Args, Clone, Debug)]
+pub(super) struct Journal {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Action {
+    /// List the attempts that were begun and are not known to have ended
+    List,
+    /// Give an attempt up: nobody finishes it, and nobody removes what it has left in the backend
+    Drop {
+        /// The entry, as `list` names it
+        entry: String,
+        /// Do it; without this the command only says what would be left behind
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+impl Journal {
+    pub(super) const OPTIONS: [&'static str; 3] = ["provisioner_name", "kubeconfig", "namespace"];
+
+    pub(super) async fn run(&self, options: &Options, print: impl Fn(&str)) -> Result<(), BoxError> {
+        let connection = connect(options.kubeconfig.as_deref()).await?;
+        let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
+        self.carry_out(&connection.client, namespace, &options.provisioner_name, print).await
+    }
+
+    async fn carry_out(
+        &self,
+        client: &Client,
+        namespace: &str,
+        provisioner: &str,
+        print: impl Fn(&str),
+    ) -> Result<(), BoxError> {
+        let listings = journal::list(client, namespace, Some(&lease_name(provisioner))).await?;
+        let (key, yes) = match &self.action {
+            Action::List => {
+                print(&table(&listings));
+                return Ok(());
+            }
+            Action::Drop { entry, yes } => (entry, *yes),
+        };
+        let holding = holding(&listings, key);
+        let Some((_, entry)) = holding.first() else {
+            return Err(format!("no journal in namespace {namespace} has an entry {key}; see `journal list`").into());
+        };
+        print(&left_behind(entry));
+        if !yes {
+            return Err("nothing was done; add --yes to drop the entry".into());
+        }
+        for (journal, _) in &holding {
+            journal::request_drop(client, namespace, &journal.name, key).await?;
+            print(&format!("{key} is dropped from {} within seconds, or when a replica takes it over\n", journal.name));
+        }
+        Ok(())
+    }
+}
+
+/// While an entry is moved it is in two journals.
+fn holding<'a>(listings: &'a [Listing], key: &str) -> Vec<(&'a Listing, &'a Entry)> {
+    let of = |listing: &'a Listing| Some((listing, listing.entries.iter().find(|entry| entry.key == key)?));
+    listings.iter().filter_map(of).collect()
+}
+
+fn table(listings: &[Listing]) -> String {
+    let mut rows = vec![["JOURNAL", "HOLDER", "ENTRY", "CLAIM", "CLASS", "CLAIM SINCE"].map(str::to_owned)];
+    let mut notes = String::new();
+    for Listing { name, holder, entries, unreadable, dropping, .. } in listings {
+        for entry in entries {
+            let about = About::read(entry);
+            let dropped = if dropping.contains(&entry.key) { " (being dropped)" } else { "" };
+            let key = format!("{}{dropped}", entry.key);
+            rows.push([name.clone(), holder.clone(), key, about.claim(), about.class_name(), about.since()]);
+        }
+        notes.extend(unreadable.iter().map(|line| format!("{name} cannot be read: {}\n", quoted(line))));
+    }
+    if rows.len() == 1 {
+        return format!("no journal has an entry\n{notes}");
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; 6] = std::array::from_fn(width);
+    let line = |row: &[String; 6]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("   ").trim_end())
+    };
+    rows.iter().map(line).chain([notes]).collect()
+}
+
+/// What a person must look for once nobody else does.
+fn left_behind(entry: &Entry) -> String {
+    let about = About::read(entry);
+    let node = about.node().map(|node| format!(", on node {node}")).unwrap_or_default();
+    let parameters = match &*about.parameters() {
+        [] => "without parameters".to_owned(),
+        keys => format!("parameters {}", keys.join(", ")),
+    };
+    format!(
+        "The attempt for claim {} may have left an asset in the backend: named {}, of StorageClass {} ({parameters}){node}.\n\
+         Nobody looks for it any more once the entry is dropped: remove it there by hand.\n",
+        about.claim(),
+        entry.key,
+        about.class_name(),
+    )
+}
+
+/// What an entry says to people, as far as it can be read.
+#[derive(Default)]
+struct About {
+    claim: ObjectMeta,
+    class: StorageClass,
+}
+
+impl About {
+    fn read(entry: &Entry) -> Self {
+        #[derive(Default, Deserialize)]
+        struct Text {
+            metadata: ObjectMeta,
+        }
+        let claim = serde_json::from_str::<Text>(&entry.text).unwrap_or_default().metadata;
+        let class = entry.shared.first().and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default();
+        Self { claim, class }
+    }
+
+    fn claim(&self) -> String {
+        let part = |part: &Option<String>| part.clone().unwrap_or_else(|| "?".to_owned());
+        format!("{}/{}", part(&self.claim.namespace), part(&self.claim.name))
+    }
+
+    fn class_name(&self) -> String {
+        self.class.metadata.name.clone().unwrap_or_else(|| "?".to_owned())
+    }
+
+    fn since(&self) -> String {
+        self.claim.creation_timestamp.as_ref().map_or("?".to_owned(), |time| time.0.to_string())
+    }
+
+    fn node(&self) -> Option<&String> {
+        self.claim.annotations.as_ref()?.get(protocol::SELECTED_NODE)
+    }
+
+    fn parameters(&self) -> Vec<&str> {
+        self.class.parameters.iter().flatten().map(|(key, _)| key.as_str()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use kube_sim::Cluster;
+
+    use super::*;
+
+    fn listing(name: &str, entries: &[&str], unreadable: &[&str]) -> Listing {
+        let class = r#"{"metadata":{"name":"gold"},"provisioner":"p","parameters":{"password":"x","path":"y"}}"#;
+        let entry = |key: &&str| {
+            Entry {
+            key: (*key).to_owned(),
+            text: r#"{"metadata":{"name":"data","namespace":"shop","uid":"u","creationTimestamp":"2026-01-01T00:00:00Z","annotations":{"volume.kubernetes.io/selected-node":"n1"}}}"#.to_owned(),
+            shared: vec![("gold-1".to_owned(), class.into())],
+        }
+        };
+        Listing {
+            name: name.to_owned(),
+            group: "g".to_owned(),
+            layout: "1".to_owned(),
+            holder: "pod-1_ab".to_owned(),
+            entries: entries.iter().map(entry).collect(),
+            unreadable: unreadable.iter().map(|line| (*line).to_owned()).collect(),
+            dropping: vec!["pvc-2".to_owned()],
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_entry() {
+        let mut damaged = listing("p-journal-1-of-2", &["pvc-3"], &["{\u{1b}"]);
+        damaged.entries[0].text = "{".to_owned();
+        damaged.entries[0].shared.clear();
+        assert_eq!(
+            table(&[listing("p-journal", &["pvc-1", "pvc-2"], &[]), damaged]),
+            "\
+JOURNAL            HOLDER     ENTRY                   CLAIM       CLASS   CLAIM SINCE
+p-journal          pod-1_ab   pvc-1                   shop/data   gold    2026-01-01T00:00:00Z
+p-journal          pod-1_ab   pvc-2 (being dropped)   shop/data   gold    2026-01-01T00:00:00Z
+p-journal-1-of-2   pod-1_ab   pvc-3                   ?/?         ?       ?
+p-journal-1-of-2 cannot be read: \"{\\u{1b}\"
+"
+        );
+        assert_eq!(table(&[listing("p-journal", &[], &[])]), "no journal has an entry\n");
+    }
+
+    #[test]
+    fn what_is_left_behind_is_named_without_the_values_of_parameters() {
+        let listings = [listing("a", &["pvc-1"], &[]), listing("b", &["pvc-1", "pvc-2"], &[])];
+        let holding = holding(&listings, "pvc-1");
+        assert_eq!(holding.iter().map(|(journal, _)| &*journal.name).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(
+            left_behind(holding[0].1),
+            "The attempt for claim shop/data may have left an asset in the backend: named pvc-1, of StorageClass gold \
+             (parameters password, path), on node n1.\n\
+             Nobody looks for it any more once the entry is dropped: remove it there by hand.\n"
+        );
+    }
+
+    const JOURNAL: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: example.com-p-journal
+  namespace: storage
+  labels: {app.kubernetes.io/component: journal, app.kubernetes.io/instance: example.com-p}
+  annotations: {kube-provisioner/holder: pod-1_ab, kube-provisioner/layout: "1"}
+data:
+  version: "1"
+  entries: |
+    pvc-1 - {"metadata":{"name":"data","namespace":"shop"}}
+"#;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_entry_is_dropped_only_on_request() {
+        let cluster = Cluster::new();
+        cluster.create_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: storage}}").unwrap();
+        cluster.create_yaml(JOURNAL).unwrap();
+        let client = cluster.client("admin");
+        let printed = Mutex::new(String::new());
+        let run = async |action: Action| {
+            let print = |text: &str| printed.lock().unwrap().push_str(text);
+            let done = Journal { action }.carry_out(&client, "storage", "example.com/p", print).await;
+            (std::mem::take(&mut *printed.lock().unwrap()), done.map_err(|error| error.to_string()).err())
+        };
+        let drop = |entry: &str, yes| Action::Drop { entry: entry.to_owned(), yes };
+        let (table, error) = run(Action::List).await;
+        assert!(table.contains("pvc-1   shop/data") && error.is_none(), "{table}");
+        let (text, error) = run(drop("pvc-1", false)).await;
+        assert!(text.contains("named pvc-1") && error.is_some_and(|error| error.contains("--yes")), "{text}");
+        assert!(!run(Action::List).await.0.contains("being dropped"));
+        let (text, error) = run(drop("pvc-1", true)).await;
+        assert!(
+            text.ends_with(
+                "pvc-1 is dropped from example.com-p-journal within seconds, or when a replica takes it over\n"
+            ),
+            "{text}"
+        );
+        assert_eq!(error, None);
+        assert!(run(Action::List).await.0.contains("pvc-1 (being dropped)"));
+        let (text, error) = run(drop("pvc-2", true)).await;
+        assert_eq!(text, "");
+        assert!(error.is_some_and(|error| error.contains("no journal in namespace storage has an entry pvc-2")));
+    }
+}

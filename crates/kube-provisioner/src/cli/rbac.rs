@@ -1,0 +1,37 @@
+//! `rbac`: the manifests of a provisioner's account.
+
+use clap::Args;
+use provisioner_runtime::lease::lease_name;
+
+use super::BoxError;
+use crate::options::Options;
+use crate::provisioner::Provisioner;
+use crate::rbac::{Account, manifests, rules};
+
+/// Print the manifests of the provisioner's account and its rights; needs no cluster
+#[derive(Args, Clone, Debug)]
+pub(super) struct Rbac {
+    /// Name of the ServiceAccount, also of its roles [default: made of the provisioner's name]
+    #[arg(long, value_name = "NAME")]
+    service_account: Option<String>,
+
+    /// Values that --shards had before, separated by commas: what they have left behind is taken over
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
+    former_shards: Vec<u32>,
+}
+
+impl Rbac {
+    pub(super) const OPTIONS: [&'static str; 5] =
+        ["provisioner_name", "namespace", "node_name", "coordination", "shards"];
+
+    /// The manifests as YAML documents.
+    pub(super) fn run<P: Provisioner>(&self, options: &Options) -> Result<String, BoxError> {
+        let Some(namespace) = options.namespace.as_deref() else {
+            return Err("rbac needs --namespace: the namespace that the provisioner runs in".into());
+        };
+        let name = self.service_account.clone().unwrap_or_else(|| lease_name(&options.provisioner_name));
+        let mut rules = rules(options, &P::capabilities(), &self.former_shards);
+        rules.extend(P::access_rules());
+        Ok(serde_saphyr::to_string_multiple(&manifests(&Account { name: &name, namespace }, &rules))?)
+    }
+}

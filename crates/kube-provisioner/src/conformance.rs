@@ -35,6 +35,7 @@ mod assets;
 mod calls;
 mod cancellation;
 mod lab;
+mod objects;
 mod parameters;
 mod report;
 mod rules;
@@ -43,6 +44,7 @@ mod spy;
 mod storm;
 mod subject;
 mod tempo;
+mod unfinished;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -77,7 +79,24 @@ impl Conformance {
         P: Provisioner,
         A: IntoIterator<Item: ToString>,
     {
+        Self::with_client(move |_| start(), assets)
+    }
+
+    /// The same for a provisioner that has a client of its own: `start` gets one of the kit's cluster. It meets the faults
+    /// that the controller's meets.
+    pub fn with_client<P, A>(start: impl Fn(kube::Client) -> P + 'static, assets: impl AsyncFn() -> A + 'static) -> Self
+    where
+        P: Provisioner,
+        A: IntoIterator<Item: ToString>,
+    {
         Self { subject: Subject::new(start, assets), only: Vec::new() }
+    }
+
+    /// Objects that are in the kit's cluster from the beginning: the Secrets that the class names, the Node of
+    /// [`node`](Self::node) with its labels, and what the provisioner's own client reads.
+    pub fn objects(mut self, objects: impl IntoIterator<Item = serde_json::Value>) -> Self {
+        self.subject.objects.0.extend(objects);
+        self
     }
 
     /// The parameters of a good class. Without this call a class has none.

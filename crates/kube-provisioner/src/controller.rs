@@ -19,7 +19,7 @@ mod projection;
 mod read_class;
 mod report;
 mod safeguards;
-mod secret_names;
+pub(crate) mod secret_names;
 mod tell;
 #[cfg(test)]
 mod tests;

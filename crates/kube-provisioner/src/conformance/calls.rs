@@ -89,7 +89,11 @@ pub(super) async fn capacity(subject: &Subject) -> Verdict {
         let made = match subject.ask(&backend, &request).await? {
             Ok(volume) => request.save(volume),
             // A size that the backend does not have.
-            Err(_) => continue,
+            Err(error) => {
+                let when = format!("after `provision` of {bytes} bytes has said {error:?}");
+                subject.expect(&before, 0, &when).await?;
+                continue;
+            }
         };
         let made = made.map_err(|Broken(seen)| Broken(format!("asked for {bytes} bytes: {seen}")))?;
         subject.delete(&backend, &made.object).await?;

@@ -10,7 +10,7 @@ use super::rules::{Broken, Verdict};
 use super::subject::{Request, Subject, USUAL};
 
 /// Who waits longer than that many times in one call is not cut off any later.
-const MOST: usize = 200;
+pub(super) const MOST: usize = 200;
 
 pub(super) async fn provision(subject: &Subject) -> Verdict {
     for polls in 0..=MOST {
@@ -90,7 +90,7 @@ async fn delete_cut_off(subject: &Subject, polls: usize, restart: bool) -> Resul
 }
 
 /// Polls a call that many times and drops it; the answer if it came before.
-async fn cut_off<T>(call: impl Future<Output = T>, polls: usize) -> Option<T> {
+pub(super) async fn cut_off<T>(call: impl Future<Output = T>, polls: usize) -> Option<T> {
     let mut call = pin!(call);
     let mut left = polls;
     poll_fn(move |context| {

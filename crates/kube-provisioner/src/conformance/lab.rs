@@ -71,6 +71,7 @@ impl<'a> Lab<'a> {
         cluster.create(class).map_err(|refused| {
             Broken(format!("the API server does not take a class with these parameters: {}", refused.message))
         })?;
+        subject.objects.create_in(&cluster)?;
         Ok(Self {
             subject,
             calls: Arc::new(calls),
@@ -90,7 +91,7 @@ impl<'a> Lab<'a> {
         let process = format!("process-{}", self.started);
         self.cluster.note(format!("{process} starts"));
         let spy = Spy {
-            backend: self.subject.start(),
+            backend: self.subject.start_in(&self.cluster, &process),
             calls: Arc::clone(&self.calls),
             cluster: self.cluster.clone(),
             process: process.clone(),

@@ -8,7 +8,7 @@ use futures::FutureExt;
 
 use super::report::{Judgement, RuleResult};
 use super::subject::Subject;
-use super::{calls, cancellation, parameters, runs, storm};
+use super::{calls, cancellation, parameters, runs, storm, unfinished};
 
 /// What was seen when a rule was found to be broken.
 #[derive(Debug)]
@@ -25,6 +25,10 @@ pub(super) enum Rule {
     DeleteGone,
     CancelProvision,
     CancelDelete,
+    Abandoned,
+    CleanUp,
+    Mandate,
+    NothingLeft,
     Capacity,
     ForeignVolume,
     UnknownParameters,
@@ -37,13 +41,17 @@ pub(super) enum Rule {
 
 impl Rule {
     /// All there are, the simpler ones first: what breaks them breaks the later ones too.
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::Provision,
         Self::Idempotent,
         Self::Separate,
         Self::DeleteGone,
         Self::CancelProvision,
         Self::CancelDelete,
+        Self::Abandoned,
+        Self::CleanUp,
+        Self::Mandate,
+        Self::NothingLeft,
         Self::Capacity,
         Self::ForeignVolume,
         Self::UnknownParameters,
@@ -63,6 +71,10 @@ impl Rule {
             Self::DeleteGone => "delete-gone",
             Self::CancelProvision => "cancel-provision",
             Self::CancelDelete => "cancel-delete",
+            Self::Abandoned => "abandoned",
+            Self::CleanUp => "clean-up",
+            Self::Mandate => "mandate",
+            Self::NothingLeft => "nothing-left",
             Self::Capacity => "capacity",
             Self::ForeignVolume => "foreign-volume",
             Self::UnknownParameters => "unknown-parameters",
@@ -82,6 +94,10 @@ impl Rule {
             Self::DeleteGone => "deleting removes the asset; deleting what is gone or half made succeeds",
             Self::CancelProvision => "cut off at any await, provisioning again makes one asset, and deleting none",
             Self::CancelDelete => "cut off at any await, deleting again removes everything",
+            Self::Abandoned => "cut off at any await, an attempt whose claim goes leaves nothing",
+            Self::CleanUp => "cut off at any await, cleaning up again removes everything; nothing there is success",
+            Self::Mandate => "whenever its right to act ends, the next call goes on, and nothing is made twice",
+            Self::NothingLeft => "who says that nothing is left has left nothing",
             Self::Capacity => "a volume is at least as large as was asked for",
             Self::ForeignVolume => "deleting a volume that says it is another leaves the other alone",
             Self::UnknownParameters => "a parameter that nobody knows is refused, and the claim's user told its name",
@@ -104,6 +120,10 @@ pub(super) async fn judge(rule: Rule, subject: &Subject) -> RuleResult {
             Rule::DeleteGone => calls::delete_gone(subject).await,
             Rule::CancelProvision => cancellation::provision(subject).await,
             Rule::CancelDelete => cancellation::delete(subject).await,
+            Rule::Abandoned => unfinished::abandoned(subject).await,
+            Rule::CleanUp => unfinished::clean_up(subject).await,
+            Rule::Mandate => unfinished::mandate(subject).await,
+            Rule::NothingLeft => unfinished::nothing_left(subject).await,
             Rule::Capacity => calls::capacity(subject).await,
             Rule::ForeignVolume => calls::foreign_volume(subject).await,
             Rule::UnknownParameters => parameters::unknown(subject).await,

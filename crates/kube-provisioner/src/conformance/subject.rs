@@ -1,6 +1,6 @@
 //! What is checked, and the calls that a controller would make.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,17 +9,20 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
+use kube::Client;
 use kube_sim::Cluster;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::STORMS;
 use super::assets::Assets;
+use super::objects::Objects;
 use super::rules::Broken;
 use super::tempo::Tempo;
 use crate::capabilities::AccessMode;
+use crate::controller::secret_names::Names;
 use crate::controller::{Backend, Order, UntypedRequest, build};
-use crate::error::{DeleteError, ProvisionError, Verdict};
+use crate::error::{DeleteError, DeleteVerdict, ProvisionError, Verdict};
 use crate::mandate::Mandate;
 use crate::protocol;
 use crate::provisioner::Provisioner;
@@ -39,13 +42,16 @@ const ATTEMPTS: usize = 60;
 
 pub(super) struct Subject {
     pub(super) name: &'static str,
-    start: Box<dyn Fn() -> Arc<dyn Backend>>,
+    start: Box<dyn Fn(Client) -> Arc<dyn Backend>>,
     pub(super) assets: Box<dyn Fn() -> LocalBoxFuture<'static, BTreeSet<String>>>,
     pub(super) parameters: BTreeMap<String, String>,
     pub(super) refused: Vec<BTreeMap<String, String>>,
     pub(super) node: Option<String>,
     pub(super) seeds: Vec<u64>,
     pub(super) tempo: Tempo,
+    pub(super) objects: Objects,
+    /// A cluster in which nothing goes wrong, for the author's client where there is no other.
+    calm: OnceCell<Cluster>,
     /// How many names were given.
     names: Cell<u64>,
 }
@@ -58,7 +64,7 @@ pub(super) struct Made {
 }
 
 impl Subject {
-    pub(super) fn new<P, A>(start: impl Fn() -> P + 'static, assets: impl AsyncFn() -> A + 'static) -> Self
+    pub(super) fn new<P, A>(start: impl Fn(Client) -> P + 'static, assets: impl AsyncFn() -> A + 'static) -> Self
     where
         P: Provisioner,
         A: IntoIterator<Item: ToString>,
@@ -66,7 +72,7 @@ impl Subject {
         let assets = Rc::new(assets);
         Self {
             name: std::any::type_name::<P>(),
-            start: Box::new(move || Arc::new(start())),
+            start: Box::new(move |client| Arc::new(start(client))),
             assets: Box::new(move || {
                 let assets = Rc::clone(&assets);
                 async move { assets().await.into_iter().map(|asset| asset.to_string()).collect() }.boxed_local()
@@ -76,13 +82,26 @@ impl Subject {
             node: None,
             seeds: (0..STORMS).collect(),
             tempo: Tempo::Virtual,
+            objects: Objects::default(),
+            calm: OnceCell::new(),
             names: Cell::new(0),
         }
     }
 
     /// The provisioner of a new process.
     pub(super) fn start(&self) -> Arc<dyn Backend> {
-        (self.start)()
+        let calm = self.calm.get_or_init(|| {
+            let cluster = Cluster::builder().hide_managed_fields().build();
+            // What cannot be created is told by the first rule that runs a controller.
+            let _ = self.objects.create_in(&cluster);
+            cluster
+        });
+        self.start_in(calm, "provisioner")
+    }
+
+    /// The provisioner of a new process, whose own client meets what this cluster's callers meet.
+    pub(super) fn start_in(&self, cluster: &Cluster, process: &str) -> Arc<dyn Backend> {
+        (self.start)(cluster.client(process))
     }
 
     /// A name that no volume had, as long as real ones and in the same form.
@@ -123,7 +142,7 @@ impl Subject {
         for _ in 0..ATTEMPTS {
             let error = match request.call(backend).await {
                 Ok(volume) => return Ok(Ok(volume)),
-                Err(error) if !matches!(error.verdict(), Verdict::Retry | Verdict::InProgress) => {
+                Err(error) if is_final(&error) => {
                     return Ok(Err(error));
                 }
                 Err(error) => error,
@@ -133,6 +152,34 @@ impl Subject {
         }
         let last = last.map(|error| error.to_string()).unwrap_or_default();
         Err(Broken(format!("`provision` failed {ATTEMPTS} times in a row; the last time: {last}")))
+    }
+
+    /// Ends an attempt whose claim is gone, as the controller does it: by `clean_up`, or by driving it to its end and
+    /// deleting what it made.
+    pub(super) async fn end(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<(), Broken> {
+        if self.clean_up(backend, request).await? {
+            return Ok(());
+        }
+        match self.ask(backend, request).await? {
+            Ok(volume) => self.delete(backend, &request.save(volume)?.object).await,
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Calls `clean_up` until it succeeds. Whether there is one.
+    pub(super) async fn clean_up(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<bool, Broken> {
+        let mut last = String::new();
+        for _ in 0..ATTEMPTS {
+            match request.clean_up(backend).await {
+                Ok(()) => return Ok(true),
+                Err(error) if error.verdict() == DeleteVerdict::Unsupported => return Ok(false),
+                Err(error) => {
+                    sleep(self.tempo.retry(error.retry_after())).await;
+                    last = format!("{error:?}");
+                }
+            }
+        }
+        Err(Broken(format!("`clean_up` failed {ATTEMPTS} times in a row; the last time: {last}")))
     }
 
     /// Calls `delete` until it succeeds.
@@ -155,8 +202,27 @@ impl Subject {
         backend: &Arc<dyn Backend>,
         object: &PersistentVolume,
     ) -> Result<(), DeleteError> {
-        let (mandate, _call) = Mandate::of_call(|| true);
-        backend.delete(ProvisionedVolume::new(object.clone()).with(Secrets::default(), mandate)).await
+        self.delete_while(backend, object, || true).await
+    }
+
+    /// One call of `delete`, which may act as long as `valid` says so.
+    pub(super) async fn delete_while(
+        &self,
+        backend: &Arc<dyn Backend>,
+        object: &PersistentVolume,
+        valid: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<(), DeleteError> {
+        let (mandate, _call) = Mandate::of_call(valid);
+        let claim = object.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+        let names = Names {
+            claim: claim.and_then(|claim| claim.name.as_deref()).unwrap_or_default(),
+            namespace: claim.and_then(|claim| claim.namespace.as_deref()).unwrap_or_default(),
+            volume: object.metadata.name.as_deref().unwrap_or_default(),
+        };
+        let roles = backend.capabilities().secrets;
+        let secrets = self.objects.take_secrets(&mut self.parameters.clone(), &roles, names);
+        let secrets = secrets.map_err(DeleteError::retry)?;
+        backend.delete(ProvisionedVolume::new(object.clone()).with(secrets, mandate)).await
     }
 
     /// The class with some parameters.
@@ -186,46 +252,102 @@ impl Subject {
     }
 }
 
+/// Whether no other call is to be expected to succeed.
+fn is_final(error: &ProvisionError) -> bool {
+    !matches!(error.verdict(), Verdict::Retry | Verdict::NothingLeft | Verdict::InProgress)
+}
+
 /// One request, which can be made again and again.
 pub(super) struct Request {
     name: String,
     bytes: u64,
     parameters: BTreeMap<String, String>,
+    secrets: Result<Secrets, String>,
     claim: Arc<PersistentVolumeClaim>,
     class: Arc<StorageClass>,
     node: Option<String>,
+    node_labels: BTreeMap<String, String>,
 }
 
 impl Request {
     pub(super) fn new(subject: &Subject, backend: &Arc<dyn Backend>, name: &str, bytes: u64) -> Self {
-        let mut claim = subject.claim(backend, &format!("claim-of-{name}"), bytes);
+        Self::with_parameters(subject, backend, name, bytes, &subject.parameters)
+    }
+
+    pub(super) fn with_parameters(
+        subject: &Subject,
+        backend: &Arc<dyn Backend>,
+        name: &str,
+        bytes: u64,
+        parameters: &BTreeMap<String, String>,
+    ) -> Self {
+        let claim_name = format!("claim-of-{name}");
+        let mut claim = subject.claim(backend, &claim_name, bytes);
         claim["metadata"]["uid"] = name.trim_start_matches("pvc-").into();
         claim["metadata"]["resourceVersion"] = "1".into();
-        let (claim, class) = (decoded(claim), decoded(subject.class(&subject.parameters)));
-        let parameters = subject.parameters.clone();
-        Self { name: name.to_owned(), bytes, parameters, claim, class, node: subject.node.clone() }
+        let class = decoded(subject.class(parameters));
+        let capabilities = backend.capabilities();
+        let mut parameters = parameters.clone();
+        let names = Names { claim: &claim_name, namespace: "default", volume: name };
+        let secrets = subject.objects.take_secrets(&mut parameters, &capabilities.secrets, names);
+        let node = subject.node.clone();
+        let labels = node.as_deref().filter(|_| capabilities.node_labels);
+        Self {
+            name: name.to_owned(),
+            bytes,
+            parameters,
+            secrets,
+            claim: decoded(claim),
+            class,
+            node_labels: labels.map(|node| subject.objects.node_labels(node)).unwrap_or_default(),
+            node,
+        }
     }
 
     pub(super) async fn call(&self, backend: &Arc<dyn Backend>) -> Result<Volume, ProvisionError> {
+        self.call_while(backend, || true).await
+    }
+
+    /// A call of `provision`, which may act as long as `valid` says so.
+    pub(super) async fn call_while(
+        &self,
+        backend: &Arc<dyn Backend>,
+        valid: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Volume, ProvisionError> {
         if !backend.accepts(&self.claim) {
             return Err(ProvisionError::not_mine("`accepts` says no to a plain claim"));
         }
-        let parameters = backend.parse(&self.parameters).map_err(ProvisionError::invalid)?;
         // It ends when the call is dropped, as under the controller.
+        let (mandate, _call) = Mandate::of_call(valid);
+        let request = self.untyped(backend, mandate).map_err(ProvisionError::invalid)?;
+        backend.provision(request).await
+    }
+
+    /// A call of `clean_up`.
+    pub(super) async fn clean_up(&self, backend: &Arc<dyn Backend>) -> Result<(), DeleteError> {
         let (mandate, _call) = Mandate::of_call(|| true);
-        let request = UntypedRequest {
+        let request = self.untyped(backend, mandate).map_err(DeleteError::retry)?;
+        backend.clean_up(request).await
+    }
+
+    /// Whether the controller would make it: parameters that cannot be read are refused before.
+    pub(super) fn can_be_made(&self, backend: &Arc<dyn Backend>) -> bool {
+        self.untyped(backend, Mandate::unlimited()).is_ok()
+    }
+
+    fn untyped(&self, backend: &Arc<dyn Backend>, mandate: Mandate) -> Result<UntypedRequest, String> {
+        Ok(UntypedRequest {
             name: self.name.clone(),
             bytes: self.bytes,
-            parameters,
+            parameters: backend.parse(&self.parameters).map_err(|error| error.to_string())?,
             claim: Arc::clone(&self.claim),
             class: Arc::clone(&self.class),
             selected_node: self.node.clone(),
-            node_labels: BTreeMap::new(),
-            secrets: Secrets::default(),
+            node_labels: self.node_labels.clone(),
+            secrets: self.secrets.clone()?,
             token: self.name.clone(),
             mandate,
-        };
-        backend.provision(request).await
+        })
     }
 
     /// What an API server makes of the volume, if it takes it.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube_provisioner::{DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+use kube_provisioner::{
+    DeleteError, Mandate, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+};
 use tokio::time::sleep;
 
 /// What is wrong.
@@ -37,6 +39,14 @@ pub(crate) enum Flaw {
     RetriesBadParameters,
     /// A call panics.
     Panics,
+    /// Only the asset itself is cleaned up, and not what is half made.
+    CleansUpWithoutParts,
+    /// What is to be cleaned up gets another name first, which is forgotten.
+    CleansUpByTrash,
+    /// A thread that may not act any more leaves something that nobody finds.
+    StopsHalfway,
+    /// What is too large is found out when a part is made already.
+    RefusesLate,
 }
 
 /// What the backend holds: ids, and for which volume they are.
@@ -95,6 +105,17 @@ impl Toy {
         Self { shelf, flaw, made: Mutex::default() }
     }
 
+    /// Work without an await, as of a thread: it makes something, asks whether it may go on, and removes it.
+    fn block(&self, mandate: &Mandate) -> Result<(), ProvisionError> {
+        let id = format!("scratch-{}", self.shelf.number());
+        self.shelf.lock().assets.insert(id.clone(), String::new());
+        if !mandate.holds() {
+            return Err(ProvisionError::retry("cut off"));
+        }
+        self.shelf.lock().assets.remove(&id);
+        Ok(())
+    }
+
     async fn make(&self, name: &str) -> String {
         let Self { shelf, flaw, .. } = self;
         match flaw {
@@ -127,6 +148,9 @@ impl Toy {
     }
 }
 
+/// No backend has that much.
+const TOO_LARGE: u64 = 1 << 40;
+
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Parameters {
@@ -155,6 +179,15 @@ impl Provisioner for Toy {
                 Flaw::RetriesBadParameters => ProvisionError::retry(why),
                 _ => ProvisionError::invalid(why),
             });
+        }
+        if request.bytes > TOO_LARGE {
+            if self.flaw == Flaw::RefusesLate {
+                self.shelf.put(&format!("{}.part", request.name), "").await;
+            }
+            return Err(ProvisionError::nothing_left("there is not that much"));
+        }
+        if self.flaw == Flaw::StopsHalfway {
+            self.block(&request.mandate)?;
         }
         let id = self.make(&request.name).await;
         self.made.lock().unwrap().push(request.name.clone());
@@ -198,6 +231,42 @@ impl Provisioner for Toy {
                 if *flaw == Flaw::MissesWhatIsGone && !removed && !part {
                     return Err(DeleteError::retry(format!("there is no {name}")));
                 }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A toy that cleans up what its attempts have left.
+pub(crate) struct TidyToy(pub(crate) Toy);
+
+impl Provisioner for TidyToy {
+    type Parameters = Parameters;
+
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        self.0.provision(request).await
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.0.delete(volume).await
+    }
+
+    async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
+        let Toy { shelf, flaw, .. } = &self.0;
+        let part = format!("{}.part", attempt.name);
+        match flaw {
+            Flaw::CleansUpByTrash => {
+                if shelf.remove(&attempt.name).await {
+                    let trash = format!("trash-{}", shelf.number());
+                    shelf.put(&trash, "").await;
+                    shelf.remove(&trash).await;
+                }
+                shelf.remove(&part).await;
+            }
+            Flaw::CleansUpWithoutParts => drop(shelf.remove(&attempt.name).await),
+            _ => {
+                shelf.remove(&attempt.name).await;
+                shelf.remove(&part).await;
             }
         }
         Ok(())

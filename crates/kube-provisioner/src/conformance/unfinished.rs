@@ -1,0 +1,193 @@
+//! Attempts that do not end with a volume.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::time::sleep;
+
+use super::assets::Assets;
+use super::cancellation::{MOST, cut_off};
+use super::report::Judgement;
+use super::rules::{Broken, Verdict};
+use super::subject::{Request, Subject, USUAL};
+use crate::error::Verdict as Says;
+
+/// The claim of an attempt goes, at any moment.
+pub(super) async fn abandoned(subject: &Subject) -> Verdict {
+    for polls in 0..=MOST {
+        let mut finished = true;
+        for restart in [false, true] {
+            let (before, mut backend) = (Assets::now(subject).await, subject.start());
+            let request = Request::new(subject, &backend, &subject.new_name(), USUAL);
+            finished &= cut_off(request.call(&backend), polls).await.is_some();
+            subject.tempo.calm().await;
+            if restart {
+                backend = subject.start();
+            }
+            let when = format!("after `provision` was dropped after {polls} polls and its claim was gone");
+            subject.end(&backend, &request).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+            subject.expect(&before, 0, &when).await?;
+        }
+        if finished {
+            break;
+        }
+    }
+    Ok(Judgement::Kept)
+}
+
+pub(super) async fn clean_up(subject: &Subject) -> Verdict {
+    let (before, backend) = (Assets::now(subject).await, subject.start());
+    let nothing = Request::new(subject, &backend, &subject.new_name(), USUAL);
+    let of_nothing = subject.clean_up(&backend, &nothing).await;
+    if !of_nothing.map_err(|Broken(seen)| Broken(format!("`clean_up` of what was never begun: {seen}")))? {
+        return Ok(Judgement::NotApplicable("it has no `clean_up`: its attempts are driven to their end".to_owned()));
+    }
+    subject.expect(&before, 0, "after `clean_up` of what was never begun").await?;
+    for polls in 0..=MOST {
+        let mut finished = true;
+        for restart in [false, true] {
+            finished &= clean_up_cut_off(subject, polls, restart).await?;
+        }
+        if finished {
+            break;
+        }
+    }
+    Ok(Judgement::Kept)
+}
+
+/// Whether the call was faster.
+async fn clean_up_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
+    let (before, mut backend, name) = (Assets::now(subject).await, subject.start(), subject.new_name());
+    let request = Request::new(subject, &backend, &name, USUAL);
+    subject.provision(&backend, &name).await?;
+    let finished = cut_off(request.clean_up(&backend), polls).await.is_some();
+    subject.tempo.calm().await;
+    if restart {
+        backend = subject.start();
+    }
+    let when = format!("after `clean_up` was dropped after {polls} polls and called again");
+    for again in [&*when, "after `clean_up` of what is gone"] {
+        subject.clean_up(&backend, &request).await.map_err(|Broken(seen)| Broken(format!("{again}: {seen}")))?;
+        subject.expect(&before, 0, again).await?;
+    }
+    let made = subject.provision(&backend, &name).await?;
+    subject.expect(&before, 1, "after `clean_up` and `provision` again").await?;
+    subject.delete(&backend, &made.object).await?;
+    subject.expect(&before, 0, "after `clean_up`, `provision` and `delete`").await?;
+    Ok(finished)
+}
+
+/// The right to act is gone from one question on, as for a thread that cannot be dropped.
+pub(super) async fn mandate(subject: &Subject) -> Verdict {
+    let mut asked = 0;
+    for question in 1..=MOST {
+        let provisioned = provision_revoked(subject, question).await?;
+        let deleted = delete_revoked(subject, question).await?;
+        asked += provisioned + deleted;
+        if provisioned.max(deleted) < question {
+            break;
+        }
+    }
+    match asked {
+        0 => Ok(Judgement::NotApplicable("it never asks its mandate, so it has to have no blocking work".to_owned())),
+        _ => Ok(Judgement::Kept),
+    }
+}
+
+/// Says yes until the question with this number, and counts.
+fn until(question: usize) -> (Arc<AtomicUsize>, impl Fn() -> bool + Send + Sync + 'static) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    (asked, move || count.fetch_add(1, Ordering::Relaxed) + 1 < question)
+}
+
+/// How often the call has asked.
+async fn provision_revoked(subject: &Subject, question: usize) -> Result<usize, Broken> {
+    let mut asked = 0;
+    for end in [false, true] {
+        let (before, backend, name) = (Assets::now(subject).await, subject.start(), subject.new_name());
+        let request = Request::new(subject, &backend, &name, USUAL);
+        let (count, valid) = until(question);
+        // What it says does not matter: nobody waits for it.
+        let _ = request.call_while(&backend, valid).await;
+        subject.tempo.calm().await;
+        asked = count.load(Ordering::Relaxed);
+        let (when, backend) =
+            (format!("after the right of `provision` to act had ended at question {question}"), subject.start());
+        let say = |Broken(seen)| Broken(format!("{when}: {seen}"));
+        if end {
+            subject.end(&backend, &request).await.map_err(say)?;
+        } else {
+            let made = subject.provision(&backend, &name).await.map_err(say)?;
+            subject.expect(&before, 1, &format!("{when}, and another process had called it")).await?;
+            subject.delete(&backend, &made.object).await.map_err(say)?;
+        }
+        subject.expect(&before, 0, &format!("{when}, and everything was removed")).await?;
+    }
+    Ok(asked)
+}
+
+async fn delete_revoked(subject: &Subject, question: usize) -> Result<usize, Broken> {
+    let (before, backend, name) = (Assets::now(subject).await, subject.start(), subject.new_name());
+    let made = subject.provision(&backend, &name).await?;
+    let (count, valid) = until(question);
+    // As above.
+    let _ = subject.delete_while(&backend, &made.object, valid).await;
+    subject.tempo.calm().await;
+    let when = format!("after the right of `delete` to act had ended at question {question}, and it was called again");
+    let deleted = subject.delete(&subject.start(), &made.object).await;
+    deleted.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+    subject.expect(&before, 0, &when).await?;
+    Ok(count.load(Ordering::Relaxed))
+}
+
+/// Who says that nothing is left has left nothing.
+pub(super) async fn nothing_left(subject: &Subject) -> Verdict {
+    /// Sizes that a backend may not have.
+    const SIZES: [u64; 3] = [0, 1 << 50, 1 << 60];
+    let good = SIZES.iter().map(|bytes| (*bytes, &subject.parameters));
+    let bad = subject.refused.iter().map(|parameters| (USUAL, parameters));
+    let mut seen = false;
+    for (bytes, parameters) in good.chain(bad) {
+        seen |= refusal(subject, bytes, parameters).await?;
+    }
+    match seen {
+        true => Ok(Judgement::Kept),
+        false => Ok(Judgement::NotApplicable("it has refused nothing".to_owned())),
+    }
+}
+
+/// Whether a request was answered by what means that nothing is left.
+async fn refusal(
+    subject: &Subject,
+    bytes: u64,
+    parameters: &std::collections::BTreeMap<String, String>,
+) -> Result<bool, Broken> {
+    const CALLS: usize = 3;
+    let (before, backend) = (Assets::now(subject).await, subject.start());
+    let request = Request::with_parameters(subject, &backend, &subject.new_name(), bytes, parameters);
+    if !request.can_be_made(&backend) {
+        return Ok(false);
+    }
+    for _ in 0..CALLS {
+        match request.call(&backend).await {
+            Ok(volume) => {
+                if let Ok(made) = request.save(volume) {
+                    subject.delete(&backend, &made.object).await?;
+                }
+                return Ok(false);
+            }
+            Err(error) if matches!(error.verdict(), Says::Retry | Says::InProgress) => {
+                sleep(subject.tempo.retry(error.retry_after())).await;
+            }
+            Err(error) => {
+                let when = format!("after `provision` of {bytes} bytes has said {error:?}");
+                subject.expect(&before, 0, &when).await?;
+                return Ok(true);
+            }
+        }
+    }
+    // Without `clean_up` there is nothing that could end an attempt that never succeeds.
+    subject.clean_up(&backend, &request).await?;
+    Ok(false)
+}

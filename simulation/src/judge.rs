@@ -3,6 +3,7 @@
 //! The judge follows all changes of the store in their order, and is told of each step of the backend when it happens:
 //! before it looks at a step, it has seen every change that came before it.
 
+mod checks;
 mod ends;
 mod picture;
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 use kube_sim::{Request, Subscription, Verb};
 
 pub(crate) use self::ends::index;
-use self::picture::{Picture, Seen, Volume, uid_in};
+use self::picture::{Picture, Seen, uid_in};
 use crate::backend::{Asset, AssetStage};
 use crate::plan::{Deed, Plan};
 use crate::process::Process;
@@ -288,68 +289,6 @@ impl Judge {
         self.calls.remove(&call);
     }
 
-    fn check_deletion(&mut self, at: Duration, who: &str, name: &str) {
-        if let Some(claim) = self.picture.living_claim_of(name) {
-            let seen = format!("{who} deletes the asset of {name}, and its claim {claim} lives");
-            return self.accuse(at, Invariant::Untouched, seen);
-        }
-        if let Some(claim) = self.picture.waiting_claim_of(name)
-            && !self.by_hand.contains(name)
-        {
-            let seen = format!("{who} deletes the asset of {name}, and its claim {claim} waits for it");
-            return self.accuse(at, Invariant::Untouched, seen);
-        }
-        if self.assets.get(name).is_some_and(|asset| asset.claim.is_empty()) {
-            let seen = format!("{who} deletes the asset of {name}, which is somebody else's");
-            return self.accuse(at, Invariant::Untouched, seen);
-        }
-        // What has the name now may be another volume than the one that was read.
-        if !self.picture.volumes.get(name).is_some_and(|volume| volume.ours) {
-            return;
-        }
-        // Users may change the policy after it was read.
-        let read = self.read(who, name);
-        if self.asks && !self.permitted.contains(&(who.to_owned(), name.to_owned())) {
-            let seen = format!("{who} deletes the asset of {name}, and the author was not asked whether it may");
-            return self.accuse(at, Invariant::Asked, seen);
-        }
-        let volume = &self.picture.volumes[name];
-        // What was begun before is finished.
-        if let Some(since) = volume.retained_since
-            && !volume.marked
-            && read.is_none_or(|read| read >= since)
-        {
-            let seen = format!("{who} deletes the asset of {name}, which is to be kept since version {since}");
-            self.accuse(at, Invariant::Untouched, seen);
-        }
-    }
-
-    fn check_clean_up(&mut self, at: Duration, who: &str, name: &str) {
-        if let Some(claim) = self.picture.living_claim_of(name) {
-            let seen = format!("{who} cleans {name} up, and its claim {claim} lives");
-            return self.accuse(at, Invariant::Untouched, seen);
-        }
-        if let Some(claim) = self.picture.waiting_claim_of(name)
-            && self.picture.class_of(name).is_some_and(|class| self.lasting.contains(class))
-        {
-            let seen = format!("{who} cleans {name} up, and its claim {claim} waits for it");
-            return self.accuse(at, Invariant::Untouched, seen);
-        }
-        let read = self.read(who, name);
-        // What was saved since cannot be stopped by anybody. No claim gets it.
-        let late = |volume: &Volume| {
-            read.is_some_and(|read| read < volume.since) && !self.picture.claims.contains_key(uid_in(name))
-        };
-        if self.picture.volumes.get(name).is_some_and(|volume| volume.ours && !volume.deleting && !late(volume)) {
-            self.accuse(at, Invariant::Untouched, format!("{who} cleans {name} up, and its volume is saved"));
-        }
-    }
-
-    /// The newest change that this process can know of this volume.
-    fn read(&self, who: &str, name: &str) -> Option<u64> {
-        self.reads.get(&(who.to_owned(), name.to_owned())).copied()
-    }
-
     /// An asset comes into being.
     pub(crate) fn allocate(&mut self, at: Duration, name: &str, claim: &str, stage: AssetStage) {
         self.look(at);
@@ -398,17 +337,6 @@ impl Judge {
         self.check_covered(at, 0);
     }
 
-    /// Whoever removes what a saved volume needs has not looked, or was overtaken where nothing can be done about it.
-    fn check_undoing(&mut self, at: Duration, name: &str) {
-        self.check_removal(at, name);
-        let waits = self.picture.claims.contains_key(uid_in(name));
-        if waits && self.picture.volumes.get(name).is_some_and(|volume| volume.ours && !volume.deleting) {
-            let seen =
-                format!("the asset of {name} is being cleaned up, and its volume is saved for a claim that is there");
-            self.accuse(at, Invariant::Untouched, seen);
-        }
-    }
-
     /// An asset is gone.
     pub(crate) fn remove(&mut self, at: Duration, name: &str, deleted: bool) {
         self.look(at);
@@ -422,30 +350,6 @@ impl Judge {
             self.cleaned.insert(name.to_owned());
         }
         self.assets.remove(name);
-    }
-
-    fn check_removal(&mut self, at: Duration, name: &str) {
-        if let Some(claim) = self.picture.living_claim_of(name) {
-            let seen = format!("the asset of {name} is being removed, and its claim {claim} lives");
-            self.accuse(at, Invariant::Untouched, seen);
-        }
-        if self.assets.get(name).is_some_and(|asset| asset.claim.is_empty()) {
-            self.accuse(at, Invariant::Untouched, format!("{name} is being removed, which is somebody else's"));
-        }
-    }
-
-    fn check_covered(&mut self, at: Duration, version: u64) {
-        let uncovered = self.assets.iter().find(|(name, asset)| {
-            !asset.claim.is_empty()
-                && !self.forgiven.contains(*name)
-                && !self.released.contains(*name)
-                && !self.picture.knows(name)
-        });
-        if let Some((name, asset)) = uncovered {
-            let since = if version == 0 { String::new() } else { format!(" since version {version}") };
-            let seen = format!("{name} is {:?}, and no volume, journal or claim knows it{since}", asset.stage);
-            self.accuse(at, Invariant::Covered, seen);
-        }
     }
 
     /// The first accusation counts.

@@ -189,7 +189,7 @@ impl Users {
                 self.delete(CLAIMS, &claim_of(claim));
             }
             Deed::DeleteVolume(claim) => {
-                self.volume_of(claim).into_iter().for_each(|volume| self.delete_volume(&volume))
+                self.volume_of(claim).into_iter().for_each(|volume| self.delete_volume(&volume));
             }
             Deed::DeleteSaved => {
                 let saved = self.stage.judge().picture.saved_last();

@@ -1,0 +1,105 @@
+//! What is looked at when a call begins, and at each step of the backend.
+
+use std::time::Duration;
+
+use super::picture::{Volume, uid_in};
+use super::{Invariant, Judge};
+
+impl Judge {
+    pub(super) fn check_deletion(&mut self, at: Duration, who: &str, name: &str) {
+        if let Some(claim) = self.picture.living_claim_of(name) {
+            let seen = format!("{who} deletes the asset of {name}, and its claim {claim} lives");
+            return self.accuse(at, Invariant::Untouched, seen);
+        }
+        if let Some(claim) = self.picture.waiting_claim_of(name)
+            && !self.by_hand.contains(name)
+        {
+            let seen = format!("{who} deletes the asset of {name}, and its claim {claim} waits for it");
+            return self.accuse(at, Invariant::Untouched, seen);
+        }
+        if self.assets.get(name).is_some_and(|asset| asset.claim.is_empty()) {
+            let seen = format!("{who} deletes the asset of {name}, which is somebody else's");
+            return self.accuse(at, Invariant::Untouched, seen);
+        }
+        // What has the name now may be another volume than the one that was read.
+        if !self.picture.volumes.get(name).is_some_and(|volume| volume.ours) {
+            return;
+        }
+        // Users may change the policy after it was read.
+        let read = self.read(who, name);
+        if self.asks && !self.permitted.contains(&(who.to_owned(), name.to_owned())) {
+            let seen = format!("{who} deletes the asset of {name}, and the author was not asked whether it may");
+            return self.accuse(at, Invariant::Asked, seen);
+        }
+        let volume = &self.picture.volumes[name];
+        // What was begun before is finished.
+        if let Some(since) = volume.retained_since
+            && !volume.marked
+            && read.is_none_or(|read| read >= since)
+        {
+            let seen = format!("{who} deletes the asset of {name}, which is to be kept since version {since}");
+            self.accuse(at, Invariant::Untouched, seen);
+        }
+    }
+
+    pub(super) fn check_clean_up(&mut self, at: Duration, who: &str, name: &str) {
+        if let Some(claim) = self.picture.living_claim_of(name) {
+            let seen = format!("{who} cleans {name} up, and its claim {claim} lives");
+            return self.accuse(at, Invariant::Untouched, seen);
+        }
+        if let Some(claim) = self.picture.waiting_claim_of(name)
+            && self.picture.class_of(name).is_some_and(|class| self.lasting.contains(class))
+        {
+            let seen = format!("{who} cleans {name} up, and its claim {claim} waits for it");
+            return self.accuse(at, Invariant::Untouched, seen);
+        }
+        let read = self.read(who, name);
+        // What was saved since cannot be stopped by anybody. No claim gets it.
+        let late = |volume: &Volume| {
+            read.is_some_and(|read| read < volume.since) && !self.picture.claims.contains_key(uid_in(name))
+        };
+        if self.picture.volumes.get(name).is_some_and(|volume| volume.ours && !volume.deleting && !late(volume)) {
+            self.accuse(at, Invariant::Untouched, format!("{who} cleans {name} up, and its volume is saved"));
+        }
+    }
+
+    /// Whoever removes what a saved volume needs has not looked, or was overtaken where nothing can be done about it.
+    pub(super) fn check_undoing(&mut self, at: Duration, name: &str) {
+        self.check_removal(at, name);
+        let waits = self.picture.claims.contains_key(uid_in(name));
+        if waits && self.picture.volumes.get(name).is_some_and(|volume| volume.ours && !volume.deleting) {
+            let seen =
+                format!("the asset of {name} is being cleaned up, and its volume is saved for a claim that is there");
+            self.accuse(at, Invariant::Untouched, seen);
+        }
+    }
+
+    pub(super) fn check_removal(&mut self, at: Duration, name: &str) {
+        if let Some(claim) = self.picture.living_claim_of(name) {
+            let seen = format!("the asset of {name} is being removed, and its claim {claim} lives");
+            self.accuse(at, Invariant::Untouched, seen);
+        }
+        if self.assets.get(name).is_some_and(|asset| asset.claim.is_empty()) {
+            self.accuse(at, Invariant::Untouched, format!("{name} is being removed, which is somebody else's"));
+        }
+    }
+
+    pub(super) fn check_covered(&mut self, at: Duration, version: u64) {
+        let uncovered = self.assets.iter().find(|(name, asset)| {
+            !asset.claim.is_empty()
+                && !self.forgiven.contains(*name)
+                && !self.released.contains(*name)
+                && !self.picture.knows(name)
+        });
+        if let Some((name, asset)) = uncovered {
+            let since = if version == 0 { String::new() } else { format!(" since version {version}") };
+            let seen = format!("{name} is {:?}, and no volume, journal or claim knows it{since}", asset.stage);
+            self.accuse(at, Invariant::Covered, seen);
+        }
+    }
+
+    /// The newest change that this process can know of this volume.
+    fn read(&self, who: &str, name: &str) -> Option<u64> {
+        self.reads.get(&(who.to_owned(), name.to_owned())).copied()
+    }
+}

@@ -89,9 +89,10 @@ impl Actor {
             let actor = actor.clone();
             async move { Ok(actor.own_volumes().await?) }.boxed()
         });
-        match AssertUnwindSafe(async { self.backend.start(start).await }).catch_unwind().await {
+        match self.guarded(self.limits.delete, &Mandate::unlimited(), async { self.backend.start(start).await }).await {
             Ok(started) => started,
-            Err(panic) => Err(StartError::new(format!("its code crashed: {}", panic_text(&*panic)))),
+            Err(Breakage::Panicked(panic)) => Err(StartError::new(format!("its code crashed: {panic}"))),
+            Err(_) => Err(StartError::new(format!("no answer within {} s", self.limits.delete.as_secs()))),
         }
     }
 

@@ -185,6 +185,7 @@ pub(crate) struct WaitingClaim {
 pub(crate) struct HeldClaim {
     pub(crate) claim: ClaimFacts,
     pub(crate) finalizers: Vec<String>,
+    pub(crate) lock: Option<Box<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -248,8 +248,13 @@ impl World {
             return self.claim_gone(&key).then_some(key);
         }
         let held = claim.is_held().then(|| ClaimFacts::read(claim)).flatten();
-        let held =
-            held.map(|facts| Arc::new(HeldClaim { claim: facts, finalizers: claim.metadata.finalizers.clone() }));
+        let held = held.map(|facts| {
+            Arc::new(HeldClaim {
+                claim: facts,
+                finalizers: claim.metadata.finalizers.clone(),
+                lock: claim.metadata.annotations.lock.clone(),
+            })
+        });
         if self.claims.get(&key).is_some_and(|known| known.is_newer_than(claim_version(claim))) {
             return None;
         }

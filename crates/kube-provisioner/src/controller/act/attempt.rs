@@ -40,6 +40,8 @@ pub(super) struct Attempt<'a> {
 pub(super) struct Answer<T> {
     pub(super) value: Result<T, Breakage>,
     pub(super) asked: Instant,
+    /// Saving what was made is a part of the attempt.
+    pub(super) permit: Option<Permit<Key>>,
 }
 
 impl Actor {
@@ -91,7 +93,7 @@ impl Actor {
         let asking = self.ask_locked(attempt, mandate, limit, call);
         match self.while_locked(lock, asking).await {
             Some(answer) => answer,
-            None => Ok(Answer { value: Err(Breakage::CutOff), asked: Instant::now() }),
+            None => Ok(Answer { value: Err(Breakage::CutOff), asked: Instant::now(), permit: None }),
         }
     }
 
@@ -102,7 +104,7 @@ impl Actor {
         limit: Duration,
         call: impl FnOnce(UntypedRequest) -> BoxFuture<'b, T>,
     ) -> Result<Answer<T>, Outcome> {
-        let Attempt { decision, pending, claim, parameters, key, duty, permit: _permit } = attempt;
+        let Attempt { decision, pending, claim, parameters, key, duty, permit } = attempt;
         let facts = &pending.claim.facts;
         let request = UntypedRequest {
             name: key.to_string(),
@@ -120,7 +122,7 @@ impl Actor {
         if self.rules.safeguards.include(Safeguard::Journal) {
             self.fenced(duty.record(entry).await)?;
         }
-        let _permit = self.calls.acquire(pending.class.name()).await;
+        let _call_permit = self.calls.acquire(pending.class.name()).await;
         self.fenced(duty.fence_since(FRESH).await)?;
         {
             let mut world = self.world();
@@ -134,7 +136,7 @@ impl Actor {
         let asked = Instant::now();
         let call = self.guarded(limit, &mandate, async { call(request).await });
         let value = self.watched(facts, call).await;
-        Ok(Answer { value, asked })
+        Ok(Answer { value, asked, permit: Some(permit) })
     }
 
     /// Whether the same would be asked of the author's code now.

@@ -10,6 +10,7 @@ use provisioner_runtime::queue::Work;
 
 use super::Actor;
 use super::attempt::{Answer, Attempt};
+use super::lock::Lock;
 use crate::controller::decide::Decision;
 use crate::controller::duty::Duty;
 use crate::controller::facts::{ClaimState, Facts, Progress};
@@ -36,13 +37,13 @@ impl Actor {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
-        let finalizers = lock.as_ref().map(|lock| lock.finalizers.clone());
+        let held = lock.as_ref().map(Lock::held);
         let answer = self.ask(attempt, lock, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await;
         let error = match answer {
             Ok(Answer { value: Ok(Ok(())), .. }) => {
                 self.world().set_progress(key, Progress::None);
-                if let Some(finalizers) = finalizers {
-                    self.release_if_over(key, &pending.claim.facts, &finalizers).await;
+                if let Some(held) = held {
+                    self.release_if_over(key, &pending.claim.facts, held()).await;
                 }
                 return Outcome::CleanedUp;
             }

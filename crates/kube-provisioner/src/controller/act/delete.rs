@@ -24,7 +24,7 @@ impl Actor {
     pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, work: &Work<Key>, duty: &Duty) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
         let class = volume.facts.class.as_deref().unwrap_or_default();
-        let Some(permit) = work.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
+        let Some(_permit) = work.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
         let (key, name, started) = (work.key(), work.key().to_string(), Instant::now());
         let call_permit = self.calls.acquire(class).await;
         let carrier = Carrier::Volume { name: &name, uid: &volume.facts.uid };
@@ -42,7 +42,8 @@ impl Actor {
             Ok((live, self.guarded(self.limits.delete, &mandate, call).await))
         };
         let answer = self.while_locked(lock, deleting).await;
-        drop((permit, call_permit));
+        // Deleting the object is a part of the attempt.
+        drop(call_permit);
         let live = match answer {
             Some(Ok((live, Ok(Ok(()))))) => live,
             Some(Ok((_, Ok(Err(error))))) => return not_deleted(&error),

@@ -21,6 +21,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Actor;
+use super::objects::Held;
 use crate::controller::entry;
 use crate::controller::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress};
 use crate::controller::key::Key;
@@ -87,8 +88,10 @@ pub(super) struct Lock<'a> {
     /// The object's, which the lock has changed.
     pub(super) version: String,
     /// The object's, ours on a claim among them.
-    pub(super) finalizers: Vec<String>,
+    finalizers: Vec<String>,
     record: Record,
+    /// The record as it was written last, for whoever ends it.
+    text: Arc<Mutex<String>>,
     valid_until: Arc<Mutex<Instant>>,
 }
 
@@ -97,6 +100,15 @@ impl Lock<'_> {
     pub(super) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
         let valid_until = self.valid_until.clone();
         move || Instant::now() < *valid_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells what the carrier was last seen to hold, also when the lock is given up.
+    pub(super) fn held(&self) -> impl Fn() -> Held<'static> + use<> {
+        let (finalizers, text) = (self.finalizers.clone(), self.text.clone());
+        move || Held {
+            finalizers: finalizers.clone().into(),
+            lock: Some(text.lock().unwrap_or_else(PoisonError::into_inner).clone().into()),
+        }
     }
 
     /// Until then nobody else can have taken it.
@@ -192,11 +204,11 @@ impl Actor {
 
     /// Ends what the claim records once nothing of the attempt is left to be done. Where that fails it is done by the next
     /// look at the key.
-    pub(super) async fn release_if_over(&self, key: &Key, claim: &ClaimFacts, finalizers: &[String]) {
+    pub(super) async fn release_if_over(&self, key: &Key, claim: &ClaimFacts, held: Held<'_>) {
         if self.world().unfinished(key) {
             return;
         }
-        if let Err(error) = self.release_claim(claim, finalizers).await {
+        if let Err(error) = self.release_claim(claim, held).await {
             tracing::debug!(pv = %key, "our finalizer is not off the claim yet: {error}");
         }
     }
@@ -206,15 +218,25 @@ impl Actor {
         if let ClaimState::Waiting(claim) = &facts.claim
             && claim.held.is_some()
         {
-            self.release_if_over(key, &claim.facts, &claim.finalizers).await;
+            self.release_if_over(key, &claim.facts, seen(&claim.finalizers, claim.lock.as_deref())).await;
         }
+    }
+
+    /// Whether this is a record of this process.
+    pub(super) fn is_own_lock(&self, record: Option<&str>) -> bool {
+        let record: Option<Record> = record.and_then(|record| serde_json::from_str(record).ok());
+        record.zip(self.locks.as_ref()).is_some_and(|(record, locks)| record.holder_identity == locks.identity)
     }
 
     /// Takes our finalizer off a claim whose attempt has ended.
     pub(super) async fn release_claim_of(&self, facts: &Facts) -> Outcome {
         let released = match &facts.claim {
-            ClaimState::Waiting(claim) => self.release_claim(&claim.facts, &claim.finalizers).await,
-            ClaimState::Settled { held: Some(held), .. } => self.release_claim(&held.claim, &held.finalizers).await,
+            ClaimState::Waiting(claim) => {
+                self.release_claim(&claim.facts, seen(&claim.finalizers, claim.lock.as_deref())).await
+            }
+            ClaimState::Settled { held: Some(held), .. } => {
+                self.release_claim(&held.claim, seen(&held.finalizers, held.lock.as_deref())).await
+            }
             _ => return Outcome::Changed,
         };
         match released {
@@ -244,7 +266,8 @@ impl Actor {
             Ok(ObjectMeta { resource_version, finalizers, .. }) => {
                 let valid_until = Arc::new(Mutex::new(started + locks.renew_deadline));
                 let (version, finalizers) = (resource_version.unwrap_or_default(), finalizers.unwrap_or_default());
-                Ok(Some(Lock { carrier, version, finalizers, record, valid_until }))
+                let text = Arc::new(Mutex::new(record.to_text()));
+                Ok(Some(Lock { carrier, version, finalizers, record, text, valid_until }))
             }
             // Somebody was faster, or what is known is old: the watch tells.
             Err(CallError::Conflict | CallError::NotFound) => {
@@ -278,6 +301,7 @@ impl Actor {
                 match written {
                     Err(_) => return,
                     Ok(Ok(meta)) => {
+                        *lock.text.lock().unwrap_or_else(PoisonError::into_inner) = record.to_text();
                         (lock.version, lock.record) = (meta.resource_version.unwrap_or_default(), record);
                         lock.extend(started + locks.renew_deadline);
                         break;
@@ -302,9 +326,8 @@ impl Actor {
 
     /// Writes the record on the version of the object that is known; returns the object's metadata then.
     async fn write_lock(&self, carrier: &Carrier<'_>, version: &str, record: &Record) -> Result<ObjectMeta, CallError> {
-        let text = serde_json::to_string(record).map_err(|error| CallError::Other(error.to_string()))?;
         let mut metadata = json!({
-            "uid": carrier.uid(), "resourceVersion": version, "annotations": {protocol::CLAIM_LOCK: text},
+            "uid": carrier.uid(), "resourceVersion": version, "annotations": {protocol::CLAIM_LOCK: record.to_text()},
         });
         if let Carrier::Claim { hold: Some(Hold { finalizers, mark }), .. } = carrier {
             metadata["finalizers"] = json!(finalizers);
@@ -362,7 +385,17 @@ impl Carrier<'_> {
     }
 }
 
+/// What is known of a claim that is held.
+fn seen<'a>(finalizers: &'a [String], lock: Option<&'a str>) -> Held<'a> {
+    Held { finalizers: finalizers.into(), lock: lock.map(Into::into) }
+}
+
 impl Record {
+    fn to_text(&self) -> String {
+        // Texts and numbers can be written as JSON.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
     fn nobody() -> Self {
         Self {
             holder_identity: String::new(),

@@ -1,5 +1,7 @@
 //! The few calls to the API server, each with its deadline and its preconditions.
 
+use std::borrow::Cow;
+
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::Resource;
@@ -122,20 +124,12 @@ impl Actor {
         shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await
     }
 
-    /// Takes our finalizer and what goes with it off a claim, which may be the one with these finalizers or a later state of it.
-    pub(super) async fn release_claim(&self, claim: &ClaimFacts, finalizers: &[String]) -> Result<(), CallError> {
-        let mut finalizers = finalizers.to_vec();
+    /// Takes our finalizer and what goes with it off a claim, as long as its lock is still this record: whoever has taken it
+    /// since may have begun something. A record that is our own may be newer than we know.
+    pub(super) async fn release_claim(&self, claim: &ClaimFacts, held: Held<'_>) -> Result<(), CallError> {
+        let mut held = Held { finalizers: held.finalizers.into(), lock: held.lock };
         for _ in 0..RELEASES {
-            let Some(at) = finalizers.iter().position(|name| name == protocol::CLAIM_FINALIZER) else { return Ok(()) };
-            let path = format!("/metadata/finalizers/{at}");
-            let annotation = format!("/metadata/annotations/{}", protocol::ATTEMPT.replace('/', "~1"));
-            let operations = json!([
-                {"op": "test", "path": "/metadata/uid", "value": &*claim.uid},
-                {"op": "test", "path": path, "value": protocol::CLAIM_FINALIZER},
-                {"op": "remove", "path": path},
-                {"op": "add", "path": annotation, "value": ""},
-                {"op": "remove", "path": annotation},
-            ]);
+            let Some(operations) = release_patch(claim, &held) else { return Ok(()) };
             let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
             let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(&claim.namespace)));
             let request = request.patch(&claim.name, &PatchParams::default(), &patch).map_err(unsent)?;
@@ -154,7 +148,15 @@ impl Actor {
                 Ok(_) | Err(CallError::NotFound) => return Ok(()),
                 Err(error) => return Err(error),
             };
-            finalizers.clone_from(&live.metadata().finalizers);
+            let lock = live.metadata().annotations.lock.clone();
+            if lock.as_deref() != held.lock.as_deref() && !self.is_own_lock(lock.as_deref()) {
+                self.world().saw_claim(live);
+                return Err(CallError::Conflict);
+            }
+            held = Held {
+                finalizers: live.metadata().finalizers.clone().into(),
+                lock: lock.map(|lock| Cow::Owned(lock.into())),
+            };
             self.world().saw_claim(live);
         }
         Err(CallError::Conflict)
@@ -221,6 +223,33 @@ impl Actor {
         let answer = self.request(self.client.request(request));
         patched(shown(&self.claims, answer, WatchedClaim::version).await)
     }
+}
+
+/// What a claim was seen to hold.
+pub(super) struct Held<'a> {
+    pub(super) finalizers: Cow<'a, [String]>,
+    /// The record of its lock.
+    pub(super) lock: Option<Cow<'a, str>>,
+}
+
+/// `None` where our finalizer is off already.
+fn release_patch(claim: &ClaimFacts, held: &Held<'_>) -> Option<Value> {
+    let at = held.finalizers.iter().position(|name| name == protocol::CLAIM_FINALIZER)?;
+    let path = format!("/metadata/finalizers/{at}");
+    let annotation = |key: &str| format!("/metadata/annotations/{}", key.replace('/', "~1"));
+    let mark = annotation(protocol::ATTEMPT);
+    let mut operations = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": &*claim.uid}),
+        json!({"op": "test", "path": path, "value": protocol::CLAIM_FINALIZER}),
+    ];
+    operations.extend(
+        held.lock.as_ref().map(|lock| json!({"op": "test", "path": annotation(protocol::CLAIM_LOCK), "value": lock})),
+    );
+    operations.push(json!({"op": "remove", "path": path}));
+    // What is not there cannot be removed, and who owns the claim may have done so.
+    operations.push(json!({"op": "add", "path": mark, "value": ""}));
+    operations.push(json!({"op": "remove", "path": mark}));
+    Some(Value::from(operations))
 }
 
 /// What the answer shows, the watch has to tell of too: the object as it is now, or that one is gone that was there.

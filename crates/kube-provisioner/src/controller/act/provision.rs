@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use super::Actor;
 use super::attempt::{Answer, Attempt};
+use super::lock::Lock;
 use crate::controller::decide::{Decision, Rest};
 use crate::controller::duty::Duty;
 use crate::controller::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress, UnsavedVolume};
@@ -46,10 +47,10 @@ impl Actor {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
-        let finalizers = lock.as_ref().map(|lock| lock.finalizers.clone());
+        let held = lock.as_ref().map(Lock::held);
         let answer = self.ask(attempt, lock, self.limits.provision, |request| self.backend.provision(request)).await;
         let outcome = match answer {
-            Ok(Answer { value: Ok(Ok(volume)), asked }) => {
+            Ok(Answer { value: Ok(Ok(volume)), asked, permit: _permit }) => {
                 match self.unsaved(key, pending.clone(), &claim, &secrets, volume) {
                     Ok(unsaved) => self.save(key, unsaved, asked).await,
                     Err(outcome) => outcome,
@@ -59,8 +60,8 @@ impl Actor {
             Ok(Answer { value: Err(breakage), .. }) => Outcome::ProvisionBroke { method: "provision", breakage },
             Err(outcome) => outcome,
         };
-        if let Some(finalizers) = finalizers {
-            self.release_if_over(key, &pending.claim.facts, &finalizers).await;
+        if let Some(held) = held {
+            self.release_if_over(key, &pending.claim.facts, held()).await;
         }
         outcome
     }

@@ -169,7 +169,11 @@ fn options(program: &Command, shown: &[&str]) -> Vec<Arg> {
 
 /// One thread: the work is waiting, and what blocks is on threads of its own.
 fn block_on<T>(work: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(work);
+    // A blocking thread that hangs must not keep a process that was told to stop: the grace period was its time.
+    runtime.shutdown_background();
+    done
 }
 
 /// Clients that an author makes need it, too: where several providers are compiled in, rustls takes none by itself.

@@ -43,7 +43,7 @@ pub fn rules(options: &Options, capabilities: &Capabilities, former_shards: &[u3
         cluster("storage.k8s.io", "storageclasses", &["list", "watch"]),
         cluster("events.k8s.io", "events", &["create", "patch"]),
     ];
-    if capabilities.node_labels {
+    if capabilities.node_labels || options.coordination == Coordination::PerNode {
         rules.push(cluster("", "nodes", &["get"]));
     }
     if !capabilities.secrets.is_empty() {

@@ -111,6 +111,7 @@ impl Actor {
             Decision::DeleteSurplus => self.delete_surplus(facts, work, duty).await,
             Decision::ReleaseClaim => self.release_claim_of(facts).await,
             Decision::Delete(deletion) => self.delete(deletion, facts, work, duty).await,
+            Decision::LookForNode { name } => self.look_for_node(name, work.waits()).await,
             Decision::Confirm => self.confirm(facts, key).await,
             Decision::ConfirmVolume => self.confirm_volume(key).await,
             Decision::Save => self.save_again(facts, key).await,
@@ -124,7 +125,9 @@ impl Actor {
     fn asked_for(&self, decision: &Decision, facts: &Facts) -> Result<Option<Arc<PersistentVolumeClaim>>, Outcome> {
         let is_new = match decision {
             Decision::Provision | Decision::Confirm => true,
-            Decision::Refuse(Refusal::OtherInstallation { .. } | Refusal::RetainedTooLate) => false,
+            Decision::Refuse(
+                Refusal::NodeGone { .. } | Refusal::OtherInstallation { .. } | Refusal::RetainedTooLate,
+            ) => false,
             Decision::Refuse(_) => true,
             _ => false,
         };

@@ -37,6 +37,11 @@ impl Rules {
         }
     }
 
+    /// Whether installations are called as the nodes that they are on.
+    fn is_named_by_node(&self) -> bool {
+        self.node.as_ref() == Some(&self.identity)
+    }
+
     /// Whether a volume is one of this provisioner: by the annotation where there is one; else by the CSI driver, or by what
     /// the volume was migrated to.
     pub(crate) fn own(&self, volume: &watched::Volume) -> bool {
@@ -89,6 +94,8 @@ pub(crate) enum Decision {
     ConfirmVolume,
     /// Save the volume that is made already.
     Save,
+    /// Look whether the node still exists whose replica has to delete a volume.
+    LookForNode { name: String },
     /// Add our finalizer to a volume that was made without it.
     Protect,
     /// Remove our finalizer from a volume that is not to be deleted.
@@ -145,6 +152,7 @@ pub(crate) enum Refusal {
     ImmediateClass,
     MountOptions,
     NameTaken,
+    NodeGone { node: String },
     OtherInstallation { maker: String },
     Parameters(String),
     ParametersCrash(String),
@@ -289,11 +297,14 @@ fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<R
 
 fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
     if rules.made_elsewhere(volume) {
+        let released = volume.phase == Phase::Released && volume.policy == ReclaimPolicy::Delete;
         return match &volume.identity {
-            _ if rules.node.is_some() => Decision::Rest(Rest::OtherNode),
-            Some(identity) if volume.phase == Phase::Released && volume.policy == ReclaimPolicy::Delete => {
-                Decision::Refuse(Refusal::OtherInstallation { maker: identity.to_string() })
+            // Nobody else would tell that its node is gone.
+            Some(identity) if released && rules.is_named_by_node() => {
+                Decision::LookForNode { name: identity.to_string() }
             }
+            _ if rules.node.is_some() => Decision::Rest(Rest::OtherNode),
+            Some(identity) if released => Decision::Refuse(Refusal::OtherInstallation { maker: identity.to_string() }),
             _ => Decision::Rest(Rest::OtherInstallation),
         };
     }

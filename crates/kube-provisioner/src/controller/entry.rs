@@ -58,7 +58,7 @@ pub(crate) fn read(entry: &Entry, backend: (&dyn Backend, &Capabilities)) -> Res
     let Text { metadata, token } = serde_json::from_str(&entry.text).map_err(say)?;
     let claim = WaitingClaim::of_projection(format!(r#"{{"metadata":{metadata},"spec":{spec}}}"#))?;
     let class = OurClass::read(object, fingerprint(name), backend, (name.clone(), text.clone()));
-    Ok(Pending { claim: Arc::new(claim), class: Arc::new(class), token: token.into() })
+    Ok(Pending { claim: Arc::new(claim), class: Arc::new(class), token: token.into(), begun: Instant::now() })
 }
 
 /// What an attempt that its claim records was begun with, as the claim's annotation: enough to see that its class was made

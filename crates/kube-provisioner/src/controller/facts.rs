@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use k8s_openapi::api::storage::v1::StorageClass;
+use tokio::time::Instant;
 
 use super::entry;
 use super::erased::{Backend, Parsed, unpanicked};
@@ -149,6 +150,8 @@ pub(crate) struct Pending {
     pub(crate) class: Arc<OurClass>,
     /// See [`ProvisionRequest::token`](crate::ProvisionRequest::token).
     pub(crate) token: Arc<str>,
+    /// When this process began it, or took it over.
+    pub(crate) begun: Instant,
 }
 
 /// A PersistentVolume that is still to be saved.
@@ -174,7 +177,7 @@ pub(crate) struct WaitingClaim {
     /// The claim's finalizers, where it may record an attempt.
     pub(crate) finalizers: Vec<String>,
     /// When it was first seen to wait.
-    pub(crate) since: tokio::time::Instant,
+    pub(crate) since: Instant,
     /// What the author gets of it, as JSON: a third of the size of the decoded object. Nothing once the volume is saved: the
     /// claim is read again in the rare case that it needs another.
     pub(crate) object: Option<Box<str>>,
@@ -353,6 +356,17 @@ impl VolumeFacts {
             deletion_begun: meta.annotations.deleting.is_some()
                 && meta.annotations.deleting.as_deref() == meta.uid.as_deref(),
         })
+    }
+}
+
+impl VolumeFacts {
+    /// Stands for what work on the volume depends on. What we ourselves write while we delete it must not cut the pause
+    /// after a failed deletion short.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        match self.phase {
+            Phase::Released => fingerprint(&Self { deleting: false, deletion_begun: false, ..self.clone() }),
+            _ => fingerprint(self),
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) enum Outcome {
     Changed,
     /// The API server knows what the watch has not told yet.
     Behind,
+    /// Somebody else is to act, who is given that time.
+    LooksAgain { after: Duration },
     /// The API server does not take what was made of what is known.
     Rejected { doing: &'static str, error: CallError },
     /// The asset is made and its volume is saved.

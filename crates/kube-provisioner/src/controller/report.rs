@@ -103,8 +103,13 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> Report {
             let notice = normal(About::Claim, reason::SUCCEEDED, text);
             Report { next: Next::Done, took: Some(took), ..Report::provision(Some(notice), "success") }
         }
-        Outcome::Refused(refusal @ (Refusal::OtherInstallation { .. } | Refusal::RetainedTooLate)) => {
+        Outcome::LooksAgain { after } => Report::quiet("looks again", Next::Wait(Some(after))),
+        Outcome::Refused(
+            refusal @ (Refusal::NodeGone { .. } | Refusal::OtherInstallation { .. } | Refusal::RetainedTooLate),
+        ) => {
+            let same_from_all = matches!(refusal, Refusal::NodeGone { .. });
             let notice = warning(About::Volume, reason::DELETE_FAILED, refusal_text(&refusal, case));
+            let notice = Notice { same_from_all, ..notice };
             Report { next: Next::AwaitChange, ..Report::deletion(Some(notice), "refused") }
         }
         Outcome::Refused(refusal @ Refusal::Populator { .. }) => {
@@ -393,6 +398,9 @@ fn refusal_text(refusal: &Refusal, case: &Case<'_>) -> String {
         ),
         Refusal::NameTaken => format!(
             "a PersistentVolume named {volume} exists already and is not this claim's; nothing is touched until it is gone"
+        ),
+        Refusal::NodeGone { node } => format!(
+            "volume {volume} is on the node {node}, which does not exist any more, so nobody deletes its data; delete the volume by hand if they are gone, or bring the node back under its name"
         ),
         Refusal::OtherInstallation { maker } => format!(
             "volume {volume} was made by the installation \"{maker}\" of {provisioner} and is left alone; delete it there, or start this one with --identity {maker}"

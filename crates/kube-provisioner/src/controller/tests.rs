@@ -97,6 +97,12 @@ impl Scene {
         Self { world: World::new(rules.clone()), rules }
     }
 
+    /// With a lock per claim.
+    fn recorded_by_claims(self) -> Self {
+        let rules = Arc::new(Rules { claims_record: true, ..(*self.rules).clone() });
+        Self { world: World::new(rules.clone()), rules }
+    }
+
     /// As the replica of one node among many.
     fn on_node(self, node: &str) -> Self {
         let rules = Rules { identity: node.into(), node: Some(node.into()), ..(*self.rules).clone() };
@@ -179,6 +185,7 @@ pub(super) fn pending() -> Pending {
         }),
         class: Arc::new(OurClass::read(class, 7, (&Plain, &Capabilities::default()), snapshot)),
         token: "0123456789abcdef".into(),
+        begun: tokio::time::Instant::now(),
     }
 }
 

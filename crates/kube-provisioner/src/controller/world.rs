@@ -120,7 +120,7 @@ impl World {
         let volume = match &facts.volume {
             VolumeState::Absent => 0,
             VolumeState::Foreign => 1,
-            VolumeState::Ours(volume) => fingerprint(&volume.facts),
+            VolumeState::Ours(volume) => volume.facts.fingerprint(),
         };
         fingerprint(&(claim, class, volume, facts.owner_lives, facts.is_held_for_another_class()))
     }
@@ -274,8 +274,11 @@ impl World {
             self.by_class.entry(class.clone()).or_default().insert(key.clone());
         }
         // A bound claim needs no second look at the API server.
-        if matches!(entry, ClaimEntry::Settled { .. }) {
+        if let ClaimEntry::Settled { bound_here, .. } = &entry {
             self.confirmed(&key);
+            if *bound_here {
+                self.record_gone(&key);
+            }
         }
         self.claims.insert(key.clone(), entry);
         Some(key)
@@ -410,6 +413,7 @@ impl World {
 
     fn claim_gone(&mut self, key: &Key) -> bool {
         self.confirmed(key);
+        self.record_gone(key);
         self.drop_claim(key)
     }
 

@@ -39,7 +39,6 @@ pub(super) struct Attempt<'a> {
 /// What the author's code has answered.
 pub(super) struct Answer<T> {
     pub(super) value: Result<T, Breakage>,
-    pub(super) asked: Instant,
     /// Saving what was made is a part of the attempt.
     pub(super) permit: Option<Permit<Key>>,
 }
@@ -93,7 +92,7 @@ impl Actor {
         let asking = self.ask_locked(attempt, mandate, limit, call);
         match self.while_locked(lock, asking).await {
             Some(answer) => answer,
-            None => Ok(Answer { value: Err(Breakage::CutOff), asked: Instant::now(), permit: None }),
+            None => Ok(Answer { value: Err(Breakage::CutOff), permit: None }),
         }
     }
 
@@ -133,10 +132,9 @@ impl Actor {
             // Whoever is asked now may be at work even if this call is cut off.
             world.set_progress(key, Progress::Background(pending.clone()));
         }
-        let asked = Instant::now();
         let call = self.guarded(limit, &mandate, async { call(request).await });
         let value = self.watched(facts, call).await;
-        Ok(Answer { value, asked, permit: Some(permit) })
+        Ok(Answer { value, permit: Some(permit) })
     }
 
     /// Whether the same would be asked of the author's code now.
@@ -177,7 +175,8 @@ fn pending(facts: &Facts, token: impl FnOnce() -> Arc<str>) -> Option<Arc<Pendin
     match (&facts.progress, &facts.claim, &facts.class) {
         (Progress::Background(pending), ..) => Some(pending.clone()),
         (_, ClaimState::Waiting(claim), ClassState::Ours(class)) => {
-            Some(Arc::new(Pending { claim: claim.clone(), class: class.clone(), token: token() }))
+            let (claim, class) = (claim.clone(), class.clone());
+            Some(Arc::new(Pending { claim, class, token: token(), begun: Instant::now() }))
         }
         _ => None,
     }

@@ -1,18 +1,22 @@
 //! What the author's code needs beside claim and class: Secrets, and the labels of a node.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, Secret};
 use kube::api::Api;
 use provisioner_runtime::call::CallError;
 
 use super::Actor;
-use crate::controller::decide::Decision;
+use crate::controller::decide::{Decision, Refusal};
 use crate::controller::facts::ClaimFacts;
 use crate::controller::key::Key;
 use crate::controller::outcome::Outcome;
 use crate::controller::secret_names::{self, Names, SecretName};
 use crate::secrets::Secrets;
+
+/// How long a released volume may be left to the replica of its node.
+const NODE_GRACE: Duration = Duration::from_secs(300);
 
 impl Actor {
     /// The Secrets that the class names for this claim.
@@ -69,6 +73,19 @@ impl Actor {
                 Err(Outcome::NotReady { problem: format!("the selected node {name} does not exist any more") })
             }
             Err(error) => Err(Outcome::CallFailed { doing: "reading the selected node", error }),
+        }
+    }
+
+    /// A node's own replica deletes its volumes, and is given time for it. Where the node is gone nobody will.
+    pub(super) async fn look_for_node(&self, name: String, looks: u32) -> Outcome {
+        if looks == 0 {
+            return Outcome::LooksAgain { after: NODE_GRACE };
+        }
+        let api: Api<Node> = Api::all(self.client.clone());
+        match self.request(api.get_metadata(&name)).await {
+            Ok(_) => Outcome::LooksAgain { after: NODE_GRACE },
+            Err(CallError::NotFound) => Outcome::Refused(Refusal::NodeGone { node: name }),
+            Err(error) => Outcome::CallFailed { doing: "looking for the volume's node", error },
         }
     }
 

@@ -50,9 +50,9 @@ impl Actor {
         let held = lock.as_ref().map(Lock::held);
         let answer = self.ask(attempt, lock, self.limits.provision, |request| self.backend.provision(request)).await;
         let outcome = match answer {
-            Ok(Answer { value: Ok(Ok(volume)), asked, permit: _permit }) => {
+            Ok(Answer { value: Ok(Ok(volume)), permit: _permit }) => {
                 match self.unsaved(key, pending.clone(), &claim, &secrets, volume) {
-                    Ok(unsaved) => self.save(key, unsaved, asked).await,
+                    Ok(unsaved) => self.save(key, unsaved).await,
                     Err(outcome) => outcome,
                 }
             }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
-use tokio::time::Instant;
 
 use super::Actor;
 use super::objects::LiveVolume;
@@ -31,7 +30,7 @@ enum Found {
 impl Actor {
     pub(super) async fn save_again(&self, facts: &Facts, key: &Key) -> Outcome {
         let Progress::Unsaved(unsaved) = &facts.progress else { return Outcome::Changed };
-        let outcome = self.try_save(key, unsaved, Instant::now()).await;
+        let outcome = self.try_save(key, unsaved).await;
         // A claim that records its attempt can let go of it.
         if matches!(outcome, Outcome::Provisioned { .. }) {
             self.release_if_over_now(facts, key).await;
@@ -39,14 +38,14 @@ impl Actor {
         outcome
     }
 
-    pub(super) async fn save(&self, key: &Key, unsaved: UnsavedVolume, started: Instant) -> Outcome {
+    pub(super) async fn save(&self, key: &Key, unsaved: UnsavedVolume) -> Outcome {
         let unsaved = Arc::new(unsaved);
         // From here on there is an asset, so nothing but a saved volume ends the work.
         self.world().set_progress(key, Progress::Unsaved(unsaved.clone()));
-        self.try_save(key, &unsaved, started).await
+        self.try_save(key, &unsaved).await
     }
 
-    async fn try_save(&self, key: &Key, unsaved: &Arc<UnsavedVolume>, started: Instant) -> Outcome {
+    async fn try_save(&self, key: &Key, unsaved: &Arc<UnsavedVolume>) -> Outcome {
         let saved = match self.create_volume(unsaved.body.clone()).await {
             Ok(saved) => saved,
             Err(CallError::AlreadyExists) => match self.read_volume(&unsaved.name).await {
@@ -70,7 +69,7 @@ impl Actor {
         };
         // The watch may be slower than the next look at this key.
         self.world().saved(key, saved);
-        Outcome::Provisioned { took: started.elapsed() }
+        Outcome::Provisioned { took: unsaved.pending.begun.elapsed() }
     }
 }
 

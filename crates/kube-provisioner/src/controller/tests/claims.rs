@@ -176,6 +176,17 @@ fn g43_topologies_and_mount_options_of_a_class_need_an_author_who_heeds_them() {
 }
 
 #[test]
+fn g44_a_released_volume_of_another_node_is_asked_about() {
+    let of = |phase, identity: &str| {
+        let made = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});
+        Scene::new().on_node("here").volume(volume(phase, "Delete", made)).about_volume()
+    };
+    assert_eq!(of("Released", "there"), Decision::LookForNode { name: "there".into() });
+    assert_eq!(of("Bound", "there"), Decision::Rest(Rest::OtherNode));
+    assert!(matches!(of("Released", "here"), Decision::Delete(_)));
+}
+
+#[test]
 fn g44_a_node_of_its_own_serves_no_class_that_binds_at_once() {
     let claim = claim(json!({"spec": {"storageClassName": "at-once"}}));
     let at_once = class(json!({"metadata": {"name": "at-once"}}));

@@ -299,3 +299,17 @@ fn g48_a_deletion_that_is_recorded_on_its_volume_is_finished_while_that_volume_e
     assert_eq!(bare(marked("Released", "Retain", "another")), Decision::Rest(Rest::Retained), "a restored copy");
     assert_eq!(bare(marked("Bound", "Retain", "volume-uid")), Decision::Rest(Rest::Retained), "it is in use again");
 }
+
+/// Two first attempts without a pause between them would be the consequence.
+#[test]
+fn g3_what_we_write_while_we_delete_cuts_no_pause_short() {
+    let mut scene = Scene::without_finalizer().volume(volume("Released", "Delete", json!({})));
+    let before = scene.world.inputs(&Key::of_volume("volume-1"));
+    let marked =
+        json!({"metadata": {"resourceVersion": "21", "annotations": {"kube-provisioner/deleting": "volume-uid"}}});
+    scene.put_volume(volume("Released", "Delete", marked));
+    assert_eq!(scene.world.inputs(&Key::of_volume("volume-1")), before);
+    let kept = json!({"metadata": {"resourceVersion": "22"}});
+    scene.put_volume(volume("Released", "Retain", kept));
+    assert_ne!(scene.world.inputs(&Key::of_volume("volume-1")), before);
+}

@@ -26,7 +26,10 @@ fn begin(scene: &mut Scene) {
     let (ClaimState::Waiting(claim), ClassState::Ours(class)) = (facts.claim, facts.class) else {
         panic!("waiting for us");
     };
-    scene.world.set_progress(&key(), Progress::Background(Arc::new(Pending { claim, class, token: "t".into() })));
+    scene.world.set_progress(
+        &key(),
+        Progress::Background(Arc::new(Pending { claim, class, token: "t".into(), begun: tokio::time::Instant::now() })),
+    );
 }
 
 fn saved() -> Value {
@@ -334,4 +337,13 @@ fn g51_a_claim_that_records_its_attempt_is_finished_and_let_go() {
     let mine = with(saved(), json!({"status": {"phase": "Available"}}));
     let scene = of_class(json!({})).claim(held("", json!({}))).volume(mine);
     assert_eq!(scene.about_claim(), Decision::ReleaseClaim);
+}
+
+/// A replica that stood still learns that another one has ended what it had begun.
+#[test]
+fn g51_an_attempt_whose_record_is_gone_is_forgotten() {
+    let mut scene = Scene::new().recorded_by_claims().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut scene);
+    delete_claim(&mut scene, claim(json!({})));
+    assert_eq!(scene.about_claim(), Decision::Rest(Rest::NothingHere));
 }

@@ -59,6 +59,13 @@ impl World {
         self.progress.values().filter(|progress| matches!(progress, Progress::AwaitsAdoption)).count()
     }
 
+    /// Where claims record attempts, one whose record is gone has been ended by somebody else.
+    pub(super) fn record_gone(&mut self, key: &Key) {
+        if self.rules.claims_record {
+            self.drop_attempt(key);
+        }
+    }
+
     /// A person has ended the attempt of this key by hand.
     pub(crate) fn drop_attempt(&mut self, key: &Key) {
         if self.unfinished(key) {

@@ -359,3 +359,36 @@ async fn l1_g51_a_claim_that_records_its_attempt_cannot_go_before_it_has_ended()
     stand.until("and holds nothing", released).await;
     assert_eq!(stand.entries(), Vec::<String>::new());
 }
+
+#[tokio::test(start_paused = true)]
+async fn g44_a_released_volume_of_a_node_that_is_gone_is_told_once() {
+    let mut stand = Stand::new(Script::default());
+    stand.cluster.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "there"}})).unwrap();
+    for node in ["gone", "there"] {
+        stand
+            .cluster
+            .create(&json!({
+                "apiVersion": "v1", "kind": "PersistentVolume",
+                "metadata": {"name": format!("of-{node}"), "annotations": {
+                    "pv.kubernetes.io/provisioned-by": "example.com/stand", "kube-provisioner/identity": node,
+                }},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "nfs": {"server": "s", "path": "/p"},
+                    "persistentVolumeReclaimPolicy": "Delete",
+                    "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "no", "uid": "no"},
+                },
+            }))
+            .unwrap();
+    }
+    stand.options.coordination = Coordination::PerNode;
+    for (number, node) in [(1, "node-1"), (2, "node-2")] {
+        stand.options.node_name = Some(node.to_owned());
+        drop(stand.start(number));
+    }
+    let took = stand.until("it is told", || !stand.events("of-gone").is_empty()).await;
+    assert!(took >= Duration::from_secs(300), "its own replica has had its time: {took:?}");
+    sleep(Duration::from_secs(3600)).await;
+    let told = stand.events("of-gone");
+    assert!(told.len() == 1 && told[0].contains("which does not exist any more"), "once, whoever looks: {told:?}");
+    assert!(stand.events("of-there").is_empty() && stand.calls.count("delete") == 0);
+}

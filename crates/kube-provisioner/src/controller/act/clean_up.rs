@@ -29,14 +29,14 @@ impl Actor {
             // What the backend may be making must become a volume, or nobody would ever delete it.
             return self.carry_on(attempt, facts).await;
         }
-        if let Err(outcome) = self.still_without_volume(&attempt).await {
-            return outcome;
-        }
         let (pending, key) = (attempt.pending.clone(), attempt.key);
         let lock = match self.hold_claim(facts, &pending, key).await {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
+        if let Err(outcome) = self.still_without_volume(&attempt).await {
+            return outcome;
+        }
         let held = lock.as_ref().map(Lock::held);
         let answer = self.ask(attempt, lock, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await;
         let error = match answer {

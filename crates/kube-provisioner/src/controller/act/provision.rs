@@ -15,7 +15,7 @@ use crate::controller::decide::{Decision, Rest};
 use crate::controller::duty::Duty;
 use crate::controller::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress, UnsavedVolume};
 use crate::controller::key::Key;
-use crate::controller::outcome::Outcome;
+use crate::controller::outcome::{Breakage, Outcome};
 use crate::controller::persistent_volume::{self, Order};
 use crate::controller::safeguards::Safeguard;
 use crate::controller::tell::SLOW;
@@ -47,9 +47,13 @@ impl Actor {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
-        let held = lock.as_ref().map(Lock::held);
+        let (held, valid) = (lock.as_ref().map(Lock::held), lock.as_ref().map(Lock::validity));
         let answer = self.ask(attempt, lock, self.limits.provision, |request| self.backend.provision(request)).await;
         let outcome = match answer {
+            // Whoever has the lock by now may have ended the attempt.
+            Ok(Answer { value: Ok(Ok(_)), .. }) if valid.is_some_and(|valid| !valid()) => {
+                Outcome::ProvisionBroke { method: "provision", breakage: Breakage::CutOff }
+            }
             Ok(Answer { value: Ok(Ok(volume)), permit: _permit }) => {
                 match self.unsaved(key, pending.clone(), &claim, &secrets, volume) {
                     Ok(unsaved) => self.save(key, unsaved).await,

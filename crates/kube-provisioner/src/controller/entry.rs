@@ -11,17 +11,9 @@ use tokio::time::Instant;
 use super::erased::Backend;
 use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim, fingerprint};
 use super::key::Key;
+use super::projection::{self, Parts};
 use super::watched;
 use crate::capabilities::Capabilities;
-
-/// What an entry is made of: the projection of a claim, cut in two without looking into it.
-#[derive(Deserialize)]
-struct Projection<'a> {
-    #[serde(borrow)]
-    metadata: &'a RawValue,
-    #[serde(borrow)]
-    spec: &'a RawValue,
-}
 
 /// An entry's text.
 #[derive(Deserialize, Serialize)]
@@ -32,12 +24,15 @@ struct Text<'a> {
     token: &'a str,
 }
 
-/// The entry of an attempt. `None` when its claim is not known whole. Class and spec are what many claims have in common.
+/// The entry of an attempt. `None` when its claim is not known whole. Class, spec and annotations are what many claims have
+/// in common.
 pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
-    let Projection { metadata, spec } = serde_json::from_str(pending.claim.object.as_deref()?).ok()?;
+    let Parts { metadata, annotations, spec } = projection::split(pending.claim.object.as_deref()?).ok()??;
+    let metadata: &RawValue = serde_json::from_str(&metadata).ok()?;
     let text = serde_json::to_string(&Text { metadata, token: &pending.token }).ok()?;
-    let spec = (format!("spec-{:016x}", fingerprint(&spec.get())), spec.get().into());
-    Some(Entry { key: key.to_string(), text, shared: vec![pending.class.snapshot.clone(), spec] })
+    let share = |kind: &str, text: &str| (format!("{kind}-{:016x}", hash(text.as_bytes())), text.into());
+    let shared = vec![pending.class.snapshot.clone(), share("spec", spec.get()), share("ann", &annotations)];
+    Some(Entry { key: key.to_string(), text, shared })
 }
 
 /// A class, as authors get it, as entries share it: a name without spaces, and its text.
@@ -51,12 +46,15 @@ pub(crate) fn snapshot(class: &StorageClass, fingerprint: u64) -> (String, Arc<s
 /// The attempt of an entry, or what is wrong with it. Calls the author's code, so no lock may be held.
 pub(crate) fn read(entry: &Entry, backend: (&dyn Backend, &Capabilities)) -> Result<Pending, String> {
     let say = |error: serde_json::Error| error.to_string();
-    let [(name, text), (_, spec)] = &entry.shared[..] else {
-        return Err("it names no class and no spec".to_owned());
+    let ((name, text), spec, annotations) = match &entry.shared[..] {
+        [class, (_, spec), (_, annotations)] => (class, spec, Some(&**annotations)),
+        // As earlier versions wrote it.
+        [class, (_, spec)] => (class, spec, None),
+        _ => return Err("it names no class and no spec".to_owned()),
     };
     let object: StorageClass = serde_json::from_str(text).map_err(say)?;
     let Text { metadata, token } = serde_json::from_str(&entry.text).map_err(say)?;
-    let claim = WaitingClaim::of_projection(format!(r#"{{"metadata":{metadata},"spec":{spec}}}"#))?;
+    let claim = WaitingClaim::of_projection(projection::join(metadata, annotations, spec).map_err(say)?)?;
     let class = OurClass::read(object, fingerprint(name), backend, (name.clone(), text.clone()));
     Ok(Pending { claim: Arc::new(claim), class: Arc::new(class), token: token.into(), begun: Instant::now() })
 }
@@ -94,8 +92,11 @@ impl WaitingClaim {
 
 /// The node that the attempt was for.
 pub(crate) fn node(entry: &Entry) -> Option<String> {
-    let claim: watched::Claim = serde_json::from_str(&entry.text).ok()?;
-    claim.metadata.annotations.selected_node
+    let annotations: watched::Annotations = match &entry.shared[..] {
+        [_, _, (_, annotations)] => serde_json::from_str(annotations).ok()?,
+        _ => serde_json::from_str::<watched::Claim>(&entry.text).ok()?.metadata.annotations,
+    };
+    annotations.selected_node
 }
 
 #[cfg(test)]
@@ -118,12 +119,12 @@ mod tests {
         let text: Value = serde_json::from_str(&entry.text).unwrap();
         assert_eq!(text["token"], "0123456789abcdef");
         let metadata = json!({
-            "annotations": {"path": "/exports/db", "volume.kubernetes.io/selected-node": "node-1"},
             "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "db"}, "name": "data", "namespace": "shop",
             "ownerReferences": [{"kind": "StatefulSet", "name": "db"}], "resourceVersion": "17", "uid": UID,
         });
         assert_eq!(text["metadata"], metadata);
-        let [(name, class), (spec_name, spec)] = &entry.shared[..] else { panic!("{entry:?}") };
+        let [(name, class), (spec_name, spec), (_, annotations)] = &entry.shared[..] else { panic!("{entry:?}") };
+        assert_eq!(**annotations, *r#"{"path":"/exports/db","volume.kubernetes.io/selected-node":"node-1"}"#);
         assert_eq!(name, "gold-00000007");
         assert!(class.contains("\"server\":\"a\""), "{class}");
         assert!(spec_name.starts_with("spec-"), "{spec_name}");
@@ -143,6 +144,20 @@ mod tests {
             |pending: &Pending| serde_json::from_str::<Value>(pending.claim.object.as_deref().unwrap()).unwrap();
         assert_eq!(claim(&again), claim(&pending()));
         assert_eq!(write(&again, &key), Some(entry));
+    }
+
+    #[test]
+    fn an_entry_of_an_earlier_version_is_read() {
+        let pending = pending();
+        let text = pending.claim.object.as_deref().unwrap();
+        let whole: Value = serde_json::from_str(text).unwrap();
+        let text = json!({"metadata": whole["metadata"]}).to_string();
+        let spec = whole["spec"].to_string();
+        let shared = vec![pending.class.snapshot.clone(), ("spec-1".to_owned(), spec.into())];
+        let entry = Entry { key: format!("pvc-{UID}"), text, shared };
+        assert_eq!(node(&entry).as_deref(), Some("node-1"));
+        let again = read(&entry, (&Plain, &capabilities())).unwrap();
+        assert_eq!((again.claim.facts.clone(), &*again.token), (pending.claim.facts.clone(), ""));
     }
 
     #[test]

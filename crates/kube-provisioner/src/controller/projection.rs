@@ -62,6 +62,31 @@ pub(crate) fn claim(object: &RawValue, capabilities: &Capabilities) -> serde_jso
     Ok(text.into_boxed_str())
 }
 
+/// The text of a claim in three parts, of which many claims share two: its metadata without annotations, its annotations,
+/// and its spec.
+pub(crate) struct Parts<'a> {
+    pub(crate) metadata: String,
+    pub(crate) annotations: String,
+    pub(crate) spec: &'a RawValue,
+}
+
+/// Takes the text of [`claim`] apart. `None` where it has no spec.
+pub(crate) fn split(text: &str) -> serde_json::Result<Option<Parts<'_>>> {
+    let Claim { mut metadata, spec } = serde_json::from_str(text)?;
+    let annotations = serde_json::to_string(&std::mem::take(&mut metadata.annotations))?;
+    let metadata = serde_json::to_string(&metadata)?;
+    Ok(spec.map(|spec| Parts { metadata, annotations, spec }))
+}
+
+/// The text of [`claim`], put together again. Metadata that has annotations already keeps them.
+pub(crate) fn join(metadata: &RawValue, annotations: Option<&str>, spec: &str) -> serde_json::Result<String> {
+    let mut metadata: Metadata<'_> = serde_json::from_str(metadata.get())?;
+    if let Some(annotations) = annotations {
+        metadata.annotations = serde_json::from_str(annotations)?;
+    }
+    Ok(format!(r#"{{"metadata":{},"spec":{spec}}}"#, serde_json::to_string(&metadata)?))
+}
+
 /// A class as its author gets it.
 pub(crate) fn class(mut class: StorageClass, capabilities: &Capabilities) -> StorageClass {
     class.metadata.managed_fields = None;
@@ -103,5 +128,9 @@ mod tests {
         );
         let again: Box<RawValue> = serde_json::from_str(&text).unwrap();
         assert_eq!(claim(&again, &Capabilities::default().claim_annotations(["b"])).unwrap(), text);
+        let Parts { metadata, annotations, spec } = split(&text).unwrap().unwrap();
+        assert!(!metadata.contains("annotations"), "{metadata}");
+        let metadata: Box<RawValue> = serde_json::from_str(&metadata).unwrap();
+        assert_eq!(join(&metadata, Some(&annotations), spec.get()).unwrap(), *text);
     }
 }

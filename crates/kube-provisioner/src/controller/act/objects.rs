@@ -127,7 +127,7 @@ impl Actor {
     /// Takes our finalizer and what goes with it off a claim, as long as its lock is still this record: whoever has taken it
     /// since may have begun something. A record that is our own may be newer than we know.
     pub(super) async fn release_claim(&self, claim: &ClaimFacts, held: Held<'_>) -> Result<(), CallError> {
-        let mut held = Held { finalizers: held.finalizers.into(), lock: held.lock };
+        let mut held = held;
         for _ in 0..RELEASES {
             let Some(operations) = release_patch(claim, &held) else { return Ok(()) };
             let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);

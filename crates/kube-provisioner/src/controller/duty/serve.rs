@@ -176,7 +176,7 @@ impl Place<'_> {
             left = rest;
             self.left_behind(&left);
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Says what waits for room.

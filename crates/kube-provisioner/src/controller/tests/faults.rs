@@ -40,7 +40,6 @@ async fn nothing_is_lost(resource: &str, fault: Fault, limit: Duration) {
     put_released(&api, "old");
     let took = running.until_bound("a").await.max(running.until_bound("b").await);
     let took = took.max(running.until_gone("old").await);
-    println!("{took:?}");
     assert!((limit..limit + PAUSE).contains(&took), "{resource}: {took:?}");
     assert_eq!((running.provisions("a"), running.provisions("b"), running.deletes("old")), (1, 1, 1));
 }

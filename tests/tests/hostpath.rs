@@ -219,6 +219,16 @@ async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<
     let audit = space.cluster().audit_log()?;
     let _program = started(&space, &access, root.path(), &[]).await?;
     let class = space.create_class(space.class("class")).await?;
+    let delete_all = async || -> anyhow::Result<()> {
+        let claims = space.api::<PersistentVolumeClaim>();
+        claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        let empty = eventually(2 * SOON, async || Ok(space.volumes().await?.is_empty().then_some(()))).await?;
+        empty.ok_or_else(|| anyhow::anyhow!("volumes are left"))
+    };
+    // Until a volume was deleted it is not known that the provisioner has no `should_delete`, which would be shown the volume.
+    create_claims(&space, &class, 1).await?;
+    wait_all_bound(&space, 1).await?;
+    delete_all().await?;
     create_claims(&space, &class, COUNT).await?;
     wait_all_bound(&space, COUNT).await?;
     // The journal's calls serve many volumes each.
@@ -252,13 +262,12 @@ async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<
         );
         Ok(())
     };
-    let provision = [("create persistentvolumes", COUNT), ("create events", COUNT)];
-    calls("provision", &provision, COUNT / 2).await?;
-    space.api::<PersistentVolumeClaim>().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    let empty = eventually(2 * SOON, async || Ok(space.volumes().await?.is_empty().then_some(()))).await?;
-    assert!(empty.is_some());
-    let delete = [("delete persistentvolumes", COUNT), ("patch persistentvolumes", COUNT)];
-    calls("provision and delete", &[provision, delete].concat(), COUNT * 3 / 2).await?;
+    let provision =
+        [("create persistentvolumes", COUNT + 1), ("create events", COUNT + 1), ("get persistentvolumes", 1)];
+    let delete = |count| [("delete persistentvolumes", count), ("patch persistentvolumes", count)];
+    calls("provision", &[&provision[..], &delete(1)].concat(), COUNT).await?;
+    delete_all().await?;
+    calls("provision and delete", &[&provision[..], &delete(COUNT + 1)].concat(), COUNT * 2).await?;
     space.done().await
 }
 

@@ -72,7 +72,8 @@ async fn g25_a_watch_that_does_not_tell_that_a_volume_is_gone_is_begun_anew() {
     api.remove(VOLUMES, "old");
     put_released(&api, "next");
     let took = running.until_gone("next").await;
-    assert!(took < 10 * SECOND, "{took:?}");
+    // Of which the busy server is left alone for up to 5.5 s.
+    assert!(took < 12 * SECOND, "{took:?}");
 }
 
 /// The asset is gone; what the server says of the object need not mean that it is gone too.

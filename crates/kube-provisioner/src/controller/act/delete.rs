@@ -211,7 +211,7 @@ impl Actor {
                 Err(error) => return Outcome::CallFailed { doing: "deleting the volume", error },
             }
         }
-        match self.patch_finalizer(live, false).await {
+        match self.remove_finalizer(live).await {
             Ok(()) | Err(CallError::NotFound) => {}
             Err(error @ (CallError::Conflict | CallError::Invalid(_))) => {
                 return Outcome::Rejected { doing: "removing the volume's finalizer", error };

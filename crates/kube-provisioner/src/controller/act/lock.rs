@@ -180,7 +180,15 @@ impl Actor {
         pending: &'a Arc<Pending>,
         key: &Key,
     ) -> Result<Option<Lock<'a>>, Outcome> {
-        let ClaimState::Waiting(claim) = &facts.claim else { return Ok(None) };
+        let claim = match &facts.claim {
+            ClaimState::Waiting(claim) => claim,
+            // Its record went with the claim, so somebody else has ended the attempt.
+            ClaimState::Absent if self.locks.is_some() => {
+                self.world().drop_attempt(key);
+                return Err(Outcome::Changed);
+            }
+            _ => return Ok(None),
+        };
         let ClaimFacts { namespace, name, uid, .. } = &pending.claim.facts;
         let hold = claim.held.is_none().then(|| Hold {
             finalizers: claim

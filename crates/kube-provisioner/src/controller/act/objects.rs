@@ -195,9 +195,23 @@ impl Actor {
         elsewhere || !self.rules.own(fields)
     }
 
-    /// Adds or removes our finalizer and touches no other.
-    pub(super) async fn patch_finalizer(&self, volume: &PersistentVolume, wanted: bool) -> Result<(), CallError> {
-        let Some(operations) = finalizer_patch(volume, wanted) else { return Ok(()) };
+    /// Removes our finalizer and touches no other.
+    pub(super) async fn remove_finalizer(&self, volume: &PersistentVolume) -> Result<(), CallError> {
+        self.patch_finalizer(volume, finalizer_patch(volume, false)).await
+    }
+
+    /// Adds or removes our finalizer as long as the volume is as it was seen: its policy may change at any time.
+    pub(super) async fn set_finalizer(&self, volume: &PersistentVolume, wanted: bool) -> Result<(), CallError> {
+        let unchanged = json!({
+            "op": "test", "path": "/metadata/resourceVersion", "value": volume.metadata.resource_version,
+        });
+        let mut operations = finalizer_patch(volume, wanted);
+        operations.iter_mut().filter_map(Value::as_array_mut).for_each(|all| all.push(unchanged.clone()));
+        self.patch_finalizer(volume, operations).await
+    }
+
+    async fn patch_finalizer(&self, volume: &PersistentVolume, operations: Option<Value>) -> Result<(), CallError> {
+        let Some(operations) = operations else { return Ok(()) };
         let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
         let name = volume.metadata.name.as_deref().unwrap_or_default();
         let (api, parameters) = (Api::<PersistentVolume>::all(self.client.clone()), PatchParams::default());

@@ -21,7 +21,7 @@ impl Actor {
         if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) || self.decision_now(key) != seen {
             return Outcome::Changed;
         }
-        match self.patch_finalizer(&live.object, wanted).await {
+        match self.set_finalizer(&live.object, wanted).await {
             Ok(()) => Outcome::ProtectionSet,
             Err(error @ (CallError::Conflict | CallError::Invalid(_))) => {
                 Outcome::Rejected { doing: "setting the volume's finalizer", error }

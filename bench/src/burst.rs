@@ -1,6 +1,7 @@
 //! Claims created at once: bound, and each told of its volume exactly once.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -11,10 +12,13 @@ use kube::api::ListParams;
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::process::Provisioner;
 
-pub(crate) async fn run(count: usize) -> anyhow::Result<()> {
+pub(crate) async fn run(count: usize, program: Option<PathBuf>) -> anyhow::Result<()> {
     let cluster = Cluster::connect().await?;
     cluster.clear().await?;
-    let mut provisioner = Provisioner::start(&cluster, &[]).await?;
+    let mut provisioner = match program {
+        Some(program) => Provisioner::start_program(&cluster, &program, "other-build", &[]).await?,
+        None => Provisioner::start(&cluster, &[]).await?,
+    };
     provisioner.wait_ready().await?;
     let idle = provisioner.memory("VmRSS")?;
     let start = Instant::now();

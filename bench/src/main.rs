@@ -29,21 +29,12 @@ enum Command {
     Burst {
         #[arg(long, default_value_t = 1000)]
         claims: usize,
+        /// Measure another build of `noop-provisioner` instead
+        #[arg(long, value_name = "PROGRAM")]
+        program: Option<std::path::PathBuf>,
     },
     /// Claims that wait when the provisioner starts, beside a bare client that posts the same volumes
-    Waiting {
-        #[arg(long, default_value_t = 3000)]
-        claims: usize,
-        /// Rounds of each, in turns from first to last and from last to first; the table has all of them and the medians
-        #[arg(long, default_value_t = 4)]
-        rounds: usize,
-        /// Connections of the bare client and workers of the provisioner
-        #[arg(long, default_value_t = 32)]
-        connections: usize,
-        /// Leave the Go library out
-        #[arg(long)]
-        without_go: bool,
-    },
+    Waiting(waiting::Settings),
     /// Memory and start with claims and volumes of another provisioner in the cluster
     Foreign {
         #[arg(long, default_value_t = 50_000)]
@@ -80,10 +71,8 @@ enum Command {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
-        Command::Burst { claims } => burst::run(claims).await,
-        Command::Waiting { claims, rounds, connections, without_go } => {
-            waiting::run(claims, rounds, connections, !without_go).await
-        }
+        Command::Burst { claims, program } => burst::run(claims, program).await,
+        Command::Waiting(settings) => waiting::run(settings).await,
         Command::Foreign { pairs } => foreign::run(pairs).await,
         Command::Journal { rounds, claims } => journal::run(rounds, claims).await,
         Command::Handover { rounds } => handover::run(rounds).await,

@@ -34,7 +34,17 @@ impl Provisioner {
     /// One of several: each has a name.
     pub(crate) async fn start_replica(cluster: &Cluster, name: &str, more: &[String]) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?.with_file_name("noop-provisioner");
-        let mut command = Command::new(&program);
+        Self::start_program(cluster, &program, name, more).await
+    }
+
+    /// Another build of it.
+    pub(crate) async fn start_program(
+        cluster: &Cluster,
+        program: &Path,
+        name: &str,
+        more: &[String],
+    ) -> anyhow::Result<Self> {
+        let mut command = Command::new(program);
         command.args(["--provisioner-name", PROVISIONER, "--kubeconfig"]).arg(cluster.kubeconfig().await?).args(more);
         Self::spawn(command, &cluster.state().dir.join(format!("{name}.log")))
     }

@@ -1,9 +1,11 @@
 //! Claims that wait when the provisioner starts. A bare client that posts the same volumes in the same situation, with
 //! as many connections, says what the control plane can do at most.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::PostParams;
@@ -21,18 +23,61 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The Go library tells some claims never.
 const A_WHILE: Duration = Duration::from_secs(20);
 
+/// The Go library is at its best with so many threads.
+const GO_THREADS: usize = 100;
+
+/// What is measured, and beside what.
+#[derive(Args)]
+pub(crate) struct Settings {
+    #[arg(long, default_value_t = 3000)]
+    claims: usize,
+    /// Rounds of each, in turns from first to last and from last to first; the table has all of them and the medians
+    #[arg(long, default_value_t = 4)]
+    rounds: usize,
+    /// Connections of the bare client
+    #[arg(long, default_value_t = 32)]
+    connections: usize,
+    /// Measure the provisioner with so many workers too; may be given several times
+    #[arg(long, value_name = "COUNT")]
+    workers: Vec<usize>,
+    /// Measure another build of `noop-provisioner` too
+    #[arg(long, value_name = "PROGRAM")]
+    beside: Option<PathBuf>,
+    /// Leave the Go library out
+    #[arg(long)]
+    without_go: bool,
+}
+
 enum Contender {
-    Bare,
-    Ours,
+    Bare {
+        connections: usize,
+    },
+    /// With its default settings, or with so many workers.
+    Ours {
+        workers: Option<usize>,
+    },
+    OtherBuild(PathBuf),
     Go,
 }
 
 impl Contender {
-    fn name(&self) -> &'static str {
+    fn all(settings: &Settings) -> Vec<Self> {
+        let mut all = vec![Self::Bare { connections: settings.connections }, Self::Ours { workers: None }];
+        all.extend(settings.workers.iter().map(|workers| Self::Ours { workers: Some(*workers) }));
+        all.extend(settings.beside.iter().cloned().map(Self::OtherBuild));
+        if !settings.without_go {
+            all.push(Self::Go);
+        }
+        all
+    }
+
+    fn name(&self) -> String {
         match self {
-            Self::Bare => "bare client",
-            Self::Ours => "kube-provisioner",
-            Self::Go => "the Go library",
+            Self::Bare { connections } => format!("bare client, {connections} connections"),
+            Self::Ours { workers: None } => "kube-provisioner".to_owned(),
+            Self::Ours { workers: Some(workers) } => format!("kube-provisioner, {workers} workers"),
+            Self::OtherBuild(_) => "the other build".to_owned(),
+            Self::Go => format!("the Go library, {GO_THREADS} threads"),
         }
     }
 }
@@ -74,12 +119,10 @@ struct Rest {
     processor: Duration,
 }
 
-pub(crate) async fn run(count: usize, rounds: usize, connections: usize, with_go: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let cluster = Cluster::connect().await?;
-    let mut contenders = vec![Contender::Bare, Contender::Ours];
-    if with_go {
-        contenders.push(Contender::Go);
-    }
+    let contenders = Contender::all(&settings);
+    let count = settings.claims;
     let mut results: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
     println!(
         "| | volumes/s | processors, per volume | first after | told | all told after the last volume | peak memory | \
@@ -87,23 +130,32 @@ pub(crate) async fn run(count: usize, rounds: usize, connections: usize, with_go
     );
     println!("|---|---|---|---|---|---|---|---|");
     // A new control plane serves the first turn faster than all that follow.
-    turn(&cluster, count, connections, &Contender::Bare).await?;
-    for round in 0..rounds {
+    turn(&cluster, count, &contenders[0]).await?;
+    for round in 0..settings.rounds {
         let mut turns: Vec<_> = contenders.iter().zip(&mut results).collect();
         // The control plane becomes slower as it ages: whoever is first in one round is last in the next.
         if round % 2 == 1 {
             turns.reverse();
         }
         for (contender, results) in turns {
-            let result = turn(&cluster, count, connections, contender).await?;
-            result.print(contender.name(), count);
+            let result = turn(&cluster, count, contender).await?;
+            result.print(&contender.name(), count);
             results.push(result);
         }
     }
     cluster.clear().await?;
     for (contender, results) in contenders.iter().zip(&results) {
         let (rate, machine) = (median_of(results, |round| round.rate), median_of(results, Round::machine_ms));
-        println!("| {}, medians | {rate:.0} | {machine:.2} ms | | | | | |", contender.name());
+        print!("| {}, medians | {rate:.0} | {machine:.2} ms | | | |", contender.name());
+        let of_process = |of: fn(&Rest) -> f64| median_of(results, |round| round.rest.as_ref().map_or(f64::NAN, of));
+        match results.first().is_some_and(|round| round.rest.is_some()) {
+            true => println!(
+                " {:.1} MB | {:.2} s |",
+                of_process(|rest| mb(rest.peak)),
+                of_process(|rest| rest.processor.as_secs_f64())
+            ),
+            false => println!(" | |"),
+        }
     }
     let share = median_of(&results[1], |round| round.rate) / median_of(&results[0], |round| round.rate);
     let work = median_of(&results[0], Round::machine_ms) / median_of(&results[1], Round::machine_ms);
@@ -113,19 +165,23 @@ pub(crate) async fn run(count: usize, rounds: usize, connections: usize, with_go
 }
 
 /// One contender's part of a round, with claims of its own.
-async fn turn(cluster: &Cluster, count: usize, connections: usize, contender: &Contender) -> anyhow::Result<Round> {
+async fn turn(cluster: &Cluster, count: usize, contender: &Contender) -> anyhow::Result<Round> {
     cluster.clear().await?;
     cluster.create_claims(count).await?;
     let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
     let claims = cluster.wait_claims(count, "annotated", asks).await?;
     cluster.wait_quiet().await?;
     match contender {
-        Contender::Bare => bare_client(cluster, &claims, connections).await,
-        Contender::Ours => {
-            let workers = ["--workers".to_owned(), connections.to_string()];
+        Contender::Bare { connections } => bare_client(cluster, &claims, *connections).await,
+        Contender::Ours { workers } => {
+            let workers: Vec<String> = workers.map(|workers| format!("--workers={workers}")).into_iter().collect();
             provisioner(cluster, &claims, Provisioner::start(cluster, &workers), PATIENCE).await
         }
-        Contender::Go => provisioner(cluster, &claims, Provisioner::start_go(cluster, connections), A_WHILE).await,
+        Contender::OtherBuild(program) => {
+            let start = async { Provisioner::start_program(cluster, program, "other-build", &[]).await };
+            provisioner(cluster, &claims, start, PATIENCE).await
+        }
+        Contender::Go => provisioner(cluster, &claims, Provisioner::start_go(cluster, GO_THREADS), A_WHILE).await,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Many runs, on all cores.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -47,6 +48,8 @@ pub struct Tally {
     pub simulated: Duration,
     /// The failures in the order of their seeds.
     pub failures: Vec<Failure>,
+    /// Stands for the traces of all seeds.
+    pub digest: u64,
 }
 
 /// What a campaign tells while it runs.
@@ -76,6 +79,7 @@ impl Campaign {
         let (start, processor) = (Instant::now(), processor_time());
         let (next, runs) = (AtomicU64::new(self.seeds.start), AtomicU64::new(0));
         let (micros, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        let digest = AtomicU64::new(0);
         let failures = Mutex::new(BTreeMap::new());
         let told = Mutex::new(start);
         let work = || {
@@ -87,6 +91,7 @@ impl Campaign {
                 let outcome = run(&Plan::draw(seed), &self.manner);
                 runs.fetch_add(1, Ordering::Relaxed);
                 micros.fetch_add(outcome.simulated.as_micros() as u64, Ordering::Relaxed);
+                digest.fetch_xor(digest_of(seed, &outcome.trace), Ordering::Relaxed);
                 if let Some(violation) = outcome.violation {
                     let failure = Failure { seed, violation };
                     tell(News::Failure(&failure));
@@ -116,8 +121,16 @@ impl Campaign {
             processor: processor_time().saturating_sub(processor),
             simulated: Duration::from_micros(micros.into_inner()),
             failures: failures.into_values().collect(),
+            digest: digest.into_inner(),
         }
     }
+}
+
+/// The same for the same trace, as long as the standard library's hasher is.
+fn digest_of(seed: u64, trace: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (seed, trace).hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Tally {

@@ -21,7 +21,7 @@ pub use campaign::{Campaign, Failure, News, Progress, Tally};
 pub use judge::{Invariant, Violation};
 pub use kube_provisioner::Safeguard;
 pub use plan::Plan;
-pub use run::{Manner, Outcome, run};
+pub use run::{Manner, Outcome, Trace, run};
 
 /// The name of the provisioner in all runs.
 pub(crate) const PROVISIONER: &str = "example.com/simulated";

@@ -1,4 +1,4 @@
-//! What the controllers log, as lines of the story.
+//! What the controllers log, as lines of the trace.
 
 use std::io;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::stage::Stage;
 
-/// Until this is dropped, what is logged on this thread goes into the story.
-pub(crate) fn into_story(stage: &Arc<Stage>) -> impl Drop + use<> {
+/// Until this is dropped, what is logged on this thread goes into the trace.
+pub(crate) fn into_trace(stage: &Arc<Stage>) -> impl Drop + use<> {
     let stage = stage.clone();
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new("kube_provisioner=debug,provisioner_runtime=debug"))

@@ -1,4 +1,4 @@
-//! Runs simulations: many, or one with its story. `cargo xtask sim` builds and starts it.
+//! Runs simulations: many, or one with its trace. `cargo xtask sim` builds and starts it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program talks to its user")]
 
 use std::num::NonZeroUsize;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use mimalloc::MiMalloc;
-use simulation::{Campaign, Failure, Invariant, Manner, News, Plan, Progress, Safeguard, Tally, run};
+use simulation::{Campaign, Failure, Invariant, Manner, News, Plan, Progress, Safeguard, Tally, Trace, run};
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
@@ -36,9 +36,13 @@ struct Arguments {
     #[arg(long)]
     keep_going: bool,
 
-    /// Run this one and tell its story
-    #[arg(long, conflicts_with_all = ["seeds", "from", "threads", "minutes", "keep_going"])]
+    /// Run this one and print its trace
+    #[arg(long, conflicts_with_all = ["seeds", "from", "threads", "minutes", "keep_going", "digest"])]
     seed: Option<u64>,
+
+    /// Print a number that stands for all requests of all seeds: the same as long as the same happens
+    #[arg(long)]
+    digest: bool,
 
     /// Do not look at these invariants
     #[arg(long, value_delimiter = ',', value_parser = invariant)]
@@ -52,8 +56,13 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let (told, without) = (arguments.seed.is_some(), arguments.without);
-    let manner = Manner { told, ignored: arguments.ignore.iter().copied().collect(), without };
+    let trace = match (arguments.seed, arguments.digest) {
+        (Some(_), _) => Trace::Full,
+        (None, true) => Trace::Requests,
+        (None, false) => Trace::Off,
+    };
+    let ignored = arguments.ignore.iter().copied().collect();
+    let manner = Manner { trace, ignored, without: arguments.without };
     match arguments.seed {
         Some(seed) => one(seed, &manner),
         None => many(&arguments, manner),
@@ -64,7 +73,7 @@ fn one(seed: u64, manner: &Manner) -> ExitCode {
     let plan = Plan::draw(seed);
     println!("{plan}");
     let outcome = run(&plan, manner);
-    println!("{}", outcome.story);
+    println!("{}", outcome.trace);
     match outcome.violation {
         Some(violation) => {
             println!("seed {seed} fails: {violation}");
@@ -93,10 +102,13 @@ fn many(arguments: &Arguments, manner: Manner) -> ExitCode {
         }
         News::Failure(Failure { seed, violation }) => {
             println!("seed {seed} fails: {violation}");
-            println!("  again, with its story: cargo xtask sim --seed {seed}{}", again(arguments));
+            println!("  again, with its trace: cargo xtask sim --seed {seed}{}", again(arguments));
         }
     });
     report(&tally);
+    if arguments.digest {
+        println!("digest of the requests: {:016x}", tally.digest);
+    }
     if let Some(safeguard) = arguments.without {
         match tally.failures.first() {
             Some(first) => println!("that {safeguard:?} is missing was found by seed {}", first.seed),
@@ -116,7 +128,7 @@ fn again(arguments: &Arguments) -> String {
 }
 
 fn report(tally: &Tally) {
-    let Tally { runs, took, processor, simulated, failures } = tally;
+    let Tally { runs, took, processor, simulated, failures, .. } = tally;
     for (invariant, count) in tally.counts() {
         println!("{}: broken by {count} seeds", invariant.name());
     }

@@ -34,12 +34,24 @@ const FAREWELL: Duration = Duration::from_secs(60);
 /// How a run is to be run.
 #[derive(Clone, Debug, Default)]
 pub struct Manner {
-    /// Whether the story is told. It costs time.
-    pub told: bool,
+    /// What is traced.
+    pub trace: Trace,
     /// What is not looked at.
     pub ignored: BTreeSet<Invariant>,
     /// What is left out of the controller, to see that it is missed.
     pub without: Option<Safeguard>,
+}
+
+/// What is traced of a run. It costs time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trace {
+    /// Nothing.
+    #[default]
+    Off,
+    /// The requests to the API server, and what came of each.
+    Requests,
+    /// Also what the controllers log, and what happens to their processes.
+    Full,
 }
 
 /// What came of a run.
@@ -49,8 +61,8 @@ pub struct Outcome {
     pub violation: Option<Violation>,
     /// How much time passed in the simulation.
     pub simulated: Duration,
-    /// Who did what when; empty unless it was to be told.
-    pub story: String,
+    /// Who did what when, as far as it was to be traced.
+    pub trace: String,
 }
 
 /// Runs a plan in a runtime of its own, under a clock that waits for nobody.
@@ -60,7 +72,7 @@ pub fn run(plan: &Plan, manner: &Manner) -> Outcome {
         runtime.expect("a runtime without a driver needs nothing from the system").block_on(perform(plan, manner))
     });
     let mut outcome =
-        outcome.unwrap_or_else(|| Outcome { violation: None, simulated: Duration::ZERO, story: String::new() });
+        outcome.unwrap_or_else(|| Outcome { violation: None, simulated: Duration::ZERO, trace: String::new() });
     // What panics is missed by what comes after it.
     if let Some(panic) = panic {
         let (invariant, at) = (Invariant::Alive, outcome.simulated);
@@ -70,14 +82,14 @@ pub fn run(plan: &Plan, manner: &Manner) -> Outcome {
 }
 
 async fn perform(plan: &Plan, manner: &Manner) -> Outcome {
-    let stage = Stage::new(Arc::new(plan.clone()), manner.told);
+    let stage = Stage::new(Arc::new(plan.clone()), manner.trace == Trace::Full);
     on_stage(&stage);
-    let _logs = manner.told.then(|| logs::into_story(&stage));
+    let _logs = (manner.trace == Trace::Full).then(|| logs::into_trace(&stage));
     let faults = faults(plan);
     let edges = Arc::new(Edges::new(faults.clone(), &stage));
     let mut builder = Cluster::builder().seed(plan.seed).hide_managed_fields().interceptor(edges.clone());
-    if manner.told {
-        builder = builder.story();
+    if manner.trace != Trace::Off {
+        builder = builder.trace();
     }
     let cluster = builder.build();
     let watched = [("", "persistentvolumeclaims"), ("", "persistentvolumes"), ("", "configmaps")];
@@ -113,7 +125,7 @@ async fn perform(plan: &Plan, manner: &Manner) -> Outcome {
     let outcome = Outcome {
         violation: stage.judge().verdict.clone(),
         simulated: stage.now(),
-        story: if manner.told { cluster.story() } else { String::new() },
+        trace: if manner.trace == Trace::Off { String::new() } else { cluster.trace() },
     };
     replicas.iter().for_each(JoinHandle::abort);
     end(actors, &stage);

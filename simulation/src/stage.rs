@@ -18,8 +18,8 @@ pub(crate) struct Stage {
     pub(crate) plan: Arc<Plan>,
     start: Instant,
     calm: AtomicBool,
-    /// Whether the story is told.
-    told: bool,
+    /// Whether the trace is traced.
+    traced: bool,
     cluster: Mutex<Option<Cluster>>,
     judge: OnceLock<Mutex<Judge>>,
     random: Mutex<fastrand::Rng>,
@@ -28,11 +28,11 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) fn new(plan: Arc<Plan>, told: bool) -> Arc<Self> {
+    pub(crate) fn new(plan: Arc<Plan>, traced: bool) -> Arc<Self> {
         Arc::new(Self {
             start: Instant::now(),
             calm: AtomicBool::new(false),
-            told,
+            traced,
             cluster: Mutex::default(),
             judge: OnceLock::new(),
             random: Mutex::new(fastrand::Rng::with_seed(plan.seed)),
@@ -53,9 +53,9 @@ impl Stage {
         *lock(&self.cluster) = None;
     }
 
-    /// Writes a line into the story.
+    /// Writes a line into the trace.
     pub(crate) fn note(&self, text: impl FnOnce() -> String) {
-        if self.told
+        if self.traced
             && let Some(cluster) = &*lock(&self.cluster)
         {
             cluster.note(text());

@@ -1,9 +1,9 @@
 //! Simulations, a few of them, and that they repeat.
 
-use simulation::{Campaign, Manner, Plan, run};
+use simulation::{Campaign, Manner, Plan, Trace, run};
 
 fn told() -> Manner {
-    Manner { told: true, ..Manner::default() }
+    Manner { trace: Trace::Full, ..Manner::default() }
 }
 
 #[test]
@@ -20,14 +20,14 @@ fn a_plan_happens_the_same_way_twice() {
         let plan = Plan::draw(seed);
         let (one, two) = (run(&plan, &told()), run(&plan, &told()));
         // Whether a log line is wanted is remembered for the whole process, and other tests run in it.
-        let happened = |story: &str| -> Vec<String> {
-            story.lines().filter(|line| !line.contains(" -- log: ")).map(str::to_owned).collect()
+        let happened = |trace: &str| -> Vec<String> {
+            trace.lines().filter(|line| !line.contains(" -- log: ")).map(str::to_owned).collect()
         };
-        let (first, second) = (happened(&one.story), happened(&two.story));
+        let (first, second) = (happened(&one.trace), happened(&two.trace));
         let difference = first.iter().zip(&second).enumerate().find(|(_, (one, two))| one != two);
         assert_eq!(difference, None, "seed {seed}");
         assert_eq!(first.len(), second.len(), "seed {seed}");
-        eventful += usize::from(one.story.contains("is called"));
+        eventful += usize::from(one.trace.contains("is called"));
     }
     assert!(eventful >= 5, "in nearly all nothing happened");
 }
@@ -38,7 +38,7 @@ fn what_is_told_and_what_is_not_end_alike() {
         let plan = Plan::draw(seed);
         let (told, untold) = (run(&plan, &told()), run(&plan, &Manner::default()));
         assert_eq!((told.violation, told.simulated), (untold.violation, untold.simulated), "seed {seed}");
-        assert!(untold.story.is_empty());
+        assert!(untold.trace.is_empty());
     }
 }
 

@@ -103,7 +103,7 @@ async fn run(seed: u64, faulty: bool, told: bool, sums: &mut Sums) {
     let start = Instant::now();
     let faults = if faulty { Faults::storm(seed) } else { Faults::none(seed) };
     let cluster = Cluster::builder().seed(seed).faults(&faults).hide_managed_fields();
-    let cluster = if told { cluster.story() } else { cluster }.build();
+    let cluster = if told { cluster.trace() } else { cluster }.build();
     let actors = if faulty { Actors::drawn(seed) } else { Actors::all().at(&Pace::USUAL) };
     let _actors = cluster.run(actors);
     for replica in 0..2 {
@@ -147,7 +147,7 @@ async fn run(seed: u64, faulty: bool, told: bool, sums: &mut Sums) {
     cluster.wait(LIMIT, all_gone).await.expect("an end of all volumes");
     assert!(cluster.list_stored("", "persistentvolumes", None).expect("a list").is_empty());
     match told {
-        true => sums.events += cluster.story().lines().count(),
+        true => sums.events += cluster.trace().lines().count(),
         false => sums.simulated += start.elapsed(),
     }
 }

@@ -19,8 +19,8 @@ use crate::service::ApiService;
 use crate::state::State;
 use crate::status::Status;
 use crate::store::Stored;
-use crate::story::{Act, Story};
 use crate::subscription::{Queue, Subscription};
+use crate::trace::{Act, Trace};
 use crate::verbs::{self, Answer};
 
 /// A simulated cluster. Clones are the same cluster.
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) clock: SimClock,
     seed: u64,
-    pub(crate) story: Option<Story>,
+    pub(crate) trace: Option<Trace>,
     pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) managed_fields: bool,
@@ -44,7 +44,7 @@ pub struct Builder {
     seed: u64,
     epoch: Timestamp,
     history: usize,
-    story: bool,
+    trace: bool,
     interceptor: Option<Arc<dyn Interceptor>>,
     authorizer: Option<Arc<dyn Authorizer>>,
     rbac: Option<Arc<Rbac>>,
@@ -63,7 +63,7 @@ impl Cluster {
             seed: 0,
             epoch: SimClock::EPOCH,
             history: 1000,
-            story: false,
+            trace: false,
             interceptor: None,
             authorizer: None,
             rbac: None,
@@ -242,15 +242,15 @@ impl Cluster {
     }
 
     /// What has happened: a line for each request, with the time since the cluster was made, who asked for what, and what
-    /// came of it. Empty unless the cluster was built with [`Builder::story`].
-    pub fn story(&self) -> String {
-        self.0.story.as_ref().map(Story::tell).unwrap_or_default()
+    /// came of it. Empty unless the cluster was built with [`Builder::trace`].
+    pub fn trace(&self) -> String {
+        self.0.trace.as_ref().map(Trace::tell).unwrap_or_default()
     }
 
-    /// Puts a line of one's own into the story, such as "replica 2 crashes".
+    /// Puts a line of one's own into the trace, such as "replica 2 crashes".
     pub fn note(&self, text: impl Into<String>) {
-        if let Some(story) = &self.0.story {
-            story.note(self.0.clock.elapsed(), text.into());
+        if let Some(trace) = &self.0.trace {
+            trace.note(self.0.clock.elapsed(), text.into());
         }
     }
 
@@ -363,10 +363,10 @@ impl Builder {
         Self { history, ..self }
     }
 
-    /// Remembers all requests, for [`Cluster::story`].
+    /// Remembers all requests, for [`Cluster::trace`].
     #[must_use]
-    pub fn story(self) -> Self {
-        Self { story: true, ..self }
+    pub fn trace(self) -> Self {
+        Self { trace: true, ..self }
     }
 
     /// What goes wrong between callers and the server.
@@ -410,7 +410,7 @@ impl Builder {
             state: Mutex::new(State::new(clock, self.seed, self.history)),
             clock,
             seed: self.seed,
-            story: self.story.then(Story::default),
+            trace: self.trace.then(Trace::default),
             interceptor: self.interceptor,
             authorizer: self.authorizer,
             managed_fields: self.managed_fields,
@@ -429,12 +429,12 @@ impl Shared {
 
     /// Handles a request that nobody disturbs.
     pub(crate) fn handle(&self, request: &mut Request) -> Result<Answer, Status> {
-        let Some(story) = &self.story else {
+        let Some(trace) = &self.trace else {
             return verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request);
         };
         let act = Act::from(&*request);
         let answer = verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request);
-        story.answered(self.clock.elapsed(), act, &answer);
+        trace.answered(self.clock.elapsed(), act, &answer);
         answer
     }
 }

@@ -23,7 +23,7 @@ use crate::request::{Content, MAX_MANAGER, Options, Path, Request, Subresource, 
 use crate::resource::Special;
 use crate::selector::FieldSelector;
 use crate::status::Status;
-use crate::story::Act;
+use crate::trace::Act;
 use crate::verbs::Answer;
 use crate::watch::Watch;
 
@@ -166,8 +166,8 @@ impl ApiService {
     }
 
     fn tell(&self, request: &Request, fault: std::fmt::Arguments<'_>) {
-        if let Some(story) = &self.shared.story {
-            story.fault(self.shared.clock.elapsed(), Act::from(request), fault);
+        if let Some(trace) = &self.shared.trace {
+            trace.fault(self.shared.clock.elapsed(), Act::from(request), fault);
         }
     }
 

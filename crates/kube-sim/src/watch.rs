@@ -16,7 +16,7 @@ use crate::selection::Selection;
 use crate::state::State;
 use crate::status::Status;
 use crate::store::{ChangeKind, Entry, Stored};
-use crate::story::Act;
+use crate::trace::Act;
 use crate::view::View;
 
 /// What a watch begins with.
@@ -195,10 +195,10 @@ impl Watch {
             Some(interceptor) => interceptor.event(kind, object),
         };
         if step != WatchStep::Deliver
-            && let Some(story) = &self.shared.story
+            && let Some(trace) = &self.shared.trace
         {
             let fault = format!("{step} at {kind} {} rv {}", object.key(), object.resource_version());
-            story.fault(self.shared.clock.elapsed(), self.act.clone(), fault);
+            trace.fault(self.shared.clock.elapsed(), self.act.clone(), fault);
         }
         match step {
             WatchStep::Deliver => {

@@ -19,7 +19,7 @@ fn map(name: &str) -> ConfigMap {
 
 /// A cluster that one fault hits always, and access to its settings.
 fn with(fault: Fault) -> (Cluster, Api<ConfigMap>) {
-    let cluster = Cluster::builder().faults(&Faults::none(1).with(fault, 1.0)).story().build();
+    let cluster = Cluster::builder().faults(&Faults::none(1).with(fault, 1.0)).trace().build();
     created(
         &cluster,
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "namespace": "default"}}),
@@ -83,7 +83,7 @@ async fn conflicts_hit_what_may_conflict() {
     let patch = Patch::Merge(json!({"data": {"a": "b"}}));
     assert_eq!(outcome(maps.patch("old", &PatchParams::default(), &patch)).await, Some(409));
     assert_eq!(outcome(maps.delete("old", &DeleteParams::default())).await, None);
-    assert!(cluster.story().contains("test patch configmaps default/old: ! 409 Conflict instead of handling it"));
+    assert!(cluster.trace().contains("test patch configmaps default/old: ! 409 Conflict instead of handling it"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,10 +197,10 @@ async fn provision(client: Client, name: String) {
     }
 }
 
-/// A run: ten claims, two provisioners, all that can go wrong. Its story and what is there in the end.
+/// A run: ten claims, two provisioners, all that can go wrong. Its trace and what is there in the end.
 async fn run(seed: u64) -> (String, String) {
     let faults = Faults::storm(seed);
-    let cluster = Cluster::builder().seed(seed).faults(&faults).story().build();
+    let cluster = Cluster::builder().seed(seed).faults(&faults).trace().build();
     let _actors = cluster.run(Actors::drawn(seed));
     let replicas: Vec<_> = (0..2)
         .map(|index| {
@@ -228,24 +228,24 @@ async fn run(seed: u64) -> (String, String) {
     })
     .await;
     let volumes = cluster.list("", "persistentvolumes", None).unwrap();
-    assert_eq!(volumes.len(), 10, "seed {seed}:\n{}", cluster.story());
+    assert_eq!(volumes.len(), 10, "seed {seed}:\n{}", cluster.trace());
     replicas.iter().for_each(tokio::task::JoinHandle::abort);
-    (cluster.story(), cluster.dump())
+    (cluster.trace(), cluster.dump())
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_same_seed_is_the_same_run_to_the_byte() {
-    let (story, dump) = run(7).await;
+    let (trace, dump) = run(7).await;
     for part in
         ["provisioner-0 create persistentvolumes", "system:kube-scheduler update", " ! ", "-- the storm is over"]
     {
-        assert!(story.contains(part), "no {part:?} in\n{story}");
+        assert!(trace.contains(part), "no {part:?} in\n{trace}");
     }
     let (again, dump_again) = run(7).await;
-    assert_eq!(story, again);
+    assert_eq!(trace, again);
     assert_eq!(dump, dump_again);
     let (other, other_dump) = run(8).await;
-    assert_ne!(story, other);
+    assert_ne!(trace, other);
     assert_ne!(dump, other_dump);
 }
 

@@ -20,7 +20,7 @@ use crate::options::{Coordination, Options};
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
 const NAMESPACE: &str = "default";
-/// How much of the story is shown.
+/// How much of the trace is shown.
 const LINES: usize = 30;
 
 pub(super) struct Lab<'a> {
@@ -67,7 +67,7 @@ impl<'a> Lab<'a> {
     /// A cluster with the class.
     pub(super) async fn new(subject: &'a Subject, class: &Value, plan: Plan<'_>) -> Result<Self, Broken> {
         let Plan { seed, sharing, actors, faults, calls } = plan;
-        let cluster = Cluster::builder().seed(seed).story().hide_managed_fields().faults(faults).build();
+        let cluster = Cluster::builder().seed(seed).trace().hide_managed_fields().faults(faults).build();
         cluster.create(class).map_err(|refused| {
             Broken(format!("the API server does not take a class with these parameters: {}", refused.message))
         })?;
@@ -232,7 +232,7 @@ impl<'a> Lab<'a> {
         let (end, mut pause) = (Instant::now() + self.subject.tempo.limit(), self.subject.tempo.step());
         while let Err(why) = holds().await {
             if Instant::now() > end {
-                return Err(Broken(format!("{otherwise}: {why}\n{}", self.story())));
+                return Err(Broken(format!("{otherwise}: {why}\n{}", self.trace())));
             }
             sleep(pause).await;
             pause = (pause * 2).min(self.subject.tempo.limit() / 100);
@@ -246,11 +246,11 @@ impl<'a> Lab<'a> {
         self.until(otherwise, &holds).await
     }
 
-    /// The end of the story, without what only looks.
-    fn story(&self) -> String {
-        let story = self.cluster.story();
+    /// The end of the trace, without what only looks.
+    fn trace(&self) -> String {
+        let trace = self.cluster.trace();
         let reads = [" get ", " list ", " watch "];
-        let lines: Vec<&str> = story.lines().filter(|line| !reads.iter().any(|read| line.contains(read))).collect();
+        let lines: Vec<&str> = trace.lines().filter(|line| !reads.iter().any(|read| line.contains(read))).collect();
         format!("the last that happened:\n{}", lines[lines.len().saturating_sub(LINES)..].join("\n"))
     }
 

@@ -12,9 +12,9 @@ use crate::toy::{Flaw, Shelf, Toy};
 const PROVISIONER: &str = "example.com/toy";
 
 /// Two replicas in a storm; one is killed in the middle of it.
-async fn story(seed: u64) -> String {
+async fn trace(seed: u64) -> String {
     let faults = Faults::storm(seed);
-    let cluster = Cluster::builder().seed(seed).faults(&faults).story().build();
+    let cluster = Cluster::builder().seed(seed).faults(&faults).trace().build();
     let _actors = cluster.run(Actors::drawn(seed));
     let shelf = Shelf::default();
     let start = |replica: u64| {
@@ -43,11 +43,11 @@ async fn story(seed: u64) -> String {
     sleep(Duration::from_secs(1200)).await;
     second.abort();
     third.abort();
-    format!("{}{}", cluster.story(), cluster.dump())
+    format!("{}{}", cluster.trace(), cluster.dump())
 }
 
 #[test]
-fn the_same_seed_gives_the_same_story() {
+fn the_same_seed_gives_the_same_trace() {
     for seed in 0..6 {
         let (one, two) = (run(seed), run(seed));
         let difference = one.lines().zip(two.lines()).enumerate().find(|(_, (one, two))| one != two);
@@ -62,7 +62,7 @@ fn the_same_seed_gives_the_same_story() {
 /// Each in a runtime of its own: runtimes have chance of their own too.
 fn run(seed: u64) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(story(seed))
+    runtime.block_on(trace(seed))
 }
 
 fn class() -> Value {

@@ -32,7 +32,7 @@ impl Provisioner for Slow {
 /// Every event would keep the API server from saving a volume.
 #[tokio::test(start_paused = true)]
 async fn work_comes_before_telling_of_it() {
-    let cluster = Cluster::builder().story().build();
+    let cluster = Cluster::builder().trace().build();
     let _actors = cluster.run(Actors::all());
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "class"},
@@ -57,14 +57,14 @@ async fn work_comes_before_telling_of_it() {
     tokio::spawn(controller.run_with(cluster.client("ours"), CancellationToken::new()));
     sleep(Duration::from_secs(60)).await;
 
-    let story = cluster.story();
+    let trace = cluster.trace();
     let asked: Vec<&str> =
-        story.lines().filter_map(|line| line.split_once(" ours create ")).map(|(_, what)| what).collect();
+        trace.lines().filter_map(|line| line.split_once(" ours create ")).map(|(_, what)| what).collect();
     let is_event = |what: &&str| what.starts_with("events");
     let volumes = |asked: &[&str]| asked.iter().filter(|what| what.starts_with("persistentvolumes ")).count();
-    assert_eq!(volumes(&asked), CLAIMS, "{story}");
-    assert_eq!(asked.iter().filter(|what| is_event(what)).count(), CLAIMS, "{story}");
+    assert_eq!(volumes(&asked), CLAIMS, "{trace}");
+    assert_eq!(asked.iter().filter(|what| is_event(what)).count(), CLAIMS, "{trace}");
     let first = asked.iter().position(is_event);
     let saved = volumes(&asked[..first.unwrap_or_default()]);
-    assert!(saved >= CLAIMS - WORKERS, "events begin after {saved} volumes of {CLAIMS}:\n{story}");
+    assert!(saved >= CLAIMS - WORKERS, "events begin after {saved} volumes of {CLAIMS}:\n{trace}");
 }

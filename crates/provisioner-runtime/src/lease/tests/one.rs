@@ -29,19 +29,19 @@ async fn the_first_replica_begins_at_once_and_writes_what_the_go_library_writes(
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_leader_sends_one_update_per_retry_period_and_nothing_else() {
-    let cluster = Cluster::builder().story().build();
+    let cluster = Cluster::builder().trace().build();
     let terms = Terms::default();
     let replica = Replica::start(&cluster, &terms, "a", 1);
     sleep(seconds(10)).await;
-    let before = cluster.story().lines().count();
+    let before = cluster.trace().lines().count();
     sleep(seconds(600)).await;
-    let story = cluster.story();
-    let requests: Vec<&str> = story.lines().skip(before).collect();
+    let trace = cluster.trace();
+    let requests: Vec<&str> = trace.lines().skip(before).collect();
     let updates = requests.iter().filter(|line| line.contains(" update ")).count();
     let watches = requests.iter().filter(|line| line.contains(" watch ")).count();
     assert!((295..=300).contains(&updates), "{updates}");
     assert!((9..=15).contains(&watches), "{watches}");
-    assert_eq!(updates + watches, requests.len(), "{story}");
+    assert_eq!(updates + watches, requests.len(), "{trace}");
     assert_eq!(replica.held(), [0]);
 }
 
@@ -107,16 +107,16 @@ async fn a_standby_whose_watch_is_mute_looks_for_itself() {
 async fn a_watch_that_is_found_to_be_mute_is_begun_anew() {
     let cut = Arc::new(Cut::default());
     *crate::lock(&cut.deaf) = Some("b");
-    let cluster = Cluster::builder().interceptor(cut).story().build();
+    let cluster = Cluster::builder().interceptor(cut).trace().build();
     let terms = Terms::default();
     let first = Replica::start(&cluster, &terms, "a", 1);
     first.until_holding(1).await;
     let _second = Replica::start(&cluster, &terms, "b", 1);
     sleep(seconds(50)).await;
-    let story = cluster.story();
-    let count = |what: &str| story.lines().filter(|line| line.contains(what)).count();
-    assert_eq!((count(" b watch leases"), count("nothing ever again")), (3, 1), "{story}");
-    assert_eq!(count(" b list leases"), 2, "{story}");
+    let trace = cluster.trace();
+    let count = |what: &str| trace.lines().filter(|line| line.contains(what)).count();
+    assert_eq!((count(" b watch leases"), count("nothing ever again")), (3, 1), "{trace}");
+    assert_eq!(count(" b list leases"), 2, "{trace}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,7 +238,7 @@ async fn a_leader_whose_name_is_taken_out_of_the_lease_stops_at_once() {
 async fn what_is_forbidden_is_a_problem_and_no_busy_loop() {
     for verb in [kube_sim::Verb::List, kube_sim::Verb::Create, kube_sim::Verb::Update, kube_sim::Verb::Get] {
         let cut = Arc::new(Cut::default());
-        let cluster = Cluster::builder().interceptor(cut.clone()).story().build();
+        let cluster = Cluster::builder().interceptor(cut.clone()).trace().build();
         cut.forbid(verb);
         if verb == kube_sim::Verb::Update {
             cluster.create(&foreign(NAME, &json!({}))).unwrap();

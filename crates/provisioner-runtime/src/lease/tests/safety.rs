@@ -7,7 +7,7 @@ use super::*;
 /// How many storms each kind of fleet goes through.
 const SEEDS: u64 = 6;
 
-/// Chance for the story itself.
+/// Chance for the trace itself.
 struct Dice(crate::backoff::Random);
 
 impl Dice {
@@ -24,7 +24,7 @@ impl Dice {
 /// replicas are started with. Returns what happened.
 async fn storm(seed: u64, shards: &[u32]) -> String {
     let faults = Faults::storm(seed).with(Fault::HangAfter, 0.02).with(Fault::WatchSilence, 0.01);
-    let cluster = Cluster::builder().seed(seed).faults(&faults).hide_managed_fields().story().build();
+    let cluster = Cluster::builder().seed(seed).faults(&faults).hide_managed_fields().trace().build();
     let terms = Terms::default();
     let mut dice = Dice(crate::backoff::Random::new(seed));
     let mut replicas: Vec<Replica> = Vec::new();
@@ -77,7 +77,7 @@ async fn storm(seed: u64, shards: &[u32]) -> String {
         terms.check();
         assert!(start.elapsed() < seconds(200), "seed {seed}: {:?}", last.map(|replica| replica.health));
     }
-    cluster.story()
+    cluster.trace()
 }
 
 /// In a runtime of its own, so that nothing of it is left.
@@ -91,7 +91,7 @@ fn storms(shards: &[u32]) {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_story() {
+fn the_same_seed_gives_the_same_trace() {
     for seed in 0..3 {
         let (one, two) = (run(seed, &[1, 2, 3]), run(seed, &[1, 2, 3]));
         let difference = one.lines().zip(two.lines()).enumerate().find(|(_, (one, two))| one != two);

@@ -14,7 +14,7 @@ use crate::verbs::Answer;
 
 /// What has happened in a cluster.
 #[derive(Debug, Default)]
-pub(crate) struct Story(Mutex<Vec<Entry>>);
+pub(crate) struct Trace(Mutex<Vec<Entry>>);
 
 #[derive(Debug)]
 struct Entry {
@@ -58,7 +58,7 @@ enum Outcome {
     Fault(String),
 }
 
-impl Story {
+impl Trace {
     /// Writes down an answer.
     pub(crate) fn answered(&self, at: Duration, mut act: Act, answer: &Result<Answer, Status>) {
         let outcome = match answer {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
-use kube_provisioner::{CancellationToken, Controller, Coordination, Options, RunError, Safeguard, Surroundings};
+use kube_provisioner::{CancellationToken, Controller, Coordination, Environment, Options, RunError, Safeguard};
 use kube_sim::{Actor, Actors, Cluster, Fault, Faults, Running, SimClock};
 use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinHandle};
@@ -215,14 +215,14 @@ impl Scene {
             .checked_add(SignedDuration::try_from(self.stage.now()).unwrap_or_default())
             .and_then(|now| now.checked_add(SignedDuration::from_secs(life.skew)))
             .unwrap_or(SimClock::EPOCH);
-        let surroundings = Surroundings::simulated(plan.seed.wrapping_mul(1 << 16).wrapping_add(number), epoch);
+        let environment = Environment::simulated(plan.seed.wrapping_mul(1 << 16).wrapping_add(number), epoch);
         let author = Author::new(process.clone(), self.stage.clone());
         let options = options(&plan.settings, life.sharing, slot);
         let controller = match plan.whole_author {
             true => Controller::new(Whole(author), options),
             false => Controller::new(Plain(author), options),
         };
-        let controller = controller.surroundings(surroundings);
+        let controller = controller.environment(environment);
         let controller = match self.without {
             Some(safeguard) => controller.without(safeguard),
             None => controller,

@@ -7,8 +7,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use kube_provisioner::{
-    CancellationToken, Controller, DeleteError, Options, ProvisionError, ProvisionRequest, ProvisionedVolume,
-    Provisioner, Surroundings, Volume,
+    CancellationToken, Controller, DeleteError, Environment, Options, ProvisionError, ProvisionRequest,
+    ProvisionedVolume, Provisioner, Volume,
 };
 use kube_sim::{Actors, Cluster, DeleteOptions, Faults, Pace, SimClock, Target};
 use mimalloc::MiMalloc;
@@ -107,8 +107,8 @@ async fn run(seed: u64, faulty: bool, told: bool, sums: &mut Sums) {
     let actors = if faulty { Actors::drawn(seed) } else { Actors::all().at(&Pace::USUAL) };
     let _actors = cluster.run(actors);
     for replica in 0..2 {
-        let surroundings = Surroundings::simulated(seed + replica, SimClock::EPOCH);
-        let controller = Controller::new(Free, Options::new(PROVISIONER)).surroundings(surroundings);
+        let environment = Environment::simulated(seed + replica, SimClock::EPOCH);
+        let controller = Controller::new(Free, Options::new(PROVISIONER)).environment(environment);
         let client = cluster.client(&format!("replica-{replica}"));
         tokio::spawn(controller.run_with(client, CancellationToken::new()));
     }

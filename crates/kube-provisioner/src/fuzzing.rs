@@ -2,5 +2,5 @@
 
 /// Takes bytes in as a claim, as a volume and as a class, and decides about what came of them.
 pub fn take_in(bytes: &[u8]) {
-    crate::controller::take_in(bytes);
+    crate::controller::volume::take_in(bytes);
 }

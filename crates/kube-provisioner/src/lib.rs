@@ -51,7 +51,6 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gid;
-mod mandate;
 mod options;
 pub mod parameters;
 pub mod protocol;
@@ -67,10 +66,9 @@ mod volume;
 pub use self::capabilities::{AccessMode, Capabilities};
 pub use self::cli::{client, run};
 #[cfg(feature = "planted-faults")]
-pub use self::controller::Safeguard;
+pub use self::controller::volume::Safeguard;
 pub use self::controller::{Controller, RunError};
 pub use self::error::{DeleteError, DeleteVerdict, ProvisionError, StartError, Verdict};
-pub use self::mandate::Mandate;
 pub use self::options::{Coordination, LogStyle, Options};
 pub use self::provisioner::Provisioner;
 pub use self::request::{ProvisionRequest, ProvisionedVolume};
@@ -83,7 +81,9 @@ pub use k8s_openapi;
 pub use kube;
 /// What [`client`] and the start of the controller say when the API server cannot be used.
 pub use provisioner_runtime::client::ConnectError;
-/// What [`Controller::surroundings`] takes.
-pub use provisioner_runtime::surroundings::Surroundings;
+/// What a call of the author's code asks whether it may still act.
+pub use provisioner_runtime::controller::FencingToken;
+/// What [`Controller::environment`] takes.
+pub use provisioner_runtime::environment::Environment;
 /// What stops [`Controller::run_with`].
 pub use tokio_util::sync::CancellationToken;

@@ -23,7 +23,7 @@ use crate::volume::Volume;
 ///   has ended. [`ProvisionError::nothing_left`], `invalid`, `not_mine` and `reschedule` say that nothing is there.
 /// * **Cancellable.** A call that takes longer than its time limit is dropped at an `.await`; the
 ///   controller then calls again until there is a final answer. Blocking work belongs into
-///   `tokio::task::spawn_blocking`, and asks its [`Mandate`](crate::Mandate) before each step that makes or removes something.
+///   `tokio::task::spawn_blocking`, and asks its [`FencingToken`](crate::FencingToken) before each step that makes or removes something.
 /// * A panic costs the attempt and nothing else, in every method.
 ///
 /// # Example

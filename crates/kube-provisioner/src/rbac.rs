@@ -4,6 +4,7 @@
 mod tests;
 
 use provisioner_runtime::access::AccessRule as Rule;
+use provisioner_runtime::journal::journal_name;
 use provisioner_runtime::lease::{self, lease_name};
 use serde_json::{Value, json};
 
@@ -124,12 +125,6 @@ fn journals(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
     let names = |shards: u32| (0..shards).map(move |shard| journal_name(&options.provisioner_name, shard, shards));
     let names = layouts.into_iter().flat_map(names).collect();
     vec![Rule { names, ..own("configmaps", NAMED) }, own("configmaps", &["list", "create"])]
-}
-
-/// The ConfigMap of one shard's journal.
-pub(crate) fn journal_name(provisioner: &str, shard: u32, shards: u32) -> String {
-    let part = if shards > 1 { format!("-{shard}-of-{shards}") } else { String::new() };
-    lease_name(&format!("{provisioner}-journal{part}"))
 }
 
 fn leases(options: &Options) -> Vec<AccessRule> {

@@ -10,11 +10,11 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::mandate::Mandate;
 use crate::protocol;
 use crate::quantity;
 use crate::secrets::Secrets;
 use crate::topology;
+use provisioner_runtime::controller::FencingToken;
 
 /// What [`Provisioner::provision`](crate::Provisioner::provision) is asked for: immutable snapshots of claim and class.
 ///
@@ -54,7 +54,7 @@ pub struct ProvisionRequest<P> {
     /// idempotent by a token. An attempt ends when its volume is saved, or when it has left nothing behind.
     pub token: String,
     /// Whether this call may still act, for threads that cannot be dropped.
-    pub mandate: Mandate,
+    pub fencing_token: FencingToken,
 }
 
 impl<P> ProvisionRequest<P> {
@@ -85,7 +85,7 @@ impl<P> ProvisionRequest<P> {
             node_labels: BTreeMap::new(),
             secrets: Secrets::default(),
             token: "0000000000000001".to_owned(),
-            mandate: Mandate::unlimited(),
+            fencing_token: FencingToken::unlimited(),
         }
     }
 
@@ -162,17 +162,17 @@ impl<P> ProvisionRequest<P> {
 pub struct ProvisionedVolume {
     object: Arc<PersistentVolume>,
     secrets: Secrets,
-    mandate: Mandate,
+    fencing_token: FencingToken,
 }
 
 impl ProvisionedVolume {
     /// Wraps a PersistentVolume, for an author's own tests.
     pub fn new(object: impl Into<Arc<PersistentVolume>>) -> Self {
-        Self { object: object.into(), secrets: Secrets::default(), mandate: Mandate::unlimited() }
+        Self { object: object.into(), secrets: Secrets::default(), fencing_token: FencingToken::unlimited() }
     }
 
-    pub(crate) fn with(self, secrets: Secrets, mandate: Mandate) -> Self {
-        Self { secrets, mandate, ..self }
+    pub(crate) fn with(self, secrets: Secrets, fencing_token: FencingToken) -> Self {
+        Self { secrets, fencing_token, ..self }
     }
 
     /// The Secrets that the class named when the volume was made, as they are now.
@@ -186,8 +186,8 @@ impl ProvisionedVolume {
     }
 
     /// Whether this call may still act, for threads that cannot be dropped.
-    pub fn mandate(&self) -> &Mandate {
-        &self.mandate
+    pub fn fencing_token(&self) -> &FencingToken {
+        &self.fencing_token
     }
 
     /// The name that [`ProvisionRequest::name`] had.

@@ -1,6 +1,6 @@
 //! Kubernetes events: what a person sees at the end of `kubectl describe`.
 //!
-//! Events must never slow down the work they tell of, so [`EventSink::publish`] only puts them into a
+//! Events must never slow down the work they tell of, so [`EventRecorder::record`] only puts them into a
 //! queue; a task of its own sends them, a few at a time, to `events.k8s.io/v1`.
 //!
 //! * **Coalescing.** Events of one object with the same reason and type are one *line*. While the line
@@ -30,7 +30,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::Surroundings;
+use crate::Environment;
 use state::State;
 
 /// Something worth telling about an object.
@@ -99,7 +99,7 @@ pub struct EventOptions {
     /// After how long each object has one more; the default is 5 minutes.
     pub refill: Duration,
     /// What events take their times from.
-    pub surroundings: Surroundings,
+    pub environment: Environment,
 }
 
 impl EventOptions {
@@ -112,7 +112,7 @@ impl EventOptions {
             concurrency: 4,
             burst: 25,
             refill: Duration::from_secs(300),
-            surroundings: Surroundings::default(),
+            environment: Environment::default(),
         }
     }
 }
@@ -137,13 +137,13 @@ pub struct EventStats {
 ///
 /// The sending ends when the last clone is dropped.
 #[derive(Clone)]
-pub struct EventSink {
+pub struct EventRecorder {
     shared: Arc<Shared>,
     stopped: CancellationToken,
     _stop: Arc<DropGuard>,
 }
 
-impl EventSink {
+impl EventRecorder {
     /// Starts the sending; must be called inside a tokio runtime.
     pub fn new(client: Client, options: EventOptions) -> Self {
         let stop = CancellationToken::new();
@@ -151,7 +151,7 @@ impl EventSink {
             client,
             state: Mutex::new(State::new(&options)),
             concurrency: AtomicUsize::new(options.concurrency),
-            surroundings: options.surroundings,
+            environment: options.environment,
             component: options.component,
             instance: cut(options.instance, LONGEST_INSTANCE),
             changed: Notify::new(),
@@ -173,23 +173,23 @@ impl EventSink {
     }
 
     /// Takes an event, to be sent when its turn comes. Never waits.
-    pub fn publish(&self, event: Event) {
+    pub fn record(&self, event: Event) {
         let mut note = cut(event.note, LONGEST_NOTE);
         // It may wait for long, among many.
         note.shrink_to_fit();
         let event = Event { note, ..event };
-        crate::lock(&self.shared.state).publish(event, Instant::now(), self.shared.surroundings.now());
+        crate::lock(&self.shared.state).record(event, Instant::now(), self.shared.environment.now());
         self.shared.changed.notify_one();
         self.shared.moved.notify_waiters();
     }
 
-    /// Whether something waits that may be sent now, as far as [`EventSink::pace`] allows it.
+    /// Whether something waits that may be sent now, as far as [`EventRecorder::pace`] allows it.
     pub fn is_due(&self) -> bool {
         let now = Instant::now();
         crate::lock(&self.shared.state).next_due(now).is_some_and(|due| due <= now)
     }
 
-    /// Returns when [`EventSink::is_due`].
+    /// Returns when [`EventRecorder::is_due`].
     pub async fn wait_due(&self) {
         loop {
             let moved = self.shared.moved.notified();
@@ -241,9 +241,9 @@ impl EventSink {
     }
 }
 
-impl fmt::Debug for EventSink {
+impl fmt::Debug for EventRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventSink").field("stats", &self.stats()).finish_non_exhaustive()
+        f.debug_struct("EventRecorder").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }
 
@@ -253,7 +253,7 @@ struct Shared {
     concurrency: AtomicUsize,
     component: String,
     instance: String,
-    surroundings: Surroundings,
+    environment: Environment,
     /// There may be something to send.
     changed: Notify,
     /// Something may be due earlier than it was.

@@ -46,8 +46,9 @@ use kube::Client;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use self::state::{Seat, State};
-use crate::{CallError, Surroundings};
+use self::state::{State, Stored};
+use crate::name::lease_name;
+use crate::{CallError, Environment};
 
 pub use self::adopt::{Adopted, Adoption, Other};
 pub use self::drop::{DropError, request_drop};
@@ -70,7 +71,7 @@ pub struct JournalOptions {
     /// This process: no two have ever had the same.
     pub holder: String,
     /// What the jitter of pauses is drawn from.
-    pub surroundings: Surroundings,
+    pub environment: Environment,
 }
 
 /// One journal, from taking it over to losing it. Clones are the same journal.
@@ -125,6 +126,12 @@ pub enum TakeOverError {
     Version(String),
 }
 
+/// The ConfigMap of one shard's journal, for a controller that is called `name`.
+pub fn journal_name(name: &str, shard: u32, shards: u32) -> String {
+    let part = if shards > 1 { format!("-{shard}-of-{shards}") } else { String::new() };
+    lease_name(&format!("{name}-journal{part}"))
+}
+
 impl Journal {
     /// Takes a journal over, or begins it. Returns what is to be finished, and the writer: nothing is written unless it
     /// [runs](Writer::run), and whoever waits for a write waits for that.
@@ -152,8 +159,8 @@ impl Journal {
     /// # Errors
     /// When it is not stored; then it must not be begun.
     pub async fn record(&self, entry: Entry) -> Result<(), JournalError> {
-        let seat = self.change(|state| state.record(entry))?;
-        wait(seat).await
+        let stored = self.change(|state| state.record(entry))?;
+        wait(stored).await
     }
 
     /// The work on `key` has ended and can be found again by looking, or left nothing behind.
@@ -190,8 +197,8 @@ impl Journal {
     /// # Errors
     /// When it is not ours, or when the server does not say.
     pub async fn fence(&self) -> Result<(), JournalError> {
-        let seat = self.change(State::fence)?;
-        wait(seat).await
+        let stored = self.change(State::fence)?;
+        wait(stored).await
     }
 
     /// As [`fence`](Self::fence), but what the API server has said to a request of at most so long ago counts.
@@ -213,7 +220,7 @@ impl Journal {
     /// When the first attempt fails.
     pub async fn flush(&self) -> Result<(), JournalError> {
         match self.change(State::flush)? {
-            Some(seat) => wait(seat).await,
+            Some(stored) => wait(stored).await,
             None => Ok(()),
         }
     }
@@ -260,7 +267,7 @@ struct Shared {
     over: CancellationToken,
 }
 
-async fn wait(seat: oneshot::Receiver<Seat>) -> Result<(), JournalError> {
+async fn wait(stored: oneshot::Receiver<Stored>) -> Result<(), JournalError> {
     // A writer that is dropped answers nobody.
-    seat.await.unwrap_or_else(|_| Err(JournalError::Lost("nobody: this process stops".to_owned())))
+    stored.await.unwrap_or_else(|_| Err(JournalError::Lost("nobody: this process stops".to_owned())))
 }

@@ -34,9 +34,9 @@
 //! [client-go]: https://github.com/kubernetes/client-go/blob/master/tools/leaderelection/leaderelection.go
 
 mod balance;
-mod board;
+mod cache;
+mod elector;
 mod health;
-mod keeper;
 mod member;
 mod options;
 mod record;
@@ -58,8 +58,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use balance::{Action, View, balance};
-use board::Board;
-use keeper::Keeper;
+use cache::LeaseCache;
+use elector::Elector;
 use store::Store;
 
 pub use crate::name::lease_name;
@@ -95,11 +95,11 @@ impl Leases {
     /// When the options make no sense.
     pub fn new(client: Client, options: LeaseOptions) -> Result<Self, LeaseOptionsError> {
         options.check()?;
-        let board = Board::new(options.duration);
+        let cache = LeaseCache::new(options.duration);
         let health = LeaseHealth::default();
         let store = Store::new(client, &options);
-        let (serving, deaf) = (Mutex::default(), Notify::new());
-        Ok(Self { fleet: Fleet { store, board, health, serving, deaf, options } })
+        let (serving, stale) = (Mutex::default(), Notify::new());
+        Ok(Self { fleet: Fleet { store, cache, health, serving, stale, options } })
     }
 
     /// How it is going; also while [`Leases::hold`] runs.
@@ -122,10 +122,10 @@ impl Leases {
         let fleet = &self.fleet;
         // Known to the others before the first shard is taken, so that replicas which start together share at once.
         member::announce(fleet).await;
-        let keepers = (0..fleet.options.shards).map(|shard| Keeper::new(fleet, shard, &stop, &duty).run());
+        let electors = (0..fleet.options.shards).map(|shard| Elector::new(fleet, shard, &stop, &duty).run());
         // Of all these mostly one has something to do: only those that are woken are polled.
-        let keepers = keepers.collect::<FuturesUnordered<_>>().collect::<()>();
-        let work = join(keepers, member::remain(fleet, &stop)).map(drop);
+        let electors = electors.collect::<FuturesUnordered<_>>().collect::<()>();
+        let work = join(electors, member::remain(fleet, &stop)).map(drop);
         let parts: [BoxFuture<'_, ()>; 3] =
             [Box::pin(work), Box::pin(watch::follow(fleet)), Box::pin(watch::poll(fleet))];
         // Only the work comes to an end.
@@ -143,12 +143,12 @@ impl std::fmt::Debug for Leases {
 struct Fleet {
     options: LeaseOptions,
     store: Store,
-    board: Board,
+    cache: LeaseCache,
     health: LeaseHealth,
     /// The shards with a term of ours, and whether it was asked to leave.
     serving: Mutex<BTreeMap<u32, bool>>,
     /// The watch was found to tell nothing of what happens.
-    deaf: Notify,
+    stale: Notify,
 }
 
 impl Fleet {
@@ -162,11 +162,11 @@ impl Fleet {
         if *shards == 1 {
             // Nothing to share, and nobody tells who stands by.
             self.health.set_members(1);
-            let holder = self.board.holder(&self.options.shard_name(0), now).filter(|holder| holder != identity);
+            let holder = self.cache.holder(&self.options.shard_name(0), now).filter(|holder| holder != identity);
             let free = holder.is_none() && !self.is_serving(0);
             return free.then_some(Action::Acquire(0)).into_iter().collect();
         }
-        let mut members = self.board.members(*shards, now);
+        let mut members = self.cache.members(*shards, now);
         members.insert(identity.clone());
         self.health.set_members(members.len());
         let serving = crate::lock(&self.serving).clone();
@@ -174,7 +174,7 @@ impl Fleet {
             .map(|shard| match serving.contains_key(&shard) {
                 true => Some(identity.clone()),
                 // What was ours once is free for us.
-                false => self.board.holder(&self.options.shard_name(shard), now).filter(|holder| holder != identity),
+                false => self.cache.holder(&self.options.shard_name(shard), now).filter(|holder| holder != identity),
             })
             .collect();
         let leaving = serving.into_iter().filter_map(|(shard, leaving)| leaving.then_some(shard)).collect();

@@ -16,7 +16,7 @@
 //! | [`lease`] | Leases held by a fleet of replicas: leader election, with one Lease or with several |
 //! | [`metrics`], [`admin`] | what can be measured, and a small HTTP server for it and for probes |
 //! | [`shutdown`] | signals become a cancellation token |
-//! | [`surroundings`] | the time of day and chance: the machine's, or simulated ones |
+//! | [`environment`] | the time of day and chance: the machine's, or simulated ones |
 //! | [`logs`] | log lines on stderr, as text or JSON |
 //!
 //! The usual way of a change through these parts:
@@ -31,6 +31,8 @@ pub mod admin;
 pub mod backoff;
 pub mod call;
 pub mod client;
+pub mod controller;
+pub mod environment;
 pub mod events;
 pub mod journal;
 pub mod lease;
@@ -38,10 +40,9 @@ pub mod limiter;
 pub mod logs;
 pub mod metrics;
 mod name;
-mod news;
+mod notify;
 pub mod queue;
 pub mod shutdown;
-pub mod surroundings;
 pub mod table;
 pub mod throttle;
 pub mod watch;
@@ -57,11 +58,13 @@ pub use access::{AccessError, AccessRule, check_access};
 pub use backoff::Backoff;
 pub use call::{CallError, call};
 pub use client::{ConnectError, Connection, connect};
+pub use controller::{Cache, ControlLoop, FencingToken, Reconciler};
+pub use environment::Environment;
 pub use journal::{Entry, Journal, JournalError, JournalOptions};
 pub use lease::{LeaseHealth, LeaseOptions, Leases, Term, lease_name};
 pub use limiter::{Limiter, LimiterPermit, Limits};
+pub use name::stable_hash;
 pub use queue::{Next, Permit, Priority, Queue, QueueOptions, QueueStats, Work, work};
-pub use surroundings::Surroundings;
 pub use table::Table;
 pub use throttle::{ApiLimiter, ApiPermit};
 pub use watch::{Event, WatchHealth, watch};

@@ -29,7 +29,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSe
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use crate::events::EventSink;
+use crate::events::EventRecorder;
 use crate::journal::JournalStats;
 use crate::lease::LeaseHealth;
 use crate::{Queue, QueueStats, WatchHealth};
@@ -48,7 +48,7 @@ use crate::{Queue, QueueStats, WatchHealth};
 pub struct RuntimeMetrics {
     queues: Vec<(&'static str, Ask)>,
     watches: Vec<(&'static str, WatchHealth)>,
-    events: Option<EventSink>,
+    events: Option<EventRecorder>,
     journal: Option<Box<dyn Fn() -> JournalStats + Send + Sync>>,
     leases: Option<LeaseHealth>,
 }
@@ -79,7 +79,7 @@ impl RuntimeMetrics {
     }
 
     /// Adds the events.
-    pub fn events(mut self, sink: &EventSink) -> Self {
+    pub fn events(mut self, sink: &EventRecorder) -> Self {
         self.events = Some(sink.clone());
         self
     }
@@ -138,7 +138,7 @@ impl RuntimeMetrics {
     }
 
     fn encode_events(&self, page: &mut Page<'_>) -> fmt::Result {
-        let Some(stats) = self.events.as_ref().map(EventSink::stats) else { return Ok(()) };
+        let Some(stats) = self.events.as_ref().map(EventRecorder::stats) else { return Ok(()) };
         page.gauges("events_queued", "Event lines that wait to be sent.", &[([], whole(stats.queued))])?;
         let outcomes = [
             ([("outcome", "sent")], stats.sent),
@@ -257,7 +257,7 @@ mod tests {
         let _running = take();
         let other = Queue::<u8>::new(QueueOptions::default());
         let client = client(|_| async { object(&json!({})) });
-        let sink = EventSink::new(client, EventOptions::new("tester", "one"));
+        let sink = EventRecorder::new(client, EventOptions::new("tester", "one"));
         let mut registry = Registry::default();
         RuntimeMetrics::new()
             .queue("first", &queue)

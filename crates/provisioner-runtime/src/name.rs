@@ -48,8 +48,8 @@ pub(crate) fn short_hash(text: &str) -> String {
     format!("{:08x}", text.bytes().fold(0x811c_9dc5, mix))
 }
 
-/// A number that stands for a text.
-pub(crate) fn stable_hash(text: &str) -> u64 {
+/// A number that stands for a text: the same in all replicas, whatever they were compiled with. It is FNV-1a.
+pub fn stable_hash(text: &str) -> u64 {
     // FNV-1a, as above.
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)

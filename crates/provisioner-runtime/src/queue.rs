@@ -49,7 +49,7 @@ use tokio::time::Instant;
 pub use run::work;
 use state::State;
 
-use crate::{Backoff, Limits, Surroundings};
+use crate::{Backoff, Environment, Limits};
 
 /// A queue of keys; clones are the same queue.
 pub struct Queue<K> {
@@ -94,7 +94,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
     pub async fn next(&self) -> Option<Work<K>> {
         loop {
             // Whoever goes away while waiting passes on what it may have been told, and the timer it kept.
-            let baton = Baton(&self.shared.changed);
+            let pass_on = PassOn(&self.shared.changed);
             let changed = self.shared.changed.notified();
             let due = {
                 let mut state = crate::lock(&self.shared.state);
@@ -103,7 +103,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
                 }
                 if let Some(handout) = state.take(Instant::now()) {
                     if !state.has_ready() && state.next_due().is_none() {
-                        baton.keep();
+                        pass_on.keep();
                     }
                     return Some(Work { shared: Arc::clone(&self.shared), handout, finished: false });
                 }
@@ -119,7 +119,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
                     }
                 }
             }
-            baton.keep();
+            pass_on.keep();
         }
     }
 
@@ -163,7 +163,7 @@ pub struct QueueOptions {
     /// The delay after each failed attempt of a key.
     pub backoff: Backoff,
     /// What the jitter of the delays is drawn from.
-    pub surroundings: Surroundings,
+    pub environment: Environment,
     /// How many permits there are; see [`Work::enter`].
     pub limits: Limits,
 }
@@ -172,7 +172,7 @@ impl Default for QueueOptions {
     /// From 1 second to 5 minutes, doubling; without limits.
     fn default() -> Self {
         let backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(300));
-        Self { backoff, surroundings: Surroundings::default(), limits: Limits::default() }
+        Self { backoff, environment: Environment::default(), limits: Limits::default() }
     }
 }
 
@@ -325,26 +325,26 @@ impl<K: Clone + Eq + Hash> Shared<K> {
         let mut state = crate::lock(&self.state);
         let due = state.next_due();
         let result = change(&mut state, now);
-        let news = state.has_ready() || state.next_due() != due || state.shut_down;
+        let due_changed = state.has_ready() || state.next_due() != due || state.shut_down;
         drop(state);
-        if news {
+        if due_changed {
             self.changed.notify_one();
         }
         result
     }
 }
 
-/// Tells the next waiting caller of `next` to look, when dropped.
-struct Baton<'a>(&'a Notify);
+/// Wakes the next caller that waits in `next`, when dropped.
+struct PassOn<'a>(&'a Notify);
 
-impl Baton<'_> {
+impl PassOn<'_> {
     /// Nothing has to be passed on.
     fn keep(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for Baton<'_> {
+impl Drop for PassOn<'_> {
     fn drop(&mut self) {
         self.0.notify_one();
     }

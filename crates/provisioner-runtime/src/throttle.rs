@@ -2,10 +2,10 @@
 //!
 //! ```
 //! # use std::time::Duration;
-//! # use provisioner_runtime::{ApiLimiter, CallError, Surroundings, call};
+//! # use provisioner_runtime::{ApiLimiter, CallError, Environment, call};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! let limiter = ApiLimiter::new(32, Surroundings::default());
+//! let limiter = ApiLimiter::new(32, Environment::default());
 //! let permit = limiter.enter().await;
 //! let answer: Result<(), CallError> = call(Duration::from_secs(30), async { Ok(()) }).await;
 //! drop(permit);
@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::Random;
-use crate::{CallError, Surroundings};
+use crate::{CallError, Environment};
 
 /// Where a busy server does not say how long it wants to be left alone.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -54,8 +54,8 @@ pub struct ApiPermit<'a> {
 
 impl ApiLimiter {
     /// At most so many requests at a time; 0 counts as 1.
-    pub fn new(requests: usize, surroundings: Surroundings) -> Self {
-        let state = State { paused_until: None, random: surroundings.random("api limiter") };
+    pub fn new(requests: usize, environment: Environment) -> Self {
+        let state = State { paused_until: None, random: environment.random("api limiter") };
         Self { permits: Semaphore::new(requests.clamp(1, Semaphore::MAX_PERMITS)), state: Mutex::new(state) }
     }
 
@@ -114,7 +114,7 @@ mod tests {
     }
 
     fn limiter(requests: usize) -> ApiLimiter {
-        ApiLimiter::new(requests, Surroundings::simulated(7, Timestamp::UNIX_EPOCH))
+        ApiLimiter::new(requests, Environment::simulated(7, Timestamp::UNIX_EPOCH))
     }
 
     /// How long a request has to wait from now on.

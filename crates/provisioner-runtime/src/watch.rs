@@ -5,8 +5,8 @@
 //! a word while a list or the start of a watch was under way would otherwise blind the controller until
 //! the kernel gives up, a quarter of an hour later. The lines of a watch are read by `reader`.
 
-mod late;
 mod reader;
+mod stale;
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -21,9 +21,9 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
-use self::late::Expected;
-use crate::news::News;
-use crate::{Backoff, CallError, Surroundings};
+use self::stale::Expected;
+use crate::notify::Notifier;
+use crate::{Backoff, CallError, Environment};
 pub use reader::FromJson;
 pub(crate) use reader::Reader;
 
@@ -48,7 +48,7 @@ pub(crate) const SETTLED: Duration = Duration::from_secs(1);
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(30));
 
-/// What a watch tells of the objects, in the order in which it happened.
+/// What a watch delivers, in the order in which it happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<T> {
     /// A complete list follows: at the start, and after a gap that cannot be closed otherwise. May come
@@ -72,13 +72,13 @@ pub enum Event<T> {
 pub async fn watch<T>(
     api: Api<T>,
     name: &'static str,
-    surroundings: Surroundings,
+    environment: Environment,
     health: WatchHealth,
     mut sink: impl FnMut(Event<T>) + Send,
 ) where
     T: Resource + Clone + FromJson + Debug + Send + 'static,
 {
-    let mut random = surroundings.random(name);
+    let mut random = environment.random(name);
     let mut asked = health.shared.asked.follow();
     let mut position = None;
     let mut failures = 0;
@@ -124,10 +124,10 @@ impl WatchHealth {
     /// For a watch that has not started.
     pub fn new() -> Self {
         let state = State { last_progress: Instant::now(), problem: None, listed: None };
-        let [lists, asked] = [(); 2].map(|()| News::default());
-        let [telling, position] = [0; 2].map(AtomicU64::new);
+        let [lists, asked] = [(); 2].map(|()| Notifier::default());
+        let [delivering, position] = [0; 2].map(AtomicU64::new);
         let expected = Expected::default();
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), lists, asked, telling, position, expected }) }
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), lists, asked, delivering, position, expected }) }
     }
 
     /// Whether all objects have been listed at least once.
@@ -147,15 +147,15 @@ impl WatchHealth {
 
     /// Lists all objects anew, and returns when everything is known as it was when this was called, or newer.
     pub async fn list_again(&self) {
-        self.wait_listed(self.shared.asked.tell()).await;
+        self.wait_listed(self.shared.asked.notify()).await;
     }
 
-    /// Up to which resource version everything has been told, where that is a number; 0 before the first list.
+    /// Up to which resource version everything has been delivered, where that is a number; 0 before the first list.
     pub fn position(&self) -> u64 {
         self.shared.position.load(Ordering::Acquire)
     }
 
-    /// The API server has shown something at this resource version that the watch has to tell of: if it does not soon, its
+    /// The API server has shown something at this resource version that the watch has to deliver: if it does not soon, its
     /// connection is taken for dead.
     pub fn expect(&self, version: u64) {
         // Where versions are no numbers there is no position.
@@ -164,9 +164,9 @@ impl WatchHealth {
         }
     }
 
-    /// The resource version of what is told at this moment: of a list as a whole, or of one change.
-    pub fn telling(&self) -> u64 {
-        self.shared.telling.load(Ordering::Relaxed)
+    /// The resource version of what is being delivered: of a list as a whole, or of one change.
+    pub fn delivering(&self) -> u64 {
+        self.shared.delivering.load(Ordering::Relaxed)
     }
 
     /// How long ago something was heard from the server; a watch of a kind that never changes hears
@@ -193,14 +193,14 @@ impl WatchHealth {
 
     fn listed(&self, listed: Listed) {
         crate::lock(&self.shared.state).listed = Some(listed);
-        self.shared.lists.tell();
+        self.shared.lists.notify();
     }
 
-    fn tells(&self, version: &str) {
-        self.shared.telling.store(version.parse().unwrap_or_default(), Ordering::Relaxed);
+    fn delivers(&self, version: &str) {
+        self.shared.delivering.store(version.parse().unwrap_or_default(), Ordering::Relaxed);
     }
 
-    fn told(&self, version: &str) {
+    fn delivered(&self, version: &str) {
         self.shared.position.store(version.parse().unwrap_or_default(), Ordering::Release);
     }
 
@@ -235,10 +235,10 @@ impl Default for WatchHealth {
 struct Shared {
     state: Mutex<State>,
     /// Complete lists.
-    lists: News,
+    lists: Notifier,
     /// Requests for a new one.
-    asked: News,
-    telling: AtomicU64,
+    asked: Notifier,
+    delivering: AtomicU64,
     position: AtomicU64,
     expected: Expected,
 }
@@ -273,7 +273,7 @@ where
         let page = answer(LIST, api.list(&params)).await?;
         health.progress();
         if std::mem::take(&mut first) {
-            health.tells(page.metadata.resource_version.as_deref().unwrap_or_default());
+            health.delivers(page.metadata.resource_version.as_deref().unwrap_or_default());
             sink(Event::Begin);
         }
         let given = |text: &String| !text.is_empty();
@@ -287,7 +287,7 @@ where
             return Err(Trouble::no_version());
         };
         sink(Event::Ready);
-        health.told(&version);
+        health.delivered(&version);
         health.shared.expected.forget();
         return Ok((version, size));
     }
@@ -308,7 +308,7 @@ where
     let (client, params) = (api.clone().into_client(), WatchParams::default().timeout(WATCH_SECONDS));
     let mut events = answer(START, Reader::<T>::open(&client, api.resource_url(), &params, version)).await?;
     health.progress();
-    let mut late = pin!(health.shared.expected.late(|| health.position()));
+    let mut stale = pin!(health.shared.expected.stale(|| health.position()));
     let mut settling = pin!(sleep(SETTLED));
     let mut settled = false;
     let mut unreadable = 0;
@@ -316,8 +316,8 @@ where
         let event = tokio::select! {
             biased;
             event = events.next() => event,
-            () = &mut late => {
-                debug!(watch = name, "what the server has shown was not told, connecting again");
+            () = &mut stale => {
+                debug!(watch = name, "what the server has shown was not delivered, connecting again");
                 return Ok(());
             }
             () = &mut settling, if !settled => {
@@ -345,19 +345,19 @@ where
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 *version = object.resource_version().ok_or_else(Trouble::no_version)?;
-                health.tells(version);
+                health.delivers(version);
                 sink(Event::Applied(object));
-                health.told(version);
+                health.delivered(version);
             }
             WatchEvent::Deleted(object) => {
                 *version = object.resource_version().ok_or_else(Trouble::no_version)?;
-                health.tells(version);
+                health.delivers(version);
                 sink(Event::Deleted(object));
-                health.told(version);
+                health.delivered(version);
             }
             WatchEvent::Bookmark(bookmark) => {
                 *version = bookmark.metadata.resource_version;
-                health.told(version);
+                health.delivered(version);
                 health.progress();
                 continue;
             }

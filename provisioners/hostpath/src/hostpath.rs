@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kube_provisioner::{
-    DeleteError, Mandate, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+    DeleteError, FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
 };
 use tokio::task::spawn_blocking;
 
@@ -24,7 +24,7 @@ impl HostPath {
     /// Deletions that an earlier run did not finish: their volumes may be gone, so nobody would ask again.
     pub(crate) fn finish_deletions(&self) {
         let root = self.root.clone();
-        spawn_blocking(move || match root.finish_removals(&Mandate::unlimited()) {
+        spawn_blocking(move || match root.finish_removals(&FencingToken::unlimited()) {
             Ok(()) => {}
             Err(error) => tracing::warn!("a deletion of an earlier run is not finished: {error}"),
         });
@@ -32,10 +32,10 @@ impl HostPath {
 }
 
 impl HostPath {
-    /// A dropped call must not leave a thread behind that goes on deleting for hours, so that asks its mandate.
-    async fn remove(&self, name: String, mandate: Mandate) -> Result<(), DeleteError> {
+    /// A dropped call must not leave a thread behind that goes on deleting for hours, so that asks its fencing token.
+    async fn remove(&self, name: String, fencing_token: FencingToken) -> Result<(), DeleteError> {
         let root = self.root.clone();
-        match spawn_blocking(move || root.remove(&name, &mandate)).await? {
+        match spawn_blocking(move || root.remove(&name, &fencing_token)).await? {
             Err(error @ RootError::Busy { .. }) => Err(DeleteError::in_use(error)),
             result => Ok(result?),
         }
@@ -52,7 +52,7 @@ impl Provisioner for HostPath {
             return Err(ProvisionError::not_mine(format!("the claim's pod runs on {selected}, this is {here}")));
         }
         let root = self.root.clone();
-        let path: PathBuf = spawn_blocking(move || root.create(&request.name, &request.mandate)).await??;
+        let path: PathBuf = spawn_blocking(move || root.create(&request.name, &request.fencing_token)).await??;
         let volume = Volume::host_path(path.to_string_lossy());
         Ok(match &self.node {
             Some(node) => volume.on_node(node),
@@ -67,11 +67,11 @@ impl Provisioner for HostPath {
         {
             return Err(DeleteError::not_mine(format!("the volume is on {there}, this is {here}")));
         }
-        self.remove(volume.name().to_owned(), volume.mandate().clone()).await
+        self.remove(volume.name().to_owned(), volume.fencing_token().clone()).await
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<()>) -> Result<(), DeleteError> {
-        self.remove(attempt.name, attempt.mandate).await
+        self.remove(attempt.name, attempt.fencing_token).await
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use kube_provisioner::Mandate;
+use kube_provisioner::FencingToken;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -87,12 +87,12 @@ impl Root {
 
     /// Makes the directory of a volume, or finds it as an earlier attempt left it. The path is for the
     /// PersistentVolume only.
-    pub(crate) fn create(&self, name: &str, mandate: &Mandate) -> Result<PathBuf, RootError> {
+    pub(crate) fn create(&self, name: &str, fencing_token: &FencingToken) -> Result<PathBuf, RootError> {
         check_name(name)?;
         // A removal of the same name may come between the two calls.
         for _ in 0..MOST_ATTEMPTS {
             // Whoever stood still before this may have been succeeded by somebody who made and removed it since.
-            if !mandate.holds() {
+            if !fencing_token.is_valid() {
                 return Err(RootError::CutOff(name.to_owned()));
             }
             match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
@@ -114,13 +114,13 @@ impl Root {
 
     /// Removes the directory of a volume with all that is in it. Gone already is success.
     ///
-    /// Stops early when the mandate ends; the next call goes on.
-    pub(crate) fn remove(&self, name: &str, mandate: &Mandate) -> Result<(), RootError> {
+    /// Stops early when the fencing token ends; the next call goes on.
+    pub(crate) fn remove(&self, name: &str, fencing_token: &FencingToken) -> Result<(), RootError> {
         check_name(name)?;
         let leaving = format!("{LEAVING}{name}");
         for _ in 0..MOST_ATTEMPTS {
             // What an earlier removal left makes room first: the rename would not replace it.
-            remove::tree(&self.handle, &leaving, mandate)?;
+            remove::tree(&self.handle, &leaving, fencing_token)?;
             match rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {}
                 // Not made by this program, and where a link leads to is not known to be anybody's volume.
@@ -128,16 +128,16 @@ impl Root {
                 Err(Errno::NOENT) => return Ok(()),
                 Err(error) => return Err(failed("cannot look at", name, error)),
             }
-            if !mandate.holds() {
+            if !fencing_token.is_valid() {
                 return Err(RootError::CutOff(name.to_owned()));
             }
             match rustix::fs::renameat(&self.handle, name, &self.handle, &leaving) {
-                Ok(()) => return remove::tree(&self.handle, &leaving, mandate),
+                Ok(()) => return remove::tree(&self.handle, &leaving, fencing_token),
                 Err(Errno::NOENT) => return Ok(()),
                 // Another removal of the same name was faster.
                 Err(Errno::EXIST | Errno::NOTEMPTY) => {}
                 // A full disk has no room for the new name, and removing things is what helps it.
-                Err(Errno::NOSPC | Errno::DQUOT) => return remove::tree(&self.handle, name, mandate),
+                Err(Errno::NOSPC | Errno::DQUOT) => return remove::tree(&self.handle, name, fencing_token),
                 Err(Errno::BUSY) => return Err(RootError::Busy { name: name.to_owned(), why: MOUNTED }),
                 Err(error) => return Err(failed("cannot move the directory aside", name, error)),
             }
@@ -148,7 +148,7 @@ impl Root {
     /// Removes what earlier removals left. Their volumes may be gone, so nobody would ask again.
     ///
     /// One that cannot be removed does not keep the others: all are tried, and the first error is returned.
-    pub(crate) fn finish_removals(&self, mandate: &Mandate) -> Result<(), RootError> {
+    pub(crate) fn finish_removals(&self, fencing_token: &FencingToken) -> Result<(), RootError> {
         let entries =
             Dir::read_from(&self.handle).map_err(|error| failed("cannot list", "the root directory", error))?;
         let mut result = Ok(());
@@ -156,7 +156,7 @@ impl Root {
             let entry = entry.map_err(|error| failed("cannot list", "the root directory", error))?;
             let Ok(name) = entry.file_name().to_str() else { continue };
             if name.strip_prefix(LEAVING).is_some_and(|name| check_name(name).is_ok()) {
-                result = result.and(remove::tree(&self.handle, name, mandate));
+                result = result.and(remove::tree(&self.handle, name, fencing_token));
             }
         }
         result

@@ -9,7 +9,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Map, Value};
 
 use crate::capabilities::Capabilities;
-use crate::controller;
+use crate::controller::volume;
 use crate::options::{Coordination, provisioner_name};
 use crate::parameters::{self, nearest, quoted};
 use crate::protocol::WAIT_FOR_FIRST_CONSUMER;
@@ -177,7 +177,7 @@ fn refused_by_the_provisioner<P: Provisioner>(class: &StorageClass, capabilities
     }
     let parameters = class.parameters.clone().unwrap_or_default();
     if let Err(problem) = read_parameters::<P>(parameters, capabilities) {
-        problems.push(controller::parameters_problem(&problem));
+        problems.push(volume::parameters_problem(&problem));
     }
     problems.iter().map(|problem| format!("Warning ProvisioningFailed: {problem}")).collect()
 }
@@ -186,7 +186,7 @@ fn read_parameters<P: Provisioner>(
     mut parameters: BTreeMap<String, String>,
     capabilities: &Capabilities,
 ) -> Result<(), String> {
-    controller::take_secret_names(&mut parameters, &capabilities.secrets)?;
+    volume::take_secret_names(&mut parameters, &capabilities.secrets)?;
     parameters::from_map::<P::Parameters>(&parameters).map(drop).map_err(|problems| problems.to_string())
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_sim::{Actors, Cluster, DeleteOptions, Faults, Running, SimClock, Target, object};
-use provisioner_runtime::surroundings::Surroundings;
+use provisioner_runtime::environment::Environment;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -97,9 +97,9 @@ impl<'a> Lab<'a> {
             process: process.clone(),
         };
         let stop = CancellationToken::new();
-        let surroundings = Surroundings::simulated(self.seed.wrapping_add(self.started), SimClock::EPOCH);
+        let environment = Environment::simulated(self.seed.wrapping_add(self.started), SimClock::EPOCH);
         let controller = Controller::with_backend(Arc::new(spy), self.options(&process));
-        let running = controller.surroundings(surroundings).run_with(self.cluster.client(&process), stop.clone());
+        let running = controller.environment(environment).run_with(self.cluster.client(&process), stop.clone());
         let task = tokio::spawn(async move {
             // Only an address to listen on could fail, and there is none.
             let _ = running.await;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::rules::Broken;
 use crate::capabilities::SecretRole;
-use crate::controller::secret_names::{self, Names};
+use crate::controller::volume::secret_names::{self, Names};
 use crate::secrets::Secrets;
 
 #[derive(Default)]

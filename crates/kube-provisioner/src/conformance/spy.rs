@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use super::tempo::Tempo;
 use crate::capabilities::Capabilities;
-use crate::controller::{Backend, Parsed, UntypedRequest};
+use crate::controller::volume::{Backend, Parsed, UntypedRequest};
 use crate::error::{DeleteError, ProvisionError, StartError};
 use crate::parameters::ParameterError;
 use crate::request::ProvisionedVolume;

@@ -20,15 +20,15 @@ use super::objects::Objects;
 use super::rules::Broken;
 use super::tempo::Tempo;
 use crate::capabilities::AccessMode;
-use crate::controller::secret_names::Names;
-use crate::controller::{Backend, Order, UntypedRequest, build};
+use crate::controller::volume::secret_names::Names;
+use crate::controller::volume::{Backend, Order, UntypedRequest, build};
 use crate::error::{DeleteError, DeleteVerdict, ProvisionError, Verdict};
-use crate::mandate::Mandate;
 use crate::protocol;
 use crate::provisioner::Provisioner;
 use crate::request::ProvisionedVolume;
 use crate::secrets::Secrets;
 use crate::volume::Volume;
+use provisioner_runtime::controller::FencingToken;
 
 /// The name that classes have for the provisioner.
 pub(super) const PROVISIONER: &str = "conformance.example.com/provisioner";
@@ -212,7 +212,7 @@ impl Subject {
         object: &PersistentVolume,
         valid: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<(), DeleteError> {
-        let (mandate, _call) = Mandate::of_call(valid);
+        let (fencing_token, _call) = FencingToken::of_call(valid);
         let claim = object.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
         let names = Names {
             claim: claim.and_then(|claim| claim.name.as_deref()).unwrap_or_default(),
@@ -222,7 +222,7 @@ impl Subject {
         let roles = backend.capabilities().secrets;
         let secrets = self.objects.take_secrets(&mut self.parameters.clone(), &roles, names);
         let secrets = secrets.map_err(DeleteError::retry)?;
-        backend.delete(ProvisionedVolume::new(object.clone()).with(secrets, mandate)).await
+        backend.delete(ProvisionedVolume::new(object.clone()).with(secrets, fencing_token)).await
     }
 
     /// The class with some parameters.
@@ -318,24 +318,24 @@ impl Request {
             return Err(ProvisionError::not_mine("`accepts` says no to a plain claim"));
         }
         // It ends when the call is dropped, as under the controller.
-        let (mandate, _call) = Mandate::of_call(valid);
-        let request = self.untyped(backend, mandate).map_err(ProvisionError::invalid)?;
+        let (fencing_token, _call) = FencingToken::of_call(valid);
+        let request = self.untyped(backend, fencing_token).map_err(ProvisionError::invalid)?;
         backend.provision(request).await
     }
 
     /// A call of `clean_up`.
     pub(super) async fn clean_up(&self, backend: &Arc<dyn Backend>) -> Result<(), DeleteError> {
-        let (mandate, _call) = Mandate::of_call(|| true);
-        let request = self.untyped(backend, mandate).map_err(DeleteError::retry)?;
+        let (fencing_token, _call) = FencingToken::of_call(|| true);
+        let request = self.untyped(backend, fencing_token).map_err(DeleteError::retry)?;
         backend.clean_up(request).await
     }
 
     /// Whether the controller would make it: parameters that cannot be read are refused before.
     pub(super) fn can_be_made(&self, backend: &Arc<dyn Backend>) -> bool {
-        self.untyped(backend, Mandate::unlimited()).is_ok()
+        self.untyped(backend, FencingToken::unlimited()).is_ok()
     }
 
-    fn untyped(&self, backend: &Arc<dyn Backend>, mandate: Mandate) -> Result<UntypedRequest, String> {
+    fn untyped(&self, backend: &Arc<dyn Backend>, fencing_token: FencingToken) -> Result<UntypedRequest, String> {
         Ok(UntypedRequest {
             name: self.name.clone(),
             bytes: self.bytes,
@@ -346,7 +346,7 @@ impl Request {
             node_labels: self.node_labels.clone(),
             secrets: self.secrets.clone()?,
             token: self.name.clone(),
-            mandate,
+            fencing_token,
         })
     }
 

@@ -78,7 +78,7 @@ async fn clean_up_cut_off(subject: &Subject, polls: usize, restart: bool) -> Res
 }
 
 /// The right to act is gone from one question on, as for a thread that cannot be dropped.
-pub(super) async fn mandate(subject: &Subject) -> Verdict {
+pub(super) async fn fencing_token(subject: &Subject) -> Verdict {
     let mut asked = 0;
     for question in 1..=MOST {
         let provisioned = provision_revoked(subject, question).await?;
@@ -89,7 +89,9 @@ pub(super) async fn mandate(subject: &Subject) -> Verdict {
         }
     }
     match asked {
-        0 => Ok(Judgement::NotApplicable("it never asks its mandate, so it has to have no blocking work".to_owned())),
+        0 => Ok(Judgement::NotApplicable(
+            "it never asks its fencing token, so it has to have no blocking work".to_owned(),
+        )),
         _ => Ok(Judgement::Kept),
     }
 }

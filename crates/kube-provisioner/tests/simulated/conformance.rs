@@ -60,7 +60,7 @@ fn what_is_wrong_is_found_for_the_right_reason() {
         (Flaw::Panics, "provision", "panicked: no way to delete"),
         (Flaw::CleansUpWithoutParts, "abandoned", ".part"),
         (Flaw::CleansUpByTrash, "clean-up", "trash-"),
-        (Flaw::StopsHalfway, "mandate", "scratch-"),
+        (Flaw::StopsHalfway, "fencing-token", "scratch-"),
         (Flaw::RefusesLate, "nothing-left", "has said NothingLeft"),
     ];
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/conformance.md")).unwrap();

@@ -10,8 +10,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use kube_provisioner::{
-    CancellationToken, Controller, Coordination, DeleteError, Options, ProvisionError, ProvisionRequest,
-    ProvisionedVolume, Provisioner, Surroundings, Volume,
+    CancellationToken, Controller, Coordination, DeleteError, Environment, Options, ProvisionError, ProvisionRequest,
+    ProvisionedVolume, Provisioner, Volume,
 };
 use kube_sim::{Actors, Cluster, DeleteOptions, Faults, Pace, SimClock, Target};
 use serde_json::{Value, json};
@@ -75,8 +75,8 @@ fn cluster(seed: u64) -> Cluster {
 fn start_ours(cluster: &Cluster, replica: u64, calls: &Calls, takes: Duration) -> tokio::task::JoinHandle<()> {
     let mut options = Options::new(PROVISIONER);
     options.coordination = Coordination::PerClaim;
-    let surroundings = Surroundings::simulated(replica, SimClock::EPOCH);
-    let controller = Controller::new(Slow { calls: calls.clone(), takes }, options).surroundings(surroundings);
+    let environment = Environment::simulated(replica, SimClock::EPOCH);
+    let controller = Controller::new(Slow { calls: calls.clone(), takes }, options).environment(environment);
     let client = cluster.client(&format!("ours-{replica}"));
     tokio::spawn(async move { controller.run_with(client, CancellationToken::new()).await.unwrap() })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube_provisioner::{CancellationToken, Controller, Options, Surroundings};
+use kube_provisioner::{CancellationToken, Controller, Environment, Options};
 use kube_sim::{Actors, Cluster, DeleteOptions, Faults, SimClock, Target};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -18,10 +18,10 @@ async fn trace(seed: u64) -> String {
     let _actors = cluster.run(Actors::drawn(seed));
     let shelf = Shelf::default();
     let start = |replica: u64| {
-        let surroundings = Surroundings::simulated(seed + replica, SimClock::EPOCH);
+        let environment = Environment::simulated(seed + replica, SimClock::EPOCH);
         let controller = Controller::new(Toy::new(shelf.clone(), Flaw::Nothing), Options::new(PROVISIONER));
         let client = cluster.client(&format!("replica-{replica}"));
-        tokio::spawn(controller.surroundings(surroundings).run_with(client, CancellationToken::new()))
+        tokio::spawn(controller.environment(environment).run_with(client, CancellationToken::new()))
     };
     cluster.create(&class()).unwrap();
     let (first, second) = (start(1), start(2));

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_provisioner::{
-    CancellationToken, Capabilities, Controller, DeleteError, Options, ProvisionError, ProvisionRequest,
-    ProvisionedVolume, Provisioner, RunError, Start, StartError, Surroundings, Volume,
+    CancellationToken, Capabilities, Controller, DeleteError, Environment, Options, ProvisionError, ProvisionRequest,
+    ProvisionedVolume, Provisioner, RunError, Start, StartError, Volume,
 };
 use kube_sim::{Actors, Cluster, DeleteOptions, PatchKind, Running, SimClock, Target};
 use serde::Deserialize;
@@ -149,8 +149,8 @@ impl Stand {
     /// Starts a process of the provisioner.
     pub(crate) fn start(&self, number: u64) -> JoinHandle<Result<(), RunError>> {
         let author = Scripted { script: self.script.clone(), calls: self.calls.clone() };
-        let surroundings = Surroundings::simulated(number, SimClock::EPOCH);
-        let controller = Controller::new(author, self.options.clone()).surroundings(surroundings);
+        let environment = Environment::simulated(number, SimClock::EPOCH);
+        let controller = Controller::new(author, self.options.clone()).environment(environment);
         let client = self.cluster.client(&format!("ours-{number}"));
         tokio::spawn(async move { controller.run_with(client, CancellationToken::new()).await })
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use kube_provisioner::{
-    CancellationToken, Controller, DeleteError, Options, ProvisionError, ProvisionRequest, ProvisionedVolume,
-    Provisioner, Surroundings, Volume,
+    CancellationToken, Controller, DeleteError, Environment, Options, ProvisionError, ProvisionRequest,
+    ProvisionedVolume, Provisioner, Volume,
 };
 use kube_sim::{Actors, Cluster, SimClock};
 use serde_json::json;
@@ -53,7 +53,7 @@ async fn work_comes_before_telling_of_it() {
     sleep(Duration::from_secs(1)).await;
     let mut options = Options::new(PROVISIONER);
     options.workers = WORKERS;
-    let controller = Controller::new(Slow, options).surroundings(Surroundings::simulated(0, SimClock::EPOCH));
+    let controller = Controller::new(Slow, options).environment(Environment::simulated(0, SimClock::EPOCH));
     tokio::spawn(controller.run_with(cluster.client("ours"), CancellationToken::new()));
     sleep(Duration::from_secs(60)).await;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube_provisioner::{
-    DeleteError, Mandate, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+    DeleteError, FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
 };
 use tokio::time::sleep;
 
@@ -106,10 +106,10 @@ impl Toy {
     }
 
     /// Work without an await, as of a thread: it makes something, asks whether it may go on, and removes it.
-    fn block(&self, mandate: &Mandate) -> Result<(), ProvisionError> {
+    fn block(&self, fencing_token: &FencingToken) -> Result<(), ProvisionError> {
         let id = format!("scratch-{}", self.shelf.number());
         self.shelf.lock().assets.insert(id.clone(), String::new());
-        if !mandate.holds() {
+        if !fencing_token.is_valid() {
             return Err(ProvisionError::retry("cut off"));
         }
         self.shelf.lock().assets.remove(&id);
@@ -187,7 +187,7 @@ impl Provisioner for Toy {
             return Err(ProvisionError::nothing_left("there is not that much"));
         }
         if self.flaw == Flaw::StopsHalfway {
-            self.block(&request.mandate)?;
+            self.block(&request.fencing_token)?;
         }
         let id = self.make(&request.name).await;
         self.made.lock().unwrap().push(request.name.clone());

@@ -133,7 +133,7 @@ async fn a_server_in_trouble_is_one_clear_line() {
 async fn connection_data_are_looked_for_in_the_promised_order() {
     let home = TempDir::new().unwrap();
     let place =
-        |kubeconfig: Option<OsString>, in_pod| Surroundings { kubeconfig, in_pod, home: Some(home.path().to_owned()) };
+        |kubeconfig: Option<OsString>, in_pod| Environment { kubeconfig, in_pod, home: Some(home.path().to_owned()) };
     let explicit = kubeconfig("server: http://explicit");
     let named = kubeconfig("server: http://named");
     let named = |pod| place(Some(named.path().as_os_str().to_owned()), pod);
@@ -164,7 +164,7 @@ async fn several_kubeconfigs_are_one() {
     assert_eq!(source, format!("the kubeconfig {}", names.join(":")));
 }
 
-async fn server(place: &Surroundings, explicit: Option<&Path>) -> Result<String, String> {
+async fn server(place: &Environment, explicit: Option<&Path>) -> Result<String, String> {
     match place.config(explicit).await {
         Ok((config, _)) => Ok(config.cluster_url.to_string()),
         Err(error) => Err(error.to_string()),

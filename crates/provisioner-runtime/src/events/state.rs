@@ -106,11 +106,11 @@ impl State {
             pending: 0,
             sending: 0,
             turn: 0,
-            first_id: options.surroundings.number("event names"),
+            first_id: options.environment.number("event names"),
             paused: None,
             failures: 0,
             flushing: false,
-            random: options.surroundings.random("events"),
+            random: options.environment.random("events"),
             capacity: options.capacity,
             burst: options.burst.clamp(1, 10_000),
             // No sum of an instant and this exceeds what an instant can hold.
@@ -121,7 +121,7 @@ impl State {
         }
     }
 
-    pub(super) fn publish(&mut self, event: Event, now: Instant, clock: Timestamp) {
+    pub(super) fn record(&mut self, event: Event, now: Instant, clock: Timestamp) {
         let line = Line { object: identity(&event), reason: event.reason, kind: event.kind };
         let id = if event.same_from_all { EventId::of(&event) } else { self.id(clock) };
         if let Some(pending) = self.track(&line).and_then(|track| track.pending.as_mut()) {

@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[tokio::test(start_paused = true)]
 async fn an_event_is_written_with_all_that_the_api_asks_for() {
     let test = Test::start([]);
-    test.sink.publish(Event {
+    test.sink.record(Event {
         object: ObjectRef {
             api_version: "v1",
             kind: "Pod",
@@ -67,7 +67,7 @@ async fn events_of_cluster_scoped_objects_go_to_the_namespace_default() {
     let test = Test::start([]);
     let mut event = event("a", "note");
     event.object.namespace = None;
-    test.sink.publish(event);
+    test.sink.record(event);
     test.wait(1).await;
     let request = test.only();
     assert_eq!(request.path, "/apis/events.k8s.io/v1/namespaces/default/events");
@@ -78,10 +78,10 @@ async fn events_of_cluster_scoped_objects_go_to_the_namespace_default() {
 async fn while_a_line_waits_the_last_note_wins_and_the_count_grows() {
     let test = Test::start([]);
     for note in ["one", "two", "three"] {
-        test.sink.publish(event("a", note));
+        test.sink.record(event("a", note));
     }
-    test.sink.publish(Event { reason: "Other", ..event("a", "four") });
-    test.sink.publish(Event { kind: EventKind::Normal, ..event("a", "five") });
+    test.sink.record(Event { reason: "Other", ..event("a", "four") });
+    test.sink.record(Event { kind: EventKind::Normal, ..event("a", "five") });
     test.wait(1).await;
     let told: Vec<_> =
         test.requests().iter().map(|request| (request.note(), request.body["series"]["count"].as_i64())).collect();
@@ -94,7 +94,7 @@ async fn while_a_line_waits_the_last_note_wins_and_the_count_grows() {
 async fn the_same_note_again_raises_the_count_and_changes_nothing_else() {
     let test = Test::start([]);
     for _ in 0..3 {
-        test.sink.publish(event("a", "note"));
+        test.sink.record(event("a", "note"));
         test.wait(60).await;
     }
     let [first, second, third] = &test.requests()[..] else { panic!("three requests") };
@@ -113,7 +113,7 @@ async fn the_same_note_again_raises_the_count_and_changes_nothing_else() {
 async fn another_note_is_a_new_event() {
     let test = Test::start([]);
     for note in ["one", "two"] {
-        test.sink.publish(event("a", note));
+        test.sink.record(event("a", note));
         test.wait(60).await;
     }
     let requests = test.requests();
@@ -125,7 +125,7 @@ async fn another_note_is_a_new_event() {
 async fn a_series_ends_after_ten_minutes() {
     let test = Test::start([]);
     for _ in 0..2 {
-        test.sink.publish(event("a", "note"));
+        test.sink.record(event("a", "note"));
         test.wait(601).await;
     }
     assert!(test.requests().iter().all(|request| request.method == Method::POST));
@@ -135,7 +135,7 @@ async fn a_series_ends_after_ten_minutes() {
 async fn a_series_whose_event_is_gone_begins_anew() {
     let test = Test::start([Answer::Ok, Answer::Refusal(404, "NotFound", "")]);
     for _ in 0..2 {
-        test.sink.publish(event("a", "note"));
+        test.sink.record(event("a", "note"));
         test.wait(1).await;
     }
     let methods: Vec<Method> = test.requests().iter().map(|request| request.method.clone()).collect();
@@ -152,7 +152,7 @@ async fn long_texts_are_cut_between_characters() {
     let test = Test::start([]);
     let mut long = event("a", &"x".repeat(5_000));
     long.object.name = format!("{}.b", "n".repeat(235)).into();
-    test.sink.publish(long);
+    test.sink.record(long);
     test.wait(1).await;
     let body = test.only().body;
     assert_eq!(body["note"].as_str().map(str::len), Some(1024));
@@ -164,7 +164,7 @@ async fn long_texts_are_cut_between_characters() {
 async fn a_burst_of_three_thousand_loses_none_and_keeps_to_its_concurrency() {
     let test = Test::start([]);
     for number in 0..3_000 {
-        test.sink.publish(event(&number.to_string(), "note"));
+        test.sink.record(event(&number.to_string(), "note"));
     }
     test.wait(100).await;
     assert_eq!(test.sink.stats(), EventStats { sent: 3_000, ..EventStats::default() });
@@ -176,7 +176,7 @@ async fn the_pace_can_be_changed() {
     let test = Test::start([]);
     test.sink.pace(0);
     for number in 0..20 {
-        test.sink.publish(event(&number.to_string(), "note"));
+        test.sink.record(event(&number.to_string(), "note"));
     }
     test.wait(1).await;
     assert_eq!(test.sink.stats(), EventStats { queued: 20, ..EventStats::default() });
@@ -197,7 +197,7 @@ async fn what_may_not_be_sent_yet_is_not_due() {
         start.elapsed().as_secs_f64().round()
     };
     // The server asks to be left alone.
-    test.sink.publish(event("a", "first"));
+    test.sink.record(event("a", "first"));
     test.wait(1).await;
     test.sink.pace(0);
     assert_eq!(due_after().await, 19.0);
@@ -205,7 +205,7 @@ async fn what_may_not_be_sent_yet_is_not_due() {
     test.wait(1).await;
     // The object has told too much.
     test.sink.pace(0);
-    test.sink.publish(event("a", "second"));
+    test.sink.record(event("a", "second"));
     assert_eq!(due_after().await, 300.0 - 21.0);
     test.sink.pace(1);
     test.wait(1).await;
@@ -213,7 +213,7 @@ async fn what_may_not_be_sent_yet_is_not_due() {
     test.sink.pace(0);
     let publish = async {
         sleep(5 * SECOND).await;
-        test.sink.publish(event("b", "third"));
+        test.sink.record(event("b", "third"));
     };
     assert_eq!(tokio::join!(due_after(), publish).0, 5.0);
 }
@@ -222,9 +222,9 @@ async fn what_may_not_be_sent_yet_is_not_due() {
 async fn a_full_queue_drops_what_comes_and_still_coalesces() {
     let test = Test::with(EventOptions { capacity: 10, ..options() }, []);
     for number in 0..15 {
-        test.sink.publish(event(&number.to_string(), "one"));
+        test.sink.record(event(&number.to_string(), "one"));
     }
-    test.sink.publish(event("3", "two"));
+    test.sink.record(event("3", "two"));
     assert_eq!(test.sink.dropped(), 5);
     test.wait(1).await;
     assert_eq!(test.sink.stats(), EventStats { sent: 10, coalesced: 1, dropped: 5, ..EventStats::default() });
@@ -234,11 +234,11 @@ async fn a_full_queue_drops_what_comes_and_still_coalesces() {
 async fn an_object_that_tells_too_much_has_to_wait() {
     let test = Test::start([]);
     for number in 0..40 {
-        test.sink.publish(event("a", &number.to_string()));
+        test.sink.record(event("a", &number.to_string()));
         sleep(SECOND).await;
     }
     assert_eq!(test.requests().len(), 25);
-    test.sink.publish(event("b", "others do not"));
+    test.sink.record(event("b", "others do not"));
     test.wait(1).await;
     assert_eq!(test.requests().len(), 26);
     test.wait(300).await;
@@ -251,11 +251,11 @@ async fn an_object_that_tells_too_much_has_to_wait() {
 async fn a_busy_server_is_left_alone_for_as_long_as_it_asks() {
     let test = Test::start([Answer::Busy(20)]);
     for name in ["a", "b"] {
-        test.sink.publish(event(name, "note"));
+        test.sink.record(event(name, "note"));
     }
     test.wait(19).await;
     assert_eq!(test.sink.stats().queued, 1);
-    test.sink.publish(event("c", "note"));
+    test.sink.record(event("c", "note"));
     test.wait(2).await;
     assert_eq!(test.sink.stats().sent, 3);
 }
@@ -265,7 +265,7 @@ async fn a_server_that_fails_is_asked_again_with_growing_pauses() {
     let failures = (0..7).map(|_| Answer::Refusal(500, "InternalError", "oh"));
     let test = Test::with(EventOptions { concurrency: 1, ..options() }, failures);
     for name in ["a", "b"] {
-        test.sink.publish(event(name, "note"));
+        test.sink.record(event(name, "note"));
     }
     test.wait(10).await;
     assert!(test.requests().len() <= 5, "{}", test.requests().len());
@@ -277,10 +277,10 @@ async fn a_server_that_fails_is_asked_again_with_growing_pauses() {
 async fn what_fails_again_and_again_is_given_up() {
     let failures = (0..10).map(|_| Answer::Refusal(500, "InternalError", "oh"));
     let test = Test::start(failures);
-    test.sink.publish(event("a", "note"));
+    test.sink.record(event("a", "note"));
     test.wait(3_600).await;
     assert_eq!(test.sink.stats(), EventStats { failed: 1, ..EventStats::default() });
-    test.sink.publish(event("a", "note"));
+    test.sink.record(event("a", "note"));
     test.wait(1).await;
     assert_eq!(test.sink.stats().sent, 1);
 }
@@ -295,7 +295,7 @@ async fn what_nobody_will_see_is_dropped_and_the_rest_goes_on() {
         Answer::Refusal(422, "Invalid", "no"),
     ]);
     for name in ["a", "b", "c", "d", "e"] {
-        test.sink.publish(event(name, "note"));
+        test.sink.record(event(name, "note"));
     }
     test.wait(1).await;
     assert_eq!(test.sink.stats(), EventStats { sent: 1, dropped: 3, failed: 1, ..EventStats::default() });
@@ -304,7 +304,7 @@ async fn what_nobody_will_see_is_dropped_and_the_rest_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn an_event_that_was_written_without_our_knowledge_is_not_written_twice() {
     let test = Test::start([Answer::Silence, Answer::Refusal(409, "AlreadyExists", "")]);
-    test.sink.publish(event("a", "note"));
+    test.sink.record(event("a", "note"));
     test.wait(15).await;
     let [first, second] = &test.requests()[..] else { panic!("two requests") };
     assert_eq!(first.body["metadata"]["name"], second.body["metadata"]["name"]);
@@ -314,9 +314,9 @@ async fn an_event_that_was_written_without_our_knowledge_is_not_written_twice() 
 #[tokio::test(start_paused = true)]
 async fn what_comes_while_a_line_is_being_sent_is_sent_after_it() {
     let test = Test::start([Answer::Silence]);
-    test.sink.publish(event("a", "one"));
+    test.sink.record(event("a", "one"));
     test.wait(1).await;
-    test.sink.publish(event("a", "two"));
+    test.sink.record(event("a", "two"));
     test.wait(1).await;
     assert_eq!((test.requests().len(), test.sink.stats().queued), (1, 2));
     test.wait(15).await;
@@ -331,8 +331,8 @@ async fn flush_sends_all_that_waits() {
     let test = Test::start([]);
     assert_eq!(test.sink.flush(SECOND).await, 0);
     for number in 0..40 {
-        test.sink.publish(event("a", &number.to_string()));
-        test.sink.publish(event(&format!("b{number}"), "note"));
+        test.sink.record(event("a", &number.to_string()));
+        test.sink.record(event(&format!("b{number}"), "note"));
         sleep(SECOND / 10).await;
     }
     assert_eq!(test.sink.stats().queued, 1);
@@ -344,7 +344,7 @@ async fn flush_sends_all_that_waits() {
 async fn flush_gives_up_when_its_time_is_over() {
     let test = Test::start((0..4).map(|_| Answer::Silence));
     for number in 0..10 {
-        test.sink.publish(event(&number.to_string(), "note"));
+        test.sink.record(event(&number.to_string(), "note"));
     }
     assert_eq!(test.sink.flush(5 * SECOND).await, 10);
 }
@@ -354,7 +354,7 @@ async fn objects_are_forgotten() {
     let test = Test::start([]);
     for hour in 0..4 {
         for number in 0..1_500 {
-            test.sink.publish(event(&format!("{hour}-{number}"), "note"));
+            test.sink.record(event(&format!("{hour}-{number}"), "note"));
         }
         test.wait(3_600).await;
     }
@@ -367,7 +367,7 @@ async fn objects_are_forgotten() {
 async fn however_many_objects_there_are_at_once_memory_is_bounded() {
     let test = Test::with(EventOptions { capacity: 100, ..options() }, []);
     for number in 0..3_000 {
-        test.sink.publish(event(&number.to_string(), "note"));
+        test.sink.record(event(&number.to_string(), "note"));
         if number % 50 == 0 {
             test.wait(1).await;
         }
@@ -463,7 +463,7 @@ impl Server {
 }
 
 struct Test {
-    sink: EventSink,
+    sink: EventRecorder,
     server: Arc<Server>,
 }
 
@@ -481,7 +481,7 @@ impl Test {
             let server = Arc::clone(&handler);
             async move { server.answer(request).await }
         });
-        Self { sink: EventSink::new(client, options), server }
+        Self { sink: EventRecorder::new(client, options), server }
     }
 
     async fn wait(&self, seconds: u64) {

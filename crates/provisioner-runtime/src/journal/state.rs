@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_secs(10);
 const RETRIES: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(15));
 
 /// The answer for somebody who waits.
-pub(super) type Seat = Result<(), JournalError>;
+pub(super) type Stored = Result<(), JournalError>;
 
 pub(super) struct State {
     entries: Entries,
@@ -35,7 +35,7 @@ pub(super) struct State {
     /// The keys of those that are being written, while a write is under way.
     writing: Option<BTreeSet<String>>,
     /// Who waits for whatever is stored next, or for a look at the holder.
-    fencing: Vec<oneshot::Sender<Seat>>,
+    fencing: Vec<oneshot::Sender<Stored>>,
     /// Since when there is something to take out.
     removing: Option<Instant>,
     hurry: bool,
@@ -99,14 +99,14 @@ struct Recording {
     key: String,
     /// What it replaces.
     before: Option<Entry>,
-    seat: oneshot::Sender<Seat>,
+    waiter: oneshot::Sender<Stored>,
 }
 
 /// Who waits for one write.
 pub(super) struct Batch {
     sent: Instant,
     recording: Vec<Recording>,
-    fencing: Vec<oneshot::Sender<Seat>>,
+    fencing: Vec<oneshot::Sender<Stored>>,
     removing: Option<Instant>,
     bytes: usize,
 }
@@ -138,7 +138,7 @@ impl State {
         }
     }
 
-    pub(super) fn record(&mut self, entry: Entry) -> Result<oneshot::Receiver<Seat>, JournalError> {
+    pub(super) fn record(&mut self, entry: Entry) -> Result<oneshot::Receiver<Stored>, JournalError> {
         let bytes = entry.text.len() + entry.shared.iter().map(|(_, text)| text.len()).sum::<usize>();
         if bytes > MOST_BYTES_OF_ONE {
             return Err(JournalError::TooLarge { bytes, most: MOST_BYTES_OF_ONE });
@@ -147,12 +147,12 @@ impl State {
     }
 
     /// Records an entry of another journal. If there is one of the same key, that stays as it is.
-    pub(super) fn adopt(&mut self, entry: Entry) -> Result<oneshot::Receiver<Seat>, JournalError> {
+    pub(super) fn adopt(&mut self, entry: Entry) -> Result<oneshot::Receiver<Stored>, JournalError> {
         let entry = self.entries.get(&entry.key).cloned().unwrap_or(entry);
         self.store(entry, Room::All)
     }
 
-    fn store(&mut self, entry: Entry, room: Room) -> Result<oneshot::Receiver<Seat>, JournalError> {
+    fn store(&mut self, entry: Entry, room: Room) -> Result<oneshot::Receiver<Stored>, JournalError> {
         self.alive()?;
         let (key, before) = (entry.key.clone(), self.entries.get(&entry.key).cloned());
         let stored = self.writing.iter().all(|writing| !writing.contains(&key))
@@ -162,7 +162,7 @@ impl State {
         }
         self.entries.try_put(entry, room)?;
         let (sender, receiver) = oneshot::channel();
-        self.recording.push(Recording { key, before, seat: sender });
+        self.recording.push(Recording { key, before, waiter: sender });
         Ok(receiver)
     }
 
@@ -178,10 +178,10 @@ impl State {
         batch.removing.get_or_insert_with(Instant::now);
         for key in keys {
             let refused = self.recording.extract_if(.., |recording| recording.key == key);
-            for Recording { seat, .. } in
+            for Recording { waiter, .. } in
                 refused.chain(batch.recording.extract_if(.., |recording| recording.key == key))
             {
-                let _ = seat.send(Err(JournalError::Dropped));
+                let _ = waiter.send(Err(JournalError::Dropped));
             }
             if self.entries.take(&key) | self.entries.take_unreadable(&key) {
                 tracing::warn!(key, "an entry of the journal is dropped, as a person has asked for");
@@ -197,7 +197,7 @@ impl State {
         std::mem::take(&mut self.dropped)
     }
 
-    pub(super) fn fence(&mut self) -> Result<oneshot::Receiver<Seat>, JournalError> {
+    pub(super) fn fence(&mut self) -> Result<oneshot::Receiver<Stored>, JournalError> {
         self.alive()?;
         let (sender, receiver) = oneshot::channel();
         self.fencing.push(sender);
@@ -209,7 +209,7 @@ impl State {
     }
 
     /// Nothing when all is stored.
-    pub(super) fn flush(&mut self) -> Result<Option<oneshot::Receiver<Seat>>, JournalError> {
+    pub(super) fn flush(&mut self) -> Result<Option<oneshot::Receiver<Stored>>, JournalError> {
         self.alive()?;
         if self.removing.is_none() && self.recording.is_empty() && self.writing.is_none() {
             return Ok(None);
@@ -292,16 +292,16 @@ impl State {
         let error = Arc::new(error);
         self.problem = Some(error.clone());
         let again: BTreeSet<String> = self.recording.iter().map(|recording| recording.key.clone()).collect();
-        for Recording { key, before, seat } in batch.recording {
+        for Recording { key, before, waiter } in batch.recording {
             // What was recorded again meanwhile is another write's.
             if !again.contains(&key) {
                 self.remove(&key);
                 before.into_iter().for_each(|before| self.entries.put(before));
             }
-            let _ = seat.send(Err(JournalError::Call(error.clone())));
+            let _ = waiter.send(Err(JournalError::Call(error.clone())));
         }
-        for seat in batch.fencing {
-            let _ = seat.send(Err(JournalError::Call(error.clone())));
+        for waiter in batch.fencing {
+            let _ = waiter.send(Err(JournalError::Call(error.clone())));
         }
     }
 
@@ -311,9 +311,9 @@ impl State {
             return;
         }
         self.over = Some(taken_by.to_owned());
-        let recording = std::mem::take(&mut self.recording).into_iter().map(|recording| recording.seat);
-        for seat in recording.chain(std::mem::take(&mut self.fencing)) {
-            let _ = seat.send(Err(JournalError::Lost(taken_by.to_owned())));
+        let recording = std::mem::take(&mut self.recording).into_iter().map(|recording| recording.waiter);
+        for waiter in recording.chain(std::mem::take(&mut self.fencing)) {
+            let _ = waiter.send(Err(JournalError::Lost(taken_by.to_owned())));
         }
     }
 
@@ -337,8 +337,8 @@ impl State {
         self.failures = 0;
         self.problem = None;
         // Whoever stopped waiting does not care.
-        batch.recording.into_iter().for_each(|recording| drop(recording.seat.send(Ok(()))));
-        batch.fencing.into_iter().for_each(|seat| drop(seat.send(Ok(()))));
+        batch.recording.into_iter().for_each(|recording| drop(recording.waiter.send(Ok(()))));
+        batch.fencing.into_iter().for_each(|waiter| drop(waiter.send(Ok(()))));
     }
 
     fn alive(&self) -> Result<(), JournalError> {

@@ -33,9 +33,9 @@ impl Drop for Held {
 
 fn options(name: &str, holder: &str) -> JournalOptions {
     let (namespace, group, layout) = ("default".to_owned(), "disks".to_owned(), "1".to_owned());
-    let surroundings = Surroundings::default();
+    let environment = Environment::default();
     let holder = holder.to_owned();
-    JournalOptions { namespace, name: name.to_owned(), group, layout, holder, surroundings }
+    JournalOptions { namespace, name: name.to_owned(), group, layout, holder, environment }
 }
 
 async fn hold_as(client: Client, options: JournalOptions) -> Held {

@@ -46,7 +46,7 @@ const METADATA_ONLY: HeaderValue =
 
 /// Writes a journal while it [runs](Self::run).
 pub struct Writer {
-    place: Place,
+    store: Store,
     shared: Arc<Shared>,
     still_ours: Box<dyn Fn() -> bool + Send + Sync>,
     random: Random,
@@ -54,14 +54,14 @@ pub struct Writer {
 
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("options", &self.place.options).finish_non_exhaustive()
+        f.debug_struct("Writer").field("options", &self.store.options).finish_non_exhaustive()
     }
 }
 
 impl Writer {
-    pub(super) fn new(place: Place, shared: Arc<Shared>, still_ours: Box<dyn Fn() -> bool + Send + Sync>) -> Self {
-        let random = Random::new(place.options.surroundings.number("journal"));
-        Self { place, shared, still_ours, random }
+    pub(super) fn new(store: Store, shared: Arc<Shared>, still_ours: Box<dyn Fn() -> bool + Send + Sync>) -> Self {
+        let random = Random::new(store.options.environment.number("journal"));
+        Self { store, shared, still_ours, random }
     }
 
     /// Runs until the journal is over; returns who has it then. Dropping it leaves those who wait without an answer.
@@ -88,11 +88,11 @@ impl Writer {
                 (Ok(()), batch, true) => state.committed(batch),
                 (Ok(()), batch, false) => state.checked(batch),
                 (Err(Trouble::Failed(error)), batch, _) => {
-                    tracing::warn!(journal = self.place.options.name, "the journal cannot be written: {error}");
+                    tracing::warn!(journal = self.store.options.name, "the journal cannot be written: {error}");
                     state.failed(batch, error, self.random.next(), Instant::now());
                 }
                 (Err(Trouble::Taken(by)), batch, _) => {
-                    tracing::warn!(journal = self.place.options.name, by, "the journal was taken over");
+                    tracing::warn!(journal = self.store.options.name, by, "the journal was taken over");
                     state.lost(batch, &by);
                     shared.over.cancel();
                     return by;
@@ -104,7 +104,7 @@ impl Writer {
     /// Stores the data if the journal is still ours.
     async fn store(&mut self, mut data: BTreeMap<String, String>, batch: &mut Batch) -> Result<(), Trouble> {
         for _ in 0..TRIES {
-            let conflict = match self.place.put(&data).await {
+            let conflict = match self.store.put(&data).await {
                 Ok(()) => return Ok(()),
                 Err(error @ (CallError::Conflict | CallError::AlreadyExists | CallError::NotFound)) => error,
                 Err(error) => return Err(error.into()),
@@ -113,13 +113,13 @@ impl Writer {
             match self.look(batch).await {
                 Ok(()) => data = crate::lock(&self.shared.state).data(),
                 Err(Trouble::Failed(CallError::NotFound)) if (self.still_ours)() => {
-                    tracing::warn!(journal = self.place.options.name, "the journal has vanished and is written anew");
-                    (self.place.uid, self.place.version) = (None, None);
+                    tracing::warn!(journal = self.store.options.name, "the journal has vanished and is written anew");
+                    (self.store.uid, self.store.version) = (None, None);
                 }
                 Err(Trouble::Failed(CallError::NotFound)) => return Err(Trouble::Taken("nobody: it is gone".into())),
                 Err(trouble) => return Err(trouble),
             }
-            tracing::debug!(journal = self.place.options.name, "written again after: {conflict}");
+            tracing::debug!(journal = self.store.options.name, "written again after: {conflict}");
         }
         Err(CallError::Conflict.into())
     }
@@ -136,7 +136,7 @@ impl Writer {
 
     /// Looks whether we are the holder, and what a person asks for.
     async fn look(&mut self, batch: &mut Batch) -> Result<(), Trouble> {
-        if let Some(keys) = self.place.look().await? {
+        if let Some(keys) = self.store.look().await? {
             crate::lock(&self.shared.state).drop_entries(keys, batch);
             self.shared.dropped.notify_one();
         }
@@ -145,7 +145,7 @@ impl Writer {
 }
 
 /// The ConfigMap, and the version that our last write left.
-pub(super) struct Place {
+pub(super) struct Store {
     client: Client,
     options: JournalOptions,
     uid: Option<String>,
@@ -167,10 +167,10 @@ impl From<CallError> for Trouble {
 pub(super) async fn take_over(
     client: Client,
     options: JournalOptions,
-) -> Result<(Place, Content, Vec<String>), TakeOverError> {
-    let mut place = Place { client, options, uid: None, version: None };
+) -> Result<(Store, Content, Vec<String>), TakeOverError> {
+    let mut store = Store { client, options, uid: None, version: None };
     for _ in 0..TRIES {
-        let found = match place.read().await {
+        let found = match store.read().await {
             Ok(found) => Some(found),
             Err(CallError::NotFound) => None,
             Err(error) => return Err(error.into()),
@@ -182,17 +182,17 @@ pub(super) async fn take_over(
         }
         let mut content = Content::read(&data);
         let dropped = content.drop_keys(found.as_ref().and_then(requested).unwrap_or_default());
-        place.uid = found.as_ref().and_then(|found| found.uid());
-        place.version = found.and_then(|found| found.resource_version());
-        match place.put(&write(content.entries.iter(), &content.unreadable)).await {
+        store.uid = found.as_ref().and_then(|found| found.uid());
+        store.version = found.and_then(|found| found.resource_version());
+        match store.put(&write(content.entries.iter(), &content.unreadable)).await {
             Ok(()) => {
                 for Unreadable(line) in &content.unreadable {
-                    tracing::warn!(journal = place.options.name, line, "a line of the journal is unreadable");
+                    tracing::warn!(journal = store.options.name, line, "a line of the journal is unreadable");
                 }
                 for key in &dropped {
-                    tracing::warn!(journal = place.options.name, key, "an entry is dropped, as a person has asked for");
+                    tracing::warn!(journal = store.options.name, key, "an entry is dropped, as a person has asked for");
                 }
-                return Ok((place, content, dropped));
+                return Ok((store, content, dropped));
             }
             Err(CallError::Conflict | CallError::AlreadyExists | CallError::NotFound) => {}
             Err(error) => return Err(error.into()),
@@ -201,7 +201,7 @@ pub(super) async fn take_over(
     Err(CallError::Conflict.into())
 }
 
-impl Place {
+impl Store {
     /// Whether we are the holder; notes the version. Returns what a person has asked to drop, if anything.
     async fn look(&mut self) -> Result<Option<Vec<String>>, Trouble> {
         let request = kube::core::Request::new(ConfigMap::url_path(&(), Some(&self.options.namespace)));

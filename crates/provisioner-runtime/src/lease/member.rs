@@ -29,7 +29,7 @@ pub(super) async fn remain(fleet: &Fleet, stop: &CancellationToken) {
         return;
     }
     let period = fleet.options.duration / 3;
-    let mut random = fleet.options.surroundings.random("lease member");
+    let mut random = fleet.options.environment.random("lease member");
     let mut pause = period;
     loop {
         tokio::select! {
@@ -53,9 +53,9 @@ pub(super) async fn remain(fleet: &Fleet, stop: &CancellationToken) {
 async fn withdraw(fleet: &Fleet) {
     let (name, limit) = (name(fleet), fleet.options.call_limit());
     for _ in 0..2 {
-        let Some(lease) = fleet.board.known(&name).and_then(|known| known.lease) else { return };
+        let Some(lease) = fleet.cache.known(&name).and_then(|known| known.lease) else { return };
         match fleet.store.delete(&lease, limit).await {
-            Err(CallError::Conflict) if fleet.store.look(&fleet.board, &name, limit).await.is_ok() => {}
+            Err(CallError::Conflict) if fleet.store.look(&fleet.cache, &name, limit).await.is_ok() => {}
             _ => return,
         }
     }
@@ -64,7 +64,7 @@ async fn withdraw(fleet: &Fleet) {
 async fn renew(fleet: &Fleet) -> Result<(), CallError> {
     let (options, name) = (&fleet.options, name(fleet));
     let write = || async {
-        let known = fleet.board.known(&name).and_then(|known| known.lease);
+        let known = fleet.cache.known(&name).and_then(|known| known.lease);
         let draft = Draft {
             holder: &options.identity,
             duration: options.duration,
@@ -73,11 +73,11 @@ async fn renew(fleet: &Fleet) -> Result<(), CallError> {
             transitions: 0,
             member: true,
         };
-        fleet.store.write(&fleet.board, &name, known.as_ref(), draft, options.call_limit()).await.map(|_| ())
+        fleet.store.write(&fleet.cache, &name, known.as_ref(), draft, options.call_limit()).await.map(|_| ())
     };
     match write().await {
         Err(CallError::Conflict | CallError::NotFound | CallError::AlreadyExists) => {
-            fleet.store.look(&fleet.board, &name, options.call_limit()).await?;
+            fleet.store.look(&fleet.cache, &name, options.call_limit()).await?;
             write().boxed().await
         }
         result => result,
@@ -86,7 +86,7 @@ async fn renew(fleet: &Fleet) -> Result<(), CallError> {
 
 /// Removes the Leases of replicas that crashed long ago.
 async fn bury(fleet: &Fleet) {
-    for lease in fleet.board.dead_members(Instant::now(), BURIAL * fleet.options.duration) {
+    for lease in fleet.cache.dead_members(Instant::now(), BURIAL * fleet.options.duration) {
         // Another replica may be faster, and a later attempt will come.
         let _ = fleet.store.delete(&lease, fleet.options.call_limit()).await;
     }

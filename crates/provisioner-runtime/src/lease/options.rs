@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Surroundings;
+use crate::Environment;
 use crate::name::{is_valid, with_suffix};
 
 /// `JitterFactor` of client-go's leader election.
@@ -27,7 +27,7 @@ pub struct LeaseOptions {
     /// The time between renewals, and between attempts; 2 seconds in client-go.
     pub retry_period: Duration,
     /// Where chance and the times in the Leases come from.
-    pub surroundings: Surroundings,
+    pub environment: Environment,
 }
 
 impl LeaseOptions {
@@ -41,7 +41,7 @@ impl LeaseOptions {
             duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
-            surroundings: Surroundings::default(),
+            environment: Environment::default(),
         }
     }
 

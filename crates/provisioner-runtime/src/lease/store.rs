@@ -1,4 +1,4 @@
-//! The API calls about Leases. What they bring to light goes onto the board.
+//! The API calls about Leases. What they bring to light goes onto the cache.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use kube::{Api, Client};
 use tokio::time::Instant;
 
 use super::LeaseOptions;
-use super::board::Board;
+use super::cache::LeaseCache;
 use super::record::{self, FLEET, Lease, MEMBER, SHARDS, Spec};
 use crate::call::{Written, create_request, replace_request, unsent};
 use crate::name::label_value;
-use crate::{CallError, Surroundings, call};
+use crate::{CallError, Environment, call};
 
 pub(super) struct Store {
     pub(super) api: Api<Lease>,
@@ -24,7 +24,7 @@ pub(super) struct Store {
     /// The one Lease that may be without the label: the Go library knows none.
     single: String,
     shards: u32,
-    surroundings: Surroundings,
+    environment: Environment,
 }
 
 /// What is to be written into a Lease.
@@ -48,14 +48,14 @@ impl Store {
             fleet: label_value(&options.name),
             single: options.name.clone(),
             shards: options.shards,
-            surroundings: options.surroundings,
+            environment: options.environment,
         }
     }
 
     /// Writes a Lease: changes `base`, or creates it where there is none. `Ok` is since when it has this holder.
     pub(super) async fn write(
         &self,
-        board: &Board,
+        cache: &LeaseCache,
         name: &str,
         base: Option<&Lease>,
         draft: Draft<'_>,
@@ -83,40 +83,40 @@ impl Store {
         // All else is as it was sent.
         (lease.metadata.uid, lease.metadata.resource_version) = (metadata.uid, metadata.resource_version);
         let acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.clone());
-        board.see(lease);
+        cache.see(lease);
         Ok(acquired)
     }
 
     /// Looks at one Lease.
-    pub(super) async fn look(&self, board: &Board, name: &str, limit: Duration) -> Result<(), CallError> {
+    pub(super) async fn look(&self, cache: &LeaseCache, name: &str, limit: Duration) -> Result<(), CallError> {
         match call(limit, self.api.get_opt(name)).await? {
-            Some(lease) => board.see(lease),
-            None => board.gone(name, None),
+            Some(lease) => cache.see(lease),
+            None => cache.gone(name, None),
         }
         Ok(())
     }
 
     /// Looks at all Leases of the fleet as they are now, not as a cache has them; returns the position of the list.
-    pub(super) async fn look_at_all(&self, board: &Board, limit: Duration) -> Result<String, CallError> {
+    pub(super) async fn look_at_all(&self, cache: &LeaseCache, limit: Duration) -> Result<String, CallError> {
         let start = Instant::now();
         let params = ListParams::default().labels(&self.selector());
         let list = call(limit, self.api.list(&params));
         let is_single = |lease: &Lease| lease.metadata.name.as_ref() == Some(&self.single);
         // The Go library's Lease has no label. Asked for at the same time if it may be there.
         let has_label = |lease: &Lease| record::fleet_of(lease) == Some(&self.fleet);
-        let expected = board.known(&self.single).and_then(|known| known.lease).is_some_and(|lease| has_label(&lease));
+        let expected = cache.known(&self.single).and_then(|known| known.lease).is_some_and(|lease| has_label(&lease));
         let list = match expected {
             true => {
                 let list = list.await?;
                 if !list.items.iter().any(is_single) {
-                    self.look(board, &self.single, limit.saturating_sub(start.elapsed())).await?;
+                    self.look(cache, &self.single, limit.saturating_sub(start.elapsed())).await?;
                 }
                 list
             }
-            false => try_join(list, self.look(board, &self.single, limit)).await?.0,
+            false => try_join(list, self.look(cache, &self.single, limit)).await?.0,
         };
         let version = list.metadata.resource_version.unwrap_or_default();
-        board.see_all(&self.fleet, list.items, version.parse().ok());
+        cache.see_all(&self.fleet, list.items, version.parse().ok());
         Ok(version)
     }
 
@@ -137,7 +137,7 @@ impl Store {
 
     /// The time of day in the form of the API's `MicroTime`.
     pub(super) fn now(&self) -> String {
-        format!("{:.6}", self.surroundings.now())
+        format!("{:.6}", self.environment.now())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,13 @@ impl Term {
     pub(super) fn new(shard: u32, transitions: u32, leave: CancellationToken, valid_until: Instant) -> Self {
         let valid_until = Arc::new(Mutex::new(valid_until));
         Self { shard, transitions, leave, lost: CancellationToken::new(), valid_until }
+    }
+
+    /// Without an election: until `stop` is cancelled.
+    pub(crate) fn alone(stop: &CancellationToken) -> Self {
+        /// Longer than any process runs.
+        const ALWAYS: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+        Self::new(0, 0, stop.clone(), Instant::now() + ALWAYS)
     }
 
     /// Whether nobody else can hold the shard at this moment: renewed within the renew deadline, and not lost.

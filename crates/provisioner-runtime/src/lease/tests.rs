@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::Surroundings;
+use crate::Environment;
 
 const NAMESPACE: &str = "default";
 const NAME: &str = "example.com-toy";
@@ -131,8 +131,8 @@ impl Replica {
 
     fn start_with(cluster: &Cluster, terms: &Terms, identity: &str, shards: u32, duty: Duty) -> Self {
         let seed = identity.bytes().map(u64::from).sum();
-        let surroundings = Surroundings::simulated(seed, SimClock::EPOCH);
-        let options = LeaseOptions { shards, surroundings, ..LeaseOptions::new(NAMESPACE, NAME, identity) };
+        let environment = Environment::simulated(seed, SimClock::EPOCH);
+        let options = LeaseOptions { shards, environment, ..LeaseOptions::new(NAMESPACE, NAME, identity) };
         let leases = Leases::new(cluster.client(identity), options).unwrap();
         let (health, stop, pause) = (leases.health(), CancellationToken::new(), Pause::default());
         let (terms, identity) = (terms.clone(), identity.to_owned());

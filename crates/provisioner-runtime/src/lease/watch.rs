@@ -7,7 +7,7 @@ use kube::api::{WatchEvent, WatchParams};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Fleet;
-use super::board::version_of;
+use super::cache::version_of;
 use super::record::Lease;
 use crate::watch::{Reader, SETTLED, WATCH_SECONDS};
 use crate::{Backoff, CallError};
@@ -16,16 +16,16 @@ const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Durati
 
 const PART: &str = "watch of the Leases";
 
-/// Keeps the board up to date. Runs until dropped.
+/// Keeps the cache up to date. Runs until dropped.
 pub(super) async fn follow(fleet: &Fleet) {
-    let mut random = fleet.options.surroundings.random("lease watch");
+    let mut random = fleet.options.environment.random("lease watch");
     let (mut position, mut failures) = (None, 0);
     loop {
         let (begun, mut heard) = (Instant::now(), false);
         let step = match &mut position {
             None => match look(fleet).await {
                 Ok(version) => {
-                    fleet.board.told(&version);
+                    fleet.cache.delivered(&version);
                     position = Some(version);
                     continue;
                 }
@@ -56,18 +56,18 @@ pub(super) async fn follow(fleet: &Fleet) {
 /// to tell: somebody renews, if not at the first attempt. The Go library's Lease has no label, so the watch does not tell
 /// of it. Runs until dropped.
 pub(super) async fn poll(fleet: &Fleet) {
-    let mut random = fleet.options.surroundings.random("lease poll");
+    let mut random = fleet.options.environment.random("lease poll");
     let period = fleet.options.retry_period;
     let patience = 3 * period;
     loop {
-        let pause = patience.saturating_sub(fleet.board.silence()).max(period);
+        let pause = patience.saturating_sub(fleet.cache.silence()).max(period);
         sleep(pause.mul_f64(0.9 + 0.1 * random.next())).await;
         let content = fleet.options.shards == 1 && fleet.is_serving(0);
-        if fleet.board.silence() > patience && !content {
+        if fleet.cache.silence() > patience && !content {
             // Failures are told by `follow` and by those who want something of a Lease.
             let looked = look(fleet).await;
-            if looked.is_ok() && fleet.board.has_untold(&fleet.store.fleet) {
-                fleet.deaf.notify_waiters();
+            if looked.is_ok() && fleet.cache.has_undelivered(&fleet.store.fleet) {
+                fleet.stale.notify_waiters();
             }
         }
     }
@@ -75,7 +75,7 @@ pub(super) async fn poll(fleet: &Fleet) {
 
 async fn look(fleet: &Fleet) -> Result<String, CallError> {
     const PART: &str = "list of the Leases";
-    let listed = fleet.store.look_at_all(&fleet.board, fleet.options.call_limit()).await;
+    let listed = fleet.store.look_at_all(&fleet.cache, fleet.options.call_limit()).await;
     match &listed {
         Ok(_) => fleet.health.works(PART),
         Err(error) => fleet.health.fails(PART, error.to_string()),
@@ -95,25 +95,25 @@ async fn hear(fleet: &Fleet, version: &mut String, heard: &mut bool) -> Result<(
             biased;
             event = events.next() => event,
             // What looking brought to light it should have told: begin anew rather than look until it is given up.
-            () = fleet.deaf.notified() => return Ok(()),
+            () = fleet.stale.notified() => return Ok(()),
         };
         let Some(event) = event else { return Ok(()) };
         match event? {
             WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
                 *version = lease.resource_version().unwrap_or_default();
-                fleet.board.heard();
-                fleet.board.see(lease);
+                fleet.cache.progressed();
+                fleet.cache.see(lease);
             }
             WatchEvent::Deleted(lease) => {
                 *version = lease.resource_version().unwrap_or_default();
-                fleet.board.heard();
-                fleet.board.gone(&lease.name_any(), version_of(&lease));
+                fleet.cache.progressed();
+                fleet.cache.gone(&lease.name_any(), version_of(&lease));
             }
             WatchEvent::Bookmark(bookmark) => *version = bookmark.metadata.resource_version,
             WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
         }
         *heard = true;
-        fleet.board.told(version);
+        fleet.cache.delivered(version);
         fleet.health.waits(PART, None);
     }
 }

@@ -205,7 +205,7 @@ struct Key {
     attempt: u32,
     waits: u32,
     repeats: u32,
-    place: Place,
+    phase: Phase,
     promise: Option<usize>,
 }
 
@@ -216,7 +216,7 @@ impl Key {
 }
 
 #[derive(Clone)]
-enum Place {
+enum Phase {
     /// Those at the front have a turn below zero.
     Ready(Priority, i64, Instant),
     Delayed(Instant, i64),
@@ -233,16 +233,16 @@ enum Place {
 impl Model {
     fn wake(&mut self, name: u8, inputs: u64, priority: Priority, now: Instant) {
         let turn = self.next_turn();
-        let ready = Place::Ready(priority, turn, now);
+        let ready = Phase::Ready(priority, turn, now);
         let Some(at) = self.keys.iter().position(|key| key.name == name) else {
-            return self.keys.push(Key { name, inputs, attempt: 1, waits: 0, repeats: 0, place: ready, promise: None });
+            return self.keys.push(Key { name, inputs, attempt: 1, waits: 0, repeats: 0, phase: ready, promise: None });
         };
         let key = &mut self.keys[at];
         let changed = key.inputs != inputs;
-        match &mut key.place {
-            Place::Runs { wakes, .. } => return wakes.push((inputs, priority)),
-            Place::Ready(current, ..) => *current = (*current).min(priority),
-            _ if changed => key.place = ready,
+        match &mut key.phase {
+            Phase::Runs { wakes, .. } => return wakes.push((inputs, priority)),
+            Phase::Ready(current, ..) => *current = (*current).min(priority),
+            _ if changed => key.phase = ready,
             _ => return,
         }
         if changed {
@@ -254,15 +254,15 @@ impl Model {
     fn revive(&mut self, name: u8, now: Instant) {
         let turn = self.next_turn();
         if let Some(key) = self.keys.iter_mut().find(|key| key.name == name)
-            && matches!(key.place, Place::Waits)
+            && matches!(key.phase, Phase::Waits)
         {
-            key.place = Place::Ready(Priority::Resync, turn, now);
+            key.phase = Phase::Ready(Priority::Resync, turn, now);
         }
     }
 
     fn forget(&mut self, name: u8, now: Instant) {
         let Some(at) = self.keys.iter().position(|key| key.name == name) else { return };
-        if let Place::Runs { wakes, forgotten, .. } = &mut self.keys[at].place {
+        if let Phase::Runs { wakes, forgotten, .. } = &mut self.keys[at].phase {
             wakes.clear();
             *forgotten = true;
         } else {
@@ -281,8 +281,8 @@ impl Model {
             *count = if other == level { 0 } else { *count + 1 };
         }
         let key = self.keys.iter_mut().find(|key| key.name == name)?;
-        let Place::Ready(priority, ..) = key.place else { return None };
-        key.place = Place::Runs { priority, since: now, wakes: Vec::new(), forgotten: false };
+        let Phase::Ready(priority, ..) = key.phase else { return None };
+        key.phase = Phase::Runs { priority, since: now, wakes: Vec::new(), forgotten: false };
         Some((name, (key.attempt, key.repeats), key.inputs, now - since))
     }
 
@@ -292,7 +292,7 @@ impl Model {
         self.fill(now);
         let turn = self.next_turn();
         let key = &mut self.keys[at];
-        let Place::Runs { priority, wakes, forgotten, .. } = key.place.clone() else {
+        let Phase::Runs { priority, wakes, forgotten, .. } = key.phase.clone() else {
             panic!("it runs");
         };
         let was_again = matches!(outcome, Outcome::Again);
@@ -306,32 +306,32 @@ impl Model {
         }
         let changed = wakes.iter().any(|(inputs, _)| *inputs != key.inputs);
         let urgent = wakes.iter().map(|(_, priority)| *priority).min();
-        let place = match (outcome, urgent) {
-            (_, Some(urgent)) if forgotten || changed => Some(Place::Ready(urgent, turn, now)),
-            (Outcome::Done, Some(urgent)) => Some(Place::Ready(urgent, turn, now)),
+        let phase = match (outcome, urgent) {
+            (_, Some(urgent)) if forgotten || changed => Some(Phase::Ready(urgent, turn, now)),
+            (Outcome::Done, Some(urgent)) => Some(Phase::Ready(urgent, turn, now)),
             (_, None) if forgotten => None,
             (Outcome::Done, None) => None,
-            (Outcome::Again, urgent) => Some(Place::Ready(urgent.unwrap_or(priority).min(priority), turn, now)),
-            (Outcome::Retry, _) => Some(Place::Delayed(now + BACKOFF.delay(key.attempt, 0.0), turn)),
-            (Outcome::RetryAfter(s), _) => Some(Place::Delayed(now + Duration::from_secs(s), turn)),
-            (Outcome::AwaitChange, _) => Some(Place::Waits),
+            (Outcome::Again, urgent) => Some(Phase::Ready(urgent.unwrap_or(priority).min(priority), turn, now)),
+            (Outcome::Retry, _) => Some(Phase::Delayed(now + BACKOFF.delay(key.attempt, 0.0), turn)),
+            (Outcome::RetryAfter(s), _) => Some(Phase::Delayed(now + Duration::from_secs(s), turn)),
+            (Outcome::AwaitChange, _) => Some(Phase::Waits),
             (Outcome::Wait(pause), _) => {
                 let growing = BACKOFF.delay(key.waits, 0.0).min(Duration::from_secs(30));
-                Some(Place::Delayed(now + pause.map_or(growing, Duration::from_secs), turn))
+                Some(Phase::Delayed(now + pause.map_or(growing, Duration::from_secs), turn))
             }
-            (Outcome::AwaitPermit(group), _) => Some(Place::Parked(group, turn)),
+            (Outcome::AwaitPermit(group), _) => Some(Phase::Parked(group, turn)),
         };
         let renewed = forgotten || changed || matches!(outcome, Outcome::Done);
-        match (place, wakes.last()) {
+        match (phase, wakes.last()) {
             (None, _) => drop(self.keys.remove(at)),
-            (Some(place), Some((inputs, _))) if renewed => {
-                key.place = place;
+            (Some(phase), Some((inputs, _))) if renewed => {
+                key.phase = phase;
                 key.renew(*inputs);
             }
-            (Some(place), _) => {
+            (Some(phase), _) => {
                 let failed = matches!(outcome, Outcome::Retry | Outcome::RetryAfter(_) | Outcome::AwaitChange);
                 key.attempt += u32::from(failed);
-                key.place = place;
+                key.phase = phase;
             }
         }
         self.fill(now);
@@ -357,15 +357,15 @@ impl Model {
         self.move_due(now);
         let mut stats = QueueStats::default();
         for key in &self.keys {
-            match &key.place {
-                Place::Ready(_, _, since) => {
+            match &key.phase {
+                Phase::Ready(_, _, since) => {
                     stats.ready += 1;
                     stats.oldest_ready = stats.oldest_ready.max(Some(now - *since));
                 }
-                Place::Delayed(..) => stats.delayed += 1,
-                Place::Waits => stats.awaiting_change += 1,
-                Place::Parked(..) => stats.awaiting_permit += 1,
-                Place::Runs { since, .. } => {
+                Phase::Delayed(..) => stats.delayed += 1,
+                Phase::Waits => stats.awaiting_change += 1,
+                Phase::Parked(..) => stats.awaiting_permit += 1,
+                Phase::Runs { since, .. } => {
                     stats.running += 1;
                     stats.longest_running = stats.longest_running.max(Some(now - *since));
                 }
@@ -382,13 +382,13 @@ impl Model {
     }
 
     fn has_parked(&self, group: usize) -> bool {
-        self.keys.iter().any(|key| matches!(key.place, Place::Parked(at, _) if at == group))
+        self.keys.iter().any(|key| matches!(key.phase, Phase::Parked(at, _) if at == group))
     }
 
     fn waiting(&self, level: usize) -> impl Iterator<Item = (i64, u8, Instant)> {
         let level = [Priority::Change, Priority::Retry, Priority::Resync][level];
-        self.keys.iter().filter_map(move |key| match key.place {
-            Place::Ready(priority, turn, since) if priority == level => Some((turn, key.name, since)),
+        self.keys.iter().filter_map(move |key| match key.phase {
+            Phase::Ready(priority, turn, since) if priority == level => Some((turn, key.name, since)),
             _ => None,
         })
     }
@@ -416,12 +416,12 @@ impl Model {
             self.tidy_turns();
             let Some(at) = self.turns.iter().position(|group| self.has_room(*group)) else { return };
             let (group, turn) = (self.turns.remove(at), self.next_turn());
-            let parked = self.keys.iter_mut().filter_map(|key| match key.place {
-                Place::Parked(at, turn) if at == group => Some((turn, key)),
+            let parked = self.keys.iter_mut().filter_map(|key| match key.phase {
+                Phase::Parked(at, turn) if at == group => Some((turn, key)),
                 _ => None,
             });
             let (_, key) = parked.min_by_key(|(turn, _)| *turn).expect("it has parked keys");
-            key.place = Place::Ready(Priority::Change, i64::MIN + turn, now);
+            key.phase = Phase::Ready(Priority::Change, i64::MIN + turn, now);
             key.promise = Some(group);
             if self.has_parked(group) {
                 self.turns.push(group);
@@ -440,12 +440,12 @@ impl Model {
     fn move_due(&mut self, now: Instant) {
         loop {
             let turn = self.next_turn();
-            let due = self.keys.iter_mut().filter_map(|key| match key.place {
-                Place::Delayed(due, turn) if due <= now => Some(((due, turn), key)),
+            let due = self.keys.iter_mut().filter_map(|key| match key.phase {
+                Phase::Delayed(due, turn) if due <= now => Some(((due, turn), key)),
                 _ => None,
             });
             let Some(((due, _), key)) = due.min_by_key(|(order, _)| *order) else { return };
-            key.place = Place::Ready(Priority::Retry, turn, due);
+            key.phase = Phase::Ready(Priority::Retry, turn, due);
         }
     }
 

@@ -57,7 +57,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             awaiting_change: 0,
             next_id: 0,
             backoff: options.backoff,
-            random: options.surroundings.random("queue"),
+            random: options.environment.random("queue"),
             adds: 0,
             retries: 0,
             shut_down: false,
@@ -76,8 +76,8 @@ impl<K: Clone + Eq + Hash> State<K> {
             }
         };
         let changed = entry.inputs != inputs;
-        match &mut entry.place {
-            Place::Running { woken, .. } => {
+        match &mut entry.phase {
+            Phase::Running { woken, .. } => {
                 let before = woken.take();
                 *woken = Some(Wake {
                     inputs,
@@ -85,7 +85,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                     priority: before.map_or(priority, |wake| wake.priority.min(priority)),
                 });
             }
-            Place::Ready { slot, .. } => {
+            Phase::Ready { slot, .. } => {
                 *slot = self.ready.raise(*slot, priority);
                 if changed {
                     entry.renew(inputs);
@@ -101,7 +101,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     pub(super) fn revive(&mut self, key: &K, now: Instant) {
-        let waits = |entry: &Entry| matches!(entry.place, Place::AwaitingChange);
+        let waits = |entry: &Entry| matches!(entry.phase, Phase::AwaitingChange);
         if !self.shut_down && self.entries.get(key).is_some_and(waits) {
             self.leave_wait(key);
             self.make_ready(key, Priority::Resync, now);
@@ -110,12 +110,12 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     pub(super) fn forget(&mut self, key: &K, now: Instant) {
         let Some(entry) = self.entries.get_mut(key) else { return };
-        match &mut entry.place {
-            Place::Running { woken, forgotten, .. } => {
+        match &mut entry.phase {
+            Phase::Running { woken, forgotten, .. } => {
                 *woken = None;
                 *forgotten = true;
             }
-            Place::Ready { slot, .. } => {
+            Phase::Ready { slot, .. } => {
                 self.ready.remove(*slot);
                 self.remove(key, now);
             }
@@ -132,11 +132,11 @@ impl<K: Clone + Eq + Hash> State<K> {
         let key = self.ready.pop()?;
         let run = self.id();
         let entry = self.entries.get_mut(&key)?;
-        let (since, priority) = match &entry.place {
-            Place::Ready { since, slot } => (*since, slot.priority),
+        let (since, priority) = match &entry.phase {
+            Phase::Ready { since, slot } => (*since, slot.priority),
             _ => (now, Priority::Change),
         };
-        entry.place = Place::Running { priority, woken: None, forgotten: false };
+        entry.phase = Phase::Running { priority, woken: None, forgotten: false };
         self.running.insert(run, now);
         Some(Handout {
             run,
@@ -152,7 +152,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn finish(&mut self, key: &K, run: u64, next: Next, now: Instant) {
         self.running.remove(&run);
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let Place::Running { priority, woken, forgotten } = &mut entry.place else { return };
+        let Phase::Running { priority, woken, forgotten } = &mut entry.phase else { return };
         let (priority, woken, forgotten) = (*priority, woken.take(), *forgotten);
         if let Some(group) = entry.promise.take() {
             // The permit was not used; whoever has waited for it comes first.
@@ -182,12 +182,12 @@ impl<K: Clone + Eq + Hash> State<K> {
             }
             (Next::AwaitChange, _) => {
                 entry.attempt = entry.attempt.saturating_add(1);
-                entry.place = Place::AwaitingChange;
+                entry.phase = Phase::AwaitingChange;
                 self.awaiting_change += 1;
             }
             (Next::AwaitPermit(group), _) => {
                 let ticket = self.permits.wait(&group, key.clone());
-                entry.place = Place::Parked { group, ticket };
+                entry.phase = Phase::Parked { group, ticket };
                 // One may have been given back since this key found none.
                 self.admit(now);
             }
@@ -221,8 +221,8 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn stats(&mut self, now: Instant) -> QueueStats {
         // What is due counts as ready also while no worker asks for it.
         self.move_due(now);
-        let since = |key| match self.entries.get(key).map(|entry| &entry.place) {
-            Some(Place::Ready { since, .. }) => Some(*since),
+        let since = |key| match self.entries.get(key).map(|entry| &entry.phase) {
+            Some(Phase::Ready { since, .. }) => Some(*since),
             _ => None,
         };
         let age = |since: Instant| now.saturating_duration_since(since);
@@ -259,7 +259,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     fn placed(&mut self, key: &K, slot: Slot, since: Instant) {
         self.adds += 1;
         if let Some(entry) = self.entries.get_mut(key) {
-            entry.place = Place::Ready { slot, since };
+            entry.phase = Phase::Ready { slot, since };
         }
     }
 
@@ -278,7 +278,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let turn = self.id();
         self.delayed.insert((due, turn), key.clone());
         if let Some(entry) = self.entries.get_mut(key) {
-            entry.place = Place::Delayed { due, turn };
+            entry.phase = Phase::Delayed { due, turn };
         }
     }
 
@@ -304,15 +304,15 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Takes a key out of whatever it waits in; the caller gives it a new place.
+    /// Takes a key out of whatever it waits in; the caller gives it a new phase.
     fn leave_wait(&mut self, key: &K) {
-        match self.entries.get(key).map(|entry| &entry.place) {
-            Some(Place::Delayed { due, turn }) => {
+        match self.entries.get(key).map(|entry| &entry.phase) {
+            Some(Phase::Delayed { due, turn }) => {
                 self.delayed.remove(&(*due, *turn));
             }
-            Some(Place::AwaitingChange) => self.awaiting_change -= 1,
-            Some(Place::Parked { group, ticket }) => drop(self.permits.cancel(group, *ticket)),
-            Some(Place::Ready { .. } | Place::Running { .. }) | None => {}
+            Some(Phase::AwaitingChange) => self.awaiting_change -= 1,
+            Some(Phase::Parked { group, ticket }) => drop(self.permits.cancel(group, *ticket)),
+            Some(Phase::Ready { .. } | Phase::Running { .. }) | None => {}
         }
     }
 
@@ -341,14 +341,14 @@ struct Entry {
     waits: u32,
     /// How often it was to run again at once, in a row.
     repeats: u32,
-    place: Place,
+    phase: Phase,
     /// The group of which a permit is kept for this key.
     promise: Option<Arc<str>>,
 }
 
 impl Entry {
     fn new(inputs: u64) -> Self {
-        Self { inputs, attempt: 1, waits: 0, repeats: 0, place: Place::AwaitingChange, promise: None }
+        Self { inputs, attempt: 1, waits: 0, repeats: 0, phase: Phase::AwaitingChange, promise: None }
     }
 
     /// Other inputs: what was learned from earlier attempts says nothing any more.
@@ -369,7 +369,7 @@ impl Entry {
     }
 }
 
-enum Place {
+enum Phase {
     Ready { slot: Slot, since: Instant },
     Delayed { due: Instant, turn: u64 },
     AwaitingChange,

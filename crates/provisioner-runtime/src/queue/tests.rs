@@ -331,8 +331,8 @@ async fn a_forgotten_key_that_is_woken_during_its_run_starts_anew() {
 #[tokio::test(start_paused = true)]
 async fn a_seed_makes_the_jitter_repeatable() {
     async fn times(seed: u64) -> Vec<Duration> {
-        let surroundings = Surroundings::simulated(seed, Timestamp::UNIX_EPOCH);
-        let queue = Queue::new(QueueOptions { surroundings, ..QueueOptions::default() });
+        let environment = Environment::simulated(seed, Timestamp::UNIX_EPOCH);
+        let queue = Queue::new(QueueOptions { environment, ..QueueOptions::default() });
         queue.wake("a", 1, Change);
         let start = Instant::now();
         let mut times = Vec::new();

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
 use kube::api::{WatchEvent, WatchParams};
 use kube::core::Request;
@@ -30,6 +31,9 @@ pub trait FromJson: DeserializeOwned {
         serde_json::from_str(json)
     }
 }
+
+impl FromJson for ConfigMap {}
+impl FromJson for Secret {}
 
 /// The events of one watch.
 pub(crate) struct Reader<T> {

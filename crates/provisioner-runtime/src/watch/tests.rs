@@ -13,8 +13,6 @@ use tokio::time::sleep;
 use super::*;
 use crate::testing::{self, client, lines, object, refusal};
 
-impl FromJson for ConfigMap {}
-
 #[tokio::test(start_paused = true)]
 async fn all_pages_are_listed_between_begin_and_ready() {
     let test = Test::start([Answer::Object(page(&["a", "b"], "", "more")), Answer::Object(page(&["c"], "7", ""))]);
@@ -299,7 +297,7 @@ impl Test {
         });
         let sink = Arc::clone(&events);
         let api = Api::<ConfigMap>::all(client);
-        tokio::spawn(watch(api, "test", Surroundings::default(), health.clone(), move |event| {
+        tokio::spawn(watch(api, "test", Environment::default(), health.clone(), move |event| {
             let name = |object: ConfigMap| object.name_any();
             crate::lock(&sink).push(match event {
                 Event::Begin => "begin".to_owned(),

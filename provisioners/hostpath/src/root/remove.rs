@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use kube_provisioner::Mandate;
+use kube_provisioner::FencingToken;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -17,8 +17,8 @@ const BATCH: usize = 4096;
 const MOST_READS: usize = 64;
 
 /// Removes `name` below `root` with all that is in it. Not there is success.
-pub(super) fn tree(root: &OwnedFd, name: &str, mandate: &Mandate) -> Result<(), RootError> {
-    let removal = Removal { root: root.as_fd(), name, mandate };
+pub(super) fn tree(root: &OwnedFd, name: &str, fencing_token: &FencingToken) -> Result<(), RootError> {
+    let removal = Removal { root: root.as_fd(), name, fencing_token };
     let name = CString::new(name).map_err(|_| RootError::InvalidName(name.to_owned()))?;
     removal.run(&name)
 }
@@ -27,7 +27,7 @@ struct Removal<'a> {
     root: BorrowedFd<'a>,
     /// The name below the root, for messages.
     name: &'a str,
-    mandate: &'a Mandate,
+    fencing_token: &'a FencingToken,
 }
 
 /// One directory on the way down.
@@ -57,7 +57,7 @@ impl Removal<'_> {
         // Directories that are moved up need names that differ.
         let mut moved = 0_u64;
         while let Some(mut level) = levels.pop() {
-            self.check_mandate()?;
+            self.check_fencing_token()?;
             if level.children.is_empty() {
                 level.reads += 1;
                 if level.reads > MOST_READS {
@@ -119,7 +119,7 @@ impl Removal<'_> {
         let entries = Dir::read_from(directory).map_err(|error| self.failed(error))?;
         let mut children = Vec::new();
         for entry in entries {
-            self.check_mandate()?;
+            self.check_fencing_token()?;
             let entry = entry.map_err(|error| self.failed(error))?;
             let name = entry.file_name();
             if name == c"." || name == c".." {
@@ -195,8 +195,8 @@ impl Removal<'_> {
         }
     }
 
-    fn check_mandate(&self) -> Result<(), RootError> {
-        match self.mandate.holds() {
+    fn check_fencing_token(&self) -> Result<(), RootError> {
+        match self.fencing_token.is_valid() {
             true => Ok(()),
             false => Err(RootError::Interrupted(self.name.to_owned())),
         }

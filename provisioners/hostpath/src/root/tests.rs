@@ -26,11 +26,11 @@ fn entries(path: &Path) -> usize {
 #[test]
 fn a_directory_is_made_once_and_open_to_all() {
     let (dir, root) = root();
-    let path = root.create("pvc-1", &Mandate::unlimited()).unwrap();
+    let path = root.create("pvc-1", &FencingToken::unlimited()).unwrap();
     assert_eq!((mode(&path), path.parent()), (0o777, dir.path().canonicalize().ok().as_deref()));
     fs::write(path.join("data"), "kept").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(root.create("pvc-1", &Mandate::unlimited()).unwrap(), path);
+    assert_eq!(root.create("pvc-1", &FencingToken::unlimited()).unwrap(), path);
     assert_eq!((mode(&path), fs::read_to_string(path.join("data")).unwrap()), (0o777, "kept".to_owned()));
 }
 
@@ -55,8 +55,8 @@ fn hostile_names_reach_no_system_call() {
     let (dir, root) = root();
     let long = "a".repeat(254);
     for name in ["", ".", "..", "../x", "/etc", "a/b", "a\0b", "a\nb", "A", "a_b", "-a", "a-", "a..b", "ä", &long] {
-        assert!(matches!(root.create(name, &Mandate::unlimited()), Err(RootError::InvalidName(_))), "{name:?}");
-        assert!(matches!(root.remove(name, &Mandate::unlimited()), Err(RootError::InvalidName(_))), "{name:?}");
+        assert!(matches!(root.create(name, &FencingToken::unlimited()), Err(RootError::InvalidName(_))), "{name:?}");
+        assert!(matches!(root.remove(name, &FencingToken::unlimited()), Err(RootError::InvalidName(_))), "{name:?}");
     }
     assert_eq!(entries(dir.path()), 0);
 }
@@ -67,8 +67,8 @@ fn what_is_in_the_way_stays() {
     fs::write(dir.path().join("file"), "x").unwrap();
     symlink("/etc", dir.path().join("link")).unwrap();
     for name in ["file", "link"] {
-        assert!(matches!(root.create(name, &Mandate::unlimited()), Err(RootError::InTheWay { .. })), "{name}");
-        assert!(matches!(root.remove(name, &Mandate::unlimited()), Err(RootError::InTheWay { .. })), "{name}");
+        assert!(matches!(root.create(name, &FencingToken::unlimited()), Err(RootError::InTheWay { .. })), "{name}");
+        assert!(matches!(root.remove(name, &FencingToken::unlimited()), Err(RootError::InTheWay { .. })), "{name}");
     }
     assert_eq!(fs::read_to_string(dir.path().join("file")).unwrap(), "x");
     assert_eq!(fs::read_link(dir.path().join("link")).unwrap(), Path::new("/etc"));
@@ -79,15 +79,15 @@ fn links_are_removed_and_never_followed() {
     let (dir, root) = root();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("precious"), "x").unwrap();
-    let path = root.create("pvc-1", &Mandate::unlimited()).unwrap();
+    let path = root.create("pvc-1", &FencingToken::unlimited()).unwrap();
     symlink(outside.path(), path.join("out")).unwrap();
     fs::create_dir(path.join("sub")).unwrap();
     symlink(outside.path().join("precious"), path.join("sub/file")).unwrap();
     // One that waits for its removal may be anything by now.
     symlink(outside.path(), dir.path().join(".deleting-pvc-1")).unwrap();
-    root.remove("pvc-1", &Mandate::unlimited()).unwrap();
+    root.remove("pvc-1", &FencingToken::unlimited()).unwrap();
     assert_eq!((entries(dir.path()), entries(outside.path())), (0, 1));
-    root.remove("pvc-1", &Mandate::unlimited()).unwrap();
+    root.remove("pvc-1", &FencingToken::unlimited()).unwrap();
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn what_belongs_to_somebody_else_is_not_taken_over() {
     fs::create_dir(dir.path().join("pvc-1")).unwrap();
     fs::set_permissions(dir.path().join("pvc-1"), fs::Permissions::from_mode(0o750)).unwrap();
     assert_eq!(
-        root.create("pvc-1", &Mandate::unlimited()).unwrap_err().to_string(),
+        root.create("pvc-1", &FencingToken::unlimited()).unwrap_err().to_string(),
         format!("{:?} belongs to somebody else; move it away", root.path.join("pvc-1"))
     );
     assert_eq!(mode(&dir.path().join("pvc-1")), 0o750);
@@ -124,12 +124,12 @@ fn what_belongs_to_somebody_else_is_not_taken_over() {
 #[test]
 fn wide_trees_go() {
     let (dir, root) = root();
-    let path = root.create("wide", &Mandate::unlimited()).unwrap();
+    let path = root.create("wide", &FencingToken::unlimited()).unwrap();
     for n in 0..10_000 {
         fs::write(path.join(format!("f{n}")), "").unwrap();
         fs::create_dir(path.join(format!("d{n}"))).unwrap();
     }
-    root.remove("wide", &Mandate::unlimited()).unwrap();
+    root.remove("wide", &FencingToken::unlimited()).unwrap();
     assert_eq!(entries(dir.path()), 0);
 }
 
@@ -145,20 +145,20 @@ fn three_hundred_levels_go() {
 
 fn levels_go(depth: usize) {
     let (dir, root) = root();
-    let path = root.create("deep", &Mandate::unlimited()).unwrap();
+    let path = root.create("deep", &FencingToken::unlimited()).unwrap();
     let mut below = rustix::fs::openat(CWD, &path, OFlags::DIRECTORY, Mode::empty()).unwrap();
     for _ in 0..depth {
         rustix::fs::mkdirat(&below, "d", Mode::RWXU).unwrap();
         below = rustix::fs::openat(&below, "d", OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
-    root.remove("deep", &Mandate::unlimited()).unwrap();
+    root.remove("deep", &FencingToken::unlimited()).unwrap();
     assert_eq!(entries(dir.path()), 0);
 }
 
 #[test]
 fn directories_without_rights_go() {
     let (dir, root) = root();
-    let path = root.create("pvc-1", &Mandate::unlimited()).unwrap();
+    let path = root.create("pvc-1", &FencingToken::unlimited()).unwrap();
     for mode in [0o000, 0o100, 0o200, 0o400, 0o500, 0o2777] {
         let closed = path.join(format!("{mode:o}"));
         fs::create_dir_all(closed.join("inner/most")).unwrap();
@@ -169,12 +169,12 @@ fn directories_without_rights_go() {
     // Below the depth where directories are moved instead of entered.
     let deep = path.join("d/".repeat(80));
     for mode in [0o000, 0o500] {
-        root.create("pvc-1", &Mandate::unlimited()).unwrap();
+        root.create("pvc-1", &FencingToken::unlimited()).unwrap();
         fs::create_dir_all(deep.join("inner")).unwrap();
         for directory in deep.ancestors().take(20) {
             fs::set_permissions(directory, fs::Permissions::from_mode(mode)).unwrap();
         }
-        root.remove("pvc-1", &Mandate::unlimited()).unwrap();
+        root.remove("pvc-1", &FencingToken::unlimited()).unwrap();
         assert_eq!(entries(dir.path()), 0);
     }
 }
@@ -198,7 +198,7 @@ fn a_narrow_umask_and_few_descriptors_are_enough() {
 #[test]
 fn what_cannot_be_emptied_is_left_for_later() {
     let (dir, root) = root();
-    let path = root.create("pvc-1", &Mandate::unlimited()).unwrap();
+    let path = root.create("pvc-1", &FencingToken::unlimited()).unwrap();
     fs::write(path.join("data"), "").unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let leaving = dir.path().join(".deleting-pvc-1");
@@ -212,39 +212,39 @@ fn what_cannot_be_emptied_is_left_for_later() {
         }
     });
     // Either it comes to an end between two writes, or it says that it did not. What counts is that it returns.
-    match root.remove("pvc-1", &Mandate::unlimited()) {
+    match root.remove("pvc-1", &FencingToken::unlimited()) {
         Ok(()) | Err(RootError::Busy { .. }) => {}
         other => panic!("{other:?}"),
     }
     stop.store(true, Ordering::Relaxed);
     writer.join().unwrap();
-    root.remove("pvc-1", &Mandate::unlimited()).unwrap();
+    root.remove("pvc-1", &FencingToken::unlimited()).unwrap();
     assert_eq!(entries(dir.path()), 0);
 }
 
 #[test]
 fn an_interrupted_removal_is_finished_later() {
     let (dir, root) = root();
-    fs::write(root.create("pvc-1", &Mandate::unlimited()).unwrap().join("file"), "").unwrap();
+    fs::write(root.create("pvc-1", &FencingToken::unlimited()).unwrap().join("file"), "").unwrap();
     let asked = AtomicUsize::new(0);
-    let once = Mandate::as_long_as(move || asked.fetch_add(1, Ordering::Relaxed) == 0);
+    let once = FencingToken::as_long_as(move || asked.fetch_add(1, Ordering::Relaxed) == 0);
     assert!(matches!(root.remove("pvc-1", &once), Err(RootError::Interrupted(_))));
     assert!(dir.path().join(".deleting-pvc-1/file").exists());
     // The same name again, before the rest is gone: both go when asked, only the rest goes at the start.
-    fs::write(root.create("pvc-1", &Mandate::unlimited()).unwrap().join("new"), "").unwrap();
-    root.finish_removals(&Mandate::unlimited()).unwrap();
+    fs::write(root.create("pvc-1", &FencingToken::unlimited()).unwrap().join("new"), "").unwrap();
+    root.finish_removals(&FencingToken::unlimited()).unwrap();
     assert!(dir.path().join("pvc-1/new").exists() && !dir.path().join(".deleting-pvc-1").exists());
-    root.remove("pvc-1", &Mandate::unlimited()).unwrap();
+    root.remove("pvc-1", &FencingToken::unlimited()).unwrap();
     assert_eq!(entries(dir.path()), 0);
 }
 
 #[test]
 fn who_was_succeeded_makes_and_removes_nothing() {
     let (dir, root) = root();
-    let ended = Mandate::as_long_as(|| false);
+    let ended = FencingToken::as_long_as(|| false);
     assert!(matches!(root.create("pvc-1", &ended), Err(RootError::CutOff(_))));
     assert_eq!(entries(dir.path()), 0);
-    root.create("pvc-1", &Mandate::unlimited()).unwrap();
+    root.create("pvc-1", &FencingToken::unlimited()).unwrap();
     assert!(matches!(root.remove("pvc-1", &ended), Err(RootError::CutOff(_))));
     assert!(dir.path().join("pvc-1").exists());
 }
@@ -260,16 +260,16 @@ fn making_and_removing_at_once_ends_in_one_of_the_two() {
                 for _ in 0..200 {
                     // Any answer will do: what counts is what is there afterwards.
                     let _ = if n % 2 == 0 {
-                        root.create("pvc-1", &Mandate::unlimited()).map(drop)
+                        root.create("pvc-1", &FencingToken::unlimited()).map(drop)
                     } else {
-                        root.remove("pvc-1", &Mandate::unlimited())
+                        root.remove("pvc-1", &FencingToken::unlimited())
                     };
                 }
             })
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    root.remove("pvc-1", &Mandate::unlimited()).unwrap();
+    root.remove("pvc-1", &FencingToken::unlimited()).unwrap();
     assert_eq!(entries(dir.path()), 0);
 }
 
@@ -280,9 +280,9 @@ proptest! {
         fs::create_dir(outer.path().join("root")).unwrap();
         fs::create_dir(outer.path().join("abc")).unwrap();
         let root = Root::open(&outer.path().join("root")).unwrap();
-        let _ = root.create(&name, &Mandate::unlimited());
+        let _ = root.create(&name, &FencingToken::unlimited());
         prop_assert_eq!(entries(outer.path()), 2);
-        let _ = root.remove(&name, &Mandate::unlimited());
+        let _ = root.remove(&name, &FencingToken::unlimited());
         prop_assert_eq!((entries(outer.path()), entries(&outer.path().join("root"))), (2, 0));
     }
 }

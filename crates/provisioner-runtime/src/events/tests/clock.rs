@@ -16,7 +16,7 @@ async fn g32_a_leap_of_the_wall_clock_ends_no_series_and_repeats_no_name() {
     let mut counts = Vec::new();
     for (step, clock) in (0..).zip(clocks) {
         let now = start + step * 60 * SECOND;
-        state.publish(event("a", "note"), now, clock);
+        state.record(event("a", "note"), now, clock);
         let job = state.take(now).expect("at once, whatever the clock says");
         counts.push(job.series.as_ref().map(|written| written.count));
         state.conclude(job, Ending::Written, now);
@@ -24,7 +24,7 @@ async fn g32_a_leap_of_the_wall_clock_ends_no_series_and_repeats_no_name() {
     assert_eq!(counts, [None, Some(1), Some(2), Some(3), Some(4)]);
     let mut names = BTreeSet::new();
     for clock in clocks {
-        state.publish(event("b", &format!("note {}", names.len())), start, clock);
+        state.record(event("b", &format!("note {}", names.len())), start, clock);
         let job = state.take(start).expect("at once");
         names.insert(job.pending.id);
         state.conclude(job, Ending::Written, start);
@@ -39,14 +39,14 @@ async fn g32_a_leap_of_the_wall_clock_neither_cuts_nor_stretches_a_pause() {
     for clock in [noon + leap, noon - leap] {
         let mut state = State::new(&EventOptions { burst: 1, refill: 300 * SECOND, ..options() });
         let start = Instant::now();
-        state.publish(event("a", "one"), start, noon);
+        state.record(event("a", "one"), start, noon);
         let job = state.take(start).expect("the first at once");
         state.conclude(job, Ending::Written, start);
-        state.publish(event("a", "two"), start, clock);
+        state.record(event("a", "two"), start, clock);
         assert!(state.take(start + 299 * SECOND).is_none());
         let job = state.take(start + 300 * SECOND).expect("when the object has another");
         state.conclude(job, Ending::Failed(Some(20 * SECOND)), start + 300 * SECOND);
-        state.publish(event("b", "three"), start + 300 * SECOND, clock);
+        state.record(event("b", "three"), start + 300 * SECOND, clock);
         assert!(state.take(start + 319 * SECOND).is_none(), "the server is left alone");
         assert!(state.take(start + 330 * SECOND).is_some());
     }

@@ -8,7 +8,7 @@ use super::*;
 async fn what_all_replicas_tell_has_one_name() {
     let name = async |event: Event| {
         let test = Test::start([]);
-        test.sink.publish(event);
+        test.sink.record(event);
         test.wait(1).await;
         test.only().body["metadata"]["name"].as_str().unwrap().to_owned()
     };
@@ -30,7 +30,7 @@ async fn what_all_replicas_tell_has_one_name() {
 #[tokio::test(start_paused = true)]
 async fn whoever_comes_second_finds_it_written() {
     let test = Test::start([Answer::Refusal(409, "AlreadyExists", "exists")]);
-    test.sink.publish(Event { same_from_all: true, ..event("a", "one") });
+    test.sink.record(Event { same_from_all: true, ..event("a", "one") });
     test.wait(60).await;
     assert_eq!(test.requests().len(), 1);
     assert_eq!(test.sink.stats(), EventStats { sent: 1, ..EventStats::default() });
@@ -45,7 +45,7 @@ async fn the_end_of_the_sending_is_seen() {
     drop(test);
     stopped.await;
 
-    let panics = EventSink::new(client(|_| async { panic!("on purpose") }), options());
-    panics.publish(event("a", "one"));
+    let panics = EventRecorder::new(client(|_| async { panic!("on purpose") }), options());
+    panics.record(event("a", "one"));
     panics.stopped().await;
 }

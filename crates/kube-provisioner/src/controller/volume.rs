@@ -1,0 +1,261 @@
+//! The volume controller: carries every claim and every volume to where it should be.
+//!
+//! The way of one key: `cache` (what is known) -> `facts` -> `decide` -> `act` -> `outcome` -> `report`. The loop around it is
+//! [`provisioner_runtime::controller`].
+
+mod act;
+mod backend;
+mod cache;
+mod class;
+mod decide;
+mod facts;
+#[cfg(feature = "fuzzing")]
+mod fuzzing;
+mod intent;
+mod key;
+mod metrics;
+mod narrow;
+mod notice;
+mod object;
+mod outcome;
+mod projection;
+mod report;
+mod safeguards;
+pub(crate) mod secret_names;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use kube::{Api, Client};
+use prometheus_client::registry::Registry;
+use provisioner_runtime::controller::{
+    Context, ControlLoop, LoopError, LoopOptions, Reconciler, Report, Safeguards as LoopSafeguards, WatchSpec,
+    unpanicked,
+};
+use provisioner_runtime::events::EventRecorder;
+use provisioner_runtime::journal::Entry;
+use provisioner_runtime::limiter::Limits as GroupLimits;
+use provisioner_runtime::queue::Work;
+use provisioner_runtime::watch::{Event, WatchHealth};
+use provisioner_runtime::{Backoff, Environment};
+
+use self::act::{Actor, Limits, Locks, Step};
+use self::cache::VolumeCache;
+use self::class::ReadClass;
+use self::decide::{Decision, Names, Rules, decide};
+use self::facts::{ClaimState, Facts, Pending};
+use self::key::Key;
+use self::metrics::VolumeMetrics;
+use self::narrow::{WatchedClaim, WatchedClass, WatchedVolume};
+use self::outcome::Outcome;
+use self::report::{Case, Thresholds, report};
+use crate::options::{Coordination, Options};
+
+pub(crate) use self::backend::Backend;
+#[cfg(feature = "conformance")]
+pub(crate) use self::backend::{Parsed, UntypedRequest};
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::fuzzing::take_in;
+#[cfg(feature = "conformance")]
+pub(crate) use self::object::{Order, build};
+pub(crate) use self::report::parameters_text as parameters_problem;
+#[cfg(feature = "planted-faults")]
+pub use self::safeguards::Safeguard;
+#[cfg(not(feature = "planted-faults"))]
+use self::safeguards::Safeguard;
+pub(crate) use self::safeguards::Safeguards;
+pub(crate) use self::secret_names::take as take_secret_names;
+
+/// Calls of the author's code at a time where no bound is given: one that only waits costs some kilobytes.
+const CALLS: usize = 100;
+
+/// What the loop runs.
+pub(crate) struct VolumeReconciler {
+    actor: Arc<Actor>,
+    thresholds: Thresholds,
+    metrics: VolumeMetrics,
+}
+
+/// The author's code has crashed where it must not.
+#[derive(Debug)]
+pub(crate) struct Crashed {
+    pub(crate) method: &'static str,
+    pub(crate) panic: String,
+}
+
+/// The process: where it runs, and what tells it from others.
+pub(crate) struct Process {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    pub(crate) instance: String,
+    pub(crate) sharing: provisioner_runtime::controller::Sharing,
+    pub(crate) environment: Environment,
+    pub(crate) safeguards: Safeguards,
+}
+
+/// The loop of a provisioner's volumes.
+pub(crate) fn control_loop(
+    options: &Options,
+    rules: Rules,
+    backend: Arc<dyn Backend>,
+    process: Process,
+) -> Result<ControlLoop<VolumeReconciler>, LoopError> {
+    let Process { client, namespace, instance, sharing, environment, safeguards } = process;
+    let given = options.backend_concurrency;
+    // A number that is given is meant as it is.
+    let total = if given == 0 { CALLS } else { given };
+    let rules = Arc::new(rules);
+    let locks = rules.claims_record.then(|| Locks::new(options, &instance, environment));
+    let loop_options = LoopOptions {
+        name: options.provisioner_name.clone(),
+        namespace,
+        instance,
+        queue: "volumes",
+        sharing,
+        requests: options.workers,
+        calls: GroupLimits { total, per_group: options.class_concurrency, one_each: given == 0 },
+        backoff: match options.exponential_backoff {
+            true => Backoff::exponential(options.retry_interval_start, options.retry_interval_max),
+            false => Backoff::fixed(options.retry_interval_start),
+        },
+        resync: options.resync_period,
+        retry_on_resync: options.retry_on_resync,
+        grace: options.grace_period,
+        admin_address: options.admin_address,
+        environment,
+        safeguards: LoopSafeguards {
+            journal: safeguards.include(Safeguard::Journal),
+            fencing: safeguards.include(Safeguard::Fencing),
+        },
+    };
+    let cache = VolumeCache::new(rules.clone());
+    let reconciler = |context: Context<VolumeCache>| VolumeReconciler {
+        actor: Arc::new(Actor {
+            context,
+            backend,
+            rules,
+            limits: Limits { provision: options.provision_timeout, delete: options.delete_timeout },
+            locks,
+            no_guard: AtomicBool::new(false),
+            no_clean_up: AtomicBool::new(false),
+            claims: WatchHealth::new(),
+            volumes: WatchHealth::new(),
+        }),
+        thresholds: Thresholds {
+            provision: options.failed_provision_threshold,
+            delete: options.failed_delete_threshold,
+        },
+        metrics: VolumeMetrics::new(),
+    };
+    ControlLoop::new(client, loop_options, cache, reconciler)
+}
+
+/// What the rules need to know of the options.
+pub(crate) fn rules(
+    options: &Options,
+    backend: &dyn Backend,
+    namespace: &str,
+    safeguards: Safeguards,
+) -> Result<Rules, Crashed> {
+    let names =
+        Names { own: options.provisioner_name.clone(), additional: options.additional_provisioner_names.clone() };
+    let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
+    let identity = options.identity.as_deref().or(node).unwrap_or(namespace);
+    let capabilities = unpanicked(|| backend.capabilities());
+    Ok(Rules {
+        names,
+        capabilities: capabilities.map_err(|panic| Crashed { method: "capabilities", panic })?,
+        finalizer: options.volume_finalizer,
+        identity: identity.into(),
+        node: node.map(Into::into),
+        claims_record: options.coordination == Coordination::PerClaim,
+        safeguards,
+    })
+}
+
+impl VolumeReconciler {
+    fn case<'a>(&'a self, volume: &'a str, facts: &'a Facts, work: &Work<Key>) -> Case<'a> {
+        let (attempt, repeats, waits) = (work.attempt(), work.repeats(), work.waits());
+        let (provisioner, thresholds) = (&self.actor.rules.names.own, self.thresholds);
+        Case { provisioner, volume, facts, attempt, repeats, waits, thresholds }
+    }
+}
+
+impl Reconciler for VolumeReconciler {
+    type Cache = VolumeCache;
+    type Decision = Decision;
+    type Outcome = Outcome;
+
+    fn watches(&self) -> Vec<WatchSpec<VolumeCache>> {
+        let client = || self.actor.context.client().clone();
+        let (claims, actor) = (self.actor.claims.clone(), self.actor.clone());
+        let on_claim =
+            move |cache: &mut VolumeCache, event: Event<WatchedClaim>| cache.claim_event_at(claims.delivering(), event);
+        let read_class = move |event: Event<WatchedClass>| ReadClass::of_event(event, &actor.rules, &*actor.backend);
+        let claims = WatchSpec::new(
+            "persistentvolumeclaims",
+            Api::all(client()),
+            self.actor.claims.clone(),
+            std::convert::identity,
+            on_claim,
+        );
+        let volumes = WatchSpec::new(
+            "persistentvolumes",
+            Api::all(client()),
+            self.actor.volumes.clone(),
+            std::convert::identity,
+            |cache: &mut VolumeCache, event: Event<WatchedVolume>| cache.volume_event(event),
+        );
+        let classes = WatchSpec::new(
+            "storageclasses",
+            Api::all(client()),
+            WatchHealth::new(),
+            read_class,
+            |cache: &mut VolumeCache, event: Event<ReadClass>| cache.class_event(event),
+        );
+        vec![claims.dated().after_first_term(), volumes.dated(), classes]
+    }
+
+    fn decide(&self, facts: &Facts) -> Decision {
+        decide(facts, &self.actor.rules)
+    }
+
+    async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
+        self.actor.carry_out(decision, facts, step).await
+    }
+
+    fn report(&self, outcome: Outcome, facts: &Facts, work: &Work<Key>, took: Duration) -> Report {
+        let volume = work.key().to_string();
+        let case = self.case(&volume, facts, work);
+        let summary = report(outcome, &case);
+        let (class, source) = facts.labels();
+        self.metrics.count(&summary, class, source, took);
+        notice::log(&summary, &case);
+        Report { next: summary.next, event: summary.notice.and_then(|notice| notice::event(notice, &case)) }
+    }
+
+    async fn start(&self) -> Result<(), String> {
+        self.actor.start().await.map_err(|error| error.to_string())
+    }
+
+    fn read_entry(&self, entry: &Entry) -> Result<Pending, String> {
+        intent::read(entry, (&*self.actor.backend, &self.actor.rules.capabilities))
+    }
+
+    fn owns_entry(&self, entry: &Entry) -> bool {
+        intent::node(entry).as_deref() == self.actor.rules.node.as_deref()
+    }
+
+    fn held_up(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
+        if let ClaimState::Waiting(claim) = &facts.claim {
+            events.record(notice::held_up(&claim.facts, problem));
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry, self.actor.context.clone());
+    }
+}

@@ -1,0 +1,155 @@
+//! Carries out one decision: the only place that calls the author's code or writes to the API server.
+
+mod attempt;
+mod clean_up;
+mod delete;
+mod inputs;
+mod lock;
+mod objects;
+mod protect;
+mod provision;
+mod save;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::Client;
+use provisioner_runtime::Cache;
+use provisioner_runtime::controller::{Context, FencingToken, NoAnswer, guarded, unpanicked};
+use provisioner_runtime::watch::WatchHealth;
+
+pub(crate) use self::lock::Locks;
+use super::backend::Backend;
+use super::cache::VolumeCache;
+use super::decide::{Decision, NoAction, Refusal, Rules, decide};
+use super::facts::{BadParameters, ClaimState, ClassState, Facts, WaitingClaim};
+use super::key::Key;
+use super::outcome::Outcome;
+use crate::error::StartError;
+use crate::start::Start;
+
+/// One step of the work on one key.
+pub(crate) type Step<'a> = provisioner_runtime::controller::Step<'a, VolumeCache>;
+
+/// Time limits of calls of the author's code.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// One call of `provision`.
+    pub(crate) provision: Duration,
+    /// One call of another method.
+    pub(crate) delete: Duration,
+}
+
+pub(crate) struct Actor {
+    pub(crate) context: Context<VolumeCache>,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) limits: Limits,
+    /// Where every replica works, and locks what it works on.
+    pub(crate) locks: Option<Locks>,
+    /// The author has no `should_delete`, as far as is known.
+    pub(crate) no_guard: AtomicBool,
+    /// The author has no `clean_up`, as far as is known.
+    pub(crate) no_clean_up: AtomicBool,
+    /// The watches of the claims and of the volumes.
+    pub(crate) claims: WatchHealth,
+    pub(crate) volumes: WatchHealth,
+}
+
+impl Actor {
+    /// Lets the author restore what is kept in memory.
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StartError> {
+        let actor = self.clone();
+        let start = Start::listing(self.client().clone(), move || {
+            let actor = actor.clone();
+            async move { Ok(actor.own_volumes().await?) }.boxed()
+        });
+        let limit = self.limits.delete;
+        match guarded(limit, &FencingToken::unlimited(), async { self.backend.start(start).await }).await {
+            Ok(started) => started,
+            Err(NoAnswer::Panicked(panic)) => Err(StartError::new(format!("its code crashed: {panic}"))),
+            Err(_) => Err(StartError::new(format!("no answer within {} s", limit.as_secs()))),
+        }
+    }
+
+    pub(crate) async fn carry_out(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
+        let claim = match self.asked_for(&decision, facts) {
+            Ok(claim) => claim,
+            Err(outcome) => return outcome,
+        };
+        let key = step.key();
+        match decision {
+            Decision::NoAction(why) => Outcome::NoAction(why),
+            Decision::Refuse(Refusal::ParametersCrash(_)) => self.read_class_again(facts),
+            Decision::Refuse(refusal) => Outcome::Refused(refusal),
+            Decision::Provision => self.provision(claim, facts, step).await,
+            // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.
+            Decision::CleanUp => Box::pin(self.clean_up(facts, step)).await,
+            Decision::DeleteSurplus => Box::pin(self.delete_surplus(facts, step)).await,
+            Decision::ReleaseClaim => Box::pin(self.release_claim_of(facts)).await,
+            Decision::Delete(deletion) => Box::pin(self.delete(deletion, facts, step)).await,
+            Decision::LookForNode { name } => self.look_for_node(name, step.work().waits()).await,
+            Decision::Confirm => self.confirm(facts, key).await,
+            Decision::ConfirmVolume => self.confirm_volume(key).await,
+            Decision::Save => Box::pin(self.save_again(facts, key)).await,
+            Decision::FinishDelete => self.finish_delete(facts, key).await,
+            Decision::Protect => self.set_protection(facts, key, true).await,
+            Decision::Unprotect => self.set_protection(facts, key, false).await,
+        }
+    }
+
+    /// The claim that asks for something new, unless the author's `accepts` says no: then nothing is said of it either.
+    fn asked_for(&self, decision: &Decision, facts: &Facts) -> Result<Option<Arc<PersistentVolumeClaim>>, Outcome> {
+        let is_new = match decision {
+            Decision::Provision | Decision::Confirm => true,
+            Decision::Refuse(
+                Refusal::NodeGone { .. } | Refusal::OtherInstallation { .. } | Refusal::RetainedTooLate,
+            ) => false,
+            Decision::Refuse(_) => true,
+            _ => false,
+        };
+        let ClaimState::Waiting(claim) = &facts.claim else { return Ok(None) };
+        if !is_new || facts.attempt().is_some() || claim.held.is_some() {
+            return Ok(None);
+        }
+        let Some(typed) = typed(claim)? else { return Ok(None) };
+        match unpanicked(|| self.backend.accepts(&typed)) {
+            Ok(true) => Ok(Some(Arc::new(typed))),
+            Ok(false) => Err(Outcome::NoAction(NoAction::Vetoed)),
+            Err(panic) => Err(Outcome::ProvisionBroke { method: "accepts", no_answer: NoAnswer::Panicked(panic) }),
+        }
+    }
+
+    /// The author's code may not crash the second time.
+    fn read_class_again(&self, facts: &Facts) -> Outcome {
+        let ClassState::Ours(class) = &facts.class else { return Outcome::Changed };
+        let again = class.read_again((&*self.backend, &self.rules.capabilities));
+        if let Err(BadParameters::Crashed(panic)) = again.parameters {
+            return Outcome::ProvisionBroke { method: "Parameters::deserialize", no_answer: NoAnswer::Panicked(panic) };
+        }
+        self.cache().class_read_again(again);
+        Outcome::Changed
+    }
+
+    pub(crate) fn cache(&self) -> MutexGuard<'_, VolumeCache> {
+        self.context.cache()
+    }
+
+    fn client(&self) -> &Client {
+        self.context.client()
+    }
+
+    /// What would be decided now.
+    fn decision_now(&self, key: &Key) -> Decision {
+        decide(&self.cache().facts(key), &self.rules)
+    }
+}
+
+/// The claim as the author gets it. Nothing where it is not known whole any more.
+fn typed(claim: &WaitingClaim) -> Result<Option<PersistentVolumeClaim>, Outcome> {
+    let Some(object) = &claim.object else { return Ok(None) };
+    serde_json::from_str(object).map(Some).map_err(|error| Outcome::Refused(Refusal::Request(error.to_string())))
+}

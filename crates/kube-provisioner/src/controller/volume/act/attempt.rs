@@ -1,0 +1,165 @@
+//! One call of the author's code for a claim: recorded before, fenced, bounded, and decided on once more right before it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use provisioner_runtime::Cache;
+use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent, NoAnswer, Refused};
+use provisioner_runtime::queue::Permit;
+use provisioner_runtime::stable_hash;
+use tokio::time::Instant;
+
+use super::lock::Lock;
+use super::{Actor, Step, typed};
+use crate::controller::volume::backend::UntypedRequest;
+use crate::controller::volume::cache::VolumeCache;
+use crate::controller::volume::decide::{Decision, NoAction, Refusal, decide};
+use crate::controller::volume::facts::{
+    BadParameters, ClaimState, ClassParameters, ClassState, Facts, Pending, Progress,
+};
+use crate::controller::volume::intent;
+use crate::controller::volume::key::Key;
+use crate::controller::volume::outcome::Outcome;
+
+/// What the author's code is to be called for.
+pub(super) struct Attempt<'a> {
+    pub(super) decision: Decision,
+    pub(super) pending: Arc<Pending>,
+    pub(super) claim: Arc<PersistentVolumeClaim>,
+    pub(super) parameters: ClassParameters,
+    pub(super) step: &'a Step<'a>,
+    /// Bounds how many are under way.
+    pub(super) permit: Permit<Key>,
+}
+
+/// What the author's code has answered.
+pub(super) struct Answer<T> {
+    pub(super) value: Result<T, NoAnswer>,
+    /// Saving what was made is a part of the attempt.
+    pub(super) permit: Option<Permit<Key>>,
+}
+
+impl Actor {
+    /// Begins an attempt, or goes on with one.
+    pub(super) fn attempt<'a>(
+        &self,
+        decision: Decision,
+        claim: Option<Arc<PersistentVolumeClaim>>,
+        facts: &Facts,
+        step: &'a Step<'a>,
+    ) -> Result<Attempt<'a>, Outcome> {
+        let Some(pending) = pending(facts, || self.token(step.key())) else {
+            return Err(Outcome::NoAction(NoAction::NothingHere));
+        };
+        let parameters = match &pending.class.parameters {
+            Ok(parameters) => parameters.clone(),
+            // What was begun is not left alone because the author's code crashed once.
+            Err(_) => self.parameters_again(&pending)?,
+        };
+        let claim = match claim {
+            Some(claim) => claim,
+            None => Arc::new(typed(&pending.claim)?.ok_or(Outcome::Behind)?),
+        };
+        let class = pending.class.name();
+        let permit = step.enter(class).ok_or_else(|| Outcome::AwaitsPermit(class.into()))?;
+        Ok(Attempt { decision, pending, claim, parameters, step, permit })
+    }
+
+    fn parameters_again(&self, pending: &Pending) -> Result<ClassParameters, Outcome> {
+        let again = pending.class.read_again((&*self.backend, &self.rules.capabilities));
+        again.parameters.map_err(|bad| match bad {
+            BadParameters::Wrong(problems) => Outcome::Refused(Refusal::Parameters(problems)),
+            BadParameters::Crashed(panic) => {
+                Outcome::ProvisionBroke { method: "Parameters::deserialize", no_answer: NoAnswer::Panicked(panic) }
+            }
+        })
+    }
+
+    /// Calls the author's code, once that is recorded and it is this class's turn. The lock is kept meanwhile.
+    pub(super) async fn ask<'b, T>(
+        &'b self,
+        attempt: Attempt<'_>,
+        lock: Option<Lock<'_>>,
+        limit: Duration,
+        call: impl FnOnce(UntypedRequest) -> BoxFuture<'b, T>,
+    ) -> Result<Answer<T>, Outcome> {
+        let (fencing_token, _guard) = attempt.step.token(lock.as_ref().map(Lock::validity));
+        let asking = self.ask_locked(attempt, fencing_token, limit, call);
+        match self.while_locked(lock, asking).await {
+            Some(answer) => answer,
+            None => Ok(Answer { value: Err(NoAnswer::CutOff), permit: None }),
+        }
+    }
+
+    async fn ask_locked<'b, T>(
+        &'b self,
+        attempt: Attempt<'_>,
+        fencing_token: FencingToken,
+        limit: Duration,
+        call: impl FnOnce(UntypedRequest) -> BoxFuture<'b, T>,
+    ) -> Result<Answer<T>, Outcome> {
+        let Attempt { decision, pending, claim, parameters, step, permit } = attempt;
+        let (facts, key) = (&pending.claim.facts, step.key());
+        let request = UntypedRequest {
+            name: key.to_string(),
+            bytes: facts.request.clone().unwrap_or_default(),
+            claim,
+            class: pending.class.object.clone(),
+            selected_node: facts.selected_node.as_deref().map(str::to_owned),
+            node_labels: self.node_labels(facts.selected_node.as_deref(), &decision).await?,
+            secrets: self.secrets_for(&parameters.secrets, facts, key).await?,
+            token: pending.token.to_string(),
+            parameters: parameters.parsed,
+            fencing_token: fencing_token.clone(),
+        };
+        let intent = Intent::Record(intent::write(&pending, key).ok_or(Outcome::Changed)?);
+        let permit_of_call = CallPermit::Of(pending.class.name());
+        let order = Call { permit: permit_of_call, limit, token: &fencing_token, intent };
+        let wanted = |cache: &mut VolumeCache| {
+            if !fencing_token.is_valid() || !self.is_still_wanted(&decision, &pending, &cache.facts(key)) {
+                return false;
+            }
+            // Whoever is asked now may be at work even if this call is cut off.
+            cache.set_progress(key, Progress::Background(pending.clone()));
+            true
+        };
+        let value = match step.call(order, wanted, || self.watched(facts, call(request))).await {
+            Ok(answer) => Ok(answer),
+            Err(Refused::NoAnswer(no_answer)) => Err(no_answer),
+            Err(Refused::Unwanted) => return Err(Outcome::Changed),
+            Err(Refused::Journal(error)) => return Err(Outcome::NotJournaled(error)),
+        };
+        Ok(Answer { value, permit: Some(permit) })
+    }
+
+    /// Whether the same would be asked of the author's code now.
+    fn is_still_wanted(&self, decision: &Decision, then: &Pending, facts: &Facts) -> bool {
+        let same = |now: Arc<Pending>| {
+            now.claim.fingerprint == then.claim.fingerprint && now.class.fingerprint == then.class.fingerprint
+        };
+        decide(facts, &self.rules) == *decision && pending(facts, || then.token.clone()).is_some_and(same)
+    }
+
+    fn token(&self, key: &Key) -> Arc<str> {
+        if self.rules.claims_record {
+            // The claim must not say what the backend takes for a proof, so it is the same for all of its attempts.
+            return format!("{:016x}", stable_hash(&key.to_string())).into();
+        }
+        format!("{:016x}", self.context.environment().number(&format!("token {key}"))).into()
+    }
+}
+
+/// The claim and class as they were when the attempt began, or as they are now. A class that was made anew since may
+/// lead the author's code somewhere else, away from what it has begun.
+fn pending(facts: &Facts, token: impl FnOnce() -> Arc<str>) -> Option<Arc<Pending>> {
+    match (&facts.progress, &facts.claim, &facts.class) {
+        (Progress::Background(pending), ..) => Some(pending.clone()),
+        (_, ClaimState::Waiting(claim), ClassState::Ours(class)) => {
+            let (claim, class) = (claim.clone(), class.clone());
+            Some(Arc::new(Pending { claim, class, token: token(), begun: Instant::now() }))
+        }
+        _ => None,
+    }
+}

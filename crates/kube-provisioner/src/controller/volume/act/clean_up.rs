@@ -1,0 +1,119 @@
+//! Ends attempts that will have no volume: by the author's `clean_up`, or by driving them to their end and deleting what they
+//! made.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use provisioner_runtime::Cache;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::controller::{Call, CallPermit, Intent, Refused};
+
+use super::attempt::{Answer, Attempt};
+use super::lock::Lock;
+use super::{Actor, Step};
+use crate::controller::volume::decide::Decision;
+use crate::controller::volume::facts::{ClaimState, Facts, Progress};
+use crate::controller::volume::outcome::Outcome;
+use crate::error::DeleteVerdict;
+use crate::request::ProvisionedVolume;
+
+impl Actor {
+    pub(super) async fn clean_up(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
+        let attempt = match self.attempt(Decision::CleanUp, None, facts, step) {
+            Ok(attempt) => attempt,
+            Err(outcome) => return outcome,
+        };
+        if self.no_clean_up.load(Ordering::Relaxed) {
+            // What the backend may be making must become a volume, or nobody would ever delete it.
+            return self.carry_on(attempt, facts).await;
+        }
+        let (pending, key) = (attempt.pending.clone(), step.key());
+        let lock = match self.hold_claim(facts, &pending, key).await {
+            Ok(lock) => lock,
+            Err(outcome) => return outcome,
+        };
+        if let Err(outcome) = self.still_without_volume(&attempt).await {
+            return outcome;
+        }
+        let held = lock.as_ref().map(Lock::held);
+        let answer = self.ask(attempt, lock, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await;
+        let error = match answer {
+            Ok(Answer { value: Ok(Ok(())), .. }) => {
+                self.cache().set_progress(key, Progress::None);
+                if let Some(held) = held {
+                    self.release_if_over(key, &pending.claim.facts, held()).await;
+                }
+                return Outcome::CleanedUp;
+            }
+            Ok(Answer { value: Ok(Err(error)), .. }) => error,
+            Ok(Answer { value: Err(no_answer), .. }) => {
+                return Outcome::ProvisionBroke { method: "clean_up", no_answer };
+            }
+            Err(outcome) => return outcome,
+        };
+        if error.verdict() == DeleteVerdict::Unsupported {
+            self.no_clean_up.store(true, Ordering::Relaxed);
+            return Outcome::Changed;
+        }
+        let (verdict, retry_after) = (error.verdict(), error.retry_after());
+        Outcome::NotCleanedUp { verdict, message: error.to_string(), retry_after }
+    }
+
+    /// Asks the API server itself: a volume that our watch has not told of may be in use, and its claim may live.
+    async fn still_without_volume(&self, attempt: &Attempt<'_>) -> Result<(), Outcome> {
+        match self.read_volume(&attempt.step.key().to_string()).await {
+            Err(CallError::NotFound) => {}
+            Ok(live) if self.is_elsewhere(&live.seen) => {}
+            Ok(_) => return Err(Outcome::Behind),
+            Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
+        }
+        let claim = &attempt.pending.claim.facts;
+        let live = match self.read_claim(&claim.namespace, &claim.name).await {
+            Ok(live) => live,
+            Err(CallError::NotFound) => return Ok(()),
+            Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim", error }),
+        };
+        if live.metadata().uid.as_deref() != Some(&*claim.uid) {
+            return Ok(());
+        }
+        let goes = live.metadata().deletion_timestamp.is_some();
+        let has_other = live.fields.as_ref().is_ok_and(|claim| claim.bound_to().is_some());
+        // Of a claim that is known to live the class is the reason.
+        let known = self.cache().facts(attempt.step.key()).claim;
+        let lives = matches!(known, ClaimState::Waiting(claim) if !claim.facts.deleting);
+        if goes || has_other || lives { Ok(()) } else { Err(Outcome::Behind) }
+    }
+
+    /// Deletes by the author's own `delete` what was made for a volume that somebody else has saved with another asset.
+    pub(super) async fn delete_surplus(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
+        let Progress::Surplus(unsaved) = &facts.progress else { return Outcome::Changed };
+        let class = unsaved.pending.class.name();
+        let Some(_permit) = step.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
+        let object: PersistentVolume = match serde_json::from_slice(&unsaved.body) {
+            Ok(object) => object,
+            Err(error) => return Outcome::NotSaved(CallError::Other(error.to_string())),
+        };
+        let secrets = match self.secrets_of(&object).await {
+            Ok(secrets) => secrets,
+            Err(outcome) => return outcome,
+        };
+        let (fencing_token, _guard) = step.token(None::<fn() -> bool>);
+        let argument = ProvisionedVolume::new(Arc::new(object)).with(secrets, fencing_token.clone());
+        let limit = self.limits.delete;
+        let order = Call { permit: CallPermit::Of(class), limit, token: &fencing_token, intent: Intent::Recorded };
+        match step.call(order, |_| true, || self.backend.delete(argument)).await {
+            Ok(Ok(())) => {
+                self.cache().set_progress(step.key(), Progress::None);
+                Outcome::CleanedUp
+            }
+            Ok(Err(error)) => {
+                let (verdict, retry_after) = (error.verdict(), error.retry_after());
+                Outcome::NotCleanedUp { verdict, message: error.to_string(), retry_after }
+            }
+            Err(Refused::NoAnswer(no_answer)) => Outcome::ProvisionBroke { method: "delete", no_answer },
+            Err(Refused::Journal(error)) => Outcome::NotJournaled(error),
+            Err(Refused::Unwanted) => Outcome::Changed,
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Calls the author's `delete` for a released volume, once, and deletes its object.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use provisioner_runtime::Cache;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent, NoAnswer, Refused};
+use provisioner_runtime::limiter::LimiterPermit;
+use tokio::time::Instant;
+
+use super::lock::{Carrier, Lock};
+use super::{Actor, Step};
+use crate::controller::volume::decide::{Decision, Deletion, NoAction};
+use crate::controller::volume::facts::{ClaimState, Facts, OurVolume, VolumeState};
+use crate::controller::volume::key::Key;
+use crate::controller::volume::outcome::Outcome;
+use crate::error::{DeleteError, DeleteVerdict};
+use crate::request::ProvisionedVolume;
+use crate::secrets::Secrets;
+
+/// What the calls of the author's code for one volume have in common.
+struct Calls<'a> {
+    step: &'a Step<'a>,
+    permit: &'a LimiterPermit,
+    token: &'a FencingToken,
+}
+
+impl<'a> Calls<'a> {
+    fn call(&self, limit: Duration, intent: Intent) -> Call<'a> {
+        Call { permit: CallPermit::Held(self.permit), limit, token: self.token, intent }
+    }
+}
+
+impl Actor {
+    pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, step: &Step<'_>) -> Outcome {
+        let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
+        let class = volume.facts.class.as_deref().unwrap_or_default();
+        let Some(_permit) = step.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
+        let (key, name, started) = (step.key(), step.key().to_string(), Instant::now());
+        let permit = step.call_permit(class).await;
+        let carrier = Carrier::Volume { name: &name, uid: &volume.facts.uid };
+        let lock = match self.lock(key, carrier, &volume.resource_version, volume.lock.as_deref()).await {
+            Ok(lock) => lock,
+            Err(outcome) => return outcome,
+        };
+        let (token, _guard) = step.token(lock.as_ref().map(Lock::validity));
+        let version = lock.as_ref().map(|lock| lock.version.clone());
+        let calls = Calls { step, permit: &permit, token: &token };
+        let deleting = async {
+            let live = self.ready_to_delete(deletion, facts, version, &calls).await?;
+            let secrets = self.secrets_of(&live).await?;
+            let argument = ProvisionedVolume::new(live.clone()).with(secrets, token.clone());
+            let call = calls.call(self.limits.delete, Intent::Recorded);
+            match step.call(call, |_| true, || self.backend.delete(argument)).await {
+                Ok(answer) => Ok((live, Ok(answer))),
+                Err(Refused::NoAnswer(no_answer)) => Ok((live, Err(no_answer))),
+                Err(Refused::Journal(error)) => Err(Outcome::NotJournaled(error)),
+                Err(Refused::Unwanted) => Err(Outcome::Changed),
+            }
+        };
+        let answer = self.while_locked(lock, deleting).await;
+        // Deleting the object is a part of the attempt.
+        drop(permit);
+        let live = match answer {
+            Some(Ok((live, Ok(Ok(()))))) => live,
+            Some(Ok((_, Ok(Err(error))))) => return not_deleted(&error),
+            Some(Ok((_, Err(no_answer)))) => return Outcome::DeleteBroke { method: "delete", no_answer },
+            Some(Err(outcome)) => return outcome,
+            None => return Outcome::DeleteBroke { method: "delete", no_answer: NoAnswer::CutOff },
+        };
+        self.cache().backend_deleted(key, &volume.facts.uid, false);
+        self.remove_object(&live, volume, key, started).await
+    }
+
+    /// The volume as it is now, once nothing speaks against deleting its asset.
+    async fn ready_to_delete(
+        &self,
+        deletion: Deletion,
+        facts: &Facts,
+        version: Option<String>,
+        calls: &Calls<'_>,
+    ) -> Result<Arc<PersistentVolume>, Outcome> {
+        let key = calls.step.key();
+        let VolumeState::Ours(volume) = &facts.volume else { return Err(Outcome::Changed) };
+        self.owner_is_gone(volume, key).await?;
+        let guarded = self.ask_guard(deletion, volume, calls).await?;
+        let version = guarded.or(version).unwrap_or_else(|| volume.resource_version.to_string());
+        let live = self.live_volume(deletion, volume, &version, key).await?;
+        if deletion == Deletion::NeverBound {
+            self.still_unbound(facts).await?;
+        }
+        // Nobody may make an asset anew that was once begun: the fence before the call stores what was removed before it.
+        if !self.cache().unfinished(key) {
+            calls.step.remove_entry();
+        }
+        Ok(live)
+    }
+
+    /// Asks the author before anything is deleted. Returns the version of the volume that was shown.
+    async fn ask_guard(
+        &self,
+        deletion: Deletion,
+        volume: &OurVolume,
+        calls: &Calls<'_>,
+    ) -> Result<Option<String>, Outcome> {
+        if self.no_guard.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let live = self.as_decided(Decision::Delete(deletion), volume, calls.step.key()).await?;
+        let version = live.metadata.resource_version.clone();
+        let argument = ProvisionedVolume::new(live).with(Secrets::default(), calls.token.clone());
+        let call = calls.call(self.limits.delete, Intent::None);
+        match calls.step.call(call, |_| true, || self.backend.should_delete(argument)).await {
+            Ok(Ok(())) => Ok(version),
+            Ok(Err(error)) if error.verdict() == DeleteVerdict::Unsupported => {
+                self.no_guard.store(true, Ordering::Relaxed);
+                Ok(version)
+            }
+            Ok(Err(error)) => Err(not_deleted(&error)),
+            Err(Refused::NoAnswer(no_answer)) => Err(Outcome::DeleteBroke { method: "should_delete", no_answer }),
+            Err(Refused::Journal(error)) => Err(Outcome::NotJournaled(error)),
+            Err(Refused::Unwanted) => Err(Outcome::Changed),
+        }
+    }
+
+    /// Of a volume that is not named after its claim the cache need not know the claim: it may ask nobody.
+    async fn owner_is_gone(&self, volume: &OurVolume, key: &Key) -> Result<(), Outcome> {
+        let Some(claim) = volume.facts.claim.as_ref().filter(|_| volume.owner().is_some_and(|owner| owner != *key))
+        else {
+            return Ok(());
+        };
+        match self.read_claim(&claim.namespace, &claim.name).await {
+            Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.uid) => {
+                let bound_to = live.fields.as_ref().ok().and_then(|claim| claim.bound_to());
+                let lives = bound_to.is_none_or(|volume| Key::of_volume(volume) == *key);
+                if lives { Err(Outcome::ClaimLives) } else { Ok(()) }
+            }
+            Ok(_) | Err(CallError::NotFound) => Ok(()),
+            Err(error) => Err(Outcome::CallFailed { doing: "reading the volume's claim", error }),
+        }
+    }
+
+    /// The asset went in an earlier attempt; what is left is the object.
+    pub(super) async fn finish_delete(&self, facts: &Facts, key: &Key) -> Outcome {
+        let (VolumeState::Ours(volume), started) = (&facts.volume, Instant::now()) else { return Outcome::Changed };
+        let live = match self.read_volume(&key.to_string()).await {
+            Ok(live) => live,
+            Err(CallError::NotFound) => return Outcome::Deleted { took: started.elapsed() },
+            Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
+        };
+        if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) {
+            self.cache().saw_volume(live.seen);
+            return Outcome::Changed;
+        }
+        self.remove_object(&live.object, volume, key, started).await
+    }
+
+    /// The volume as it is now, or why it is not to be deleted after all.
+    async fn live_volume(
+        &self,
+        deletion: Deletion,
+        volume: &OurVolume,
+        version: &str,
+        key: &Key,
+    ) -> Result<Arc<PersistentVolume>, Outcome> {
+        let (name, uid) = (key.to_string(), &volume.facts.uid);
+        // The preconditions make sure that it is the object that was decided on, and the answer is that object. Our finalizer
+        // holds it; where there is none the object records that its deletion has begun.
+        let (doing, answer) = match deletion {
+            Deletion::Protected if !volume.facts.deleting => {
+                ("deleting the volume", self.delete_volume(&name, uid, Some(version)).await)
+            }
+            Deletion::Checked if !volume.facts.deletion_begun => {
+                ("marking the volume", self.mark_deleting(&name, uid, version).await.map(Some))
+            }
+            _ => return self.as_decided(Decision::Delete(deletion), volume, key).await,
+        };
+        match answer {
+            Ok(Some(live)) => Ok(Arc::new(live)),
+            Ok(None) | Err(CallError::NotFound) => Err(Outcome::NoAction(NoAction::VolumeGoes)),
+            Err(CallError::Conflict) => {
+                self.as_decided(Decision::Delete(deletion), volume, key).await?;
+                Err(Outcome::Changed)
+            }
+            Err(error) => Err(Outcome::CallFailed { doing, error }),
+        }
+    }
+
+    /// The volume as it is now, if the same is decided about it.
+    async fn as_decided(
+        &self,
+        decided: Decision,
+        volume: &OurVolume,
+        key: &Key,
+    ) -> Result<Arc<PersistentVolume>, Outcome> {
+        let live = match self.read_volume(&key.to_string()).await {
+            Ok(live) => live,
+            Err(CallError::NotFound) => return Err(Outcome::NoAction(NoAction::VolumeGoes)),
+            Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
+        };
+        self.cache().saw_volume(live.seen);
+        let same = live.object.metadata.uid.as_deref() == Some(&*volume.facts.uid) && self.decision_now(key) == decided;
+        if same { Ok(Arc::new(live.object)) } else { Err(Outcome::Changed) }
+    }
+
+    /// Looks at the claim itself: the watch may not have told yet that it is bound.
+    async fn still_unbound(&self, facts: &Facts) -> Result<(), Outcome> {
+        let ClaimState::Waiting(claim) = &facts.claim else { return Err(Outcome::Changed) };
+        let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
+            Ok(live) => live,
+            // The controller-manager releases the volume.
+            Err(CallError::NotFound) => return Err(Outcome::NoAction(NoAction::VolumeGoes)),
+            Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim", error }),
+        };
+        let same = live.metadata().uid.as_deref() == Some(&*claim.facts.uid);
+        if same && live.fields.as_ref().is_ok_and(|fields| fields.bound_to().is_none()) {
+            return Ok(());
+        }
+        self.cache().saw_claim(live);
+        Err(Outcome::NoAction(NoAction::VolumeGoes))
+    }
+
+    async fn remove_object(&self, live: &PersistentVolume, volume: &OurVolume, key: &Key, started: Instant) -> Outcome {
+        if live.metadata.deletion_timestamp.is_none() {
+            match self.delete_volume(&key.to_string(), &volume.facts.uid, None).await {
+                Ok(_) | Err(CallError::NotFound) => {}
+                Err(error) => return Outcome::CallFailed { doing: "deleting the volume", error },
+            }
+        }
+        match self.remove_finalizer(live).await {
+            Ok(()) | Err(CallError::NotFound) => {}
+            Err(error @ (CallError::Conflict | CallError::Invalid(_))) => {
+                return Outcome::Rejected { doing: "removing the volume's finalizer", error };
+            }
+            Err(error) => return Outcome::CallFailed { doing: "removing the volume's finalizer", error },
+        }
+        self.cache().backend_deleted(key, &volume.facts.uid, true);
+        Outcome::Deleted { took: started.elapsed() }
+    }
+}
+
+fn not_deleted(error: &DeleteError) -> Outcome {
+    Outcome::NotDeleted { verdict: error.verdict(), message: error.to_string(), retry_after: error.retry_after() }
+}

@@ -1,0 +1,117 @@
+//! What the author's code needs beside claim and class: Secrets, and the labels of a node.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, Secret};
+use kube::api::Api;
+use provisioner_runtime::call::CallError;
+
+use super::Actor;
+use crate::controller::volume::decide::{Decision, Refusal};
+use crate::controller::volume::facts::ClaimFacts;
+use crate::controller::volume::key::Key;
+use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::secret_names::{self, Names, SecretName};
+use crate::secrets::Secrets;
+
+/// How long a released volume may be left to the replica of its node.
+const NODE_GRACE: Duration = Duration::from_secs(300);
+
+impl Actor {
+    /// The Secrets that the class names for this claim.
+    pub(super) async fn secrets_for(
+        &self,
+        named: &[SecretName],
+        claim: &ClaimFacts,
+        key: &Key,
+    ) -> Result<Secrets, Outcome> {
+        let mut secrets = Secrets::default();
+        for secret in named {
+            let place = self.secret_place(secret, claim, key)?;
+            self.read_secret(&mut secrets, &secret.role, &place).await?;
+        }
+        Ok(secrets)
+    }
+
+    /// Where they are, for the volume's annotations: its deletion needs them too.
+    pub(super) fn secret_annotations(
+        &self,
+        named: &[SecretName],
+        claim: &ClaimFacts,
+        key: &Key,
+    ) -> Result<BTreeMap<String, String>, Outcome> {
+        let annotation =
+            |secret: &SecretName| Ok(secret_names::annotation(&secret.role, &self.secret_place(secret, claim, key)?));
+        named.iter().map(annotation).collect()
+    }
+
+    /// The Secrets that the class named when the volume was made.
+    pub(super) async fn secrets_of(&self, volume: &PersistentVolume) -> Result<Secrets, Outcome> {
+        let mut secrets = Secrets::default();
+        for role in &self.rules.capabilities.secrets {
+            if let Some(place) = secret_names::of_volume(volume.metadata.annotations.as_ref(), &role.role) {
+                self.read_secret(&mut secrets, &role.role, &place).await?;
+            }
+        }
+        Ok(secrets)
+    }
+
+    /// The labels of the selected node, where the author reads them. A node that is gone can be served no more, but what was
+    /// begun for it can be removed.
+    pub(super) async fn node_labels(
+        &self,
+        node: Option<&str>,
+        decision: &Decision,
+    ) -> Result<BTreeMap<String, String>, Outcome> {
+        let Some(name) = node.filter(|_| self.rules.capabilities.node_labels) else { return Ok(BTreeMap::new()) };
+        let api: Api<Node> = Api::all(self.client().clone());
+        match self.request(api.get_metadata(name)).await {
+            Ok(node) => Ok(node.metadata.labels.unwrap_or_default()),
+            Err(CallError::NotFound) if *decision == Decision::CleanUp => Ok(BTreeMap::new()),
+            Err(CallError::NotFound) => {
+                Err(Outcome::NotReady { problem: format!("the selected node {name} does not exist any more") })
+            }
+            Err(error) => Err(Outcome::CallFailed { doing: "reading the selected node", error }),
+        }
+    }
+
+    /// A node's own replica deletes its volumes, and is given time for it. Where the node is gone nobody will.
+    pub(super) async fn look_for_node(&self, name: String, looks: u32) -> Outcome {
+        if looks == 0 {
+            return Outcome::LooksAgain { after: NODE_GRACE };
+        }
+        let api: Api<Node> = Api::all(self.client().clone());
+        match self.request(api.get_metadata(&name)).await {
+            Ok(_) => Outcome::LooksAgain { after: NODE_GRACE },
+            Err(CallError::NotFound) => Outcome::Refused(Refusal::NodeGone { node: name }),
+            Err(error) => Outcome::CallFailed { doing: "looking for the volume's node", error },
+        }
+    }
+
+    fn secret_place(&self, secret: &SecretName, claim: &ClaimFacts, key: &Key) -> Result<(String, String), Outcome> {
+        let volume = key.to_string();
+        let names = Names { claim: &claim.name, namespace: &claim.namespace, volume: &volume };
+        secret.resolve(names).map_err(|problem| Outcome::NotReady { problem })
+    }
+
+    async fn read_secret(
+        &self,
+        secrets: &mut Secrets,
+        role: &str,
+        (namespace, name): &(String, String),
+    ) -> Result<(), Outcome> {
+        let api: Api<Secret> = Api::namespaced(self.client().clone(), namespace);
+        match self.request(api.get(name)).await {
+            Ok(secret) => {
+                let data = secret.data.unwrap_or_default();
+                secrets.insert(role.to_owned(), data.into_iter().map(|(key, value)| (key, value.0)).collect());
+                Ok(())
+            }
+            Err(CallError::NotFound) => {
+                Err(Outcome::NotReady { problem: format!("the Secret {namespace}/{name} does not exist; create it") })
+            }
+            Err(error) => Err(Outcome::CallFailed { doing: "reading a Secret that the class names", error }),
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The few calls to the API server, each with its deadline and its preconditions.
+
+use std::borrow::Cow;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::Resource;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use provisioner_runtime::call::{CallError, create_request, unsent};
+use provisioner_runtime::watch::WatchHealth;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::Actor;
+use crate::controller::volume::facts::{ClaimFacts, Progress, VolumeFacts};
+use crate::controller::volume::key::Key;
+use crate::controller::volume::narrow::{WatchedClaim, WatchedVolume};
+use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::safeguards::Safeguard;
+use crate::protocol;
+
+/// How often a claim is looked at again whose finalizers have changed meanwhile.
+const RELEASES: usize = 3;
+
+/// A volume as the API server has it.
+pub(super) struct LiveVolume {
+    pub(super) seen: WatchedVolume,
+    pub(super) object: PersistentVolume,
+}
+
+impl Actor {
+    /// One request about claims or volumes, when it is its turn.
+    pub(super) async fn request<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+        self.context.request(request).await
+    }
+
+    pub(super) async fn read_claim(&self, namespace: &str, name: &str) -> Result<WatchedClaim, CallError> {
+        let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(namespace)));
+        let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
+        let answer = self.request(self.client().request(request));
+        shown(&self.claims, answer, WatchedClaim::version).await
+    }
+
+    /// Looks whether the volume is there that the watch has told of: then what was begun for it has ended.
+    pub(super) async fn confirm_volume(&self, key: &Key) -> Outcome {
+        match self.read_volume(&key.to_string()).await {
+            Ok(live) => {
+                let mut cache = self.cache();
+                cache.set_progress(key, Progress::None);
+                cache.saw_volume(live.seen);
+            }
+            Err(CallError::NotFound) => self.cache().volume_is_gone(key),
+            Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
+        }
+        Outcome::Changed
+    }
+
+    pub(super) async fn read_volume(&self, name: &str) -> Result<LiveVolume, CallError> {
+        let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
+        let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
+        let answer = async {
+            let text = self.request(self.client().request_text(request)).await?;
+            let unreadable = |error: serde_json::Error| CallError::Other(error.to_string());
+            let seen = serde_json::from_str(&text).map_err(unreadable)?;
+            Ok(LiveVolume { seen, object: serde_json::from_str(&text).map_err(unreadable)? })
+        };
+        shown(&self.volumes, answer, |live| live.seen.version()).await
+    }
+
+    pub(super) async fn create_volume(&self, body: Vec<u8>) -> Result<WatchedVolume, CallError> {
+        let request = create_request(&PersistentVolume::url_path(&(), None), body)?;
+        let answer = self.request(self.client().request(request));
+        shown(&self.volumes, answer, WatchedVolume::version).await
+    }
+
+    /// Deletes the object only if it is still the one that was seen. The answer is the object while
+    /// finalizers hold it.
+    pub(super) async fn delete_volume(
+        &self,
+        name: &str,
+        uid: &str,
+        resource_version: Option<&str>,
+    ) -> Result<Option<PersistentVolume>, CallError> {
+        let careful = self.rules.safeguards.include(Safeguard::UidPrecondition);
+        let preconditions =
+            Preconditions { uid: Some(uid.to_owned()), resource_version: resource_version.map(str::to_owned) };
+        let preconditions = careful.then_some(preconditions);
+        let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
+        let api: Api<PersistentVolume> = Api::all(self.client().clone());
+        let answer = async { Ok(self.request(api.delete(name, &parameters)).await?.left()) };
+        shown(&self.volumes, answer, |left| left.as_ref()?.metadata.resource_version.as_deref()).await
+    }
+
+    /// Records on the volume that the deletion of its asset begins, if it is still the one that was seen.
+    pub(super) async fn mark_deleting(
+        &self,
+        name: &str,
+        uid: &str,
+        version: &str,
+    ) -> Result<PersistentVolume, CallError> {
+        let patch = Patch::Merge(json!({"metadata": {
+            "uid": uid, "resourceVersion": version, "annotations": {protocol::DELETING: uid},
+        }}));
+        let api: Api<PersistentVolume> = Api::all(self.client().clone());
+        let parameters = PatchParams::default();
+        let answer = self.request(api.patch(name, &parameters, &patch));
+        shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await
+    }
+
+    /// Takes our finalizer and what goes with it off a claim, as long as its lock is still this record: whoever has taken it
+    /// since may have begun something. A record that is our own may be newer than we know.
+    pub(super) async fn release_claim(&self, claim: &ClaimFacts, held: Held<'_>) -> Result<(), CallError> {
+        let mut held = held;
+        for _ in 0..RELEASES {
+            let Some(operations) = release_patch(claim, &held) else { return Ok(()) };
+            let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
+            let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(&claim.namespace)));
+            let request = request.patch(&claim.name, &PatchParams::default(), &patch).map_err(unsent)?;
+            let answer = self.request(self.client().request(request));
+            match patched(shown(&self.claims, answer, WatchedClaim::version).await) {
+                Ok(Some(claim)) => {
+                    self.cache().saw_claim(claim);
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(CallError::NotFound) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            let live = match self.read_claim(&claim.namespace, &claim.name).await {
+                Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.uid) => live,
+                Ok(_) | Err(CallError::NotFound) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let lock = live.metadata().annotations.lock.clone();
+            if lock.as_deref() != held.lock.as_deref() && !self.is_own_lock(lock.as_deref()) {
+                self.cache().saw_claim(live);
+                return Err(CallError::Conflict);
+            }
+            held = Held {
+                finalizers: live.metadata().finalizers.clone().into(),
+                lock: lock.map(|lock| Cow::Owned(lock.into())),
+            };
+            self.cache().saw_claim(live);
+        }
+        Err(CallError::Conflict)
+    }
+
+    /// The volumes of this provisioner, whole.
+    pub(crate) async fn own_volumes(&self) -> Result<Vec<PersistentVolume>, CallError> {
+        #[derive(Deserialize)]
+        struct List {
+            metadata: ListMeta,
+            items: Vec<Box<RawValue>>,
+        }
+        let (mut own, mut page) = (Vec::new(), ListParams::default().limit(500));
+        loop {
+            let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
+            let request = request.list(&page).map_err(unsent)?;
+            let list: List = self.context.urgent_request(self.client().request(request)).await?;
+            for raw in list.items {
+                let volume = serde_json::from_str::<WatchedVolume>(raw.get());
+                let ours = |volume: &WatchedVolume| volume.fields.as_ref().is_ok_and(|fields| self.rules.own(fields));
+                if volume.is_ok_and(|volume| ours(&volume)) {
+                    own.push(serde_json::from_str(raw.get()).map_err(|error| CallError::Other(error.to_string()))?);
+                }
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(own),
+            }
+        }
+    }
+
+    /// Whether another installation's volume, or somebody else's.
+    pub(super) fn is_elsewhere(&self, volume: &WatchedVolume) -> bool {
+        let Ok(fields) = &volume.fields else { return true };
+        let elsewhere = VolumeFacts::read(fields).is_none_or(|facts| self.rules.made_elsewhere(&facts));
+        elsewhere || !self.rules.own(fields)
+    }
+
+    /// Removes our finalizer and touches no other.
+    pub(super) async fn remove_finalizer(&self, volume: &PersistentVolume) -> Result<(), CallError> {
+        self.patch_finalizer(volume, finalizer_patch(volume, false)).await
+    }
+
+    /// Adds or removes our finalizer as long as the volume is as it was seen: its policy may change at any time.
+    pub(super) async fn set_finalizer(&self, volume: &PersistentVolume, wanted: bool) -> Result<(), CallError> {
+        let unchanged = json!({
+            "op": "test", "path": "/metadata/resourceVersion", "value": volume.metadata.resource_version,
+        });
+        let mut operations = finalizer_patch(volume, wanted);
+        operations.iter_mut().filter_map(Value::as_array_mut).for_each(|all| all.push(unchanged.clone()));
+        self.patch_finalizer(volume, operations).await
+    }
+
+    async fn patch_finalizer(&self, volume: &PersistentVolume, operations: Option<Value>) -> Result<(), CallError> {
+        let Some(operations) = operations else { return Ok(()) };
+        let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
+        let name = volume.metadata.name.as_deref().unwrap_or_default();
+        let (api, parameters) = (Api::<PersistentVolume>::all(self.client().clone()), PatchParams::default());
+        let answer = self.request(api.patch_metadata(name, &parameters, &patch));
+        shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await.map(drop)
+    }
+
+    /// Takes the node back that cannot be served, unless the scheduler chose another one already. `None`: it has.
+    pub(super) async fn unselect_node(
+        &self,
+        claim: &ClaimFacts,
+        node: &str,
+    ) -> Result<Option<WatchedClaim>, CallError> {
+        let path = format!("/metadata/annotations/{}", protocol::SELECTED_NODE.replace('/', "~1"));
+        let operations = json!([
+            {"op": "test", "path": "/metadata/uid", "value": &*claim.uid},
+            {"op": "test", "path": path, "value": node},
+            {"op": "remove", "path": path},
+        ]);
+        let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
+        let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(&claim.namespace)));
+        let request = request.patch(&claim.name, &PatchParams::default(), &patch).map_err(unsent)?;
+        let answer = self.request(self.client().request(request));
+        patched(shown(&self.claims, answer, WatchedClaim::version).await)
+    }
+}
+
+/// What a claim was seen to hold.
+pub(super) struct Held<'a> {
+    pub(super) finalizers: Cow<'a, [String]>,
+    /// The record of its lock.
+    pub(super) lock: Option<Cow<'a, str>>,
+}
+
+/// `None` where our finalizer is off already.
+fn release_patch(claim: &ClaimFacts, held: &Held<'_>) -> Option<Value> {
+    let at = held.finalizers.iter().position(|name| name == protocol::CLAIM_FINALIZER)?;
+    let path = format!("/metadata/finalizers/{at}");
+    let annotation = |key: &str| format!("/metadata/annotations/{}", key.replace('/', "~1"));
+    let mark = annotation(protocol::ATTEMPT);
+    let mut operations = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": &*claim.uid}),
+        json!({"op": "test", "path": path, "value": protocol::CLAIM_FINALIZER}),
+    ];
+    operations.extend(
+        held.lock.as_ref().map(|lock| json!({"op": "test", "path": annotation(protocol::CLAIM_LOCK), "value": lock})),
+    );
+    operations.push(json!({"op": "remove", "path": path}));
+    // What is not there cannot be removed, and who owns the claim may have done so.
+    operations.push(json!({"op": "add", "path": mark, "value": ""}));
+    operations.push(json!({"op": "remove", "path": mark}));
+    Some(Value::from(operations))
+}
+
+/// What the answer shows, the watch has to tell of too: the object as it is now, or that one is gone that was there.
+async fn shown<T>(
+    watch: &WatchHealth,
+    answer: impl Future<Output = Result<T, CallError>>,
+    version: impl Fn(&T) -> Option<&str>,
+) -> Result<T, CallError> {
+    let before = watch.position();
+    let answer = answer.await;
+    let version = match &answer {
+        Ok(object) => version(object).and_then(|version| version.parse().ok()),
+        Err(CallError::NotFound) => Some(before + 1),
+        Err(_) => None,
+    };
+    watch.expect(version.unwrap_or_default());
+    answer
+}
+
+/// `test` operations make sure that what is removed is ours and that the list is the one that was seen.
+fn finalizer_patch(volume: &PersistentVolume, wanted: bool) -> Option<Value> {
+    let finalizers = volume.metadata.finalizers.as_deref().unwrap_or_default();
+    let at = finalizers.iter().position(|name| name == protocol::FINALIZER);
+    let same_object = json!({"op": "test", "path": "/metadata/uid", "value": volume.metadata.uid});
+    match (wanted, at) {
+        (true, Some(_)) | (false, None) => None,
+        (false, Some(at)) => {
+            let path = format!("/metadata/finalizers/{at}");
+            Some(json!([
+                same_object,
+                {"op": "test", "path": path, "value": protocol::FINALIZER},
+                {"op": "remove", "path": path},
+            ]))
+        }
+        (true, None) if finalizers.is_empty() => Some(json!([
+            same_object,
+            {"op": "test", "path": "/metadata/resourceVersion", "value": volume.metadata.resource_version},
+            {"op": "add", "path": "/metadata/finalizers", "value": [protocol::FINALIZER]},
+        ])),
+        (true, None) => {
+            Some(json!([same_object, {"op": "add", "path": "/metadata/finalizers/-", "value": protocol::FINALIZER}]))
+        }
+    }
+}
+
+/// A failed `test` means that the object is not what was seen any more.
+/// Nothing when what a patch takes for granted is not so.
+fn patched<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(CallError::Invalid(_) | CallError::Conflict) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(finalizers: &[&str]) -> PersistentVolume {
+        serde_json::from_value(json!({"metadata": {"name": "v", "uid": "u", "resourceVersion": "3",
+            "finalizers": finalizers}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn r1_r2_r3_r4_r5_a1_a2_a3_a4_g6_the_patch_touches_our_finalizer_only() {
+        let ours = protocol::FINALIZER;
+        assert_eq!(finalizer_patch(&volume(&[]), false), None);
+        assert_eq!(finalizer_patch(&volume(&["other", ours]), true), None);
+        let patch = finalizer_patch(&volume(&["other", ours]), false).unwrap();
+        assert_eq!(patch[1], json!({"op": "test", "path": "/metadata/finalizers/1", "value": ours}));
+        assert_eq!(patch[2], json!({"op": "remove", "path": "/metadata/finalizers/1"}));
+        let patch = finalizer_patch(&volume(&["other"]), true).unwrap();
+        assert_eq!(patch[1], json!({"op": "add", "path": "/metadata/finalizers/-", "value": ours}));
+        let patch = finalizer_patch(&volume(&[]), true).unwrap();
+        assert_eq!(patch[1]["path"], "/metadata/resourceVersion");
+    }
+}

@@ -1,0 +1,120 @@
+//! The author's provisioner behind an object-safe trait, so that the controller is compiled once and
+//! knows nothing of the author's types.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::storage::v1::StorageClass;
+use provisioner_runtime::access::AccessRule;
+use provisioner_runtime::controller::FencingToken;
+
+use crate::capabilities::Capabilities;
+use crate::error::{DeleteError, ProvisionError, StartError};
+use crate::parameters::{self, ParameterError};
+use crate::provisioner::Provisioner;
+use crate::request::{ProvisionRequest, ProvisionedVolume};
+use crate::secrets::Secrets;
+use crate::start::Start;
+use crate::volume::Volume;
+
+/// A class's parameters as the author's type.
+#[derive(Clone)]
+pub(crate) struct Parsed(Arc<dyn Any + Send + Sync>);
+
+impl fmt::Debug for Parsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Parsed")
+    }
+}
+
+/// A [`ProvisionRequest`] before its parameters have their type.
+#[derive(Clone)]
+pub(crate) struct UntypedRequest {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) parameters: Parsed,
+    pub(crate) claim: Arc<PersistentVolumeClaim>,
+    pub(crate) class: Arc<StorageClass>,
+    pub(crate) selected_node: Option<String>,
+    pub(crate) node_labels: BTreeMap<String, String>,
+    pub(crate) secrets: Secrets,
+    pub(crate) token: String,
+    pub(crate) fencing_token: FencingToken,
+}
+
+impl UntypedRequest {
+    fn typed<P: Send + Sync + 'static>(self) -> ProvisionRequest<P> {
+        let Ok(parameters) = self.parameters.0.downcast::<P>() else {
+            unreachable!("parameters are parsed by the provisioner that they are handed to");
+        };
+        let Self { name, bytes, claim, class, selected_node, node_labels, secrets, token, fencing_token, .. } = self;
+        ProvisionRequest {
+            name,
+            bytes,
+            parameters,
+            claim,
+            class,
+            selected_node,
+            node_labels,
+            secrets,
+            token,
+            fencing_token,
+        }
+    }
+}
+
+/// What the controller asks of a provisioner. Any of it may panic.
+pub(crate) trait Backend: Send + Sync + 'static {
+    fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
+    fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>>;
+    fn clean_up(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>>;
+    fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
+    fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
+    fn start(&self, start: Start) -> BoxFuture<'_, Result<(), StartError>>;
+    fn capabilities(&self) -> Capabilities;
+    fn access_rules(&self) -> Vec<AccessRule>;
+    fn accepts(&self, claim: &PersistentVolumeClaim) -> bool;
+}
+
+impl<P: Provisioner> Backend for P {
+    fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError> {
+        let typed: P::Parameters = parameters::from_map(parameters)?;
+        Ok(Parsed(Arc::new(typed)))
+    }
+
+    fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>> {
+        Box::pin(Provisioner::provision(self, request.typed()))
+    }
+
+    fn clean_up(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>> {
+        Box::pin(Provisioner::clean_up(self, attempt.typed()))
+    }
+
+    fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
+        Box::pin(Provisioner::should_delete(self, volume))
+    }
+
+    fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
+        Box::pin(Provisioner::delete(self, volume))
+    }
+
+    fn start(&self, start: Start) -> BoxFuture<'_, Result<(), StartError>> {
+        Box::pin(Provisioner::start(self, start))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        P::capabilities()
+    }
+
+    fn access_rules(&self) -> Vec<AccessRule> {
+        P::access_rules()
+    }
+
+    fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
+        Provisioner::accepts(self, claim)
+    }
+}

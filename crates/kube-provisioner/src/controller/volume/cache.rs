@@ -1,0 +1,406 @@
+//! What is known of the cluster: compact tables of claims, volumes and classes, fed by the watches.
+//!
+//! A pure data structure: every change answers with the keys that it may matter to. Claims that ask
+//! nobody or somebody else are not kept at all, foreign volumes as their name only.
+
+mod progress;
+mod stale;
+mod view;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use provisioner_runtime::table::Table;
+use provisioner_runtime::watch::Event;
+use tokio::time::Instant;
+
+use super::class::ReadClass;
+use super::decide::Rules;
+use super::facts::{
+    ClaimFacts, ClassState, HeldClaim, OurClass, OurVolume, Progress, VolumeFacts, WaitingClaim, fingerprint,
+};
+use super::key::Key;
+use super::narrow::{self, Meta, WatchedClaim, WatchedVolume};
+use super::projection;
+
+pub(crate) struct VolumeCache {
+    rules: Arc<Rules>,
+    claims: Table<Key, ClaimEntry>,
+    volumes: Table<Key, Option<Arc<OurVolume>>>,
+    classes: Table<Box<str>, Option<Arc<OurClass>>>,
+    /// The waiting claims by the class that they name.
+    by_class: HashMap<Box<str>, BTreeSet<Key>>,
+    /// Our volumes that are not named after the claim whose they are, by that claim.
+    by_claim: HashMap<Key, BTreeSet<Key>>,
+    progress: HashMap<Key, Progress>,
+    /// See `stale`.
+    stale_claims: u64,
+    stale_volumes: u64,
+}
+
+enum ClaimEntry {
+    Settled { bound_here: bool, deleting: bool, held: Option<Arc<HeldClaim>>, resource_version: u64 },
+    Waiting(Arc<WaitingClaim>),
+}
+
+impl ClaimEntry {
+    fn is_newer_than(&self, resource_version: &str) -> bool {
+        match self {
+            Self::Settled { resource_version: known, .. } => number(resource_version).is_some_and(|new| new < *known),
+            Self::Waiting(claim) => older(resource_version, &claim.resource_version),
+        }
+    }
+}
+
+impl VolumeCache {
+    pub(crate) fn new(rules: Arc<Rules>) -> Self {
+        Self {
+            rules,
+            claims: Table::new(),
+            volumes: Table::new(),
+            classes: Table::new(),
+            by_class: HashMap::new(),
+            by_claim: HashMap::new(),
+            progress: HashMap::new(),
+            stale_claims: 0,
+            stale_volumes: 0,
+        }
+    }
+
+    /// Whether the claim whose volume this is exists, as far as we know: only claims that ask us are kept. One that has taken
+    /// another volume does not count.
+    fn owner_lives(&self, key: &Key, volume: &OurVolume) -> bool {
+        let Some(owner) = volume.owner() else { return false };
+        match self.claims.get(&owner) {
+            None => false,
+            Some(ClaimEntry::Waiting(_)) => true,
+            Some(ClaimEntry::Settled { bound_here, .. }) => *bound_here == (owner == *key),
+        }
+    }
+
+    /// How many claims wait for us, and how long the oldest of them has.
+    pub(crate) fn waiting_claims(&self) -> (usize, Duration) {
+        let waiting = self.claims.iter().filter_map(|(_, entry)| match entry {
+            ClaimEntry::Waiting(claim) => Some(claim.since.elapsed()),
+            ClaimEntry::Settled { .. } => None,
+        });
+        waiting.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
+    }
+
+    pub(crate) fn claim_event(&mut self, event: Event<WatchedClaim>) -> Vec<Key> {
+        match event {
+            Event::Begin => self.claims.begin_snapshot(),
+            Event::Listed(claim) | Event::Applied(claim) => return self.put_claim(&claim).into_iter().collect(),
+            Event::Deleted(claim) => {
+                let key = claim.fields.ok().and_then(|claim| claim.metadata.uid).map(|uid| Key::of_claim(&uid));
+                let key = key.filter(|key| self.claim_gone(key));
+                return key.into_iter().flat_map(|key| self.of_claim(key)).collect();
+            }
+            Event::Ready => {
+                let gone = self.claims.end_snapshot();
+                for (key, entry) in &gone {
+                    self.forget_class_of(key, entry);
+                    self.claim_gone(key);
+                }
+                return gone.into_iter().flat_map(|(key, _)| self.of_claim(key)).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    pub(crate) fn volume_event(&mut self, event: Event<WatchedVolume>) -> Vec<Key> {
+        match event {
+            Event::Begin => self.volumes.begin_snapshot(),
+            Event::Listed(volume) | Event::Applied(volume) => return self.put_volume(&volume).into_iter().collect(),
+            Event::Deleted(volume) => {
+                let key = Key::of_volume(volume.name());
+                if let Some(known) = self.volumes.remove(&key) {
+                    self.volume_gone(&key, known);
+                    return vec![key];
+                }
+            }
+            Event::Ready => {
+                let gone = self.volumes.end_snapshot();
+                let keys = gone.iter().map(|(key, _)| key.clone()).collect();
+                gone.into_iter().for_each(|(key, known)| self.volume_gone(&key, known));
+                return keys;
+            }
+        }
+        Vec::new()
+    }
+
+    /// Takes in what [`ReadClass::read`] made of what the watch told.
+    pub(crate) fn class_event(&mut self, event: Event<ReadClass>) -> Vec<Key> {
+        match event {
+            Event::Begin => self.classes.begin_snapshot(),
+            Event::Listed(class) | Event::Applied(class) => {
+                self.classes.insert(class.name.clone(), class.ours);
+                return self.waiting_for(&class.name);
+            }
+            Event::Deleted(class) => {
+                self.classes.remove(&class.name);
+                return self.waiting_for(&class.name);
+            }
+            Event::Ready => {
+                let gone = self.classes.end_snapshot();
+                return gone.iter().flat_map(|(name, _)| self.waiting_for(name)).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    /// Takes in the answer to a look at a claim. What is not known may have ended since: only the watch tells what begins.
+    pub(crate) fn saw_claim(&mut self, answer: WatchedClaim) {
+        let uid = answer.metadata().uid.as_deref();
+        if uid.is_some_and(|uid| self.claims.get(&Key::of_claim(uid)).is_some()) {
+            self.claim_event(Event::Applied(answer));
+        }
+    }
+
+    /// Takes in the answer to a look at a volume, as [`VolumeCache::saw_claim`] does.
+    pub(crate) fn saw_volume(&mut self, answer: WatchedVolume) {
+        if self.volumes.get(&Key::of_volume(answer.name())).is_some() {
+            self.volume_event(Event::Applied(answer));
+        }
+    }
+
+    /// Takes in a class whose parameters the author's code has read at last.
+    pub(crate) fn class_read_again(&mut self, class: OurClass) {
+        if let Some(known @ Some(_)) = self.classes.get_mut(class.name())
+            && known.as_ref().is_some_and(|known| known.fingerprint == class.fingerprint)
+        {
+            *known = Some(Arc::new(class));
+        }
+    }
+
+    /// Takes in a claim from a watch or from an answer. The key is there when the claim is or was ours.
+    pub(crate) fn put_claim(&mut self, watched: &WatchedClaim) -> Option<Key> {
+        let ours = watched.metadata().annotations.asked().is_some_and(|name| self.rules.names.include(name));
+        let claim = match &watched.fields {
+            Ok(claim) => claim,
+            Err(unreadable) => {
+                if ours {
+                    let problem = &unreadable.problem;
+                    tracing::warn!(pvc = watched.name(), namespace = watched.namespace(), problem, "unreadable claim");
+                }
+                return None;
+            }
+        };
+        let key = Key::of_claim(claim.metadata.uid.as_deref()?);
+        if !ours {
+            return self.claim_gone(&key).then_some(key);
+        }
+        let held = claim.is_held().then(|| ClaimFacts::read(claim)).flatten();
+        let held = held.map(|facts| {
+            Arc::new(HeldClaim {
+                claim: facts,
+                finalizers: claim.metadata.finalizers.clone(),
+                lock: claim.metadata.annotations.lock.clone(),
+            })
+        });
+        if self.claims.get(&key).is_some_and(|known| known.is_newer_than(claim_version(claim))) {
+            return None;
+        }
+        let entry = match claim.bound_to() {
+            Some(volume) => ClaimEntry::Settled {
+                bound_here: Key::of_volume(volume) == key,
+                deleting: claim.metadata.deletion_timestamp.is_some(),
+                held,
+                resource_version: number(claim_version(claim)).unwrap_or_default(),
+            },
+            None => ClaimEntry::Waiting(Arc::new(self.waiting(watched, claim)?)),
+        };
+        self.drop_claim(&key);
+        if let ClaimEntry::Waiting(claim) = &entry
+            && let Some(class) = &claim.facts.class
+        {
+            self.by_class.entry(class.clone()).or_default().insert(key.clone());
+        }
+        // A bound claim needs no second look at the API server.
+        if let ClaimEntry::Settled { bound_here, .. } = &entry {
+            self.confirmed(&key);
+            if *bound_here {
+                self.record_gone(&key);
+            }
+        }
+        self.claims.insert(key.clone(), entry);
+        Some(key)
+    }
+
+    /// Takes in a volume from a watch or from an answer. The key is there when the volume is or was ours,
+    /// or when its name is one that we would use.
+    pub(crate) fn put_volume(&mut self, watched: &WatchedVolume) -> Option<Key> {
+        let key = Key::of_volume(watched.name());
+        let known = self.volumes.get(&key);
+        if let Some(Some(known)) = known
+            && older(watched_version(watched), &known.resource_version)
+        {
+            return None;
+        }
+        let ours = match &watched.fields {
+            Ok(volume) if self.rules.own(volume) => VolumeFacts::read(volume),
+            _ => None,
+        };
+        let Some(facts) = ours else {
+            let before = self.volumes.insert(key.clone(), None);
+            let was_ours = matches!(&before, Some(Some(_)));
+            self.forget_claim_of(&key, before);
+            return (was_ours || self.claims.get(&key).is_some()).then_some(key);
+        };
+        let ends =
+            matches!(self.progress.get(&key), Some(Progress::Unsaved(_) | Progress::Background(_) | Progress::Confirm));
+        // What another installation saved under this name is not what we have made.
+        // Nor is what may be of before our term what an attempt has come to.
+        if ends && !self.is_stale(watched) && !self.rules.made_elsewhere(&facts) {
+            self.progress.remove(&key);
+        }
+        let resource_version = watched_version(watched).into();
+        let lock = watched.metadata().annotations.lock.clone();
+        let volume = Arc::new(OurVolume { facts, resource_version, lock });
+        let owner = volume.owner().filter(|owner| *owner != key);
+        let before = self.volumes.insert(key.clone(), Some(volume));
+        self.forget_claim_of(&key, before);
+        if let Some(owner) = owner {
+            self.by_claim.entry(owner).or_default().insert(key.clone());
+        }
+        self.let_object_go(&key);
+        Some(key)
+    }
+
+    /// The volume is gone, whatever the watch has told of it.
+    pub(crate) fn volume_is_gone(&mut self, key: &Key) {
+        if let Some(known) = self.volumes.remove(key) {
+            self.volume_gone(key, known);
+        }
+    }
+
+    /// The key of a claim, and of the volumes with other names that are its.
+    fn of_claim(&self, claim: Key) -> Vec<Key> {
+        let volumes = self.by_claim.get(&claim).into_iter().flatten().cloned();
+        volumes.chain([claim.clone()]).collect()
+    }
+
+    fn forget_claim_of(&mut self, volume: &Key, known: Option<Option<Arc<OurVolume>>>) {
+        let Some(owner) = known.flatten().and_then(|known| known.owner()) else { return };
+        if let Some(keys) = self.by_claim.get_mut(&owner) {
+            keys.remove(volume);
+            if keys.is_empty() {
+                self.by_claim.remove(&owner);
+            }
+        }
+    }
+
+    fn waiting(&self, watched: &WatchedClaim, claim: &narrow::Claim) -> Option<WaitingClaim> {
+        let facts = ClaimFacts::read(claim)?;
+        let key = Key::of_claim(&facts.uid);
+        let object = match (self.has_volume(&key, &facts), watched.raw.as_deref()) {
+            (true, _) => None,
+            (false, Some(raw)) => Some(projection::claim(raw, &self.rules.capabilities).ok()?),
+            (false, None) => return None,
+        };
+        let since = match self.claims.get(&key) {
+            Some(ClaimEntry::Waiting(known)) => known.since,
+            _ => Instant::now(),
+        };
+        let Meta { annotations, finalizers, .. } = &claim.metadata;
+        let may_record = self.rules.claims_record || claim.is_held();
+        Some(WaitingClaim {
+            fingerprint: fingerprint(&facts),
+            facts,
+            resource_version: claim_version(claim).into(),
+            lock: annotations.lock.clone(),
+            held: claim.is_held().then(|| annotations.attempt.clone().unwrap_or_default()),
+            finalizers: if may_record { finalizers.clone() } else { Vec::new() },
+            since,
+            object,
+        })
+    }
+
+    fn has_volume(&self, key: &Key, claim: &ClaimFacts) -> bool {
+        let volume = self.volumes.get(key).and_then(Option::as_ref);
+        volume.and_then(|volume| volume.facts.claim.as_ref()).is_some_and(|other| *other.uid == *claim.uid)
+    }
+
+    /// A claim whose volume is saved only waits to be bound.
+    fn let_object_go(&mut self, key: &Key) {
+        let Some(ClaimEntry::Waiting(claim)) = self.claims.get(key) else { return };
+        if claim.object.is_none() || !self.has_volume(key, &claim.facts) {
+            return;
+        }
+        let slim = WaitingClaim {
+            facts: claim.facts.clone(),
+            fingerprint: claim.fingerprint,
+            resource_version: claim.resource_version.clone(),
+            lock: claim.lock.clone(),
+            held: claim.held.clone(),
+            finalizers: claim.finalizers.clone(),
+            since: claim.since,
+            object: None,
+        };
+        if let Some(entry) = self.claims.get_mut(key) {
+            *entry = ClaimEntry::Waiting(Arc::new(slim));
+        }
+    }
+
+    fn class(&self, name: Option<&str>) -> ClassState {
+        match name.and_then(|name| self.classes.get(name)) {
+            None => ClassState::Missing,
+            Some(None) => ClassState::Foreign,
+            Some(Some(class)) => ClassState::Ours(class.clone()),
+        }
+    }
+
+    fn waiting_for(&self, class: &str) -> Vec<Key> {
+        self.by_class.get(class).into_iter().flatten().cloned().collect()
+    }
+
+    fn claim_gone(&mut self, key: &Key) -> bool {
+        self.confirmed(key);
+        self.record_gone(key);
+        self.drop_claim(key)
+    }
+
+    fn drop_claim(&mut self, key: &Key) -> bool {
+        let Some(entry) = self.claims.remove(key) else { return false };
+        self.forget_class_of(key, &entry);
+        true
+    }
+
+    fn forget_class_of(&mut self, key: &Key, entry: &ClaimEntry) {
+        let ClaimEntry::Waiting(claim) = entry else { return };
+        let Some(class) = &claim.facts.class else { return };
+        if let Some(keys) = self.by_class.get_mut(class) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_class.remove(class);
+            }
+        }
+    }
+
+    fn volume_gone(&mut self, key: &Key, known: Option<Arc<OurVolume>>) {
+        self.forget_claim_of(key, Some(known));
+        if matches!(self.progress.get(key), Some(Progress::BackendDeleted { .. })) {
+            self.progress.remove(key);
+        }
+        self.confirm_first(key);
+    }
+}
+
+fn watched_version(watched: &WatchedVolume) -> &str {
+    watched.fields.as_ref().ok().and_then(|volume| volume.metadata.resource_version.as_deref()).unwrap_or_default()
+}
+
+fn claim_version(claim: &narrow::Claim) -> &str {
+    claim.metadata.resource_version.as_deref().unwrap_or_default()
+}
+
+/// Resource versions of one kind are ordered numbers; what is no number is never older.
+/// See <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>.
+fn older(new: &str, known: &str) -> bool {
+    number(new).zip(number(known)).is_some_and(|(new, known)| new < known)
+}
+
+fn number(resource_version: &str) -> Option<u64> {
+    resource_version.parse().ok()
+}

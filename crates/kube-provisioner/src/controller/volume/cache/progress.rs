@@ -1,0 +1,48 @@
+//! How far the work on keys has come beyond what the API server shows.
+
+use provisioner_runtime::Cache;
+use provisioner_runtime::watch::Event;
+
+use super::VolumeCache;
+use crate::controller::volume::facts::Progress;
+use crate::controller::volume::key::Key;
+use crate::controller::volume::narrow::WatchedVolume;
+
+impl VolumeCache {
+    /// How many attempts are in journals that nobody writes any more.
+    pub(crate) fn awaiting_adoption(&self) -> usize {
+        self.progress.values().filter(|progress| matches!(progress, Progress::AwaitsAdoption)).count()
+    }
+
+    /// Where claims record attempts, one whose record is gone has been ended by somebody else.
+    pub(super) fn record_gone(&mut self, key: &Key) {
+        if self.rules.claims_record {
+            self.drop_attempt(key);
+        }
+    }
+
+    /// Takes in the answer to our own save, unless the watch was faster: it may have told of the end already.
+    pub(crate) fn saved(&mut self, key: &Key, answer: WatchedVolume) {
+        if matches!(self.progress.get(key), Some(Progress::Unsaved(_))) {
+            self.progress.remove(key);
+            self.volume_event(Event::Applied(answer));
+        }
+    }
+
+    pub(crate) fn set_progress(&mut self, key: &Key, progress: Progress) {
+        match progress {
+            Progress::None => self.progress.remove(key),
+            progress => self.progress.insert(key.clone(), progress),
+        };
+    }
+
+    /// Remembers that the asset of the volume with this uid is gone, as long as its object is there.
+    pub(crate) fn backend_deleted(&mut self, key: &Key, uid: &str, finished: bool) {
+        match self.volumes.get(key) {
+            Some(Some(volume)) if *volume.facts.uid == *uid => {
+                self.progress.insert(key.clone(), Progress::BackendDeleted { uid: uid.into(), finished });
+            }
+            _ => drop(self.progress.remove(key)),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What the loop asks of the cache.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use provisioner_runtime::Cache;
+
+use super::{ClaimEntry, VolumeCache};
+use crate::controller::volume::decide::{Decision, decide};
+use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, Progress, VolumeState, fingerprint};
+use crate::controller::volume::key::Key;
+use crate::controller::volume::safeguards::Safeguard;
+
+impl Cache for VolumeCache {
+    type Key = Key;
+    type Facts = Facts;
+    type Attempt = Pending;
+
+    fn facts(&self, key: &Key) -> Facts {
+        let progress = self.progress.get(key).cloned().unwrap_or_default();
+        let claim = match self.claims.get(key) {
+            None => ClaimState::Absent,
+            Some(ClaimEntry::Settled { bound_here, deleting, held, .. }) => {
+                ClaimState::Settled { bound_here: *bound_here, deleting: *deleting, held: held.clone() }
+            }
+            Some(ClaimEntry::Waiting(claim)) => ClaimState::Waiting(claim.clone()),
+        };
+        let class = match &claim {
+            ClaimState::Waiting(claim) => self.class(claim.facts.class.as_deref()),
+            _ => ClassState::Missing,
+        };
+        let volume = match self.volumes.get(key) {
+            None => VolumeState::Absent,
+            Some(None) => VolumeState::Foreign,
+            Some(Some(volume)) => VolumeState::Ours(volume.clone()),
+        };
+        let owner_lives = matches!(&volume, VolumeState::Ours(volume) if self.owner_lives(key, volume));
+        Facts { claim, class, volume, progress, owner_lives }
+    }
+
+    fn inputs(&self, key: &Key) -> u64 {
+        let facts = self.facts(key);
+        let claim = match &facts.claim {
+            ClaimState::Absent => (0, 0),
+            ClaimState::Settled { bound_here, deleting, held } => {
+                (1, u64::from(held.is_some()) << 2 | u64::from(*bound_here) << 1 | u64::from(*deleting))
+            }
+            ClaimState::Waiting(claim) => (2, claim.fingerprint),
+        };
+        let class = match &facts.class {
+            ClassState::Missing => 0,
+            ClassState::Foreign => 1,
+            ClassState::Ours(class) => class.fingerprint,
+        };
+        let volume = match &facts.volume {
+            VolumeState::Absent => 0,
+            VolumeState::Foreign => 1,
+            VolumeState::Ours(volume) => volume.facts.fingerprint(),
+        };
+        fingerprint(&(claim, class, volume, facts.owner_lives, facts.is_held_for_another_class()))
+    }
+
+    fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {
+        let needs_work =
+            |key: &&Key| among(key) && !matches!(decide(&self.facts(key), &self.rules), Decision::NoAction(_));
+        let waiting = self.claims.iter().filter(|(_, entry)| matches!(entry, ClaimEntry::Waiting(_)));
+        let ours = self.volumes.iter().filter(|(_, entry)| entry.is_some());
+        let mut keys: BTreeSet<&Key> = waiting.map(|(key, _)| key).chain(ours.map(|(key, _)| key)).collect();
+        keys.extend(self.progress.keys());
+        keys.into_iter().filter(needs_work).cloned().collect()
+    }
+
+    fn adopt(&mut self, key: &Key, pending: Pending) -> bool {
+        let saved = matches!(self.volumes.get(key), Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts));
+        // A volume that we know may be of before our term, so it is looked for.
+        if saved && !self.rules.safeguards.include(Safeguard::FreshVolumes) {
+            self.adopted(key);
+            return false;
+        }
+        if !matches!(
+            self.progress.get(key),
+            Some(Progress::Background(_) | Progress::Unsaved(_) | Progress::Surplus(_))
+        ) {
+            self.progress.insert(key.clone(), Progress::Background(Arc::new(pending)));
+        }
+        true
+    }
+
+    fn await_adoption(&mut self, keys: &[Key]) {
+        for key in keys {
+            if !self.unfinished(key) {
+                self.progress.insert(key.clone(), Progress::AwaitsAdoption);
+            }
+        }
+    }
+
+    fn adopted(&mut self, key: &Key) {
+        if matches!(self.progress.get(key), Some(Progress::AwaitsAdoption)) {
+            self.progress.remove(key);
+        }
+    }
+
+    fn unfinished(&self, key: &Key) -> bool {
+        match self.progress.get(key) {
+            Some(Progress::Background(_) | Progress::Unsaved(_) | Progress::Surplus(_) | Progress::AwaitsAdoption) => {
+                true
+            }
+            Some(Progress::Confirm | Progress::BackendDeleted { .. } | Progress::None) | None => false,
+        }
+    }
+
+    fn drop_attempt(&mut self, key: &Key) {
+        if self.unfinished(key) {
+            self.progress.remove(key);
+        }
+    }
+
+    fn forget(&mut self, of: &dyn Fn(&Key) -> bool) {
+        self.progress.retain(|key, progress| matches!(progress, Progress::Confirm) || !of(key));
+    }
+
+    fn stale_before(&mut self, versions: &[u64]) {
+        if let [claims, volumes, ..] = versions {
+            self.claims_stale_before(*claims);
+            self.volumes_stale_before(*volumes);
+        }
+    }
+
+    fn revalidate(&mut self, positions: &[u64], among: &dyn Fn(&Key) -> bool) {
+        if let [claims, ..] = positions {
+            self.revalidate_claims(*claims, among);
+        }
+    }
+
+    fn stale_reads(&self, watch: usize) -> usize {
+        if watch == 0 { self.waiting_claims().0 } else { 0 }
+    }
+}

@@ -1,0 +1,60 @@
+//! A StorageClass as the watch tells it, with its parameters read by the author's code: before any lock is taken.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use provisioner_runtime::watch::Event;
+use serde_json::value::RawValue;
+
+use super::backend::Backend;
+use super::decide::Rules;
+use super::facts::{OurClass, fingerprint};
+use super::narrow::{self, WatchedClass};
+use super::{intent, projection};
+
+/// A class by its name, and what is in it where it is ours.
+pub(crate) struct ReadClass {
+    pub(crate) name: Box<str>,
+    pub(crate) ours: Option<Arc<OurClass>>,
+}
+
+impl ReadClass {
+    /// What the watch told, read.
+    pub(crate) fn of_event(event: Event<WatchedClass>, rules: &Rules, backend: &dyn Backend) -> Event<Self> {
+        let read = |class: WatchedClass| Self::read(&class, rules, backend);
+        match event {
+            Event::Begin => Event::Begin,
+            Event::Listed(class) => Event::Listed(read(class)),
+            Event::Applied(class) => Event::Applied(read(class)),
+            Event::Deleted(class) => Event::Deleted(Self { name: class.name().into(), ours: None }),
+            Event::Ready => Event::Ready,
+        }
+    }
+
+    fn read(watched: &WatchedClass, rules: &Rules, backend: &dyn Backend) -> Self {
+        let ours = match &watched.fields {
+            Ok(class) if rules.names.include(&class.provisioner) => match own(watched, class, rules, backend) {
+                Ok(class) => Some(Arc::new(class)),
+                Err(problem) => {
+                    tracing::warn!(storage_class = watched.name(), %problem, "unreadable StorageClass");
+                    None
+                }
+            },
+            _ => None,
+        };
+        Self { name: watched.name().into(), ours }
+    }
+}
+
+fn own(
+    watched: &WatchedClass,
+    class: &narrow::Class,
+    rules: &Rules,
+    backend: &dyn Backend,
+) -> Result<OurClass, serde_json::Error> {
+    let object: StorageClass = serde_json::from_str(watched.raw.as_deref().unwrap_or(RawValue::NULL).get())?;
+    let object = projection::class(object, &rules.capabilities);
+    let fingerprint = fingerprint(&(&class.metadata.uid, &class.metadata.resource_version));
+    let snapshot = intent::snapshot(&object, fingerprint);
+    Ok(OurClass::read(object, fingerprint, (backend, &rules.capabilities), snapshot))
+}

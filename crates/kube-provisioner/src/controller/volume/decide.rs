@@ -1,0 +1,375 @@
+//! Every rule about *whether* something is done: a pure function over what is known of one key.
+
+use super::facts::{
+    BadParameters, ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, VolumeFacts,
+    VolumeState,
+};
+use super::narrow;
+use super::safeguards::{Safeguard, Safeguards};
+use crate::capabilities::{AccessMode, Capabilities};
+
+/// What the rules need to know of the provisioner itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) names: Names,
+    pub(crate) capabilities: Capabilities,
+    /// New volumes get our finalizer, so that nobody can delete one before its asset is gone.
+    pub(crate) finalizer: bool,
+    /// This installation. Volumes of another one are not ours.
+    pub(crate) identity: Box<str>,
+    /// The node whose claims and volumes are ours, where every node has a replica of its own.
+    pub(crate) node: Option<Box<str>>,
+    /// Every replica works, and each attempt is recorded on its claim.
+    pub(crate) claims_record: bool,
+    pub(crate) safeguards: Safeguards,
+}
+
+impl Rules {
+    /// Whether another installation, or another node's replica, made this volume.
+    pub(crate) fn made_elsewhere(&self, volume: &VolumeFacts) -> bool {
+        if !self.safeguards.include(Safeguard::Identity) {
+            return false;
+        }
+        match &volume.identity {
+            Some(identity) => *identity != self.identity,
+            // A volume of before there were identities may be on any node.
+            None => self.node.is_some(),
+        }
+    }
+
+    /// Whether installations are called as the nodes that they are on.
+    fn is_named_by_node(&self) -> bool {
+        self.node.as_ref() == Some(&self.identity)
+    }
+
+    /// Whether a volume is one of this provisioner: by the annotation where there is one; else by the CSI driver, or by what
+    /// the volume was migrated to.
+    pub(crate) fn own(&self, volume: &narrow::Volume) -> bool {
+        if !self.safeguards.include(Safeguard::Ownership) {
+            return true;
+        }
+        let annotations = &volume.metadata.annotations;
+        let migrated = annotations.migrated_to.as_deref().is_some_and(|name| self.names.include(name));
+        if let Some(by) = &annotations.provisioned_by {
+            return self.names.include(by) || migrated;
+        }
+        match volume.spec.as_ref().and_then(|spec| spec.csi.as_ref()) {
+            Some(csi) => self.names.include(&csi.driver),
+            None => migrated,
+        }
+    }
+}
+
+/// The provisioner's name and the other names that it answers to.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    pub(crate) own: String,
+    pub(crate) additional: Vec<String>,
+}
+
+impl Names {
+    pub(crate) fn include(&self, name: &str) -> bool {
+        self.own == name || self.additional.iter().any(|other| other == name)
+    }
+}
+
+/// What to do about one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Nothing, until something changes.
+    NoAction(NoAction),
+    /// Nothing, and the claim's user should know why.
+    Refuse(Refusal),
+    /// Call the author's `provision`.
+    Provision,
+    /// Remove what an attempt may have left whose claim or class is gone.
+    CleanUp,
+    /// Call the author's `delete` for what was made for a volume that somebody else has saved.
+    DeleteSurplus,
+    /// Take our finalizer off the claim: its attempt has ended.
+    ReleaseClaim,
+    /// Read the claim again before it gets another volume.
+    Confirm,
+    /// Read the volume that our watch has told of: it may be of before our term.
+    ConfirmVolume,
+    /// Save the volume that is made already.
+    Save,
+    /// Look whether the node still exists whose replica has to delete a volume.
+    LookForNode { name: String },
+    /// Add our finalizer to a volume that was made without it.
+    Protect,
+    /// Remove our finalizer from a volume that is not to be deleted.
+    Unprotect,
+    /// Call the author's `delete`, then delete the object.
+    Delete(Deletion),
+    /// The asset is gone: delete the object.
+    FinishDelete,
+}
+
+/// Why there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum NoAction {
+    /// Neither a claim that asks us nor a volume of ours.
+    NothingHere,
+    /// The claim has a volume.
+    Bound,
+    /// The volume is saved; binding is the controller-manager's.
+    Provisioned,
+    /// The author's `accepts` said no.
+    Vetoed,
+    /// The attempt is in the journal of a replica that is gone, and ours has no room for it yet.
+    AwaitsAdoption,
+    /// The claim's class names another provisioner.
+    ClassOfAnother,
+    /// The claim's or the volume's node has a replica of its own.
+    OtherNode,
+    /// The volume was made by another installation.
+    OtherInstallation,
+    /// The scheduler has not chosen a node.
+    AwaitsNode,
+    /// The claim is being deleted, and nothing was made for it.
+    ClaimGoes,
+    /// The volume is in use, or was never bound.
+    NotReleased,
+    /// The volume is to be kept.
+    Retained,
+    /// The volume is released, but its claim still exists.
+    ClaimStillSeen,
+    /// The volume is being deleted, and no asset of ours hangs on it.
+    VolumeGoes,
+}
+
+/// Why a claim gets no volume. The texts for its user are in `report`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    AccessModes(Vec<String>),
+    AllowedTopologies,
+    AttemptOfOtherClass,
+    AttributesClass(String),
+    Block,
+    ClassMissing(Option<String>),
+    DataSource { kind: String, name: String },
+    ImmediateClass,
+    MountOptions,
+    NameTaken,
+    NodeGone { node: String },
+    OtherInstallation { maker: String },
+    Parameters(String),
+    ParametersCrash(String),
+    Populator { kind: String, name: String },
+    Request(String),
+    RetainedTooLate,
+    Selector,
+}
+
+/// How a volume is deleted safely: never on the cache's word alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// Our finalizer holds the object: delete it first (the answer is the live object), then the asset.
+    Protected,
+    /// Read the live object, delete the asset, then the object with its uid as precondition.
+    Checked,
+    /// Somebody deleted the volume before its claim was bound to it, and our finalizer holds it: read it and its claim, which
+    /// is to get another one. No pod has ever seen it.
+    NeverBound,
+}
+
+pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
+    match (&facts.progress, &facts.volume) {
+        (Progress::AwaitsAdoption, _) => Decision::NoAction(NoAction::AwaitsAdoption),
+        (Progress::Surplus(_), _) => Decision::DeleteSurplus,
+        (Progress::Unsaved(_), VolumeState::Absent) => Decision::Save,
+        // Somebody else's volume has the name; what was begun here is found out and removed by going on with it.
+        (Progress::Background(_) | Progress::Unsaved(_), VolumeState::Ours(volume))
+            if rules.made_elsewhere(&volume.facts) =>
+        {
+            about_attempt(facts)
+        }
+        (Progress::Background(_) | Progress::Unsaved(_), VolumeState::Ours(_)) => Decision::ConfirmVolume,
+        (_, VolumeState::Ours(volume)) => about_volume(&volume.facts, facts, rules),
+        (_, VolumeState::Foreign) => match &facts.claim {
+            ClaimState::Waiting(_) => Decision::Refuse(Refusal::NameTaken),
+            _ => Decision::NoAction(NoAction::NothingHere),
+        },
+        (_, VolumeState::Absent) => about_claim(facts, rules),
+    }
+}
+
+/// An attempt that may have left something goes on as long as its claim asks for it, with the class that it was begun with.
+fn about_attempt(facts: &Facts) -> Decision {
+    let Progress::Background(pending) = &facts.progress else { return Decision::Save };
+    match (&facts.claim, &facts.class) {
+        (ClaimState::Absent | ClaimState::Settled { .. }, _) => Decision::CleanUp,
+        (ClaimState::Waiting(claim), _) if claim.facts.deleting => Decision::CleanUp,
+        (_, ClassState::Foreign) => Decision::CleanUp,
+        (_, ClassState::Ours(class)) if class.replaces(&pending.class) => Decision::CleanUp,
+        _ => Decision::Provision,
+    }
+}
+
+fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
+    if matches!(facts.progress, Progress::Background(_)) {
+        return about_attempt(facts);
+    }
+    let waiting = match &facts.claim {
+        ClaimState::Absent => return Decision::NoAction(NoAction::NothingHere),
+        ClaimState::Settled { held: Some(_), .. } => return Decision::ReleaseClaim,
+        ClaimState::Settled { .. } => return Decision::NoAction(NoAction::Bound),
+        ClaimState::Waiting(claim) => claim,
+    };
+    let claim = &waiting.facts;
+    let class = match &facts.class {
+        ClassState::Missing => {
+            return Decision::Refuse(Refusal::ClassMissing(claim.class.as_deref().map(str::to_owned)));
+        }
+        ClassState::Foreign if waiting.held.is_some() => return Decision::Refuse(Refusal::AttemptOfOtherClass),
+        ClassState::Foreign => return Decision::NoAction(NoAction::ClassOfAnother),
+        ClassState::Ours(class) => class,
+    };
+    if let Some(node) = &rules.node {
+        match &claim.selected_node {
+            Some(selected) if selected == node => {}
+            None if !class.waits_for_consumer && !claim.deleting => return Decision::Refuse(Refusal::ImmediateClass),
+            _ => return Decision::NoAction(NoAction::OtherNode),
+        }
+    }
+    if class.waits_for_consumer && claim.selected_node.is_none() {
+        return Decision::NoAction(NoAction::AwaitsNode);
+    }
+    match &waiting.held {
+        Some(_) if facts.is_held_for_another_class() => return Decision::Refuse(Refusal::AttemptOfOtherClass),
+        Some(_) if claim.deleting => return Decision::CleanUp,
+        None if claim.deleting => return Decision::NoAction(NoAction::ClaimGoes),
+        _ => {}
+    }
+    if let Some(refusal) = refusal(claim, class, &rules.capabilities) {
+        return Decision::Refuse(refusal);
+    }
+    match facts.progress {
+        Progress::Confirm => Decision::Confirm,
+        _ => Decision::Provision,
+    }
+}
+
+/// What the provisioner cannot honour is refused: a volume that lacks it would be bound all the same.
+fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<Refusal> {
+    if let Err(error) = &claim.request {
+        return Some(Refusal::Request(error.clone()));
+    }
+    if claim.block && !can.block {
+        return Some(Refusal::Block);
+    }
+    if let Some(supported) = &can.access_modes {
+        let unsupported = |mode: &&String| !supported.iter().any(|one| one.as_str() == mode.as_str());
+        if let Some(_first) = claim.access_modes.iter().find(unsupported) {
+            return Some(Refusal::AccessModes(
+                supported.iter().copied().map(AccessMode::as_str).map(Into::into).collect(),
+            ));
+        }
+    }
+    if claim.selector && !can.selectors {
+        return Some(Refusal::Selector);
+    }
+    // An empty volume would take the place of the one that the source's own provisioner makes.
+    if let Some(source) = &claim.data_source
+        && !can.data_sources.contains(&source.type_name())
+    {
+        let (kind, name) = (source.type_name(), source.name.clone());
+        let populated = source.needs_populator();
+        return Some(if populated { Refusal::Populator { kind, name } } else { Refusal::DataSource { kind, name } });
+    }
+    let of_class = &class.object;
+    if !can.allowed_topologies && of_class.allowed_topologies.as_ref().is_some_and(|terms| !terms.is_empty()) {
+        return Some(Refusal::AllowedTopologies);
+    }
+    if !can.mount_options && of_class.mount_options.as_ref().is_some_and(|options| !options.is_empty()) {
+        return Some(Refusal::MountOptions);
+    }
+    if let (Some(name), false) = (&claim.attributes_class, can.volume_attributes_classes) {
+        return Some(Refusal::AttributesClass(name.to_string()));
+    }
+    match &class.parameters {
+        Ok(_) => None,
+        Err(BadParameters::Wrong(problems)) => Some(Refusal::Parameters(problems.clone())),
+        Err(BadParameters::Crashed(panic)) => Some(Refusal::ParametersCrash(panic.clone())),
+    }
+}
+
+fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
+    if rules.made_elsewhere(volume) {
+        let released = volume.phase == Phase::Released && volume.policy == ReclaimPolicy::Delete;
+        return match &volume.identity {
+            // Nobody else would tell that its node is gone.
+            Some(identity) if released && rules.is_named_by_node() => {
+                Decision::LookForNode { name: identity.to_string() }
+            }
+            _ if rules.node.is_some() => Decision::NoAction(NoAction::OtherNode),
+            Some(identity) if released => Decision::Refuse(Refusal::OtherInstallation { maker: identity.to_string() }),
+            _ => Decision::NoAction(NoAction::OtherInstallation),
+        };
+    }
+    if let Progress::BackendDeleted { uid, finished } = &facts.progress
+        && *uid == volume.uid
+    {
+        return if *finished { Decision::NoAction(NoAction::VolumeGoes) } else { Decision::FinishDelete };
+    }
+    match &facts.claim {
+        ClaimState::Waiting(claim) => {
+            let for_claim = volume.claim.as_ref().is_some_and(|other| *other.uid == *claim.facts.uid);
+            if !for_claim {
+                return Decision::Refuse(Refusal::NameTaken);
+            }
+            if claim.held.is_some() {
+                return Decision::ReleaseClaim;
+            }
+        }
+        ClaimState::Settled { held: Some(_), .. } => return Decision::ReleaseClaim,
+        _ => {}
+    }
+    let released = volume.phase == Phase::Released;
+    // What was begun is finished while this volume exists, whatever is said of it since: nobody can use the rest.
+    if volume.deletion_begun && !volume.protected && volume.phase != Phase::Bound {
+        return Decision::Delete(Deletion::Checked);
+    }
+    match volume.policy {
+        // The object is all that is left to find the asset by, and removing the finalizer would end it.
+        ReclaimPolicy::Keep if volume.protected && volume.deleting && released => {
+            Decision::Refuse(Refusal::RetainedTooLate)
+        }
+        ReclaimPolicy::Keep if volume.protected => Decision::Unprotect,
+        ReclaimPolicy::Keep => Decision::NoAction(NoAction::Retained),
+        ReclaimPolicy::Delete if released => release(volume, facts),
+        ReclaimPolicy::Delete if volume.deleting && volume.protected && is_awaited(volume, facts) => {
+            Decision::Delete(Deletion::NeverBound)
+        }
+        ReclaimPolicy::Delete if volume.deleting => Decision::NoAction(NoAction::VolumeGoes),
+        ReclaimPolicy::Delete if volume.phase == Phase::Bound && rules.finalizer && !volume.protected => {
+            Decision::Protect
+        }
+        ReclaimPolicy::Delete if volume.protected && !rules.finalizer => Decision::Unprotect,
+        ReclaimPolicy::Delete if volume.phase == Phase::Bound => Decision::NoAction(NoAction::Bound),
+        ReclaimPolicy::Delete if matches!(facts.claim, ClaimState::Waiting(_)) => {
+            Decision::NoAction(NoAction::Provisioned)
+        }
+        ReclaimPolicy::Delete => Decision::NoAction(NoAction::NotReleased),
+    }
+}
+
+/// Whether its claim waits to be bound to it.
+fn is_awaited(volume: &VolumeFacts, facts: &Facts) -> bool {
+    let ClaimState::Waiting(claim) = &facts.claim else { return false };
+    let for_claim = volume.claim.as_ref().is_some_and(|other| *other.uid == *claim.facts.uid);
+    for_claim && matches!(volume.phase, Phase::Pending | Phase::Available)
+}
+
+fn release(volume: &VolumeFacts, facts: &Facts) -> Decision {
+    // A controller-manager with an old view may release the volume of a living claim.
+    if facts.owner_lives {
+        return Decision::NoAction(NoAction::ClaimStillSeen);
+    }
+    match (volume.protected, volume.deleting) {
+        (true, _) => Decision::Delete(Deletion::Protected),
+        (false, true) => Decision::NoAction(NoAction::VolumeGoes),
+        (false, false) => Decision::Delete(Deletion::Checked),
+    }
+}

@@ -1,0 +1,55 @@
+//! For the project's fuzz targets.
+
+use std::sync::Arc;
+
+use provisioner_runtime::Cache;
+use provisioner_runtime::watch::Event;
+
+use super::cache::VolumeCache;
+use super::class::ReadClass;
+use super::decide::{Names, Rules, decide};
+use super::safeguards::Safeguards;
+use crate::provisioner::Provisioner;
+
+/// Bytes as the API server might send them, through the tables to a decision.
+pub(crate) fn take_in(bytes: &[u8]) {
+    struct Nothing;
+    impl Provisioner for Nothing {
+        type Parameters = ();
+        async fn provision(
+            &self,
+            request: crate::ProvisionRequest<()>,
+        ) -> Result<crate::Volume, crate::ProvisionError> {
+            Ok(crate::Volume::nfs("server", request.name))
+        }
+        async fn delete(&self, _: crate::ProvisionedVolume) -> Result<(), crate::DeleteError> {
+            Ok(())
+        }
+    }
+    let names = Names { own: "p".to_owned(), additional: Vec::new() };
+    let capabilities = crate::Capabilities::default();
+    let rules = Arc::new(Rules {
+        names,
+        capabilities,
+        finalizer: true,
+        identity: "here".into(),
+        node: None,
+        claims_record: false,
+        safeguards: Safeguards::default(),
+    });
+    let mut cache = VolumeCache::new(rules.clone());
+    let mut keys = Vec::new();
+    if let Ok(class) = serde_json::from_slice(bytes) {
+        keys.extend(cache.class_event(ReadClass::of_event(Event::Applied(class), &rules, &Nothing)));
+    }
+    if let Ok(volume) = serde_json::from_slice(bytes) {
+        keys.extend(cache.volume_event(Event::Applied(volume)));
+    }
+    if let Ok(claim) = serde_json::from_slice(bytes) {
+        keys.extend(cache.claim_event(Event::Applied(claim)));
+    }
+    for key in keys {
+        cache.inputs(&key);
+        decide(&cache.facts(&key), &rules);
+    }
+}

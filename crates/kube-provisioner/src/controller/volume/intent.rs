@@ -1,0 +1,171 @@
+//! What the journal keeps of an attempt: enough to finish it when claim and class are gone.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use provisioner_runtime::journal::Entry;
+use provisioner_runtime::stable_hash;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::backend::Backend;
+use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim, fingerprint};
+use super::key::Key;
+use super::narrow;
+use super::projection::{self, Parts};
+use crate::capabilities::Capabilities;
+
+/// An entry's text.
+#[derive(Deserialize, Serialize)]
+struct Text<'a> {
+    #[serde(borrow)]
+    metadata: &'a RawValue,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    token: &'a str,
+}
+
+/// The entry of an attempt. `None` when its claim is not known whole. Class, spec and annotations are what many claims have
+/// in common.
+pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
+    let Parts { metadata, annotations, spec } = projection::split(pending.claim.object.as_deref()?).ok()??;
+    let metadata: &RawValue = serde_json::from_str(&metadata).ok()?;
+    let text = serde_json::to_string(&Text { metadata, token: &pending.token }).ok()?;
+    let share = |kind: &str, text: &str| (format!("{kind}-{:016x}", stable_hash(text)), text.into());
+    let shared = vec![pending.class.snapshot.clone(), share("spec", spec.get()), share("ann", &annotations)];
+    Some(Entry { key: key.to_string(), text, shared })
+}
+
+/// A class, as authors get it, as entries share it: a name without spaces, and its text.
+pub(crate) fn snapshot(class: &StorageClass, fingerprint: u64) -> (String, Arc<str>) {
+    let name = class.metadata.name.as_deref().unwrap_or_default();
+    // What was read as JSON can be written as JSON.
+    let text = serde_json::to_string(class).unwrap_or_default();
+    (format!("{name}-{:08x}", fingerprint as u32), text.into())
+}
+
+/// The attempt of an entry, or what is wrong with it. Calls the author's code, so no lock may be held.
+pub(crate) fn read(entry: &Entry, backend: (&dyn Backend, &Capabilities)) -> Result<Pending, String> {
+    let say = |error: serde_json::Error| error.to_string();
+    let ((name, text), spec, annotations) = match &entry.shared[..] {
+        [class, (_, spec), (_, annotations)] => (class, spec, Some(&**annotations)),
+        // As earlier versions wrote it.
+        [class, (_, spec)] => (class, spec, None),
+        _ => return Err("it names no class and no spec".to_owned()),
+    };
+    let object: StorageClass = serde_json::from_str(text).map_err(say)?;
+    let Text { metadata, token } = serde_json::from_str(&entry.text).map_err(say)?;
+    let claim = WaitingClaim::of_projection(projection::join(metadata, annotations, spec).map_err(say)?)?;
+    let class = OurClass::read(object, fingerprint(name), backend, (name.clone(), text.clone()));
+    Ok(Pending { claim: Arc::new(claim), class: Arc::new(class), token: token.into(), begun: Instant::now() })
+}
+
+impl WaitingClaim {
+    /// From what the author gets of it.
+    fn of_projection(text: String) -> Result<Self, String> {
+        let claim: narrow::Claim = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let facts = ClaimFacts::read(&claim).ok_or("its claim lacks name, namespace or uid")?;
+        Ok(Self {
+            fingerprint: fingerprint(&facts),
+            facts,
+            resource_version: claim.metadata.resource_version.unwrap_or_default().into(),
+            lock: None,
+            held: None,
+            finalizers: Vec::new(),
+            since: Instant::now(),
+            object: Some(text.into()),
+        })
+    }
+}
+
+/// The node that the attempt was for.
+pub(crate) fn node(entry: &Entry) -> Option<String> {
+    let annotations: narrow::Annotations = match &entry.shared[..] {
+        [_, _, (_, annotations)] => serde_json::from_str(annotations).ok()?,
+        _ => serde_json::from_str::<narrow::Claim>(&entry.text).ok()?.metadata.annotations,
+    };
+    annotations.selected_node
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::controller::volume::tests::{Plain, pending};
+
+    const UID: &str = "0a1b2c3d-0000-4fff-8001-00000000000a";
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default()
+    }
+
+    #[test]
+    fn an_entry_says_all_that_an_author_gets() {
+        let entry = write(&pending(), &Key::of_claim(UID)).unwrap();
+        assert_eq!(entry.key, format!("pvc-{UID}"));
+        let text: Value = serde_json::from_str(&entry.text).unwrap();
+        assert_eq!(text["token"], "0123456789abcdef");
+        let metadata = json!({
+            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "db"}, "name": "data", "namespace": "shop",
+            "ownerReferences": [{"kind": "StatefulSet", "name": "db"}], "resourceVersion": "17", "uid": UID,
+        });
+        assert_eq!(text["metadata"], metadata);
+        let [(name, class), (spec_name, spec), (_, annotations)] = &entry.shared[..] else { panic!("{entry:?}") };
+        assert_eq!(**annotations, *r#"{"path":"/exports/db","volume.kubernetes.io/selected-node":"node-1"}"#);
+        assert_eq!(name, "gold-00000007");
+        assert!(class.contains("\"server\":\"a\""), "{class}");
+        assert!(spec_name.starts_with("spec-"), "{spec_name}");
+        assert_eq!(**spec, *r#"{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}"#);
+        assert_eq!(node(&entry).as_deref(), Some("node-1"));
+    }
+
+    #[test]
+    fn what_is_read_from_an_entry_is_what_was_begun() {
+        let key = Key::of_claim(UID);
+        let entry = write(&pending(), &key).unwrap();
+        let again = read(&entry, (&Plain, &capabilities())).unwrap();
+        assert_eq!(again.claim.facts, pending().claim.facts);
+        assert_eq!(again.token, pending().token);
+        assert_eq!(again.class.object, pending().class.object);
+        let claim =
+            |pending: &Pending| serde_json::from_str::<Value>(pending.claim.object.as_deref().unwrap()).unwrap();
+        assert_eq!(claim(&again), claim(&pending()));
+        assert_eq!(write(&again, &key), Some(entry));
+    }
+
+    #[test]
+    fn an_entry_of_an_earlier_version_is_read() {
+        let pending = pending();
+        let text = pending.claim.object.as_deref().unwrap();
+        let whole: Value = serde_json::from_str(text).unwrap();
+        let text = json!({"metadata": whole["metadata"]}).to_string();
+        let spec = whole["spec"].to_string();
+        let shared = vec![pending.class.snapshot.clone(), ("spec-1".to_owned(), spec.into())];
+        let entry = Entry { key: format!("pvc-{UID}"), text, shared };
+        assert_eq!(node(&entry).as_deref(), Some("node-1"));
+        let again = read(&entry, (&Plain, &capabilities())).unwrap();
+        assert_eq!((again.claim.facts.clone(), &*again.token), (pending.claim.facts.clone(), ""));
+    }
+
+    #[test]
+    fn a_damaged_entry_says_what_is_wrong() {
+        let good = write(&pending(), &Key::of_claim("u")).unwrap();
+        let bad = |entry: Entry| read(&entry, (&Plain, &capabilities())).err();
+        let nameless = bad(Entry { shared: Vec::new(), ..good.clone() });
+        assert_eq!(nameless.as_deref(), Some("it names no class and no spec"));
+        assert!(bad(Entry { text: "{".to_owned(), ..good.clone() }).is_some());
+        assert!(bad(Entry { text: "{\"metadata\":{}}".to_owned(), ..good }).is_some());
+    }
+
+    #[test]
+    fn a_mark_tells_classes_with_other_parameters_apart() {
+        let mark_of = |parameters: Value| {
+            let class = json!({"metadata": {"name": "k"}, "provisioner": "p", "parameters": parameters});
+            let class: StorageClass = serde_json::from_value(class).unwrap();
+            OurClass::read(class, 0, (&Plain, &capabilities()), (String::new(), "".into())).mark()
+        };
+        assert_eq!(mark_of(json!({"server": "a"})), mark_of(json!({"server": "a"})));
+        assert_ne!(mark_of(json!({"server": "a"})), mark_of(json!({"server": "b"})));
+    }
+}

@@ -1,0 +1,151 @@
+//! What can be measured: the Go library's metrics under their names, for dashboards that exist, and our own.
+
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use provisioner_runtime::controller::Context;
+
+use super::cache::VolumeCache;
+use super::report::{Summary, WorkKind};
+
+/// From a millisecond to half an hour, which is what slow backends take.
+const OURS: [f64; 14] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0];
+/// The Go library's buckets: those of its client by default.
+const GO: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClassAndSource {
+    class: String,
+    source: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Class {
+    class: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Attempt {
+    operation: &'static str,
+    outcome: &'static str,
+    class: String,
+}
+
+type Times<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// Counts what `report` says.
+pub(crate) struct VolumeMetrics {
+    provisioned: Family<ClassAndSource, Counter>,
+    provision_failed: Family<ClassAndSource, Counter>,
+    provision_seconds: Times<ClassAndSource>,
+    deleted: Family<Class, Counter>,
+    delete_failed: Family<Class, Counter>,
+    delete_seconds: Times<Class>,
+    attempts: Family<Attempt, Counter>,
+    attempt_seconds: Times<Attempt>,
+}
+
+impl VolumeMetrics {
+    pub(crate) fn new() -> Self {
+        let go: fn() -> Histogram = || Histogram::new(GO);
+        let ours: fn() -> Histogram = || Histogram::new(OURS);
+        Self {
+            provisioned: Family::default(),
+            provision_failed: Family::default(),
+            provision_seconds: Family::new_with_constructor(go),
+            deleted: Family::default(),
+            delete_failed: Family::default(),
+            delete_seconds: Family::new_with_constructor(go),
+            attempts: Family::default(),
+            attempt_seconds: Family::new_with_constructor(ours),
+        }
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry, context: Context<VolumeCache>) {
+        let go = registry.sub_registry_with_prefix("controller");
+        go.register("persistentvolumeclaim_provision", "Volumes provisioned.", self.provisioned.clone());
+        let help = "Provisioning attempts that failed.";
+        go.register("persistentvolumeclaim_provision_failed", help, self.provision_failed.clone());
+        let help = "Duration of successful provisioning.";
+        go.register("persistentvolumeclaim_provision_duration_seconds", help, self.provision_seconds.clone());
+        go.register("persistentvolume_delete", "Volumes deleted.", self.deleted.clone());
+        go.register("persistentvolume_delete_failed", "Deletion attempts that failed.", self.delete_failed.clone());
+        let help = "Duration of successful deletion.";
+        go.register("persistentvolume_delete_duration_seconds", help, self.delete_seconds.clone());
+        let ours = registry.sub_registry_with_prefix("provisioner");
+        ours.register("attempts", "Attempts by what came of them.", self.attempts.clone());
+        ours.register(
+            "attempt_duration_seconds",
+            "Duration of attempts, the author's code included.",
+            self.attempt_seconds.clone(),
+        );
+        ours.register_collector(Box::new(Waiting(context)));
+    }
+
+    pub(crate) fn count(&self, summary: &Summary, class: Option<&str>, source: Option<&str>, took: Duration) {
+        let class = class.unwrap_or_default().to_owned();
+        let operation = match summary.work {
+            WorkKind::None => return,
+            WorkKind::Provision => "provision",
+            WorkKind::Delete => "delete",
+        };
+        let attempt = Attempt { operation, outcome: summary.label, class: class.clone() };
+        self.attempts.get_or_create(&attempt).inc();
+        self.attempt_seconds.get_or_create(&attempt).observe(took.as_secs_f64());
+        // What was left alone, or is still going on, is neither success nor failure.
+        let failed = summary.notice.as_ref().is_some_and(|notice| notice.warning);
+        match (summary.work, summary.took) {
+            (WorkKind::Delete, Some(took)) => {
+                self.deleted.get_or_create(&Class { class: class.clone() }).inc();
+                self.delete_seconds.get_or_create(&Class { class }).observe(took.as_secs_f64());
+            }
+            (WorkKind::Delete, None) if failed => {
+                self.delete_failed.get_or_create(&Class { class }).inc();
+            }
+            (WorkKind::Provision, took) => {
+                let labels = ClassAndSource { class, source: source.unwrap_or_default().to_owned() };
+                if let Some(took) = took {
+                    self.provisioned.get_or_create(&labels).inc();
+                    self.provision_seconds.get_or_create(&labels).observe(took.as_secs_f64());
+                } else if failed {
+                    self.provision_failed.get_or_create(&labels).inc();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How many claims wait, and how long the oldest of them has.
+struct Waiting(Context<VolumeCache>);
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Waiting")
+    }
+}
+
+impl Collector for Waiting {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let (count, oldest, adopted) = {
+            let cache = self.0.cache();
+            let (count, oldest) = cache.waiting_claims();
+            (count, oldest, cache.awaiting_adoption())
+        };
+        let mut gauge = |name, help, value: f64| {
+            let gauge = ConstGauge::new(value);
+            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+            gauge.encode(metric)
+        };
+        gauge("claims_waiting", "Claims that ask this provisioner and have no volume.", count as f64)?;
+        gauge("oldest_waiting_claim_seconds", "How long the oldest of them has been seen.", oldest.as_secs_f64())?;
+        let help = "Attempts of former journals that wait for room in ours.";
+        gauge("attempts_awaiting_adoption", help, adopted as f64)
+    }
+}

@@ -1,0 +1,88 @@
+//! Events and log lines, made of what `report` says.
+
+use std::time::Duration;
+
+use provisioner_runtime::events::{Event, EventKind, ObjectRef};
+
+use super::facts::{ClaimFacts, Facts, VolumeState};
+use super::report::{About, Case, Notice, Summary, WorkKind, held_up as held_up_notice, slow as slow_notice};
+
+/// A call that takes longer than this gets an event of its own, so that the user knows that something happens.
+pub(super) const SLOW: Duration = Duration::from_secs(2);
+
+/// A call of the author's code takes its time.
+pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
+    about_claim(slow_notice(provisioner, claim), claim)
+}
+
+/// Nothing can be provisioned at the moment.
+pub(super) fn held_up(claim: &ClaimFacts, problem: &str) -> Event {
+    about_claim(held_up_notice(problem), claim)
+}
+
+/// The event of a notice, if what it is about exists.
+pub(super) fn event(notice: Notice, case: &Case<'_>) -> Option<Event> {
+    match notice.about {
+        About::Claim => case.facts.claim_at_work().map(|claim| about_claim(notice, claim)),
+        About::Volume => about_volume(notice, case.volume, case.facts),
+    }
+}
+
+fn about_claim(notice: Notice, claim: &ClaimFacts) -> Event {
+    let object = ObjectRef {
+        api_version: "v1",
+        kind: "PersistentVolumeClaim",
+        namespace: Some(claim.namespace.clone()),
+        name: claim.name.clone(),
+        uid: claim.uid.clone(),
+    };
+    build(notice, object, "Provision")
+}
+
+fn about_volume(notice: Notice, name: &str, facts: &Facts) -> Option<Event> {
+    let VolumeState::Ours(volume) = &facts.volume else { return None };
+    let object = ObjectRef {
+        api_version: "v1",
+        kind: "PersistentVolume",
+        namespace: None,
+        name: name.into(),
+        uid: volume.facts.uid.clone(),
+    };
+    Some(build(notice, object, "Delete"))
+}
+
+fn build(notice: Notice, object: ObjectRef, action: &'static str) -> Event {
+    let kind = if notice.warning { EventKind::Warning } else { EventKind::Normal };
+    let Notice { reason, text: note, same_from_all, .. } = notice;
+    Event { object, kind, reason, action, note, same_from_all }
+}
+
+pub(super) fn log(summary: &Summary, case: &Case<'_>) {
+    let claim = case.facts.claim_at_work();
+    let (namespace, name) = claim.map(|claim| (&*claim.namespace, &*claim.name)).unzip();
+    let class = claim.and_then(|claim| claim.class.as_deref());
+    let (attempt, pv, outcome) = (case.attempt, case.volume, summary.label);
+    let took_ms = summary.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    match &summary.notice {
+        Some(Notice { warning: true, text, .. }) => {
+            tracing::warn!(
+                pvc.namespace = namespace,
+                pvc.name = name,
+                pv,
+                storage_class = class,
+                attempt,
+                outcome,
+                "{text}"
+            );
+        }
+        // Polls of what is still going on are many, and the event counts them.
+        Some(Notice { text, .. }) if summary.took.is_none() && case.repeats_itself() => {
+            tracing::debug!(pvc.namespace = namespace, pvc.name = name, pv, outcome, "{text}");
+        }
+        Some(Notice { text, .. }) => {
+            tracing::info!(pvc.namespace = namespace, pvc.name = name, pv, storage_class = class, took_ms, "{text}");
+        }
+        None if summary.work == WorkKind::Delete && summary.took.is_some() => tracing::info!(pv, took_ms, "deleted"),
+        None => tracing::debug!(pv, attempt, outcome, "looked at"),
+    }
+}

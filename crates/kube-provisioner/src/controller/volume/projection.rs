@@ -1,0 +1,136 @@
+//! What authors get of a claim and of a class: the same in every attempt, so it is what is kept while a claim waits and what
+//! the journal keeps of an attempt. See [`ProvisionRequest`](crate::ProvisionRequest).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::narrow::null_as_default;
+use crate::capabilities::Capabilities;
+use crate::protocol;
+
+/// Annotations that the rules read.
+const ALWAYS: [&str; 4] = [
+    protocol::BETA_STORAGE_CLASS,
+    protocol::BETA_STORAGE_PROVISIONER,
+    protocol::SELECTED_NODE,
+    protocol::STORAGE_PROVISIONER,
+];
+
+/// A claim as authors get it.
+#[derive(Deserialize, Serialize)]
+struct Claim<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    spec: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<String, String>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    creation_timestamp: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    labels: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    owner_references: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    resource_version: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    uid: Option<&'a RawValue>,
+}
+
+/// The text of a claim as its author gets it. Deterministic: the same claim has the same text.
+pub(crate) fn claim(object: &RawValue, capabilities: &Capabilities) -> serde_json::Result<Box<str>> {
+    let mut claim: Claim<'_> = serde_json::from_str(object.get())?;
+    let declared = |key: &str| capabilities.claim_annotations.iter().any(|known| known == key);
+    claim.metadata.annotations.retain(|key, _| ALWAYS.contains(&key.as_str()) || declared(key));
+    let text = serde_json::to_string(&claim)?;
+    // Parts are taken over as they were sent, and an entry of the journal is one line.
+    if text.contains('\n') {
+        return Ok(serde_json::from_str::<serde_json::Value>(&text)?.to_string().into_boxed_str());
+    }
+    Ok(text.into_boxed_str())
+}
+
+/// The text of a claim in three parts, of which many claims share two: its metadata without annotations, its annotations,
+/// and its spec.
+pub(crate) struct Parts<'a> {
+    pub(crate) metadata: String,
+    pub(crate) annotations: String,
+    pub(crate) spec: &'a RawValue,
+}
+
+/// Takes the text of [`claim`] apart. `None` where it has no spec.
+pub(crate) fn split(text: &str) -> serde_json::Result<Option<Parts<'_>>> {
+    let Claim { mut metadata, spec } = serde_json::from_str(text)?;
+    let annotations = serde_json::to_string(&std::mem::take(&mut metadata.annotations))?;
+    let metadata = serde_json::to_string(&metadata)?;
+    Ok(spec.map(|spec| Parts { metadata, annotations, spec }))
+}
+
+/// The text of [`claim`], put together again. Metadata that has annotations already keeps them.
+pub(crate) fn join(metadata: &RawValue, annotations: Option<&str>, spec: &str) -> serde_json::Result<String> {
+    let mut metadata: Metadata<'_> = serde_json::from_str(metadata.get())?;
+    if let Some(annotations) = annotations {
+        metadata.annotations = serde_json::from_str(annotations)?;
+    }
+    Ok(format!(r#"{{"metadata":{},"spec":{spec}}}"#, serde_json::to_string(&metadata)?))
+}
+
+/// A class as its author gets it.
+pub(crate) fn class(mut class: StorageClass, capabilities: &Capabilities) -> StorageClass {
+    class.metadata.managed_fields = None;
+    if let Some(annotations) = &mut class.metadata.annotations {
+        annotations.retain(|key, _| capabilities.class_annotations.contains(key));
+    }
+    class
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn of_a_claim_there_is_what_is_documented_and_what_is_declared() {
+        let object = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "name": "c", "namespace": "n", "uid": "u", "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"app": "db"}, "ownerReferences": [{"name": "o"}], "finalizers": ["f"], "managedFields": [{"f": {}}],
+                "annotations": {"a": "1", "b": "2", protocol::SELECTED_NODE: "node-1"},
+            },
+            "spec": {"future": 1}, "status": {"phase": "Pending"},
+        });
+        let raw: Box<RawValue> = serde_json::from_str(&object.to_string()).unwrap();
+        let text = claim(&raw, &Capabilities::default().claim_annotations(["b"])).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Value>(&text).unwrap(),
+            json!({
+                "metadata": {
+                    "name": "c", "namespace": "n", "uid": "u", "resourceVersion": "7",
+                    "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "db"},
+                    "ownerReferences": [{"name": "o"}], "annotations": {"b": "2", protocol::SELECTED_NODE: "node-1"},
+                },
+                "spec": {"future": 1},
+            })
+        );
+        let again: Box<RawValue> = serde_json::from_str(&text).unwrap();
+        assert_eq!(claim(&again, &Capabilities::default().claim_annotations(["b"])).unwrap(), text);
+        let Parts { metadata, annotations, spec } = split(&text).unwrap().unwrap();
+        assert!(!metadata.contains("annotations"), "{metadata}");
+        let metadata: Box<RawValue> = serde_json::from_str(&metadata).unwrap();
+        assert_eq!(join(&metadata, Some(&annotations), spec.get()).unwrap(), *text);
+    }
+}

@@ -1,0 +1,250 @@
+//! The rules, from objects as the API server sends them to decisions. A test's name begins with the
+//! row of `docs/behaviour.md` that it proves.
+
+mod api;
+mod cache;
+mod claims;
+mod faults;
+mod hostile;
+mod journal;
+mod reports;
+mod running;
+mod volumes;
+
+use std::sync::Arc;
+
+use provisioner_runtime::Cache as _;
+use provisioner_runtime::watch::Event;
+use serde_json::{Value, json};
+
+use super::cache::VolumeCache;
+use super::class::ReadClass;
+use super::decide::{Decision, Names, Rules, decide};
+use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim};
+use super::intent;
+use super::key::Key;
+use super::narrow::{self, WatchedClass};
+use super::safeguards::Safeguards;
+use crate::{Capabilities, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+
+const OURS: &str = "foo.bar/baz";
+const OTHER: &str = "abc.def/ghi";
+
+/// An object as a watch reads it: from text.
+fn sent<T: serde::de::DeserializeOwned>(object: Value) -> T {
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+/// Accepts every claim but those named `vetoed`, and knows one parameter.
+pub(super) struct Plain;
+
+#[derive(serde::Deserialize)]
+pub(super) struct Parameters {
+    #[serde(default, rename = "server")]
+    _server: String,
+}
+
+impl Provisioner for Plain {
+    type Parameters = Parameters;
+
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        Ok(Volume::nfs("server", format!("/{}", request.name)))
+    }
+
+    async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
+        Ok(())
+    }
+
+    fn accepts(&self, claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim) -> bool {
+        claim.metadata.name.as_deref() != Some("vetoed")
+    }
+}
+
+/// A cache with our rules, fed by the test.
+struct Scene {
+    rules: Arc<Rules>,
+    cache: VolumeCache,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(OURS, &[], Capabilities::default(), true)
+    }
+
+    fn named(own: &str, additional: &[&str]) -> Self {
+        Self::with(own, additional, Capabilities::default(), true)
+    }
+
+    fn without_finalizer() -> Self {
+        Self::with(OURS, &[], Capabilities::default(), false)
+    }
+
+    fn able(capabilities: Capabilities) -> Self {
+        Self::with(OURS, &[], capabilities, true)
+    }
+
+    fn with(own: &str, additional: &[&str], capabilities: Capabilities, finalizer: bool) -> Self {
+        let additional = additional.iter().map(ToString::to_string).collect();
+        let names = Names { own: own.to_owned(), additional };
+        let rules = Arc::new(Rules {
+            names,
+            capabilities,
+            finalizer,
+            identity: "here".into(),
+            node: None,
+            claims_record: false,
+            safeguards: Safeguards::default(),
+        });
+        Self { cache: VolumeCache::new(rules.clone()), rules }
+    }
+
+    /// With a lock per claim.
+    fn recorded_by_claims(self) -> Self {
+        let rules = Arc::new(Rules { claims_record: true, ..(*self.rules).clone() });
+        Self { cache: VolumeCache::new(rules.clone()), rules }
+    }
+
+    /// As the replica of one node among many.
+    fn on_node(self, node: &str) -> Self {
+        let rules = Rules { identity: node.into(), node: Some(node.into()), ..(*self.rules).clone() };
+        let rules = Arc::new(rules);
+        let cache = VolumeCache::new(rules.clone());
+        Self { rules, cache }.class(waiting_class())
+    }
+
+    fn class(mut self, class: Value) -> Self {
+        self.class_event(Event::Applied(sent(class)));
+        self
+    }
+
+    fn class_event(&mut self, event: Event<WatchedClass>) -> Vec<Key> {
+        self.cache.class_event(ReadClass::of_event(event, &self.rules, &Plain))
+    }
+
+    fn claim(mut self, claim: Value) -> Self {
+        self.put_claim(claim);
+        self
+    }
+
+    fn volume(mut self, volume: Value) -> Self {
+        self.put_volume(volume);
+        self
+    }
+
+    fn put_claim(&mut self, claim: Value) -> Vec<Key> {
+        self.cache.claim_event(Event::Applied(sent(claim)))
+    }
+
+    fn put_volume(&mut self, volume: Value) -> Vec<Key> {
+        self.cache.volume_event(Event::Applied(sent(volume)))
+    }
+
+    fn decision(&self, volume: &str) -> Decision {
+        decide(&self.cache.facts(&Key::of_volume(volume)), &self.rules)
+    }
+
+    /// About the claim of [`claim`].
+    fn about_claim(&self) -> Decision {
+        self.decision("pvc-uid-1-1")
+    }
+
+    /// About the volume of [`volume`].
+    fn about_volume(&self) -> Decision {
+        self.decision("volume-1")
+    }
+}
+
+/// An attempt for a claim of class `gold`.
+pub(super) fn pending() -> Pending {
+    let class = serde_json::json!({
+        "metadata": {"name": "gold", "uid": "class-uid", "resourceVersion": "3"},
+        "provisioner": "example.com/disks", "parameters": {"server": "a"}, "reclaimPolicy": "Delete",
+    });
+    let class: k8s_openapi::api::storage::v1::StorageClass = serde_json::from_value(class).unwrap();
+    let claim = json!({
+        "metadata": {
+            "annotations": {"path": "/exports/db", "volume.kubernetes.io/selected-node": "node-1"},
+            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "db"}, "name": "data", "namespace": "shop",
+            "ownerReferences": [{"kind": "StatefulSet", "name": "db"}], "resourceVersion": "17",
+            "uid": "0a1b2c3d-0000-4fff-8001-00000000000a",
+        },
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let read: narrow::Claim = serde_json::from_value(claim.clone()).unwrap();
+    let facts = ClaimFacts::read(&read).unwrap();
+    let snapshot = intent::snapshot(&class, 7);
+    Pending {
+        claim: Arc::new(WaitingClaim {
+            fingerprint: 0,
+            facts,
+            resource_version: "17".into(),
+            lock: None,
+            held: None,
+            finalizers: Vec::new(),
+            since: tokio::time::Instant::now(),
+            object: Some(claim.to_string().into()),
+        }),
+        class: Arc::new(OurClass::read(class, 7, (&Plain, &Capabilities::default()), snapshot)),
+        token: "0123456789abcdef".into(),
+        begun: tokio::time::Instant::now(),
+    }
+}
+
+/// Merges `change` into `base`; `null` removes.
+pub(super) fn with(mut base: Value, change: Value) -> Value {
+    match (&mut base, change) {
+        (Value::Object(base), Value::Object(change)) => {
+            for (key, value) in change {
+                if value.is_null() {
+                    base.remove(&key);
+                } else {
+                    let old = base.remove(&key).unwrap_or(Value::Null);
+                    base.insert(key, with(old, value));
+                }
+            }
+        }
+        (base, change) => *base = change,
+    }
+    base
+}
+
+/// Class `class-1`: ours, Delete, Immediate.
+fn class(change: Value) -> Value {
+    with(
+        json!({"metadata": {"name": "class-1", "uid": "class-uid", "resourceVersion": "1"}, "provisioner": OURS,
+            "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
+        change,
+    )
+}
+
+fn waiting_class() -> Value {
+    class(json!({"volumeBindingMode": "WaitForFirstConsumer"}))
+}
+
+/// Claim `default/claim-1`, asking us for 1Mi of `class-1`.
+fn claim(change: Value) -> Value {
+    with(
+        json!({
+            "metadata": {"name": "claim-1", "namespace": "default", "uid": "uid-1-1", "resourceVersion": "10",
+                "annotations": {"volume.beta.kubernetes.io/storage-provisioner": OURS}},
+            "spec": {"accessModes": ["ReadWriteOnce", "ReadOnlyMany"], "storageClassName": "class-1",
+                "resources": {"requests": {"storage": "1Mi"}}},
+            "status": {"phase": "Pending"},
+        }),
+        change,
+    )
+}
+
+/// NFS volume `volume-1`, provisioned by us.
+fn volume(phase: &str, policy: &str, change: Value) -> Value {
+    with(
+        json!({
+            "metadata": {"name": "volume-1", "uid": "volume-uid", "resourceVersion": "20",
+                "annotations": {"pv.kubernetes.io/provisioned-by": OURS}},
+            "spec": {"persistentVolumeReclaimPolicy": policy, "nfs": {"server": "s", "path": "/p"},
+                "claimRef": {"namespace": "default", "name": "gone", "uid": "uid-gone"}},
+            "status": {"phase": phase},
+        }),
+        change,
+    )
+}

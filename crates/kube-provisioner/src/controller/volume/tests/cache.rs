@@ -1,0 +1,349 @@
+//! What the cache remembers, and whom a change wakes.
+
+use std::sync::Arc;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::controller::volume::decide::{NoAction, Refusal};
+use crate::controller::volume::facts::{ClaimState, ClassState, Pending, Progress};
+
+fn key() -> Key {
+    Key::of_claim("uid-1-1")
+}
+
+fn delete_claim(scene: &mut Scene, claim: Value) -> Vec<Key> {
+    scene.cache.claim_event(Event::Deleted(sent(claim)))
+}
+
+fn delete_volume(scene: &mut Scene, volume: Value) -> Vec<Key> {
+    scene.cache.volume_event(Event::Deleted(sent(volume)))
+}
+
+/// What the claim asks for has been begun.
+fn begin(scene: &mut Scene) {
+    let facts = scene.cache.facts(&key());
+    let (ClaimState::Waiting(claim), ClassState::Ours(class)) = (facts.claim, facts.class) else {
+        panic!("waiting for us");
+    };
+    scene.cache.set_progress(
+        &key(),
+        Progress::Background(Arc::new(Pending { claim, class, token: "t".into(), begun: tokio::time::Instant::now() })),
+    );
+}
+
+fn saved() -> Value {
+    volume("Pending", "Delete", json!({"metadata": {"name": "pvc-uid-1-1"}, "spec": {"claimRef": {"uid": "uid-1-1"}}}))
+}
+
+#[test]
+fn g4_class_changes_wake_the_claims_that_name_the_class() {
+    let mut scene = Scene::new().claim(claim(json!({})));
+    let wakes = |scene: &mut Scene, event| scene.class_event(event);
+    assert_eq!(wakes(&mut scene, Event::Applied(sent(class(json!({}))))), [key()]);
+    assert_eq!(scene.about_claim(), Decision::Provision);
+    let before = scene.cache.inputs(&key());
+    let other = class(json!({"metadata": {"uid": "second", "resourceVersion": "2"}}));
+    assert_eq!(wakes(&mut scene, Event::Applied(sent(other.clone()))), [key()]);
+    assert_ne!(scene.cache.inputs(&key()), before, "a change of class cuts a pause short");
+    assert_eq!(wakes(&mut scene, Event::Deleted(sent(other))), [key()]);
+    delete_claim(&mut scene, claim(json!({})));
+    assert_eq!(wakes(&mut scene, Event::Applied(sent(class(json!({}))))), []);
+}
+
+#[test]
+fn g4_relist_without_a_class_wakes_its_claims() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    assert_eq!(scene.class_event(Event::Begin), []);
+    assert_eq!(scene.class_event(Event::Ready), [key()]);
+    assert!(matches!(scene.about_claim(), Decision::Refuse(_)));
+}
+
+#[test]
+fn g3_n3_inputs_only_what_matters_changes_them() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    let before = scene.cache.inputs(&key());
+    let touched =
+        claim(json!({"metadata": {"resourceVersion": "11", "labels": {"x": "y"}, "annotations": {"other": "1"}},
+        "status": {"conditions": [{"type": "Unused"}]}}));
+    scene.put_claim(touched);
+    assert_eq!(scene.cache.inputs(&key()), before);
+    let moved = claim(
+        json!({"metadata": {"resourceVersion": "12", "annotations": {"volume.kubernetes.io/selected-node": "n"}}}),
+    );
+    scene.put_claim(moved);
+    assert_ne!(scene.cache.inputs(&key()), before);
+}
+
+#[test]
+fn foreign_objects_are_not_kept() {
+    let mut scene = Scene::new();
+    let foreign = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": OTHER}}}));
+    assert_eq!(scene.put_claim(foreign.clone()), []);
+    assert!(matches!(scene.cache.facts(&key()).claim, ClaimState::Absent));
+    scene.put_claim(claim(json!({})));
+    assert_eq!(scene.put_claim(foreign), [key()], "a claim that turns to another provisioner is looked at once more");
+    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::NothingHere));
+}
+
+#[test]
+fn stale_answers_do_not_undo_newer_ones() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({"metadata": {"resourceVersion": "12"}})));
+    let older = claim(
+        json!({"metadata": {"resourceVersion": "9", "annotations": {"volume.kubernetes.io/selected-node": "n"}}}),
+    );
+    assert_eq!(scene.put_claim(older), []);
+    scene.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "30"}, "status": {"phase": "Bound"}})));
+    assert_eq!(scene.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "29"}}))), []);
+}
+
+#[test]
+fn g1_an_answer_newer_than_the_watch_stands() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    scene.put_claim(claim(json!({"metadata": {"resourceVersion": "12"}, "spec": {"volumeName": "other"}})));
+    assert_eq!(scene.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}}))), []);
+    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::Bound));
+}
+
+/// The watch told of making and deleting before our own answer came.
+#[test]
+fn g1_a_late_answer_makes_no_ghost() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    scene.put_volume(saved());
+    delete_volume(&mut scene, saved());
+    scene.cache.saved(&key(), sent(saved()));
+    assert_eq!(scene.about_claim(), Decision::Confirm);
+}
+
+/// A look at an object is answered after the watch has told that it went.
+#[test]
+fn g1_an_answer_of_before_the_end_makes_no_ghost() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
+    scene.cache.saw_volume(sent(with(saved(), json!({"metadata": {"resourceVersion": "7"}}))));
+    scene.cache.saw_claim(sent(claim(json!({"metadata": {"resourceVersion": "12"}}))));
+    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::Provisioned));
+    delete_claim(&mut scene, claim(json!({})));
+    delete_volume(&mut scene, saved());
+    scene.cache.saw_volume(sent(saved()));
+    scene.cache.saw_claim(sent(claim(json!({}))));
+    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::NothingHere));
+}
+
+#[test]
+fn g1_stale_claim_gets_no_second_volume_unasked() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
+    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::Provisioned));
+    assert_eq!(delete_volume(&mut scene, saved()), [key()]);
+    assert_eq!(scene.about_claim(), Decision::Confirm);
+    scene.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}, "spec": {"volumeName": "pvc-uid-1-1"}})));
+    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::Bound));
+    assert!(matches!(scene.cache.facts(&key()).progress, Progress::None));
+}
+
+/// A look at the claim is under way while an entry for it is adopted.
+#[test]
+fn g1_a_look_at_the_claim_forgets_nothing_that_was_adopted_meanwhile() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    scene.cache.confirm_first(&key());
+    assert_eq!(scene.about_claim(), Decision::Confirm);
+    begin(&mut scene);
+    scene.cache.confirmed(&key());
+    assert!(scene.cache.unfinished(&key()));
+}
+
+/// The one before may have made, bound and deleted the claim's volume unseen.
+#[test]
+fn g1_a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    scene.cache.claims_stale_before(20);
+    scene.cache.revalidate_claims(20, |_| true);
+    assert_eq!(scene.about_claim(), Decision::Provision, "the watch has got so far");
+    scene.cache.revalidate_claims(19, |_| false);
+    assert_eq!(scene.about_claim(), Decision::Provision, "it is in another shard");
+    scene.cache.revalidate_claims(19, |_| true);
+    assert_eq!(scene.about_claim(), Decision::Confirm);
+    scene.cache.set_progress(&key(), Progress::None);
+    let told = |version: u64| claim(json!({"metadata": {"resourceVersion": version.to_string()}}));
+    scene.cache.claim_event_at(19, Event::Applied(sent(told(19))));
+    assert_eq!(scene.about_claim(), Decision::Confirm, "the watch is behind");
+    scene.cache.set_progress(&key(), Progress::None);
+    scene.cache.claim_event_at(21, Event::Applied(sent(told(21))));
+    assert_eq!(scene.about_claim(), Decision::Provision);
+}
+
+#[test]
+fn c24_background_work_goes_on_without_its_claim() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut scene);
+    assert_eq!(scene.about_claim(), Decision::Provision);
+    assert_eq!(delete_claim(&mut scene, claim(json!({}))), [key()]);
+    assert_eq!(scene.about_claim(), Decision::CleanUp);
+    assert_eq!(scene.cache.unsettled(&|_| true), [key()]);
+    scene.put_volume(saved());
+    assert!(matches!(scene.cache.facts(&key()).progress, Progress::None));
+}
+
+#[test]
+fn g2_backend_deleted_is_remembered_until_the_object_is_gone() {
+    let released = || volume("Released", "Delete", json!({}));
+    let mut scene = Scene::new().volume(released());
+    let key = Key::of_volume("volume-1");
+    scene.cache.backend_deleted(&key, "volume-uid", false);
+    assert_eq!(scene.about_volume(), Decision::FinishDelete);
+    scene.cache.backend_deleted(&key, "volume-uid", true);
+    assert_eq!(scene.about_volume(), Decision::NoAction(NoAction::VolumeGoes));
+    delete_volume(&mut scene, released());
+    assert!(matches!(scene.cache.facts(&key).progress, Progress::None));
+    // The same name again is another volume.
+    scene.put_volume(with(released(), json!({"metadata": {"uid": "second", "resourceVersion": "40"}})));
+    assert!(matches!(scene.about_volume(), Decision::Delete(_)));
+    scene.cache.backend_deleted(&key, "volume-uid", true);
+    assert!(
+        matches!(scene.about_volume(), Decision::Delete(_)),
+        "an answer about the first one is not about the second"
+    );
+}
+
+#[test]
+fn g17_malformed_objects_change_nothing_and_stop_nobody() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    for broken in [
+        json!({}),
+        json!({"metadata": null}),
+        json!({"metadata": {"name": "claim-2", "annotations": {"volume.kubernetes.io/storage-provisioner": OURS}}}),
+        claim(json!({"metadata": {"uid": null}})),
+        claim(json!({"metadata": {"uid": "uid-2"}, "spec": "text"})),
+        claim(json!({"metadata": {"uid": "uid-2"}, "spec": {"accessModes": {"a": 1}}})),
+    ] {
+        assert_eq!(scene.put_claim(broken.clone()), [], "{broken}");
+    }
+    for broken in [
+        json!({}),
+        json!({"metadata": {"name": "v"}, "spec": 7}),
+        volume("Released", "Delete", json!({"metadata": {"uid": null}})),
+    ] {
+        scene.put_volume(broken);
+    }
+    assert_eq!(scene.about_volume(), Decision::NoAction(NoAction::NothingHere));
+    assert_eq!(scene.about_claim(), Decision::Provision);
+    let bare = claim(json!({"metadata": {"uid": "uid-3"}, "spec": null}));
+    scene.put_claim(bare);
+    assert!(matches!(scene.decision("pvc-uid-3"), Decision::Refuse(_)));
+}
+
+#[test]
+fn g16_class_parameters_are_parsed_once_per_version() {
+    static PARSED: AtomicUsize = AtomicUsize::new(0);
+
+    struct Counted(());
+
+    impl<'de> serde::Deserialize<'de> for Counted {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            PARSED.fetch_add(1, Ordering::Relaxed);
+            <()>::deserialize(deserializer).map(Self)
+        }
+    }
+
+    struct Counting;
+
+    impl Provisioner for Counting {
+        type Parameters = Counted;
+        async fn provision(&self, request: ProvisionRequest<Counted>) -> Result<Volume, ProvisionError> {
+            let Counted(()) = *request.parameters;
+            Ok(Volume::nfs("server", request.name))
+        }
+        async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
+            Ok(())
+        }
+    }
+
+    let mut scene = Scene::new();
+    let event = ReadClass::of_event(Event::Applied(sent(class(json!({})))), &scene.rules, &Counting);
+    scene.cache.class_event(event);
+    for uid in ["a", "b", "c"] {
+        scene.put_claim(claim(json!({"metadata": {"uid": uid}})));
+        scene.cache.facts(&Key::of_claim(uid));
+    }
+    assert_eq!(PARSED.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn l2_l3_l4_a_lock_that_changes_means_nothing_and_a_class_that_changes_does() {
+    let lock = |holder: &str| {
+        let record = json!({ "holderIdentity": holder, "leaseDurationSeconds": 15 }).to_string();
+        json!({"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": record}}})
+    };
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    let unlocked = scene.cache.inputs(&key());
+    scene.put_claim(claim(lock("they")));
+    assert_eq!(scene.cache.inputs(&key()), unlocked, "l2: only the lock changed");
+    assert_eq!(scene.cache.unsettled(&|_| true), [key()], "l3: a resync looks at it all the same");
+    let scene = scene.class(class(json!({"metadata": {"resourceVersion": "99"}})));
+    assert_ne!(scene.cache.inputs(&key()), unlocked, "l4: the class changed");
+}
+
+#[test]
+fn g49_an_attempt_whose_class_was_made_anew_is_cleaned_up() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut scene);
+    let touched = class(json!({"metadata": {"resourceVersion": "2", "labels": {"a": "b"}}}));
+    let scene = scene.class(touched);
+    assert_eq!(scene.about_claim(), Decision::Provision, "the same class");
+    let mut scene = scene.class(class(json!({"metadata": {"uid": "anew", "resourceVersion": "9"}})));
+    assert_eq!(scene.about_claim(), Decision::CleanUp);
+    scene.class_event(Event::Deleted(sent(class(json!({})))));
+    assert_eq!(scene.about_claim(), Decision::Provision, "a class that is gone may come back");
+    let scene =
+        scene.class(class(json!({"provisioner": OTHER, "metadata": {"uid": "other", "resourceVersion": "11"}})));
+    assert_eq!(scene.about_claim(), Decision::CleanUp);
+}
+
+#[test]
+fn g49_an_attempt_whose_claim_is_going_is_cleaned_up() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut scene);
+    scene.put_claim(claim(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "11"}})));
+    assert_eq!(scene.about_claim(), Decision::CleanUp);
+}
+
+#[test]
+fn g50_a_volume_of_before_the_term_ends_no_attempt() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    scene.cache.volumes_stale_before(20);
+    begin(&mut scene);
+    scene.put_volume(saved());
+    assert_eq!(scene.about_claim(), Decision::ConfirmVolume, "it is of version 20");
+    scene.cache.volume_is_gone(&key());
+    assert_eq!(scene.about_claim(), Decision::Provision);
+    scene.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "21"}})));
+    assert!(matches!(scene.cache.facts(&key()).progress, Progress::None));
+}
+
+#[test]
+fn g51_a_claim_that_records_its_attempt_is_finished_and_let_go() {
+    let held = |mark: &str, change: Value| {
+        let attempt = json!({"metadata": {"finalizers": ["kube-provisioner/attempt"],
+            "annotations": {"kube-provisioner/attempt": mark}}});
+        claim(with(attempt, change))
+    };
+    let of_class = |change: Value| Scene::new().class(class(change));
+    let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    assert_eq!(of_class(json!({})).claim(held("", json!({}))).about_claim(), Decision::Provision);
+    assert_eq!(of_class(json!({})).claim(held("", going.clone())).about_claim(), Decision::CleanUp);
+    let other = of_class(json!({})).claim(held("0123", json!({}))).about_claim();
+    assert_eq!(other, Decision::Refuse(Refusal::AttemptOfOtherClass));
+    let bound = json!({"spec": {"volumeName": "pvc-uid-1-1"}});
+    assert_eq!(of_class(json!({})).claim(held("", bound)).about_claim(), Decision::ReleaseClaim);
+    let mine = with(saved(), json!({"status": {"phase": "Available"}}));
+    let scene = of_class(json!({})).claim(held("", json!({}))).volume(mine);
+    assert_eq!(scene.about_claim(), Decision::ReleaseClaim);
+}
+
+/// A replica that stood still learns that another one has ended what it had begun.
+#[test]
+fn g51_an_attempt_whose_record_is_gone_is_forgotten() {
+    let mut scene = Scene::new().recorded_by_claims().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut scene);
+    delete_claim(&mut scene, claim(json!({})));
+    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::NothingHere));
+}

@@ -1,0 +1,234 @@
+//! Whether a claim gets a volume.
+
+use super::*;
+use crate::AccessMode;
+use crate::controller::volume::decide::{NoAction, Refusal};
+
+fn asked_by(annotations: Value) -> Value {
+    let cleared = claim(json!({"metadata": {"annotations": null}}));
+    with(cleared, json!({"metadata": {"annotations": annotations}}))
+}
+
+#[test]
+fn s1_the_annotation_names_us() {
+    assert_eq!(Scene::new().class(class(json!({}))).claim(claim(json!({}))).about_claim(), Decision::Provision);
+}
+
+#[test]
+fn s2_the_annotation_names_one_of_our_additional_names() {
+    let scene = Scene::named("csi.com/mock-csi", &[OURS, "foo.xyz/baz"]);
+    assert_eq!(scene.class(class(json!({}))).claim(claim(json!({}))).about_claim(), Decision::Provision);
+}
+
+#[test]
+fn s3_a_claim_with_a_volume_is_settled() {
+    let bound = claim(json!({"spec": {"volumeName": "volume-1"}}));
+    assert_eq!(Scene::new().class(class(json!({}))).claim(bound).about_claim(), Decision::NoAction(NoAction::Bound));
+}
+
+#[test]
+fn s4_no_class_and_no_annotation_is_nobody_asking() {
+    assert_eq!(Scene::new().claim(asked_by(json!({}))).about_claim(), Decision::NoAction(NoAction::NothingHere));
+}
+
+#[test]
+fn s5_annotation_and_class_of_another() {
+    let scene = Scene::new().class(class(json!({"provisioner": OTHER})));
+    let claim = asked_by(json!({"volume.beta.kubernetes.io/storage-provisioner": OTHER}));
+    assert_eq!(scene.claim(claim).about_claim(), Decision::NoAction(NoAction::NothingHere));
+}
+
+#[test]
+fn s6_l6_the_annotation_wins_over_the_class() {
+    let claim = asked_by(json!({"volume.beta.kubernetes.io/storage-provisioner": OTHER}));
+    assert_eq!(
+        Scene::new().class(class(json!({}))).claim(claim).about_claim(),
+        Decision::NoAction(NoAction::NothingHere)
+    );
+}
+
+#[test]
+fn s7_l5_a_class_of_ours_without_annotation_is_not_enough() {
+    let scene = Scene::new().class(class(json!({})));
+    assert_eq!(scene.claim(asked_by(json!({}))).about_claim(), Decision::NoAction(NoAction::NothingHere));
+}
+
+#[test]
+fn s8_the_ga_annotation_wins_over_the_beta_one() {
+    let claim = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": OTHER}}}));
+    assert_eq!(
+        Scene::new().class(class(json!({}))).claim(claim).about_claim(),
+        Decision::NoAction(NoAction::NothingHere)
+    );
+}
+
+#[test]
+fn s11_waiting_for_a_consumer_without_a_node() {
+    let scene = Scene::new().class(waiting_class()).claim(claim(json!({})));
+    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::AwaitsNode));
+    let empty = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": ""}}}));
+    let scene = Scene::new().class(waiting_class()).claim(empty);
+    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::AwaitsNode));
+}
+
+#[test]
+fn s12_waiting_for_a_consumer_with_a_node() {
+    let selected = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}}}));
+    assert_eq!(Scene::new().class(waiting_class()).claim(selected).about_claim(), Decision::Provision);
+}
+
+#[test]
+fn s13_the_same_with_the_ga_annotation() {
+    let selected = asked_by(json!({
+        "volume.kubernetes.io/storage-provisioner": OURS,
+        "volume.kubernetes.io/selected-node": "node-1",
+    }));
+    assert_eq!(Scene::new().class(waiting_class()).claim(selected).about_claim(), Decision::Provision);
+}
+
+fn mode(mode: Value) -> Value {
+    claim(json!({"spec": {"volumeMode": mode}}))
+}
+
+fn with_mode(able: bool, volume_mode: Option<&str>) -> Decision {
+    let scene = if able { Scene::able(Capabilities::default().block()) } else { Scene::new() };
+    scene.class(class(json!({}))).claim(mode(json!(volume_mode))).about_claim()
+}
+
+#[test]
+fn b1_no_mode_without_block_support() {
+    assert_eq!(with_mode(false, None), Decision::Provision);
+}
+
+#[test]
+fn b2_filesystem_without_block_support() {
+    assert_eq!(with_mode(false, Some("Filesystem")), Decision::Provision);
+}
+
+#[test]
+fn b3_block_without_block_support_is_refused() {
+    assert_eq!(with_mode(false, Some("Block")), Decision::Refuse(Refusal::Block));
+}
+
+/// An author either supports block volumes or does not: a capability that is there and says no is the default here.
+#[test]
+fn b4_b5_b6_a_capability_that_says_no_is_the_default() {
+    assert_eq!(Capabilities::default(), Plain::capabilities());
+    assert_eq!(with_mode(false, Some("Block")), Decision::Refuse(Refusal::Block));
+}
+
+#[test]
+fn b7_no_mode_with_block_support() {
+    assert_eq!(with_mode(true, None), Decision::Provision);
+}
+
+#[test]
+fn b8_filesystem_with_block_support() {
+    assert_eq!(with_mode(true, Some("Filesystem")), Decision::Provision);
+}
+
+#[test]
+fn b9_block_with_block_support() {
+    assert_eq!(with_mode(true, Some("Block")), Decision::Provision);
+}
+
+#[test]
+fn g15_what_cannot_be_honoured_is_refused() {
+    let refused = |change| match Scene::new().class(class(json!({}))).claim(claim(change)).about_claim() {
+        Decision::Refuse(refusal) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}})), Refusal::Selector);
+    assert_eq!(refused(json!({"spec": {"selector": {}}})), Refusal::Selector);
+    let source = json!({"apiGroup": "populator.example.com", "kind": "Backup", "name": "b"});
+    let populated = Refusal::Populator { kind: "Backup.populator.example.com".into(), name: "b".into() };
+    assert_eq!(refused(json!({"spec": {"dataSourceRef": source}})), populated);
+    assert_eq!(refused(json!({"spec": {"dataSource": source}})), populated);
+    let clone = json!({"kind": "PersistentVolumeClaim", "name": "c"});
+    let from = Refusal::DataSource { kind: "PersistentVolumeClaim".into(), name: "c".into() };
+    assert_eq!(refused(json!({"spec": {"dataSourceRef": clone}})), from);
+    assert_eq!(refused(json!({"spec": {"volumeAttributesClassName": "g"}})), Refusal::AttributesClass("g".into()));
+    assert!(matches!(refused(json!({"spec": {"resources": {"requests": {"storage": "-1"}}}})), Refusal::Request(_)));
+    assert!(matches!(refused(json!({"spec": {"resources": {"requests": {"storage": "lots"}}}})), Refusal::Request(_)));
+    let one = Scene::able(Capabilities::default().access_modes([AccessMode::ReadWriteOnce]));
+    let decision = one.class(class(json!({}))).claim(claim(json!({}))).about_claim();
+    assert_eq!(decision, Decision::Refuse(Refusal::AccessModes(vec!["ReadWriteOnce".into()])));
+}
+
+#[test]
+fn g15_what_the_author_can_do_is_not_refused() {
+    let able = Capabilities::default().selectors().data_sources(["Backup.example.com"]).volume_attributes_classes();
+    let all = claim(
+        json!({"spec": {"selector": {}, "dataSourceRef": {"apiGroup": "example.com", "kind": "Backup", "name": "b"},
+        "volumeAttributesClassName": "gold"}}),
+    );
+    assert_eq!(Scene::able(able).class(class(json!({}))).claim(all).about_claim(), Decision::Provision);
+}
+
+#[test]
+fn g43_topologies_and_mount_options_of_a_class_need_an_author_who_heeds_them() {
+    let zones = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
+    let asks = |change: Value, able: Capabilities| {
+        Scene::able(able).class(class(change)).claim(claim(json!({}))).about_claim()
+    };
+    let none = Capabilities::default;
+    let with_zones = json!({"allowedTopologies": zones});
+    assert_eq!(asks(with_zones.clone(), none()), Decision::Refuse(Refusal::AllowedTopologies));
+    assert_eq!(asks(with_zones, none().allowed_topologies()), Decision::Provision);
+    let with_options = json!({"mountOptions": ["ro"]});
+    assert_eq!(asks(with_options.clone(), none()), Decision::Refuse(Refusal::MountOptions));
+    assert_eq!(asks(with_options, none().mount_options()), Decision::Provision);
+    assert_eq!(asks(json!({"mountOptions": []}), none()), Decision::Provision);
+}
+
+#[test]
+fn g44_a_released_volume_of_another_node_is_asked_about() {
+    let of = |phase, identity: &str| {
+        let made = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});
+        Scene::new().on_node("here").volume(volume(phase, "Delete", made)).about_volume()
+    };
+    assert_eq!(of("Released", "there"), Decision::LookForNode { name: "there".into() });
+    assert_eq!(of("Bound", "there"), Decision::NoAction(NoAction::OtherNode));
+    assert!(matches!(of("Released", "here"), Decision::Delete(_)));
+}
+
+#[test]
+fn g44_a_node_of_its_own_serves_no_class_that_binds_at_once() {
+    let claim = claim(json!({"spec": {"storageClassName": "at-once"}}));
+    let at_once = class(json!({"metadata": {"name": "at-once"}}));
+    let scene = Scene::new().on_node("here").class(at_once).claim(claim);
+    assert_eq!(scene.about_claim(), Decision::Refuse(Refusal::ImmediateClass));
+}
+
+#[test]
+fn g16_parameters_are_named_in_the_refusal() {
+    let scene = Scene::new().class(class(json!({"parameters": {"sever": "x", "zz": "y"}}))).claim(claim(json!({})));
+    match scene.about_claim() {
+        Decision::Refuse(Refusal::Parameters(problems)) => {
+            assert!(problems.contains("sever") && problems.contains("zz"), "{problems}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn g11_a_claim_that_is_going_gets_no_first_attempt() {
+    let going = claim(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    assert_eq!(
+        Scene::new().class(class(json!({}))).claim(going).about_claim(),
+        Decision::NoAction(NoAction::ClaimGoes)
+    );
+}
+
+#[test]
+fn l7_class_missing_foreign_and_by_the_beta_annotation() {
+    let missing = Scene::new().claim(claim(json!({}))).about_claim();
+    assert_eq!(missing, Decision::Refuse(Refusal::ClassMissing(Some("class-1".into()))));
+    let none = Scene::new().claim(claim(json!({"spec": {"storageClassName": null}}))).about_claim();
+    assert_eq!(none, Decision::Refuse(Refusal::ClassMissing(None)));
+    let foreign = Scene::new().class(class(json!({"provisioner": OTHER}))).claim(claim(json!({}))).about_claim();
+    assert_eq!(foreign, Decision::NoAction(NoAction::ClassOfAnother));
+    let beta = claim(json!({"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "class-1"}},
+        "spec": {"storageClassName": "class-2"}}));
+    assert_eq!(Scene::new().class(class(json!({}))).claim(beta).about_claim(), Decision::Provision);
+}

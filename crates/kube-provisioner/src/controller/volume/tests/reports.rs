@@ -1,0 +1,154 @@
+//! What users are told, and when a key is looked at again.
+
+use std::time::Duration;
+
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::queue::Next;
+
+use super::*;
+use crate::controller::volume::decide::{NoAction, Refusal};
+use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::report::{About, Case, Summary, Thresholds, report};
+use crate::{DeleteVerdict, Verdict};
+use provisioner_runtime::controller::NoAnswer;
+
+fn told(outcome: Outcome, attempt: u32, thresholds: Thresholds) -> Summary {
+    let scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    let facts = scene.cache.facts(&Key::of_claim("uid-1-1"));
+    let (provisioner, volume) = (OURS, "pvc-uid-1-1");
+    report(outcome, &Case { provisioner, volume, facts: &facts, attempt, repeats: 0, waits: 0, thresholds })
+}
+
+fn first(outcome: Outcome) -> Summary {
+    told(outcome, 1, Thresholds::default())
+}
+
+fn failure(verdict: Verdict, retry_after: Option<Duration>, rescheduled: bool) -> Outcome {
+    Outcome::NotProvisioned { verdict, message: "no".into(), retry_after, rescheduled }
+}
+
+#[test]
+fn n1_n2_c20_c23_verdicts_each_has_its_pause_and_its_event() {
+    let retry = first(failure(Verdict::Retry, None, false));
+    assert!(matches!(retry.next, Next::Retry) && retry.notice.unwrap().warning);
+    let pause = Duration::from_secs(7);
+    assert!(
+        matches!(first(failure(Verdict::Retry, Some(pause), false)).next, Next::RetryAfter(after) if after == pause)
+    );
+    let background = first(failure(Verdict::InProgress, None, false));
+    let notice = background.notice.unwrap();
+    assert!(!notice.warning && notice.reason == "Provisioning" && matches!(background.next, Next::Wait(None)));
+    let invalid = first(failure(Verdict::Invalid, None, false));
+    assert!(matches!(invalid.next, Next::AwaitChange) && invalid.notice.is_some());
+    let foreign = first(failure(Verdict::NotMine, None, false));
+    assert!(matches!(foreign.next, Next::AwaitChange) && foreign.notice.is_none());
+    assert!(matches!(first(failure(Verdict::Reschedule, None, true)).next, Next::Done));
+    assert!(matches!(first(failure(Verdict::Reschedule, None, false)).next, Next::Retry));
+}
+
+#[test]
+fn g21_threshold_gives_up_and_says_so() {
+    let two = Thresholds { provision: 2, delete: 2 };
+    assert!(matches!(told(failure(Verdict::Retry, None, false), 2, two).next, Next::Retry));
+    let last = told(failure(Verdict::Retry, None, false), 3, two);
+    assert!(matches!(last.next, Next::AwaitChange));
+    assert!(last.notice.unwrap().text.contains("gave up after 3 attempts"));
+    assert!(matches!(told(failure(Verdict::InProgress, None, false), 99, two).next, Next::Wait(None)));
+    let not_saved = told(Outcome::NotSaved(CallError::Conflict), 99, two);
+    assert!(matches!(not_saved.next, Next::Retry), "an asset without a volume is never given up");
+    let kept = Outcome::NotDeleted { verdict: DeleteVerdict::Retry, message: "no".into(), retry_after: None };
+    assert!(matches!(told(kept, 3, two).next, Next::AwaitChange));
+}
+
+#[test]
+fn g18_g19_breakage_is_told_and_tried_again() {
+    let panicked = first(Outcome::ProvisionBroke {
+        method: "provision",
+        no_answer: NoAnswer::Panicked("index out of bounds".into()),
+    });
+    assert!(matches!(panicked.next, Next::Retry));
+    assert!(panicked.notice.unwrap().text.contains("index out of bounds"));
+    let slow = first(Outcome::DeleteBroke { method: "delete", no_answer: NoAnswer::TimedOut(Duration::from_secs(5)) });
+    let notice = slow.notice.unwrap();
+    assert_eq!((notice.about, notice.reason), (About::Volume, "VolumeFailedDelete"));
+    assert!(notice.text.contains("within 5 s"));
+}
+
+#[test]
+fn g22_in_use_is_no_warning() {
+    let busy = Outcome::NotDeleted { verdict: DeleteVerdict::InUse, message: "mounted".into(), retry_after: None };
+    let report = first(busy);
+    let notice = report.notice.unwrap();
+    assert!(!notice.warning && notice.reason == "VolumeDelete" && matches!(report.next, Next::Retry));
+}
+
+#[test]
+fn g45_waiting_is_not_failing() {
+    let locked = Outcome::Locked { by: "they".into(), look_again: Duration::from_secs(2) };
+    assert_eq!(first(locked).next, Next::Wait(Some(Duration::from_secs(2))));
+    let busy = || CallError::TooManyRequests { retry_after: Some(Duration::from_secs(3)), message: "busy".into() };
+    assert_eq!(first(Outcome::NotSaved(busy())).next, Next::Wait(Some(Duration::from_secs(3))));
+    let call = Outcome::CallFailed { doing: "reading the volume", error: busy() };
+    assert_eq!(first(call).next, Next::Wait(Some(Duration::from_secs(3))));
+    let deleting =
+        Outcome::NotDeleted { verdict: DeleteVerdict::InProgress, message: "at it".into(), retry_after: None };
+    assert_eq!(first(deleting).next, Next::Wait(None));
+}
+
+#[test]
+fn g46_what_the_server_does_not_take_is_told_when_it_happens_again() {
+    let rejected =
+        || Outcome::Rejected { doing: "setting the volume's finalizer", error: CallError::Invalid("no".into()) };
+    let quiet = first(rejected());
+    assert!(quiet.notice.is_none() && quiet.next == Next::Again);
+    let scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    let facts = scene.cache.facts(&Key::of_claim("uid-1-1"));
+    let (provisioner, volume, thresholds) = (OURS, "pvc-uid-1-1", Thresholds::default());
+    let again = Case { provisioner, volume, facts: &facts, attempt: 1, repeats: 1, waits: 0, thresholds };
+    let loud = report(rejected(), &again);
+    assert!(loud.notice.unwrap().text.contains("no") && loud.next == Next::Retry);
+}
+
+#[test]
+fn c7_a_class_that_may_still_come_is_no_failure() {
+    let report = first(Outcome::Refused(Refusal::ClassMissing(Some("fast".into()))));
+    assert!(report.notice.is_none() && matches!(report.next, Next::RetryAfter(_)), "{:?}", report.notice);
+}
+
+#[test]
+fn g15_refusals_say_what_to_do() {
+    for refusal in [
+        Refusal::AccessModes(vec!["ReadWriteOnce".into()]),
+        Refusal::AllowedTopologies,
+        Refusal::AttemptOfOtherClass,
+        Refusal::ImmediateClass,
+        Refusal::MountOptions,
+        Refusal::AttributesClass("gold".into()),
+        Refusal::Block,
+        Refusal::ClassMissing(Some("fast".into())),
+        Refusal::ClassMissing(None),
+        Refusal::DataSource { kind: "Backup".into(), name: "b".into() },
+        Refusal::NameTaken,
+        Refusal::Parameters("unknown parameter \"x\"".into()),
+        Refusal::Request("\"lots\" is no quantity".into()),
+        Refusal::Selector,
+    ] {
+        let report = told(Outcome::Refused(refusal.clone()), 2, Thresholds::default());
+        let notice = report.notice.unwrap();
+        assert!(notice.warning && notice.reason == "ProvisioningFailed", "{refusal:?}");
+        assert!(matches!(report.next, Next::AwaitChange), "{refusal:?}");
+        assert!(notice.text.len() > 30, "{}", notice.text);
+    }
+}
+
+#[test]
+fn quiet_outcomes_have_no_event() {
+    for quiet in [
+        Outcome::NoAction(NoAction::Bound),
+        Outcome::Changed,
+        Outcome::ProtectionSet,
+        Outcome::Deleted { took: Duration::ZERO },
+    ] {
+        assert!(first(quiet).notice.is_none());
+    }
+}

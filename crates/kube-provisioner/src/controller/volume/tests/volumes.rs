@@ -1,0 +1,323 @@
+//! Whether a volume is ours, and whether it is deleted.
+
+use super::*;
+use crate::controller::volume::decide::{Deletion, NoAction, Refusal};
+
+const GOING: &str = "2026-01-01T00:00:00Z";
+
+fn protected(phase: &str, policy: &str, change: Value) -> Value {
+    let finalizers = json!(["kubernetes.io/pv-protection", crate::protocol::FINALIZER]);
+    volume(phase, policy, with(json!({"metadata": {"finalizers": finalizers}}), change))
+}
+
+fn bare(volume: Value) -> Decision {
+    Scene::without_finalizer().volume(volume).about_volume()
+}
+
+fn guarded(volume: Value) -> Decision {
+    Scene::new().volume(volume).about_volume()
+}
+
+const DELETES: Decision = Decision::Delete(Deletion::Checked);
+const DELETES_PROTECTED: Decision = Decision::Delete(Deletion::Protected);
+
+#[test]
+fn d1_released_and_delete() {
+    assert_eq!(bare(volume("Released", "Delete", json!({}))), DELETES);
+}
+
+#[test]
+fn d2_l8_failed_is_never_deleted() {
+    assert_eq!(bare(volume("Failed", "Delete", json!({}))), Decision::NoAction(NoAction::NotReleased));
+}
+
+#[test]
+fn d3_bound_is_in_use() {
+    assert_eq!(bare(volume("Bound", "Delete", json!({}))), Decision::NoAction(NoAction::Bound));
+}
+
+#[test]
+fn d4_retained_is_kept() {
+    assert_eq!(bare(volume("Released", "Retain", json!({}))), Decision::NoAction(NoAction::Retained));
+}
+
+#[test]
+fn d5_an_unprotected_volume_that_goes_already() {
+    let going = volume("Released", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
+    assert_eq!(bare(going), Decision::NoAction(NoAction::VolumeGoes));
+}
+
+#[test]
+fn d6_a_volume_that_stays() {
+    assert_eq!(bare(volume("Released", "Delete", json!({"metadata": {"deletionTimestamp": null}}))), DELETES);
+}
+
+#[test]
+fn d7_a_volume_migrated_to_us() {
+    let migrated = volume(
+        "Released",
+        "Delete",
+        json!({"metadata": {"annotations": {"pv.kubernetes.io/migrated-to": "csi.driver"}}}),
+    );
+    let scene = Scene::with("csi.driver", &[], Capabilities::default(), false).volume(migrated);
+    assert_eq!(scene.about_volume(), DELETES);
+}
+
+#[test]
+fn f1_released_and_protected() {
+    assert_eq!(guarded(protected("Released", "Delete", json!({}))), DELETES_PROTECTED);
+}
+
+#[test]
+fn f2_released_protected_and_going() {
+    let going = protected("Released", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
+    assert_eq!(guarded(going), DELETES_PROTECTED);
+}
+
+#[test]
+fn f3_bound_and_protected() {
+    assert_eq!(guarded(protected("Bound", "Delete", json!({}))), Decision::NoAction(NoAction::Bound));
+}
+
+#[test]
+fn f4_retained_and_unprotected() {
+    assert_eq!(guarded(volume("Released", "Retain", json!({}))), Decision::NoAction(NoAction::Retained));
+}
+
+fn is_ours(we: &str, volume: Value) -> bool {
+    let mut scene = Scene::named(we, &[]);
+    scene.put_volume(volume) == [Key::of_volume("volume-1")]
+}
+
+fn migrated(to: &str) -> Value {
+    json!({"metadata": {"annotations": {"pv.kubernetes.io/migrated-to": to}}})
+}
+
+fn anonymous(change: Value) -> Value {
+    let nameless = volume("Bound", "Delete", json!({"metadata": {"annotations": null}}));
+    with(nameless, change)
+}
+
+#[test]
+fn o1_provisioned_by_us() {
+    assert!(is_ours(OURS, volume("Bound", "Delete", json!({}))));
+}
+
+#[test]
+fn o2_provisioned_by_and_migrated_to_us() {
+    assert!(is_ours(OURS, volume("Bound", "Delete", migrated(OURS))));
+}
+
+#[test]
+fn o3_provisioned_by_another() {
+    assert!(!is_ours("foo.bar1/baz1", volume("Bound", "Delete", json!({}))));
+}
+
+#[test]
+fn o4_provisioned_by_and_migrated_to_another() {
+    assert!(!is_ours("foo.bar1/baz1", volume("Bound", "Delete", migrated(OURS))));
+}
+
+#[test]
+fn o5_csi_provisioned_by_us() {
+    assert!(is_ours(OURS, volume("Bound", "Delete", json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))));
+}
+
+#[test]
+fn o6_csi_provisioned_by_another() {
+    assert!(!is_ours(
+        "foo.bar1/baz1",
+        volume("Bound", "Delete", json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))
+    ));
+}
+
+#[test]
+fn o7_static_csi_of_our_driver() {
+    assert!(is_ours(OURS, anonymous(json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))));
+}
+
+#[test]
+fn o8_static_csi_of_another_driver() {
+    assert!(!is_ours("foo.bar1/baz1", anonymous(json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))));
+}
+
+#[test]
+fn o9_static_without_annotations() {
+    assert!(!is_ours(OURS, anonymous(json!({}))));
+}
+
+#[test]
+fn o10_static_migrated_to_us() {
+    assert!(is_ours(OURS, anonymous(migrated(OURS))));
+}
+
+#[test]
+fn o11_static_migrated_to_another() {
+    assert!(!is_ours("foo.bar1/baz1", anonymous(migrated(OURS))));
+}
+
+#[test]
+fn finalizer_is_added_and_removed_by_policy_and_option() {
+    assert_eq!(guarded(volume("Bound", "Delete", json!({}))), Decision::Protect);
+    assert_eq!(guarded(protected("Bound", "Retain", json!({}))), Decision::Unprotect);
+    assert_eq!(guarded(protected("Bound", "Recycle", json!({}))), Decision::Unprotect);
+    assert_eq!(bare(protected("Bound", "Delete", json!({}))), Decision::Unprotect);
+    let going = volume("Bound", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
+    assert_eq!(guarded(going), Decision::NoAction(NoAction::VolumeGoes));
+}
+
+/// Switching the option off must not lose the asset of a volume that was deleted before its claim.
+#[test]
+fn finalizer_switched_off_still_deletes_a_protected_volume() {
+    let going = protected("Released", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
+    assert_eq!(bare(going), DELETES_PROTECTED);
+}
+
+#[test]
+fn g13_released_while_the_claim_lives_is_not_deleted() {
+    let mine = json!({"metadata": {"name": "pvc-uid-1-1"}, "spec": {"claimRef": {"uid": "uid-1-1"}}});
+    let released = || volume("Released", "Delete", mine.clone());
+    let bound = |going: Value| claim(with(json!({"spec": {"volumeName": "pvc-uid-1-1"}}), going));
+    let alive = Scene::new().claim(bound(json!({}))).volume(released());
+    assert_eq!(alive.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
+    let waiting = Scene::new().claim(claim(json!({}))).volume(released());
+    assert_eq!(waiting.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
+    let going = Scene::new().claim(bound(json!({"metadata": {"deletionTimestamp": GOING}}))).volume(released());
+    assert_eq!(going.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen), "it may still be used");
+    let elsewhere = Scene::new().claim(claim(json!({"spec": {"volumeName": "static"}}))).volume(released());
+    assert_eq!(elsewhere.about_claim(), DELETES, "the claim took another volume, ours is surplus");
+}
+
+#[test]
+fn g7_foreign_volume_of_our_name_is_not_touched() {
+    let name = json!({"metadata": {"name": "pvc-uid-1-1"}});
+    for phase in ["Bound", "Released", "Available"] {
+        let ours_for_another = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+        let scene = ours_for_another.volume(volume(phase, "Delete", name.clone()));
+        assert_eq!(scene.about_claim(), Decision::Refuse(Refusal::NameTaken), "{phase}");
+    }
+    let of_another = with(volume("Bound", "Delete", name), json!({"metadata": {"annotations": null}}));
+    let scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(of_another);
+    assert_eq!(scene.about_claim(), Decision::Refuse(Refusal::NameTaken));
+}
+
+#[test]
+fn c2_provisioned_volume_waits_for_its_binding() {
+    let saved = volume(
+        "Available",
+        "Delete",
+        json!({"metadata": {"name": "pvc-uid-1-1"}, "spec": {"claimRef": {"uid": "uid-1-1"}}}),
+    );
+    let scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved);
+    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::Provisioned));
+}
+
+#[test]
+fn g36_a_volume_that_goes_before_it_is_bound_makes_room_for_another() {
+    let going = |phase: &str, claim_uid: &str| {
+        let change = json!({
+            "metadata": {
+                "name": "pvc-uid-1-1", "deletionTimestamp": GOING, "finalizers": [crate::protocol::FINALIZER],
+            },
+            "spec": {"claimRef": {"namespace": "default", "name": "claim-1", "uid": claim_uid}},
+        });
+        volume(phase, "Delete", change)
+    };
+    let decision =
+        |claim: Value, volume: Value| Scene::new().class(class(json!({}))).claim(claim).volume(volume).about_claim();
+    let waiting = || claim(json!({}));
+    for phase in ["Pending", "Available"] {
+        assert_eq!(decision(waiting(), going(phase, "uid-1-1")), Decision::Delete(Deletion::NeverBound), "{phase}");
+    }
+    let bound = claim(json!({"spec": {"volumeName": "pvc-uid-1-1"}}));
+    assert_eq!(decision(bound, going("Available", "uid-1-1")), Decision::NoAction(NoAction::VolumeGoes));
+    assert_eq!(decision(waiting(), going("Bound", "uid-1-1")), Decision::NoAction(NoAction::VolumeGoes));
+}
+
+#[test]
+fn g40_a_volume_of_another_installation_is_left_alone() {
+    let made_by = |phase: &str, identity: Value| {
+        let annotations = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});
+        protected(phase, "Delete", annotations)
+    };
+    let decision = |volume: Value| Scene::new().volume(volume).about_volume();
+    let maker = "there".to_owned();
+    assert_eq!(decision(made_by("Released", json!("there"))), Decision::Refuse(Refusal::OtherInstallation { maker }));
+    assert_eq!(decision(made_by("Bound", json!("there"))), Decision::NoAction(NoAction::OtherInstallation));
+    for ours in [json!("here"), json!(null)] {
+        assert_eq!(decision(made_by("Released", ours)), Decision::Delete(Deletion::Protected));
+    }
+}
+
+#[test]
+fn g41_with_a_replica_for_each_node_only_the_own_claims_and_volumes_are_served() {
+    let scene = || Scene::new().class(waiting_class()).on_node("node-1");
+    let selects =
+        |node: &str| claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": node}}}));
+    assert_eq!(scene().claim(selects("node-1")).about_claim(), Decision::Provision);
+    assert_eq!(scene().claim(selects("node-2")).about_claim(), Decision::NoAction(NoAction::OtherNode));
+    let made_by = |identity: Value| {
+        protected("Released", "Delete", json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}}))
+    };
+    assert_eq!(scene().volume(made_by(json!("node-1"))).about_volume(), Decision::Delete(Deletion::Protected));
+    assert_eq!(scene().volume(made_by(json!(null))).about_volume(), Decision::NoAction(NoAction::OtherNode));
+    let of_another = Decision::LookForNode { name: "node-2".into() };
+    assert_eq!(scene().volume(made_by(json!("node-2"))).about_volume(), of_another);
+}
+
+/// Volumes that are not named after their claim: static ones, migrated ones, and those bound to another claim since.
+#[test]
+fn g13_the_claim_that_lives_is_found_by_its_uid() {
+    let of_claim = json!({"spec": {"claimRef": {"namespace": "default", "name": "claim-1", "uid": "uid-1-1"}}});
+    let mut scene = Scene::new()
+        .claim(claim(json!({"spec": {"volumeName": "volume-1"}})))
+        .volume(volume("Released", "Delete", of_claim));
+    assert_eq!(scene.about_volume(), Decision::NoAction(NoAction::ClaimStillSeen));
+    let woken = scene.cache.claim_event(Event::Deleted(sent(claim(json!({})))));
+    assert!(woken.contains(&Key::of_volume("volume-1")), "{woken:?}");
+    assert_eq!(scene.about_volume(), DELETES);
+}
+
+#[test]
+fn g47_a_policy_that_becomes_retain_after_the_deletion_began_keeps_the_object() {
+    let going = protected("Released", "Retain", json!({"metadata": {"deletionTimestamp": GOING}}));
+    assert_eq!(guarded(going), Decision::Refuse(Refusal::RetainedTooLate));
+    let released = protected("Released", "Retain", json!({}));
+    assert_eq!(guarded(released), Decision::Unprotect);
+    // By hand, while it was in use: somebody wants the object gone and the data kept.
+    let in_use = protected("Bound", "Retain", json!({"metadata": {"deletionTimestamp": GOING}}));
+    assert_eq!(guarded(in_use), Decision::Unprotect);
+}
+
+#[test]
+fn g48_a_deletion_that_is_recorded_on_its_volume_is_finished_while_that_volume_exists() {
+    let marked = |phase, policy, uid: &str| {
+        volume(phase, policy, json!({"metadata": {"annotations": {"kube-provisioner/deleting": uid}}}))
+    };
+    assert_eq!(bare(marked("Released", "Retain", "volume-uid")), DELETES);
+    assert_eq!(bare(marked("Released", "Delete", "volume-uid")), DELETES);
+    assert_eq!(
+        bare(marked("Released", "Retain", "another")),
+        Decision::NoAction(NoAction::Retained),
+        "a restored copy"
+    );
+    assert_eq!(
+        bare(marked("Bound", "Retain", "volume-uid")),
+        Decision::NoAction(NoAction::Retained),
+        "it is in use again"
+    );
+}
+
+/// Two first attempts without a pause between them would be the consequence.
+#[test]
+fn g3_what_we_write_while_we_delete_cuts_no_pause_short() {
+    let mut scene = Scene::without_finalizer().volume(volume("Released", "Delete", json!({})));
+    let before = scene.cache.inputs(&Key::of_volume("volume-1"));
+    let marked =
+        json!({"metadata": {"resourceVersion": "21", "annotations": {"kube-provisioner/deleting": "volume-uid"}}});
+    scene.put_volume(volume("Released", "Delete", marked));
+    assert_eq!(scene.cache.inputs(&Key::of_volume("volume-1")), before);
+    let kept = json!({"metadata": {"resourceVersion": "22"}});
+    scene.put_volume(volume("Released", "Retain", kept));
+    assert_ne!(scene.cache.inputs(&Key::of_volume("volume-1")), before);
+}

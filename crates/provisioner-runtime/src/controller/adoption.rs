@@ -1,0 +1,74 @@
+//! What other journals of the fleet hold that nobody else will finish: it is taken over as far as there is room, and the
+//! rest as entries end.
+
+use std::time::Duration;
+
+use kube::Client;
+use tokio::time::sleep;
+
+use super::Reconciler;
+use super::engine::Engine;
+use super::retry::Retry;
+use crate::journal::{self, Adopted, Adoption, Entry, Journal, JournalOptions, Other};
+
+/// Between looks at what found no room.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// The adoption of one shard's entries during one term.
+pub(super) struct Adopter<'a, R: Reconciler> {
+    engine: &'a Engine<R>,
+    shard: u32,
+    adoption: Adoption<'a>,
+}
+
+impl<'a, R: Reconciler> Adopter<'a, R> {
+    pub(super) fn new(engine: &'a Engine<R>, shard: u32, options: &'a JournalOptions, journal: &'a Journal) -> Self {
+        Self { engine, shard, adoption: Adoption::new(engine.context.client().clone(), options, journal) }
+    }
+
+    /// Moves what fits, however often the API server has to be asked.
+    pub(super) async fn adopt(&mut self) -> Adopted {
+        let plan = &self.engine.shards.plan;
+        let mut retry = Retry::new("the journals of other replicas cannot be looked at", plan.environment);
+        let layout = plan.journal(self.shard).layout;
+        loop {
+            // Journals of another number of shards, or of another way to share the work, have no holder any more.
+            let abandoned = |other: Other<'_>| other.layout != layout;
+            let reconciler = &self.engine.reconciler;
+            let mine = |entry: &Entry| plan.is_mine(self.shard, entry, |entry| reconciler.owns_entry(entry));
+            match self.adoption.run(abandoned, mine).await {
+                Ok(adopted) => return adopted,
+                Err(error) => retry.failed(error).await,
+            }
+        }
+    }
+
+    /// As [`Self::adopt`], after a pause in which entries may have ended.
+    pub(super) async fn adopt_rest(&mut self) -> Adopted {
+        sleep(PAUSE).await;
+        self.adopt().await
+    }
+}
+
+/// Returns when no journal of the fleet has an entry: objects that record attempts themselves cannot take them over.
+pub(super) async fn until_empty(client: &Client, options: &JournalOptions, mut problem: impl FnMut(Option<String>)) {
+    let mut retry = Retry::new("the journals of the fleet cannot be looked at", options.environment);
+    loop {
+        match journal::list(client, &options.namespace, Some(&options.group)).await {
+            Ok(journals) => {
+                let Some(full) = journals.iter().find(|journal| !journal.entries.is_empty()) else {
+                    return problem(None);
+                };
+                problem(Some(format!(
+                    "ConfigMap {}/{} has {} attempts that were begun with another --coordination; start the provisioner with \
+                     that one until they have ended",
+                    options.namespace,
+                    full.name,
+                    full.entries.len()
+                )));
+                sleep(PAUSE).await;
+            }
+            Err(error) => retry.failed(error).await,
+        }
+    }
+}

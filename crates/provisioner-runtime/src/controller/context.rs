@@ -1,0 +1,107 @@
+//! What the parts of one controller share.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use kube::Client;
+
+use super::Cache;
+use crate::events::EventRecorder;
+use crate::limiter::Limiter;
+use crate::throttle::ApiLimiter;
+use crate::{CallError, Environment, call};
+
+/// Time limit of one request to the API server.
+const API_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What the parts of one controller share; clones are the same.
+pub struct Context<C> {
+    shared: Arc<Shared<C>>,
+}
+
+struct Shared<C> {
+    client: Client,
+    environment: Environment,
+    cache: Mutex<C>,
+    events: EventRecorder,
+    /// Calls of the author's code, by group.
+    calls: Limiter,
+    /// Requests about objects. Neither waits for the other.
+    api: ApiLimiter,
+}
+
+impl<C: Cache> Context<C> {
+    pub(super) fn new(
+        client: Client,
+        environment: Environment,
+        cache: C,
+        events: EventRecorder,
+        calls: Limiter,
+        requests: usize,
+    ) -> Self {
+        let api = ApiLimiter::new(requests, environment);
+        Self { shared: Arc::new(Shared { client, environment, cache: Mutex::new(cache), events, calls, api }) }
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.shared.client
+    }
+
+    /// The clock and chance.
+    pub fn environment(&self) -> Environment {
+        self.shared.environment
+    }
+
+    /// What is known. Nothing that may take its time may happen while this is held.
+    pub fn cache(&self) -> MutexGuard<'_, C> {
+        crate::lock(&self.shared.cache)
+    }
+
+    /// Where users are told.
+    pub fn events(&self) -> &EventRecorder {
+        &self.shared.events
+    }
+
+    /// Sends one request when it is its turn, with a deadline of 30 s.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn request<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+        let _permit = self.shared.api.enter().await;
+        let answer = call(API_TIMEOUT, request).await;
+        if let Err(error) = &answer {
+            self.shared.api.observe(error);
+        }
+        answer
+    }
+
+    /// Sends one request at once, with the same deadline: for locks, which must not wait behind other work.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn urgent_request<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+        call(API_TIMEOUT, request).await
+    }
+
+    pub(super) fn calls(&self) -> &Limiter {
+        &self.shared.calls
+    }
+
+    /// Whether requests wait for others.
+    pub(super) fn is_busy(&self) -> bool {
+        self.shared.api.is_full()
+    }
+}
+
+impl<C> Clone for Context<C> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<C> std::fmt::Debug for Context<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,328 @@
+//! The loop around [`decide`](Reconciler::decide): feeds it, has it carried out, and passes on what is reported.
+
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::shards::{Ownership, Shards};
+use super::step::{Safeguards, Step};
+use super::watches::{Change, Start, WatchSpec, Watched};
+use super::{Cache, Context, FactsOf, KeyOf, Reconciler, Report};
+use crate::CallError;
+use crate::admin::Checks;
+use crate::journal::Entry;
+use crate::lease::LeaseHealth;
+use crate::metrics::RuntimeMetrics;
+use crate::queue::{Next, Priority, Queue, Work, work};
+
+/// How long a watch that waits for the first term waits at most.
+const HEAD_START: Duration = Duration::from_millis(500);
+/// How many objects can be listed in the time in which one is read.
+const OBJECTS_PER_READ: usize = 16;
+/// Requests for events under way at a time, when nothing else is to be done.
+const IDLE_EVENTS: usize = 16;
+/// After so long under load events are sent beside the work, or a load without end would silence them.
+const EVENT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the tasks of one controller share.
+pub(super) struct Engine<R: Reconciler> {
+    pub(super) reconciler: R,
+    pub(super) context: Context<R::Cache>,
+    pub(super) shards: Shards,
+    queue: Queue<KeyOf<R>>,
+    watches: Vec<Watched<R::Cache>>,
+    /// Cancelled when the first term begins.
+    first_term: CancellationToken,
+    settings: Settings,
+}
+
+/// How the loop runs.
+pub(super) struct Settings {
+    /// Keys worked on at a time.
+    pub(super) tasks: usize,
+    /// Whether what was given up is tried once more with every resync.
+    pub(super) retry_on_resync: bool,
+    /// The queue's name in metrics.
+    pub(super) queue: &'static str,
+    pub(super) safeguards: Safeguards,
+}
+
+impl<R: Reconciler> Engine<R> {
+    pub(super) fn new(
+        reconciler: R,
+        context: Context<R::Cache>,
+        shards: Shards,
+        queue: Queue<KeyOf<R>>,
+        settings: Settings,
+    ) -> (Arc<Self>, Vec<Start<R::Cache>>) {
+        let (watches, starts) = reconciler.watches().into_iter().map(WatchSpec::split).unzip();
+        let first_term = CancellationToken::new();
+        (Arc::new(Self { reconciler, context, shards, queue, watches, first_term, settings }), starts)
+    }
+
+    /// The watches end with the returned set.
+    pub(super) fn spawn_watches(self: &Arc<Self>, starts: Vec<Start<R::Cache>>) -> JoinSet<String> {
+        let mut set = JoinSet::new();
+        for Start { name, run, after_first_term } in starts.into_iter().rev() {
+            let (engine, first_term) = (self.clone(), self.first_term.clone());
+            let run = run(self.context.environment(), Box::new(move |change| engine.apply(change)));
+            set.spawn(async move {
+                if after_first_term {
+                    let _ = timeout(HEAD_START, first_term.cancelled()).await;
+                }
+                run.await;
+                format!("watch of the {name}")
+            });
+        }
+        set
+    }
+
+    /// Returns when events are not sent any more.
+    pub(super) async fn events_ended(self: Arc<Self>) -> String {
+        self.context.events().stopped().await;
+        "sending of events".to_owned()
+    }
+
+    /// Readiness says why this process ends.
+    pub(super) fn fail(&self, error: &impl ToString) {
+        self.shards.fail(error.to_string());
+    }
+
+    /// Makes sure that what is known is of this term: what was seen before may be another holder's, who has finished with it.
+    /// Returns when everything has been listed.
+    pub(super) async fn refresh(&self) -> Result<(), CallError> {
+        let mut versions = Vec::with_capacity(self.watches.len());
+        for watch in &self.watches {
+            versions.push(match &watch.version {
+                Some(ask) => ask(self.context.clone()).await?,
+                None => 0,
+            });
+        }
+        self.context.cache().stale_before(&versions);
+        self.first_term.cancel();
+        for watch in &self.watches {
+            watch.health.wait_synced().await;
+        }
+        for (index, (watch, version)) in self.watches.iter().zip(versions).enumerate() {
+            let reads = self.context.cache().stale_reads(index);
+            // A list is quicker than reading many one by one.
+            if watch.health.position() < version && reads * OBJECTS_PER_READ > watch.health.size() {
+                watch.health.list_again().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what is to be finished. `remove` is told of what is not.
+    pub(super) fn adopt(&self, entries: Vec<Entry>, remove: impl Fn(&str)) {
+        // The author's code may be called, so before the lock.
+        let attempts: Vec<_> =
+            entries.into_iter().map(|entry| (self.reconciler.read_entry(&entry), entry.key)).collect();
+        let mut cache = self.cache();
+        for (attempt, key) in attempts {
+            match attempt {
+                Ok(attempt) => {
+                    if !cache.adopt(&KeyOf::<R>::from(&key), attempt) {
+                        remove(&key);
+                    }
+                }
+                Err(problem) => tracing::error!(key, "an entry of the journal cannot be used: {problem}"),
+            }
+        }
+    }
+
+    /// Nothing is done about these keys until they are adopted, and whoever waits is told why.
+    pub(super) fn await_adoption(&self, keys: &[KeyOf<R>], problem: &str) {
+        let mut cache = self.cache();
+        self.tell(&cache, keys, problem);
+        cache.await_adoption(keys);
+    }
+
+    /// Work on these keys can go on.
+    pub(super) fn go_on(&self, keys: Vec<KeyOf<R>>) {
+        let mut cache = self.cache();
+        keys.iter().for_each(|key| cache.adopted(key));
+        self.wake(&cache, keys, Priority::Resync);
+    }
+
+    /// A person has ended the attempt of this key.
+    pub(super) fn drop_attempt(&self, key: &KeyOf<R>) {
+        let mut cache = self.cache();
+        cache.drop_attempt(key);
+        self.queue.forget(key);
+        self.wake(&cache, vec![key.clone()], Priority::Change);
+    }
+
+    /// Begins to work on the keys that are `here`. `own` makes them ours.
+    pub(super) fn begin(&self, here: impl Fn(&KeyOf<R>) -> bool, own: impl FnOnce()) {
+        let mut cache = self.cache();
+        let positions: Vec<u64> = self.watches.iter().map(|watch| watch.health.position()).collect();
+        cache.revalidate(&positions, &here);
+        own();
+        let keys = cache.unsettled(&here);
+        // Pauses and waits are those of an earlier term, in which another process may have finished what was waited for.
+        keys.iter().for_each(|key| self.queue.forget(key));
+        self.wake(&cache, keys, Priority::Resync);
+    }
+
+    /// Tells whoever waits for one of these keys why nothing is done.
+    pub(super) fn held_up(&self, here: impl Fn(&KeyOf<R>) -> bool, problem: &str) {
+        let cache = self.cache();
+        let keys = cache.unsettled(&here);
+        self.tell(&cache, &keys, problem);
+    }
+
+    fn tell(&self, cache: &R::Cache, keys: &[KeyOf<R>], problem: &str) {
+        keys.iter().for_each(|key| self.reconciler.held_up(&cache.facts(key), problem, self.context.events()));
+    }
+
+    /// Drops what is remembered of work on these keys.
+    pub(super) fn forget(&self, of: impl Fn(&KeyOf<R>) -> bool) {
+        self.cache().forget(&of);
+    }
+
+    fn cache(&self) -> MutexGuard<'_, R::Cache> {
+        self.context.cache()
+    }
+
+    fn apply(&self, change: Change<'_, R::Cache>) {
+        let mut cache = self.cache();
+        let keys = change(&mut cache);
+        self.wake(&cache, keys, Priority::Change);
+    }
+
+    /// Keys of others are left to them.
+    fn wake(&self, cache: &R::Cache, keys: Vec<KeyOf<R>>, priority: Priority) {
+        for key in keys.into_iter().filter(|key| self.shards.owns(key)) {
+            let inputs = cache.inputs(&key);
+            self.queue.wake(key, inputs, priority);
+        }
+    }
+
+    pub(super) async fn resync(self: Arc<Self>, period: Duration) -> String {
+        loop {
+            sleep(period).await;
+            let cache = self.cache();
+            let keys = cache.unsettled(&|key| self.shards.owns(key));
+            if self.settings.retry_on_resync {
+                keys.iter().for_each(|key| self.queue.revive(key));
+            }
+            self.wake(&cache, keys, Priority::Resync);
+        }
+    }
+
+    /// Work comes before telling of it: while there is some, events wait, for a time. Never ends.
+    pub(super) async fn pace_events(self: Arc<Self>) -> String {
+        let events = self.context.events();
+        let mut busy_since = None;
+        loop {
+            if !events.is_due() {
+                // What comes next has to wait until it is known how much there is to do.
+                events.pace(0);
+                events.wait_due().await;
+                busy_since = None;
+            }
+            let busy = self.queue.stats().ready > 0 || self.context.is_busy();
+            busy_since = busy.then(|| busy_since.unwrap_or_else(Instant::now));
+            events.pace(match busy_since {
+                None => IDLE_EVENTS,
+                Some(since) if since.elapsed() < EVENT_PATIENCE => 0,
+                Some(_) => 1,
+            });
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Sends what is still to be told, for at most so long; returns how much is left.
+    pub(super) async fn flush_events(&self, limit: Duration) -> usize {
+        self.context.events().pace(IDLE_EVENTS);
+        self.context.events().flush(limit).await
+    }
+
+    /// Works on keys until [`Engine::shut_down`].
+    pub(super) async fn work(self: Arc<Self>) {
+        let handler = self.clone();
+        work(&self.queue, self.settings.tasks, CancellationToken::new(), move |work| handler.clone().step(work)).await;
+    }
+
+    pub(super) fn shut_down(&self) {
+        self.queue.shut_down();
+    }
+
+    pub(super) fn checks(self: &Arc<Self>, leases: Option<LeaseHealth>) -> Checks {
+        let checks = Checks::new();
+        for watch in &self.watches {
+            let health = watch.health.clone();
+            checks.add(format!("watch of {}", watch.name), move || match health.problem() {
+                Some(problem) => Err(problem),
+                None if health.synced() => Ok(()),
+                None => Err("not listed yet".to_owned()),
+            });
+        }
+        let engine = self.clone();
+        checks.add("journal", move || engine.shards.problem().map_or(Ok(()), Err));
+        if let Some(leases) = leases {
+            checks.add("leases", move || leases.problem().map_or(Ok(()), Err));
+        }
+        checks
+    }
+
+    pub(super) fn registry(self: &Arc<Self>, leases: Option<&LeaseHealth>) -> Registry {
+        let mut registry = Registry::default();
+        self.reconciler.register(&mut registry);
+        let engine = self.clone();
+        let journal = move || engine.shards.journal_stats();
+        let mut parts = RuntimeMetrics::new()
+            .queue(self.settings.queue, &self.queue)
+            .events(self.context.events())
+            .journal(journal);
+        for watch in &self.watches {
+            parts = parts.watch(watch.name, &watch.health);
+        }
+        if let Some(leases) = leases {
+            parts = parts.leases(leases);
+        }
+        parts.register(registry.sub_registry_with_prefix("provisioner"));
+        registry
+    }
+
+    /// One key, one step. Work that is cut off was another replica's to finish from that moment.
+    async fn step(self: Arc<Self>, work: Work<KeyOf<R>>) {
+        let Some(ownership) = self.shards.ownership(work.key()) else { return work.finish(Next::Done) };
+        let over = ownership.over();
+        let report = tokio::select! {
+            biased;
+            () = over.cancelled(), if self.settings.safeguards.fencing => None,
+            report = self.attempt(&work, &ownership) => Some(report),
+        };
+        let Some(Report { next, event }) = report else { return work.finish(Next::Done) };
+        work.finish(next);
+        if let Some(event) = event {
+            self.context.events().record(event);
+        }
+    }
+
+    /// What is known, what to do, doing it, what came of it.
+    async fn attempt(&self, work: &Work<KeyOf<R>>, ownership: &Ownership) -> Report {
+        let facts: FactsOf<R> = self.cache().facts(work.key());
+        let decision = self.reconciler.decide(&facts);
+        tracing::debug!(key = %work.key(), ?decision, attempt = work.attempt(), "decided");
+        let step = Step { context: &self.context, work, ownership, safeguards: self.settings.safeguards };
+        let started = Instant::now();
+        let outcome = self.reconciler.act(decision, &facts, &step).await;
+        // What the API server shows, or what left nothing behind, needs no entry. Under the cache's lock, because an entry that
+        // is just adopted makes the key unfinished.
+        let name = work.key().to_string();
+        if ownership.contains(&name) {
+            let cache = self.cache();
+            if !cache.unfinished(work.key()) {
+                ownership.remove(&name);
+            }
+        }
+        self.reconciler.report(outcome, &facts, work, started.elapsed())
+    }
+}

@@ -1,0 +1,31 @@
+//! What is tried until it succeeds, because nothing may begin before.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::{Backoff, Environment};
+
+const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(250), Duration::from_secs(15));
+
+/// Attempts at one thing.
+pub(super) struct Retry {
+    about: &'static str,
+    environment: Environment,
+    failed: u32,
+}
+
+impl Retry {
+    pub(super) fn new(about: &'static str, environment: Environment) -> Self {
+        Self { about, environment, failed: 0 }
+    }
+
+    /// One has failed: the next one may be made when this returns.
+    pub(super) async fn failed(&mut self, error: impl fmt::Display) {
+        self.failed += 1;
+        tracing::warn!("{}: {error}", self.about);
+        let chance = self.environment.number(&format!("{} {}", self.about, self.failed));
+        sleep(BACKOFF.delay(self.failed, chance as f64 / u64::MAX as f64)).await;
+    }
+}

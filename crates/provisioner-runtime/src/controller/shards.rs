@@ -1,0 +1,265 @@
+//! Which keys this process may work on, and the journal behind each.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::Sharing;
+use crate::Environment;
+use crate::journal::{Entry, Journal, JournalError, JournalOptions, JournalStats, journal_name};
+use crate::lease::{Term, lease_name};
+use crate::name::stable_hash;
+
+/// The shards that this process holds.
+pub(super) struct Shards {
+    pub(super) plan: Plan,
+    owned: Mutex<BTreeMap<u32, Owned>>,
+    problems: Mutex<BTreeMap<u32, String>>,
+    /// The costs of journals that were given up.
+    past: Mutex<JournalStats>,
+}
+
+/// How keys are spread over shards, and where the journals are.
+pub(super) struct Plan {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) instance: String,
+    pub(super) sharing: Sharing,
+    pub(super) grace: Duration,
+    pub(super) environment: Environment,
+}
+
+/// The right to work on one key. Its shard is not given up before this is dropped.
+pub(super) struct Ownership {
+    record: Record,
+    valid: Valid,
+    _working: TaskTrackerToken,
+}
+
+/// Whether nobody else can have taken a shard, as far as the clock tells.
+type Valid = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Where it is recorded what was begun.
+#[derive(Clone)]
+pub(super) enum Record {
+    /// In the shard's journal, which fences former holders too.
+    Journal(Journal),
+    /// In each object, by whoever has its lock.
+    Objects,
+}
+
+impl Record {
+    fn journal(&self) -> Option<&Journal> {
+        match self {
+            Self::Journal(journal) => Some(journal),
+            Self::Objects => None,
+        }
+    }
+}
+
+struct Owned {
+    record: Record,
+    valid: Valid,
+    working: TaskTracker,
+}
+
+impl Plan {
+    pub(super) fn journal(&self, shard: u32) -> JournalOptions {
+        let (name, layout) = match &self.sharing {
+            Sharing::Own { part } => (lease_name(&format!("{}-journal-node-{part}", self.name)), "node".to_owned()),
+            _ => (journal_name(&self.name, shard, self.shards()), self.shards().to_string()),
+        };
+        JournalOptions {
+            namespace: self.namespace.clone(),
+            name,
+            group: lease_name(&self.name),
+            layout,
+            holder: self.instance.clone(),
+            environment: self.environment,
+        }
+    }
+
+    fn shards(&self) -> u32 {
+        if let Sharing::Leases(leases) = &self.sharing { leases.shards } else { 1 }
+    }
+
+    fn shard_of(&self, key: &str) -> u32 {
+        shard_of(key, self.shards())
+    }
+
+    /// Whether an entry that nobody finishes any more is this shard's.
+    pub(super) fn is_mine(&self, shard: u32, entry: &Entry, owns: impl FnOnce(&Entry) -> bool) -> bool {
+        match &self.sharing {
+            Sharing::Own { .. } => owns(entry),
+            _ => self.shard_of(&entry.key) == shard,
+        }
+    }
+}
+
+/// Which of so many shards a key belongs to. It never changes: an old replica and a new one share the keys during an update.
+pub fn shard_of(key: &str, shards: u32) -> u32 {
+    // The upper half, where the bits are mixed best.
+    ((stable_hash(key) >> 32) % u64::from(shards.max(1))) as u32
+}
+
+impl Ownership {
+    /// Says whether nobody else can have taken the shard. Together with the journal, which believes no clock, it keeps a
+    /// process that stood still from going on.
+    pub(super) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let (over, valid) = (self.over(), self.valid.clone());
+        move || !over.is_cancelled() && valid()
+    }
+
+    /// Records what is about to begin; without it nothing may begin.
+    pub(super) async fn record(&self, entry: Entry) -> Result<(), JournalError> {
+        match self.record.journal() {
+            Some(journal) => journal.record(entry).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Makes sure that this process may still begin something, and that removals are stored.
+    pub(super) async fn fence(&self) -> Result<(), JournalError> {
+        match self.record.journal() {
+            Some(journal) => journal.fence().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Makes sure that this process could begin something at most so long ago.
+    pub(super) async fn fence_since(&self, age: Duration) -> Result<(), JournalError> {
+        match self.record.journal() {
+            Some(journal) => journal.fence_since(age).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The work on this key has ended.
+    pub(super) fn remove(&self, key: &str) {
+        if let Some(journal) = self.record.journal() {
+            journal.remove(key);
+        }
+    }
+
+    /// Whether the journal has an entry for this key.
+    pub(super) fn contains(&self, key: &str) -> bool {
+        self.record.journal().is_some_and(|journal| journal.contains(key))
+    }
+
+    /// Cancelled when another process goes on with all of this.
+    pub(super) fn over(&self) -> CancellationToken {
+        self.record.journal().map_or_else(CancellationToken::new, |journal| journal.over().clone())
+    }
+}
+
+impl Shards {
+    pub(super) fn new(plan: Plan) -> Self {
+        Self { plan, owned: Mutex::default(), problems: Mutex::default(), past: Mutex::default() }
+    }
+
+    /// The right to work on a key, if this process has it now.
+    pub(super) fn ownership(&self, key: &impl fmt::Display) -> Option<Ownership> {
+        let owned = self.owned();
+        let Owned { record, valid, working } = owned.get(&self.shard_of(key))?;
+        let (record, valid) = (record.clone(), valid.clone());
+        (!working.is_closed()).then(|| Ownership { record, valid, _working: working.token() })
+    }
+
+    pub(super) fn owns(&self, key: &impl fmt::Display) -> bool {
+        self.owned().contains_key(&self.shard_of(key))
+    }
+
+    /// Work on a shard begins.
+    pub(super) fn insert(&self, term: &Term, record: Record, working: &TaskTracker) {
+        let (shard, term) = (term.shard, term.clone());
+        let valid = Arc::new(move || term.is_valid());
+        self.owned().insert(shard, Owned { record, valid, working: working.clone() });
+    }
+
+    /// Ends all work on a shard; returns what is still to unwind.
+    pub(super) fn remove(&self, shard: u32) -> Option<TaskTracker> {
+        let owned = self.owned().remove(&shard)?;
+        owned.working.close();
+        if let Some(journal) = owned.record.journal() {
+            journal.close();
+            let mut past = crate::lock(&self.past);
+            *past = *past + JournalStats { entries: 0, bytes: 0, ..journal.stats() };
+        }
+        Some(owned.working)
+    }
+
+    /// What keeps this process from working, in words for a person.
+    pub(super) fn problem(&self) -> Option<String> {
+        let journals = self.owned().values().filter_map(|owned| owned.record.journal()?.problem()).collect::<Vec<_>>();
+        let problems: Vec<String> = crate::lock(&self.problems).values().cloned().chain(journals).collect();
+        (!problems.is_empty()).then(|| problems.join("; "))
+    }
+
+    pub(super) fn set_problem(&self, shard: u32, problem: Option<String>) {
+        let mut problems = crate::lock(&self.problems);
+        match problem {
+            Some(problem) => problems.insert(shard, problem),
+            None => problems.remove(&shard),
+        };
+    }
+
+    /// The whole process is about to end.
+    pub(super) fn fail(&self, problem: String) {
+        self.set_problem(u32::MAX, Some(problem));
+    }
+
+    /// What the journals hold, and what they and those before them have cost.
+    pub(super) fn journal_stats(&self) -> JournalStats {
+        let past = *crate::lock(&self.past);
+        self.owned()
+            .values()
+            .filter_map(|owned| owned.record.journal())
+            .fold(past, |sum, journal| sum + journal.stats())
+    }
+
+    pub(super) fn shard_of(&self, key: &impl fmt::Display) -> u32 {
+        match self.plan.shards() {
+            1 => 0,
+            _ => self.plan.shard_of(&key.to_string()),
+        }
+    }
+
+    fn owned(&self) -> MutexGuard<'_, BTreeMap<u32, Owned>> {
+        crate::lock(&self.owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::LeaseOptions;
+
+    fn plan(sharing: Sharing) -> Plan {
+        Plan {
+            name: "example.com/disks".to_owned(),
+            namespace: "storage".to_owned(),
+            instance: "host_1".to_owned(),
+            sharing,
+            grace: Duration::ZERO,
+            environment: Environment::default(),
+        }
+    }
+
+    fn sharded(shards: u32) -> Plan {
+        plan(Sharing::Leases(LeaseOptions { shards, ..LeaseOptions::new("storage", "example.com-disks", "host_1") }))
+    }
+
+    #[test]
+    fn each_way_to_share_the_work_has_its_journals() {
+        let journal = |plan: &Plan, shard| (plan.journal(shard).name, plan.journal(shard).layout);
+        assert_eq!(journal(&sharded(1), 0), ("example.com-disks-journal".to_owned(), "1".to_owned()));
+        assert_eq!(journal(&sharded(4), 2), ("example.com-disks-journal-2-of-4".to_owned(), "4".to_owned()));
+        let own = plan(Sharing::Own { part: "node-1".to_owned() });
+        assert_eq!(journal(&own, 0), ("example.com-disks-journal-node-node-1".to_owned(), "node".to_owned()));
+    }
+}

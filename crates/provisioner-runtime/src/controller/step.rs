@@ -1,0 +1,219 @@
+//! One step of the work on one key, and the one way to call an author's code.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio::time::timeout;
+
+use super::fencing::TokenGuard;
+use super::shards::Ownership;
+use super::{Cache, Context, FencingToken};
+use crate::journal::{Entry, JournalError};
+use crate::limiter::LimiterPermit;
+use crate::queue::{Permit, Work};
+
+/// For how long what the API server has said of the journal's holder is taken for true.
+const FRESH: Duration = Duration::from_millis(200);
+
+/// The right to work on one key, for one step.
+pub struct Step<'a, C: Cache> {
+    pub(super) context: &'a Context<C>,
+    pub(super) work: &'a Work<C::Key>,
+    pub(super) ownership: &'a Ownership,
+    pub(super) safeguards: Safeguards,
+}
+
+/// The safeguards of the loop. Tests of a simulation leave one out to see that it is missed.
+#[derive(Clone, Copy, Debug)]
+pub struct Safeguards {
+    /// An attempt is recorded before it begins.
+    pub journal: bool,
+    /// Who has lost the journal begins nothing any more.
+    pub fencing: bool,
+}
+
+impl Default for Safeguards {
+    /// All of them.
+    fn default() -> Self {
+        Self { journal: true, fencing: true }
+    }
+}
+
+/// A call of an author's code.
+pub struct Call<'a> {
+    /// Groups share the calls fairly.
+    pub permit: CallPermit<'a>,
+    /// Until when there must be an answer.
+    pub limit: Duration,
+    /// What the call is given so that it can ask whether it may still act.
+    pub token: &'a FencingToken,
+    /// What keeps two processes from beginning the same.
+    pub intent: Intent,
+}
+
+/// The permit of a call.
+pub enum CallPermit<'a> {
+    /// To be waited for, in this group.
+    Of(&'a str),
+    /// Held already.
+    Held(&'a LimiterPermit),
+}
+
+/// What keeps two processes from beginning the same.
+pub enum Intent {
+    /// Recorded in the journal before the call.
+    Record(Entry),
+    /// Recorded elsewhere, such as in the object: only the fence is asked.
+    Recorded,
+    /// The call only asks.
+    None,
+}
+
+/// How fresh the API server's word that the journal is ours must be.
+enum Fence {
+    Now,
+    Since(Duration),
+    None,
+}
+
+/// Why an author's code was not called, or gave no answer.
+#[derive(Debug)]
+pub enum Refused {
+    /// It could not be recorded, or this process may not begin it.
+    Journal(JournalError),
+    /// The last look at the cache said no.
+    Unwanted,
+    /// It was called.
+    NoAnswer(NoAnswer),
+}
+
+/// Why an author's call gave no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// It crashed with this text.
+    Panicked(String),
+    /// It took longer than this.
+    TimedOut(Duration),
+    /// Another process may be at it.
+    CutOff,
+}
+
+impl<'a, C: Cache> Step<'a, C> {
+    /// The key.
+    pub fn key(&self) -> &'a C::Key {
+        self.work.key()
+    }
+
+    /// How this step came about.
+    pub fn work(&self) -> &'a Work<C::Key> {
+        self.work
+    }
+
+    /// A permit for an attempt in this group, or `None`: then the key [waits for one](crate::queue::Next::AwaitPermit).
+    pub fn enter(&self, group: &str) -> Option<Permit<C::Key>> {
+        self.work.enter(group)
+    }
+
+    /// Waits for the permit of a call in this group.
+    pub async fn call_permit(&self, group: &str) -> LimiterPermit {
+        self.context.calls().acquire(group).await
+    }
+
+    /// A token that is valid while nobody else can work on this key, `also` says so, and the guard lives.
+    pub fn token(&self, also: Option<impl Fn() -> bool + Send + Sync + 'static>) -> (FencingToken, TokenGuard) {
+        let (fenced, valid) = (self.safeguards.fencing, self.ownership.validity());
+        FencingToken::of_call(move || !fenced || (valid() && also.as_ref().is_none_or(|also| also())))
+    }
+
+    /// The work on this key has left nothing: its entry goes with one of the next writes of the journal.
+    pub fn remove_entry(&self) {
+        self.ownership.remove(&self.key().to_string());
+    }
+
+    /// Makes sure that this process may still begin something, and that removed entries are stored.
+    ///
+    /// # Errors
+    /// Another process has the journal, or it cannot be read.
+    pub async fn fence(&self) -> Result<(), JournalError> {
+        self.fenced(self.ownership.fence().await)
+    }
+
+    /// Calls an author's code: recorded or fenced before, one of its group, with one last look at what is wanted, a
+    /// deadline, and a panic as a value. It gets no time once the token is not valid any more.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub async fn call<T, F: Future<Output = T>>(
+        &self,
+        call: Call<'_>,
+        wanted: impl FnOnce(&mut C) -> bool,
+        run: impl FnOnce() -> F,
+    ) -> Result<T, Refused> {
+        let Call { permit, limit, token, intent } = call;
+        let fence = match intent {
+            Intent::Record(entry) => {
+                if self.safeguards.journal {
+                    self.fenced(self.ownership.record(entry).await).map_err(Refused::Journal)?;
+                }
+                Fence::Since(FRESH)
+            }
+            Intent::Recorded => Fence::Now,
+            Intent::None => Fence::None,
+        };
+        let _permit = match permit {
+            CallPermit::Of(group) => Some(self.call_permit(group).await),
+            CallPermit::Held(_) => None,
+        };
+        match fence {
+            Fence::Since(age) => self.fenced(self.ownership.fence_since(age).await).map_err(Refused::Journal)?,
+            Fence::Now => self.fence().await.map_err(Refused::Journal)?,
+            Fence::None => {}
+        }
+        // All that took its time.
+        if !wanted(&mut self.context.cache()) {
+            return Err(Refused::Unwanted);
+        }
+        guarded(limit, token, async { run().await }).await.map_err(Refused::NoAnswer)
+    }
+
+    /// Who has lost the journal begins nothing.
+    fn fenced(&self, answer: Result<(), JournalError>) -> Result<(), JournalError> {
+        match answer {
+            Err(JournalError::Lost(_)) if !self.safeguards.fencing => Ok(()),
+            answer => answer,
+        }
+    }
+}
+
+/// A call of an author's code with a deadline, and its panic as a value.
+///
+/// # Errors
+/// See [`NoAnswer`].
+pub async fn guarded<T>(limit: Duration, token: &FencingToken, call: impl Future<Output = T>) -> Result<T, NoAnswer> {
+    let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
+    let call = poll_fn(|context| {
+        if !token.is_valid() {
+            return Poll::Ready(Err(NoAnswer::CutOff));
+        }
+        let answer = ready!(call.as_mut().poll(context));
+        Poll::Ready(answer.map_err(|panic| NoAnswer::Panicked(panic_text(&*panic))))
+    });
+    timeout(limit, call).await.unwrap_or(Err(NoAnswer::TimedOut(limit)))
+}
+
+/// What an author's code returns, or the text of its panic.
+///
+/// # Errors
+/// It panicked.
+pub fn unpanicked<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| panic_text(&*panic))
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

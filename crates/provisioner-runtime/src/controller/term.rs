@@ -1,0 +1,220 @@
+//! One term of one shard: from taking its journal over to giving the shard up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use super::adoption::{Adopter, until_empty};
+use super::engine::Engine;
+use super::retry::Retry;
+use super::shards::Record;
+use super::{KeyOf, Reconciler, Sharing};
+use crate::journal::{Adopted, Entry, Journal, JournalOptions, Writer};
+use crate::lease::Term;
+
+/// How long the last write of a journal may take when a shard is given up.
+const LAST_WRITE: Duration = Duration::from_secs(5);
+
+/// Works on a shard until its term ends. Returns who took the journal over, if another process did.
+pub(super) async fn serve<R: Reconciler>(engine: Arc<Engine<R>>, term: Term) -> Option<String> {
+    let shard = Shard { engine: &engine, number: term.shard };
+    // What was remembered of an earlier term has been another process's since.
+    shard.forget();
+    let options = engine.shards.plan.journal(term.shard);
+    if matches!(engine.shards.plan.sharing, Sharing::Objects) {
+        shard.serve_without_journal(&term, &options).await;
+        return None;
+    }
+    let taken = tokio::select! {
+        biased;
+        () = term.lost.cancelled() => return None,
+        () = term.leave.cancelled() => return None,
+        taken = shard.take_over(&term, &options) => taken,
+    };
+    let (journal, writer, entries) = taken;
+    let over = journal.over().clone();
+    let ended = tokio::select! {
+        biased;
+        () = term.lost.cancelled() => None,
+        by = writer.run() => Some(by),
+        () = shard.work(&term, &options, &journal, entries) => None,
+    };
+    over.cancel();
+    journal.close();
+    shard.give_up().await;
+    ended
+}
+
+/// A shard of this process. Dropping it ends all work on it at once.
+struct Shard<'a, R: Reconciler> {
+    engine: &'a Engine<R>,
+    number: u32,
+}
+
+impl<R: Reconciler> Shard<'_, R> {
+    async fn take_over(&self, term: &Term, options: &JournalOptions) -> (Journal, Writer, Vec<Entry>) {
+        let mut retry = Retry::new("the journal cannot be taken over", options.environment);
+        loop {
+            let valid = term.clone();
+            let client = self.engine.context.client().clone();
+            let error = match Journal::take_over(client, options.clone(), move || valid.is_valid()).await {
+                Ok(taken) => {
+                    self.engine.shards.set_problem(self.number, None);
+                    return taken;
+                }
+                Err(error) => error,
+            };
+            let place = format!("ConfigMap {}/{}", options.namespace, options.name);
+            self.set_problem(Some(format!("the journal ({place}) cannot be taken over: {error}")));
+            retry.failed(format!("{place}: {error}")).await;
+        }
+    }
+
+    /// Everything between taking the journal over and having nothing in flight any more.
+    async fn work(&self, term: &Term, options: &JournalOptions, journal: &Journal, mut entries: Vec<Entry>) {
+        let mut adopter = Adopter::new(self.engine, self.number, options, journal);
+        let left = tokio::select! {
+            biased;
+            () = term.leave.cancelled() => return,
+            (adopted, ()) = join(adopter.adopt(), self.ready()) => {
+                entries.extend(adopted.entries);
+                adopted.left
+            }
+        };
+        let working = TaskTracker::new();
+        self.engine.adopt(entries, |key| journal.remove(key));
+        self.left_behind(&left);
+        self.begin(term, Record::Journal(journal.clone()), &working);
+        tokio::select! {
+            biased;
+            () = term.leave.cancelled() => {}
+            () = self.adopt_rest(&mut adopter, journal, left) => {}
+            () = self.honour_drops(journal) => {}
+        }
+        self.end(&working).await;
+        // What was removed last need not be looked at by the next holder.
+        let _ = timeout(LAST_WRITE, journal.flush()).await;
+    }
+
+    /// Every replica works, and has nothing but the locks of objects.
+    async fn serve_without_journal(&self, term: &Term, options: &JournalOptions) {
+        let working = TaskTracker::new();
+        tokio::select! {
+            biased;
+            () = term.leave.cancelled() => return,
+            () = async {
+                self.ready().await;
+                until_empty(self.engine.context.client(), options, |problem| self.set_problem(problem)).await;
+            } => {}
+        }
+        self.begin(term, Record::Objects, &working);
+        term.leave.cancelled().await;
+        self.end(&working).await;
+        self.give_up().await;
+    }
+
+    /// Waits until everything is known, asks how old what is known may be, and lets the author begin.
+    async fn ready(&self) {
+        let environment = self.engine.shards.plan.environment;
+        let mut retry = Retry::new("the cluster cannot be looked at", environment);
+        while let Err(error) = self.engine.refresh().await {
+            retry.failed(error).await;
+        }
+        let mut retry = Retry::new("the provisioner cannot begin", environment);
+        while let Err(error) = self.engine.reconciler.start().await {
+            self.set_problem(Some(format!("the provisioner cannot begin: {error}")));
+            retry.failed(error).await;
+        }
+        self.engine.shards.set_problem(self.number, None);
+    }
+
+    fn begin(&self, term: &Term, record: Record, working: &TaskTracker) {
+        tracing::info!(shard = self.number, "ready");
+        self.engine.begin(|key| self.is_here(key), || self.engine.shards.insert(term, record, working));
+    }
+
+    async fn end(&self, working: &TaskTracker) {
+        working.close();
+        let grace = self.engine.shards.plan.grace;
+        if timeout(grace, working.wait()).await.is_err() {
+            tracing::warn!("work in flight did not end within {} s and is left to the next replica", grace.as_secs());
+        }
+    }
+
+    /// Goes on with what found no room at first. Never ends.
+    async fn adopt_rest(&self, adopter: &mut Adopter<'_, R>, journal: &Journal, mut left: Vec<Entry>) {
+        while !left.is_empty() {
+            let Adopted { entries, left: rest } = adopter.adopt_rest().await;
+            let keys = keys::<R>(&entries);
+            self.engine.adopt(entries, |key| journal.remove(key));
+            self.engine.go_on(keys);
+            left = rest;
+            self.left_behind(&left);
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// Says what waits for room.
+    fn left_behind(&self, left: &[Entry]) {
+        let keys = keys::<R>(left);
+        let problem = (!keys.is_empty()).then(|| {
+            format!(
+                "{} attempts that another replica has begun wait for room in the journal: they are taken over as others end",
+                keys.len()
+            )
+        });
+        if let Some(problem) = &problem {
+            tracing::warn!("{problem}");
+            self.engine.await_adoption(&keys, problem);
+        }
+        self.engine.shards.set_problem(self.number, problem);
+    }
+
+    /// Ends the attempts that a person has dropped. Never ends.
+    async fn honour_drops(&self, journal: &Journal) {
+        loop {
+            for key in journal.dropped().await {
+                tracing::warn!(key, "the attempt is dropped by hand; what it may have left in the backend stays there");
+                self.engine.drop_attempt(&KeyOf::<R>::from(&key));
+            }
+        }
+    }
+
+    /// Says on `/readyz` and to whoever waits why nothing is done.
+    fn set_problem(&self, problem: Option<String>) {
+        if let Some(problem) = &problem {
+            self.engine.held_up(|key| self.is_here(key), problem);
+        }
+        self.engine.shards.set_problem(self.number, problem);
+    }
+
+    async fn give_up(&self) {
+        if let Some(working) = self.engine.shards.remove(self.number) {
+            // They see that the journal is over as soon as they run.
+            working.wait().await;
+        }
+        self.forget();
+    }
+
+    fn forget(&self) {
+        self.engine.forget(|key| self.is_here(key));
+    }
+
+    fn is_here(&self, key: &KeyOf<R>) -> bool {
+        self.engine.shards.shard_of(key) == self.number
+    }
+}
+
+impl<R: Reconciler> Drop for Shard<'_, R> {
+    fn drop(&mut self) {
+        self.engine.shards.remove(self.number);
+        self.engine.shards.set_problem(self.number, None);
+    }
+}
+
+fn keys<R: Reconciler>(entries: &[Entry]) -> Vec<KeyOf<R>> {
+    entries.iter().map(|entry| KeyOf::<R>::from(&entry.key)).collect()
+}

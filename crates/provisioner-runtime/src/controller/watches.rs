@@ -1,0 +1,106 @@
+//! What a controller follows.
+
+use std::fmt::Debug;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::api::ListParams;
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+
+use super::{Cache, Context};
+use crate::watch::{Event, FromJson, watch};
+use crate::{CallError, Environment, WatchHealth};
+
+/// One kind of object that a controller follows, and how changes get into its cache.
+pub struct WatchSpec<C: Cache> {
+    name: &'static str,
+    health: WatchHealth,
+    run: Run<C>,
+    version: Version<C>,
+    dated: bool,
+    after_first_term: bool,
+}
+
+/// A watch, as the loop knows it.
+pub(super) struct Watched<C> {
+    pub(super) name: &'static str,
+    pub(super) health: WatchHealth,
+    /// Where its objects may be stale when a term begins.
+    pub(super) version: Option<Version<C>>,
+}
+
+/// How a watch is started.
+pub(super) struct Start<C: Cache> {
+    pub(super) name: &'static str,
+    pub(super) run: Run<C>,
+    pub(super) after_first_term: bool,
+}
+
+/// A change of the cache. It answers with the keys that it may matter to.
+pub(super) type Change<'a, C> = Box<dyn FnOnce(&mut C) -> Vec<<C as Cache>::Key> + 'a>;
+/// Runs a change under the cache's lock.
+pub(super) type Apply<C> = Box<dyn Fn(Change<'_, C>) + Send>;
+pub(super) type Run<C> = Box<dyn FnOnce(Environment, Apply<C>) -> BoxFuture<'static, ()> + Send>;
+/// Asks the API server for the version of everything of this kind.
+pub(super) type Version<C> = Box<dyn Fn(Context<C>) -> BoxFuture<'static, Result<u64, CallError>> + Send + Sync>;
+
+impl<C: Cache> WatchSpec<C> {
+    /// Follows what `api` covers, under the plural's name. `read` turns an event into what `apply` puts into the cache;
+    /// it may call an author's code, because no lock is held then.
+    pub fn new<T, U>(
+        name: &'static str,
+        api: Api<T>,
+        health: WatchHealth,
+        read: impl Fn(Event<T>) -> U + Send + 'static,
+        apply: impl Fn(&mut C, U) -> Vec<C::Key> + Send + 'static,
+    ) -> Self
+    where
+        T: Resource + Clone + FromJson + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        let all = api.clone();
+        let version = move |context: Context<C>| {
+            let all = all.clone();
+            async move {
+                let list = context.request(all.list_metadata(&ListParams::default().limit(1))).await?;
+                Ok(list.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default())
+            }
+            .boxed()
+        };
+        let watched = health.clone();
+        let run = move |environment: Environment, change: Apply<C>| {
+            let sink = move |event: Event<T>| {
+                let read = read(event);
+                change(Box::new(|cache| apply(cache, read)));
+            };
+            watch(api, name, environment, watched, sink).boxed()
+        };
+        let (run, version): (Run<C>, Version<C>) = (Box::new(run), Box::new(version));
+        Self { name, health, run, version, dated: false, after_first_term: false }
+    }
+
+    /// At the start of each term the API server is asked how new everything of this kind is, see
+    /// [`Cache::stale_before`].
+    #[must_use]
+    pub fn dated(self) -> Self {
+        Self { dated: true, ..self }
+    }
+
+    /// Begins when this process gets its first shard, so that nothing that it tells is stale; or soon, for everything is to
+    /// be known by then.
+    #[must_use]
+    pub fn after_first_term(self) -> Self {
+        Self { after_first_term: true, ..self }
+    }
+
+    pub(super) fn split(self) -> (Watched<C>, Start<C>) {
+        let Self { name, health, run, version, dated, after_first_term } = self;
+        (Watched { name, health, version: dated.then_some(version) }, Start { name, run, after_first_term })
+    }
+}
+
+impl<C: Cache> Debug for WatchSpec<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WatchSpec").field("name", &self.name).finish_non_exhaustive()
+    }
+}

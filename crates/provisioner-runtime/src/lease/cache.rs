@@ -1,0 +1,250 @@
+//! What is known of the fleet's Leases, from wherever it came: the watch, a list, the answers to our own writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use tokio::time::Instant;
+
+use super::record::{self, Lease, Spec};
+use crate::notify::{Follower, Notifier};
+
+pub(super) struct LeaseCache {
+    /// How long our own Leases last.
+    duration: Duration,
+    state: Mutex<State>,
+    changed: Notifier,
+}
+
+struct State {
+    known: BTreeMap<String, Known>,
+    /// All Leases of the fleet were listed once.
+    listed: bool,
+    /// When the watch last delivered something.
+    progress: Instant,
+    /// Up to which version the watch has delivered everything.
+    delivered: Option<u64>,
+}
+
+/// What is known of one Lease.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// The object; `None` when it was deleted.
+    pub(super) lease: Option<Lease>,
+    /// The record, also of one that was deleted.
+    pub(super) spec: Spec,
+    /// How many shards its holder believes in.
+    shards: u32,
+    member: bool,
+    /// Since when the record has been as it is, as far as we saw.
+    since: Instant,
+    /// Until when it belongs to its holder if it stays as it is.
+    until: Instant,
+    /// The greatest number of transitions ever seen in it.
+    pub(super) most: u32,
+    version: Option<u64>,
+}
+
+impl Known {
+    pub(super) fn is_held(&self, now: Instant) -> bool {
+        !self.spec.holder().is_empty() && now < self.until
+    }
+
+    pub(super) fn until(&self) -> Instant {
+        self.until
+    }
+}
+
+/// A Lease of a fleet with another number of shards.
+#[derive(Clone, Debug)]
+pub(super) struct Rival {
+    pub(super) name: String,
+    pub(super) holder: String,
+    pub(super) shards: u32,
+}
+
+impl LeaseCache {
+    pub(super) fn new(duration: Duration) -> Self {
+        let state = State { known: BTreeMap::new(), listed: false, progress: Instant::now(), delivered: None };
+        Self { duration, state: Mutex::new(state), changed: Notifier::default() }
+    }
+
+    /// Tells of every change from now on.
+    pub(super) fn follow(&self) -> Follower<'_> {
+        self.changed.follow()
+    }
+
+    /// A Lease as the API server showed it.
+    pub(super) fn see(&self, lease: Lease) {
+        if self.update(|state| state.see(lease, self.duration)) {
+            self.changed.notify();
+        }
+    }
+
+    /// A Lease does not exist any more, or did not when the API server was at `version`.
+    pub(super) fn gone(&self, name: &str, version: Option<u64>) {
+        if self.update(|state| state.gone(name, version)) {
+            self.changed.notify();
+        }
+    }
+
+    /// All Leases with the fleet's label, as of `version`.
+    pub(super) fn see_all(&self, fleet: &str, leases: Vec<Lease>, version: Option<u64>) {
+        let changed = self.update(|state| {
+            let listed: BTreeSet<String> = leases.iter().map(ResourceExt::name_any).collect();
+            let has_label = |known: &Known| known.lease.as_ref().and_then(record::fleet_of) == Some(fleet);
+            let missing: Vec<String> = state
+                .known
+                .iter()
+                .filter(|(name, known)| has_label(known) && !listed.contains(*name))
+                .map(|(name, _)| name.clone())
+                .collect();
+            let mut changed = !std::mem::replace(&mut state.listed, true);
+            for name in missing {
+                changed |= state.gone(&name, version);
+            }
+            for lease in leases {
+                changed |= state.see(lease, self.duration);
+            }
+            changed
+        });
+        if changed {
+            self.changed.notify();
+        }
+    }
+
+    /// The watch delivered something.
+    pub(super) fn progressed(&self) {
+        self.update(|state| state.progress = Instant::now());
+    }
+
+    /// The watch has delivered everything up to this version.
+    pub(super) fn delivered(&self, version: &str) {
+        self.update(|state| state.delivered = version.parse().ok());
+    }
+
+    /// Whether there is something that the watch of the fleet's Leases should have delivered.
+    pub(super) fn has_undelivered(&self, fleet: &str) -> bool {
+        self.update(|state| {
+            let is_undelivered = |known: &Known| {
+                known.version.zip(state.delivered).is_some_and(|(version, delivered)| version > delivered)
+            };
+            let is_watched = |known: &Known| known.lease.as_ref().and_then(record::fleet_of) == Some(fleet);
+            state.known.values().any(|known| is_undelivered(known) && is_watched(known))
+        })
+    }
+
+    /// How long the watch has delivered nothing.
+    pub(super) fn silence(&self) -> Duration {
+        self.update(|state| state.progress.elapsed())
+    }
+
+    pub(super) fn is_listed(&self) -> bool {
+        self.update(|state| state.listed)
+    }
+
+    pub(super) fn known(&self, name: &str) -> Option<Known> {
+        self.update(|state| state.known.get(name).cloned())
+    }
+
+    /// Whose name is in a Lease, whether or not it has run out; `None` when there is no such Lease.
+    pub(super) fn name_in(&self, name: &str) -> Option<String> {
+        self.update(|state| {
+            let known = state.known.get(name).filter(|known| known.lease.is_some())?;
+            Some(known.spec.holder().to_owned())
+        })
+    }
+
+    /// Who holds a Lease, if it has not run out.
+    pub(super) fn holder(&self, name: &str, now: Instant) -> Option<String> {
+        self.update(|state| {
+            let known = state.known.get(name).filter(|known| known.is_held(now))?;
+            Some(known.spec.holder().to_owned())
+        })
+    }
+
+    /// Among the Leases that others hold for another number of shards, the one with the fewest shards.
+    pub(super) fn rival(&self, me: &str, shards: u32, now: Instant) -> Option<Rival> {
+        self.update(|state| {
+            let rivals = state.known.iter().filter(|(_, known)| {
+                !known.member && known.shards != shards && known.is_held(now) && known.spec.holder() != me
+            });
+            let (name, known) = rivals.min_by_key(|(_, known)| known.shards)?;
+            Some(Rival { name: name.clone(), holder: known.spec.holder().to_owned(), shards: known.shards })
+        })
+    }
+
+    /// The replicas with this number of shards that were seen alive.
+    pub(super) fn members(&self, shards: u32, now: Instant) -> BTreeSet<String> {
+        self.update(|state| {
+            let alive =
+                |known: &&Known| known.member && known.shards == shards && known.lease.is_some() && known.is_held(now);
+            state.known.values().filter(alive).map(|known| known.spec.holder().to_owned()).collect()
+        })
+    }
+
+    /// Members that have said nothing for this long since they ran out; what is remembered of deleted ones goes.
+    pub(super) fn dead_members(&self, now: Instant, age: Duration) -> Vec<Lease> {
+        self.update(|state| {
+            let dead = |known: &Known| known.member && known.until + age <= now;
+            state.known.retain(|_, known| known.lease.is_some() || !dead(known));
+            state.known.values().filter(|known| dead(known)).filter_map(|known| known.lease.clone()).collect()
+        })
+    }
+
+    /// When the next Lease runs out that nobody renews.
+    pub(super) fn next_expiry(&self, now: Instant) -> Option<Instant> {
+        self.update(|state| state.known.values().filter(|known| known.is_held(now)).map(Known::until).min())
+    }
+
+    fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut crate::lock(&self.state))
+    }
+}
+
+impl State {
+    /// Whether anything is new.
+    fn see(&mut self, lease: Lease, duration: Duration) -> bool {
+        let (name, version) = (lease.name_any(), version_of(&lease));
+        let spec = lease.spec.clone().unwrap_or_default();
+        let before = self.known.get(&name);
+        let is_old = |before: &Known| match (version, before.version) {
+            // What seemed to be gone may be there after all.
+            (Some(version), Some(than)) => version < than || version == than && before.lease.is_some(),
+            _ => false,
+        };
+        if before.is_some_and(is_old) {
+            return false;
+        }
+        let unchanged = before.filter(|before| before.spec == spec);
+        let since = unchanged.map_or_else(Instant::now, |before| before.since);
+        let known = Known {
+            until: since + spec.duration(duration),
+            shards: record::shards_of(&lease),
+            member: record::is_member(&lease),
+            most: before.map_or(0, |before| before.most).max(spec.transitions()),
+            lease: Some(lease),
+            spec,
+            since,
+            version,
+        };
+        self.known.insert(name, known);
+        true
+    }
+
+    fn gone(&mut self, name: &str, version: Option<u64>) -> bool {
+        let Some(known) = self.known.get_mut(name) else { return false };
+        if known.lease.is_none() || version.zip(known.version).is_some_and(|(version, than)| version <= than) {
+            return false;
+        }
+        known.lease = None;
+        known.version = version.or(known.version);
+        true
+    }
+}
+
+/// Versions grow, across all objects of a kind; one that is no number is always news.
+pub(super) fn version_of(lease: &Lease) -> Option<u64> {
+    lease.metadata.resource_version.as_ref()?.parse().ok()
+}

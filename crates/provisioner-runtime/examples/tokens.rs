@@ -219,7 +219,7 @@ impl TokenReconciler {
                 let (token, _guard) = step.token(None::<fn() -> bool>);
                 let limit = Duration::from_secs(10);
                 let call = Call { permit: CallPermit::Of("tokens"), limit, token: &token, intent: Intent::Recorded };
-                let revoke = || std::future::ready(drop(lock(&self.registry).remove(key)));
+                let revoke = async || drop(lock(&self.registry).remove(key));
                 step.call(call, |_| true, revoke).await.map_err(|refused| format!("{refused:?}"))?;
             }
             Err(error) => return Err(error.into()),

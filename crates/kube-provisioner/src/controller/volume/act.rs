@@ -89,7 +89,7 @@ impl Actor {
             // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.
             Decision::CleanUp => Box::pin(self.clean_up(facts, step)).await,
             Decision::DeleteSurplus => Box::pin(self.delete_surplus(facts, step)).await,
-            Decision::ReleaseClaim => Box::pin(self.release_claim_of(facts)).await,
+            Decision::ReleaseClaim => Box::pin(self.release_claim_of(facts, key)).await,
             Decision::Delete(deletion) => Box::pin(self.delete(deletion, facts, step)).await,
             Decision::LookForNode { name } => self.look_for_node(name, step.work().waits()).await,
             Decision::Confirm => self.confirm(facts, key).await,

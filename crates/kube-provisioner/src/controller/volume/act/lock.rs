@@ -155,6 +155,17 @@ impl Locks {
         (ends > now).then(|| ends - now)
     }
 
+    /// The record of a lock that nobody else holds.
+    fn free(&self, key: &Key, record: Option<&str>) -> Result<Record, Outcome> {
+        let text = record.unwrap_or_default();
+        // What cannot be read has no holder.
+        let record = serde_json::from_str(text).unwrap_or_else(|_| Record::nobody());
+        match self.held_for(key, text, &record) {
+            Some(rest) => Err(Outcome::Locked { by: record.holder_identity, look_again: rest.min(self.retry_period) }),
+            None => Ok(record),
+        }
+    }
+
     /// The record that makes the lock ours, or renews it.
     fn next(&self, before: &Record) -> Record {
         let now = self.environment.now();
@@ -236,18 +247,20 @@ impl Actor {
         record.zip(self.locks.as_ref()).is_some_and(|(record, locks)| record.holder_identity == locks.identity)
     }
 
-    /// Takes our finalizer off a claim whose attempt has ended.
-    pub(super) async fn release_claim_of(&self, facts: &Facts) -> Outcome {
-        let released = match &facts.claim {
-            ClaimState::Waiting(claim) => {
-                self.release_claim(&claim.facts, seen(&claim.finalizers, claim.lock.as_deref())).await
-            }
-            ClaimState::Settled { held: Some(held), .. } => {
-                self.release_claim(&held.claim, seen(&held.finalizers, held.lock.as_deref())).await
-            }
+    /// Takes our finalizer off a claim whose attempt has ended. Whoever has the claim's lock may be at work for it, and does
+    /// that itself.
+    pub(super) async fn release_claim_of(&self, facts: &Facts, key: &Key) -> Outcome {
+        let (claim, finalizers, lock) = match &facts.claim {
+            ClaimState::Waiting(claim) => (&claim.facts, &claim.finalizers, claim.lock.as_deref()),
+            ClaimState::Settled { held: Some(held), .. } => (&held.claim, &held.finalizers, held.lock.as_deref()),
             _ => return Outcome::Changed,
         };
-        match released {
+        if let Some(locks) = &self.locks
+            && let Err(locked) = locks.free(key, lock)
+        {
+            return locked;
+        }
+        match self.release_claim(claim, seen(finalizers, lock)).await {
             Ok(()) => Outcome::ClaimReleased,
             Err(error) => Outcome::CallFailed { doing: "taking our finalizer off the claim", error },
         }
@@ -262,13 +275,7 @@ impl Actor {
         record: Option<&str>,
     ) -> Result<Option<Lock<'a>>, Outcome> {
         let Some(locks) = &self.locks else { return Ok(None) };
-        let text = record.unwrap_or_default();
-        // What cannot be read has no holder.
-        let before = serde_json::from_str(text).unwrap_or_else(|_| Record::nobody());
-        if let Some(rest) = locks.held_for(key, text, &before) {
-            return Err(Outcome::Locked { by: before.holder_identity, look_again: rest.min(locks.retry_period) });
-        }
-        let record = locks.next(&before);
+        let record = locks.next(&locks.free(key, record)?);
         let started = Instant::now();
         match self.write_lock(&carrier, version, &record).await {
             Ok(ObjectMeta { resource_version, finalizers, .. }) => {

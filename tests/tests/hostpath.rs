@@ -1,14 +1,16 @@
 //! The hostPath provisioner as a program, with its own service account, on a real control plane.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 use e2e::cluster::{Access, AuditEntry, Program, TestSpace, eventually, provisioner_program};
 use e2e::control_plane::Signal;
 use e2e::toy::{Answer, Toy};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube_provisioner::protocol::{SELECTED_NODE, STORAGE_PROVISIONER};
@@ -126,10 +128,13 @@ async fn a_class_that_waits_gets_its_volume_on_the_chosen_node() -> anyhow::Resu
     let rules = rules(&options, &Capabilities::default(), &[]);
     space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
     let access = space.access_of("provisioner").await?;
-    let node = space.create_node("node", &[]).await?.name_any();
+    // Some clouds give a node another name in its label, which is what volumes are bound to.
+    let hostname = format!("{}.internal", space.namespace());
+    let node = space.create_node("node", &[("kubernetes.io/hostname", &hostname)]).await?.name_any();
     let _program = started(&space, &access, root.path(), &["--node-name", &node]).await?;
     let mut class = space.class("class");
     class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
+    class.parameters = Some(parameters([("mode", "2750"), ("volumeType", "local")]));
     let class = space.create_class(class).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     space.wait_for_event("PersistentVolumeClaim", "claim", "WaitForFirstConsumer").await?;
@@ -137,9 +142,55 @@ async fn a_class_that_waits_gets_its_volume_on_the_chosen_node() -> anyhow::Resu
     space.create(&space.pod("pod", "claim")).await?;
     let (claim, volume) = space.wait_bound("claim").await?;
     assert_eq!(claim.annotations()["volume.kubernetes.io/selected-node"], node);
-    let affinity = serde_json::to_string(&volume.spec.unwrap().node_affinity)?;
-    assert!(affinity.contains(&node), "{affinity}");
+    let spec = volume.spec.clone().unwrap();
+    let affinity = serde_json::to_string(&spec.node_affinity)?;
+    assert!(affinity.contains(&hostname), "{affinity}");
+    let mode = std::fs::metadata(&spec.local.unwrap().path)?.permissions().mode();
+    assert_eq!(mode & 0o7777, 0o2750);
+    // Deleting it needs the node's name, which is not in the label.
+    space.api::<Pod>().delete("pod", &DeleteParams::default().grace_period(0)).await?;
+    space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
+    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+    assert_eq!(directories(&root), BTreeSet::new());
     space.done().await
+}
+
+#[tokio::test]
+async fn a_class_can_keep_the_data_of_deleted_volumes() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("retain").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let mut class = space.class("class");
+    class.parameters = Some(parameters([("onDelete", "retain")]));
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("claim", &class)).await?;
+    let (_, volume) = space.wait_bound("claim").await?;
+    // Without the class as well.
+    space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
+    space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
+    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+    assert_eq!(directories(&root), BTreeSet::from([volume.name_any()]));
+    space.done().await
+}
+
+#[tokio::test]
+async fn wrong_parameters_are_named_all_at_once() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("wrong").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let mut class = space.class("class");
+    class.parameters = Some(parameters([("mode", "0077"), ("onDelte", "retain")]));
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("claim", &class)).await?;
+    let event = space.wait_for_event("PersistentVolumeClaim", "claim", "ProvisioningFailed").await?;
+    let note = event.message.unwrap_or_default();
+    assert!(note.contains("the owner needs all rights") && note.contains("onDelte"), "{note}");
+    assert_eq!(directories(&root), BTreeSet::new());
+    space.done().await
+}
+
+fn parameters<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! `hostpath-provisioner`: one directory per volume below a root directory of the host.
 
 mod hostpath;
+mod node;
+mod parameters;
 mod root;
 
 use std::path::PathBuf;

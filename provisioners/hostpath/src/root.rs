@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use kube_provisioner::FencingToken;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
 use thiserror::Error;
 
 /// Where a directory waits for its removal. Renaming is atomic, so a volume is there as a whole or not at all.
@@ -48,8 +49,20 @@ pub(crate) enum RootError {
     CutOff(String),
     #[error("the removal of {0:?} was interrupted and goes on later")]
     Interrupted(String),
+    #[error(
+        "cannot change the owner of {name:?}: run the provisioner as root or with CAP_CHOWN, or remove uid and gid from the class"
+    )]
+    NotAllowed { name: String },
     #[error("{doing} {name:?}: {source}")]
     Io { doing: &'static str, name: String, source: io::Error },
+}
+
+/// Who may do what in a volume's directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Permissions {
+    pub(crate) mode: u32,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
 }
 
 /// An open root directory.
@@ -87,7 +100,12 @@ impl Root {
 
     /// Makes the directory of a volume, or finds it as an earlier attempt left it. The path is for the
     /// PersistentVolume only.
-    pub(crate) fn create(&self, name: &str, fencing_token: &FencingToken) -> Result<PathBuf, RootError> {
+    pub(crate) fn create(
+        &self,
+        name: &str,
+        permissions: &Permissions,
+        fencing_token: &FencingToken,
+    ) -> Result<PathBuf, RootError> {
         check_name(name)?;
         // A removal of the same name may come between the two calls.
         for _ in 0..MOST_ATTEMPTS {
@@ -100,7 +118,7 @@ impl Root {
                 Err(error) => return Err(failed("cannot make the directory", name, error)),
             }
             match descend::open(self.handle.as_fd(), name) {
-                Ok(directory) => return self.open_up(name, &directory),
+                Ok(directory) => return self.open_up(name, &directory, permissions),
                 Err(Errno::NOENT) => {}
                 Err(Errno::LOOP | Errno::NOTDIR) => return Err(self.in_the_way(name, "is not a directory")),
                 Err(Errno::XDEV) => return Err(self.in_the_way(name, "is a mounted file system")),
@@ -162,14 +180,28 @@ impl Root {
         result
     }
 
-    /// Whatever the umask is: pods of any user write here.
-    fn open_up(&self, name: &str, directory: &OwnedFd) -> Result<PathBuf, RootError> {
+    /// Gives the directory to whom the class says, whatever the umask is.
+    fn open_up(&self, name: &str, directory: &OwnedFd, permissions: &Permissions) -> Result<PathBuf, RootError> {
+        let Permissions { mode, uid, gid } = *permissions;
         let stat = rustix::fs::fstat(directory).map_err(|error| failed("cannot look at", name, error))?;
-        if stat.st_uid != self.owner().map_err(|error| failed("cannot find the owner of", name, error))? {
+        let owner = self.owner().map_err(|error| failed("cannot find the owner of", name, error))?;
+        // An earlier attempt may have given it away already.
+        if stat.st_uid != owner && Some(stat.st_uid) != uid {
             return Err(self.in_the_way(name, "belongs to somebody else"));
         }
-        rustix::fs::fchmod(directory, Mode::RWXU | Mode::RWXG | Mode::RWXO)
-            .map_err(|error| failed("cannot open up the directory", name, error))?;
+        if uid.is_some() || gid.is_some() {
+            rustix::fs::fchown(directory, uid.map(Uid::from_raw), gid.map(Gid::from_raw)).map_err(|error| {
+                let name = name.to_owned();
+                if error == Errno::PERM {
+                    RootError::NotAllowed { name }
+                } else {
+                    failed("cannot change the owner of", &name, error)
+                }
+            })?;
+        }
+        // After the owner: changing that takes the set-group-id bit away.
+        rustix::fs::fchmod(directory, Mode::from_raw_mode(mode))
+            .map_err(|error| failed("cannot change the mode of", name, error))?;
         Ok(self.path.join(name))
     }
 

@@ -9,6 +9,8 @@ use tempfile::TempDir;
 
 use super::*;
 
+const OPEN: Permissions = Permissions { mode: 0o777, uid: None, gid: None };
+
 fn root() -> (TempDir, Root) {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::open(dir.path()).unwrap();
@@ -26,11 +28,11 @@ fn entries(path: &Path) -> usize {
 #[test]
 fn a_directory_is_made_once_and_open_to_all() {
     let (dir, root) = root();
-    let path = root.create("pvc-1", &FencingToken::unlimited()).unwrap();
+    let path = root.create("pvc-1", &OPEN, &FencingToken::unlimited()).unwrap();
     assert_eq!((mode(&path), path.parent()), (0o777, dir.path().canonicalize().ok().as_deref()));
     fs::write(path.join("data"), "kept").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(root.create("pvc-1", &FencingToken::unlimited()).unwrap(), path);
+    assert_eq!(root.create("pvc-1", &OPEN, &FencingToken::unlimited()).unwrap(), path);
     assert_eq!((mode(&path), fs::read_to_string(path.join("data")).unwrap()), (0o777, "kept".to_owned()));
 }
 
@@ -55,7 +57,10 @@ fn hostile_names_reach_no_system_call() {
     let (dir, root) = root();
     let long = "a".repeat(254);
     for name in ["", ".", "..", "../x", "/etc", "a/b", "a\0b", "a\nb", "A", "a_b", "-a", "a-", "a..b", "ä", &long] {
-        assert!(matches!(root.create(name, &FencingToken::unlimited()), Err(RootError::InvalidName(_))), "{name:?}");
+        assert!(
+            matches!(root.create(name, &OPEN, &FencingToken::unlimited()), Err(RootError::InvalidName(_))),
+            "{name:?}"
+        );
         assert!(matches!(root.remove(name, &FencingToken::unlimited()), Err(RootError::InvalidName(_))), "{name:?}");
     }
     assert_eq!(entries(dir.path()), 0);
@@ -67,7 +72,10 @@ fn what_is_in_the_way_stays() {
     fs::write(dir.path().join("file"), "x").unwrap();
     symlink("/etc", dir.path().join("link")).unwrap();
     for name in ["file", "link"] {
-        assert!(matches!(root.create(name, &FencingToken::unlimited()), Err(RootError::InTheWay { .. })), "{name}");
+        assert!(
+            matches!(root.create(name, &OPEN, &FencingToken::unlimited()), Err(RootError::InTheWay { .. })),
+            "{name}"
+        );
         assert!(matches!(root.remove(name, &FencingToken::unlimited()), Err(RootError::InTheWay { .. })), "{name}");
     }
     assert_eq!(fs::read_to_string(dir.path().join("file")).unwrap(), "x");
@@ -79,7 +87,7 @@ fn links_are_removed_and_never_followed() {
     let (dir, root) = root();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("precious"), "x").unwrap();
-    let path = root.create("pvc-1", &FencingToken::unlimited()).unwrap();
+    let path = root.create("pvc-1", &OPEN, &FencingToken::unlimited()).unwrap();
     symlink(outside.path(), path.join("out")).unwrap();
     fs::create_dir(path.join("sub")).unwrap();
     symlink(outside.path().join("precious"), path.join("sub/file")).unwrap();
@@ -115,7 +123,7 @@ fn what_belongs_to_somebody_else_is_not_taken_over() {
     fs::create_dir(dir.path().join("pvc-1")).unwrap();
     fs::set_permissions(dir.path().join("pvc-1"), fs::Permissions::from_mode(0o750)).unwrap();
     assert_eq!(
-        root.create("pvc-1", &FencingToken::unlimited()).unwrap_err().to_string(),
+        root.create("pvc-1", &OPEN, &FencingToken::unlimited()).unwrap_err().to_string(),
         format!("{:?} belongs to somebody else; move it away", root.path.join("pvc-1"))
     );
     assert_eq!(mode(&dir.path().join("pvc-1")), 0o750);
@@ -124,7 +132,7 @@ fn what_belongs_to_somebody_else_is_not_taken_over() {
 #[test]
 fn wide_trees_go() {
     let (dir, root) = root();
-    let path = root.create("wide", &FencingToken::unlimited()).unwrap();
+    let path = root.create("wide", &OPEN, &FencingToken::unlimited()).unwrap();
     for n in 0..10_000 {
         fs::write(path.join(format!("f{n}")), "").unwrap();
         fs::create_dir(path.join(format!("d{n}"))).unwrap();
@@ -145,7 +153,7 @@ fn three_hundred_levels_go() {
 
 fn levels_go(depth: usize) {
     let (dir, root) = root();
-    let path = root.create("deep", &FencingToken::unlimited()).unwrap();
+    let path = root.create("deep", &OPEN, &FencingToken::unlimited()).unwrap();
     let mut below = rustix::fs::openat(CWD, &path, OFlags::DIRECTORY, Mode::empty()).unwrap();
     for _ in 0..depth {
         rustix::fs::mkdirat(&below, "d", Mode::RWXU).unwrap();
@@ -158,7 +166,7 @@ fn levels_go(depth: usize) {
 #[test]
 fn directories_without_rights_go() {
     let (dir, root) = root();
-    let path = root.create("pvc-1", &FencingToken::unlimited()).unwrap();
+    let path = root.create("pvc-1", &OPEN, &FencingToken::unlimited()).unwrap();
     for mode in [0o000, 0o100, 0o200, 0o400, 0o500, 0o2777] {
         let closed = path.join(format!("{mode:o}"));
         fs::create_dir_all(closed.join("inner/most")).unwrap();
@@ -169,7 +177,7 @@ fn directories_without_rights_go() {
     // Below the depth where directories are moved instead of entered.
     let deep = path.join("d/".repeat(80));
     for mode in [0o000, 0o500] {
-        root.create("pvc-1", &FencingToken::unlimited()).unwrap();
+        root.create("pvc-1", &OPEN, &FencingToken::unlimited()).unwrap();
         fs::create_dir_all(deep.join("inner")).unwrap();
         for directory in deep.ancestors().take(20) {
             fs::set_permissions(directory, fs::Permissions::from_mode(mode)).unwrap();
@@ -198,7 +206,7 @@ fn a_narrow_umask_and_few_descriptors_are_enough() {
 #[test]
 fn what_cannot_be_emptied_is_left_for_later() {
     let (dir, root) = root();
-    let path = root.create("pvc-1", &FencingToken::unlimited()).unwrap();
+    let path = root.create("pvc-1", &OPEN, &FencingToken::unlimited()).unwrap();
     fs::write(path.join("data"), "").unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let leaving = dir.path().join(".deleting-pvc-1");
@@ -225,13 +233,13 @@ fn what_cannot_be_emptied_is_left_for_later() {
 #[test]
 fn an_interrupted_removal_is_finished_later() {
     let (dir, root) = root();
-    fs::write(root.create("pvc-1", &FencingToken::unlimited()).unwrap().join("file"), "").unwrap();
+    fs::write(root.create("pvc-1", &OPEN, &FencingToken::unlimited()).unwrap().join("file"), "").unwrap();
     let asked = AtomicUsize::new(0);
     let once = FencingToken::as_long_as(move || asked.fetch_add(1, Ordering::Relaxed) == 0);
     assert!(matches!(root.remove("pvc-1", &once), Err(RootError::Interrupted(_))));
     assert!(dir.path().join(".deleting-pvc-1/file").exists());
     // The same name again, before the rest is gone: both go when asked, only the rest goes at the start.
-    fs::write(root.create("pvc-1", &FencingToken::unlimited()).unwrap().join("new"), "").unwrap();
+    fs::write(root.create("pvc-1", &OPEN, &FencingToken::unlimited()).unwrap().join("new"), "").unwrap();
     root.finish_removals(&FencingToken::unlimited()).unwrap();
     assert!(dir.path().join("pvc-1/new").exists() && !dir.path().join(".deleting-pvc-1").exists());
     root.remove("pvc-1", &FencingToken::unlimited()).unwrap();
@@ -242,9 +250,9 @@ fn an_interrupted_removal_is_finished_later() {
 fn who_was_succeeded_makes_and_removes_nothing() {
     let (dir, root) = root();
     let ended = FencingToken::as_long_as(|| false);
-    assert!(matches!(root.create("pvc-1", &ended), Err(RootError::CutOff(_))));
+    assert!(matches!(root.create("pvc-1", &OPEN, &ended), Err(RootError::CutOff(_))));
     assert_eq!(entries(dir.path()), 0);
-    root.create("pvc-1", &FencingToken::unlimited()).unwrap();
+    root.create("pvc-1", &OPEN, &FencingToken::unlimited()).unwrap();
     assert!(matches!(root.remove("pvc-1", &ended), Err(RootError::CutOff(_))));
     assert!(dir.path().join("pvc-1").exists());
 }
@@ -260,7 +268,7 @@ fn making_and_removing_at_once_ends_in_one_of_the_two() {
                 for _ in 0..200 {
                     // Any answer will do: what counts is what is there afterwards.
                     let _ = if n % 2 == 0 {
-                        root.create("pvc-1", &FencingToken::unlimited()).map(drop)
+                        root.create("pvc-1", &OPEN, &FencingToken::unlimited()).map(drop)
                     } else {
                         root.remove("pvc-1", &FencingToken::unlimited())
                     };
@@ -280,9 +288,31 @@ proptest! {
         fs::create_dir(outer.path().join("root")).unwrap();
         fs::create_dir(outer.path().join("abc")).unwrap();
         let root = Root::open(&outer.path().join("root")).unwrap();
-        let _ = root.create(&name, &FencingToken::unlimited());
+        let _ = root.create(&name, &OPEN, &FencingToken::unlimited());
         prop_assert_eq!(entries(outer.path()), 2);
         let _ = root.remove(&name, &FencingToken::unlimited());
         prop_assert_eq!((entries(outer.path()), entries(&outer.path().join("root"))), (2, 0));
+    }
+}
+
+#[test]
+fn a_class_says_who_may_use_a_directory() {
+    use std::os::unix::fs::MetadataExt;
+    let (_folder, root) = root();
+    let closed = Permissions { mode: 0o2750, ..OPEN };
+    let path = root.create("pvc-1", &closed, &FencingToken::unlimited()).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o2750);
+    let given = Permissions { mode: 0o2770, uid: Some(1234), gid: Some(4321) };
+    match root.create("pvc-2", &given, &FencingToken::unlimited()) {
+        Ok(path) => {
+            let stat = fs::metadata(&path).unwrap();
+            assert_eq!((stat.uid(), stat.gid(), stat.mode() & 0o7777), (1234, 4321, 0o2770));
+            assert_eq!(root.create("pvc-2", &given, &FencingToken::unlimited()).unwrap(), path, "a second attempt");
+            assert!(root.create("pvc-2", &closed, &FencingToken::unlimited()).is_err(), "it is another one's now");
+        }
+        // Only root may give directories away.
+        Err(error) => {
+            assert!(matches!(error, RootError::NotAllowed { .. }) && !rustix::process::geteuid().is_root(), "{error}");
+        }
     }
 }

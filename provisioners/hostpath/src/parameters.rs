@@ -1,0 +1,130 @@
+//! What a StorageClass can say about its volumes.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+
+/// The class's parameters.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Parameters {
+    /// Permissions of the directory, in octal.
+    pub(crate) mode: FileMode,
+    /// User that owns the directory. Without it, who the provisioner runs as.
+    #[serde(deserialize_with = "id")]
+    pub(crate) uid: Option<u32>,
+    /// Group of the directory.
+    #[serde(deserialize_with = "id")]
+    pub(crate) gid: Option<u32>,
+    /// What becomes of the data of a deleted volume.
+    pub(crate) on_delete: OnDelete,
+    /// What the PersistentVolume is.
+    pub(crate) volume_type: VolumeType,
+}
+
+/// What becomes of the data of a deleted volume.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OnDelete {
+    /// They are removed.
+    #[default]
+    Delete,
+    /// They stay where they are.
+    Retain,
+}
+
+/// Which source the PersistentVolume has.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum VolumeType {
+    /// `hostPath`: Kubernetes changes nothing in it.
+    #[default]
+    HostPath,
+    /// `local`: needs a node, and honours the pod's `fsGroup`.
+    Local,
+}
+
+/// chown(2) takes the greatest number for "leave it as it is".
+fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    match u32::deserialize(deserializer)? {
+        u32::MAX => Err(D::Error::custom("it is no id of a user or group")),
+        id => Ok(Some(id)),
+    }
+}
+
+/// Permissions of a directory: nine bits, and the sticky and set-group-id bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileMode(pub(crate) u32);
+
+impl Default for FileMode {
+    /// Pods of any user write here.
+    fn default() -> Self {
+        Self(0o777)
+    }
+}
+
+impl<'de> Deserialize<'de> for FileMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = (3..=4).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+        let mode = digits.then(|| u32::from_str_radix(&text, 8).ok()).flatten();
+        match mode {
+            Some(mode) if mode & 0o4000 != 0 => {
+                Err(D::Error::custom("the set-user-id bit has no meaning for a directory"))
+            }
+            Some(mode) if mode & 0o700 != 0o700 => Err(D::Error::custom(
+                "the owner needs all rights, as in \"0770\", or nobody could delete what is in it",
+            )),
+            Some(mode) => Ok(Self(mode)),
+            None => Err(D::Error::custom("it is no mode in octal such as \"0770\"")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kube_provisioner::parameters::from_map;
+
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Parameters, String> {
+        let map: BTreeMap<String, String> =
+            pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        from_map(&map).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_class_may_say_nothing() {
+        assert_eq!(read(&[]).unwrap(), Parameters::default());
+        assert_eq!(Parameters::default().mode, FileMode(0o777));
+    }
+
+    #[test]
+    fn a_class_says_who_owns_a_directory_and_what_becomes_of_it() {
+        let parameters =
+            [("mode", "2770"), ("uid", "1000"), ("gid", "0"), ("onDelete", "retain"), ("volumeType", "local")];
+        let expected = Parameters {
+            mode: FileMode(0o2770),
+            uid: Some(1000),
+            gid: Some(0),
+            on_delete: OnDelete::Retain,
+            volume_type: VolumeType::Local,
+        };
+        assert_eq!(read(&parameters).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for mode in ["", "7", "0o770", "770x", "00770", "9", "888", "-77", "0070", "4755", " 770", "+770", "7７0"] {
+            assert!(read(&[("mode", mode)]).is_err(), "{mode:?}");
+        }
+        for id in ["-1", "4294967295", "4294967296", "root", "1.0", ""] {
+            assert!(read(&[("uid", id)]).is_err(), "{id:?}");
+            assert!(read(&[("gid", id)]).is_err(), "{id:?}");
+        }
+        for (key, value) in [("onDelete", "archive"), ("onDelete", "Delete"), ("volumeType", "nfs"), ("path", "/etc")] {
+            assert!(read(&[(key, value)]).is_err(), "{key}: {value}");
+        }
+    }
+}

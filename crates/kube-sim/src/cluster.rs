@@ -1,6 +1,6 @@
 //! The simulated cluster, and calls of it without HTTP.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,35 +8,25 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::error::Elapsed;
 
-use crate::authorize::{Authorizer, Rbac, groups_of};
+use crate::authorize::{Authorizer, Rbac, first_policy, groups_of};
 use crate::clock::SimClock;
 use crate::faults::Faults;
 use crate::intercept::Interceptor;
 use crate::patch::PatchKind;
 use crate::request::{Content, DeleteOptions, Request, Subresource, Verb};
 use crate::resource::Resource;
+use crate::server::ApiServer;
 use crate::service::ApiService;
 use crate::state::State;
 use crate::status::Status;
 use crate::store::Stored;
 use crate::subscription::{Queue, Subscription};
-use crate::trace::{Act, Trace};
-use crate::verbs::{self, Answer};
+use crate::trace::Trace;
+use crate::verbs::Answer;
 
 /// A simulated cluster. Clones are the same cluster.
 #[derive(Clone)]
-pub struct Cluster(pub(crate) Arc<Shared>);
-
-/// What all clones of a cluster share.
-pub(crate) struct Shared {
-    state: Mutex<State>,
-    pub(crate) clock: SimClock,
-    seed: u64,
-    pub(crate) trace: Option<Trace>,
-    pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
-    pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
-    pub(crate) managed_fields: bool,
-}
+pub struct Cluster(pub(crate) Arc<ApiServer>);
 
 /// How a cluster is to be. Made by [`Cluster::builder`].
 #[derive(Clone)]
@@ -96,17 +86,12 @@ impl Cluster {
 
     /// All resources there are, sorted by group, version and plural name.
     pub fn resources(&self) -> Vec<Arc<Resource>> {
-        self.0.lock().registry.all().to_vec()
+        self.0.resources()
     }
 
     /// The resource of that group and plural name, in its first version.
     pub fn resource(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
         self.0.lock().registry.named(group, plural).cloned()
-    }
-
-    /// The form in which objects of a resource are kept.
-    pub(crate) fn stored_as(&self, resource: &Resource) -> Arc<Resource> {
-        Arc::clone(&self.0.lock().storage(resource.storage).resource)
     }
 
     /// The resourceVersion of the last change.
@@ -187,16 +172,13 @@ impl Cluster {
 
     /// One object.
     pub fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
-        let state = self.0.lock();
-        let resource = named(&state, group, plural)?;
-        let found = state.find(&resource, namespace, name);
-        found.map(|object| object.value()).ok_or_else(|| Status::not_found(&resource, name))
+        self.0.get(group, plural, namespace, name)
     }
 
     /// One object as it is kept, without reading it.
     pub fn get_stored(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Stored>> {
         let state = self.0.lock();
-        let resource = named(&state, group, plural).ok()?;
+        let resource = state.named(group, plural).ok()?;
         state.find(&resource, namespace, name).cloned()
     }
 
@@ -208,7 +190,7 @@ impl Cluster {
     /// As [`Cluster::list`], as they are kept.
     pub fn list_stored(&self, group: &str, plural: &str, namespace: Option<&str>) -> Result<Vec<Arc<Stored>>, Status> {
         let state = self.0.lock();
-        let resource = named(&state, group, plural)?;
+        let resource = state.named(group, plural)?;
         let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
         Ok(state.storage(resource.storage).range(&prefix, "").cloned().collect())
     }
@@ -268,7 +250,7 @@ impl Cluster {
 
     /// A request by the cluster itself, for [`Cluster::call`].
     pub fn request(&self, verb: Verb, target: &Target<'_>) -> Result<Request, Status> {
-        let resource = named(&self.0.lock(), target.group, target.plural)?;
+        let resource = self.0.lock().named(target.group, target.plural)?;
         Ok(Request::new(self_name(), verb, resource, target.namespace, target.name))
     }
 
@@ -406,42 +388,21 @@ impl Builder {
     /// The cluster, with its first namespaces. Its clock starts now.
     pub fn build(self) -> Cluster {
         let clock = SimClock::new(self.epoch);
-        let cluster = Cluster(Arc::new(Shared {
-            state: Mutex::new(State::new(clock, self.seed, self.history)),
-            clock,
-            seed: self.seed,
-            trace: self.trace.then(Trace::default),
-            interceptor: self.interceptor,
-            authorizer: self.authorizer,
-            managed_fields: self.managed_fields,
-        }));
+        let mut server = ApiServer::new(State::new(clock, self.seed, self.history), clock, self.seed);
+        server.trace = self.trace.then(Trace::default);
+        server.interceptor = self.interceptor;
+        server.authorizer = self.authorizer;
+        server.managed_fields = self.managed_fields;
+        let cluster = Cluster(Arc::new(server));
         if let Some(rbac) = self.rbac {
-            rbac.begin(&cluster);
+            for object in first_policy() {
+                // They are new and valid.
+                drop(cluster.create(&object));
+            }
+            rbac.follow(cluster.subscribe_with_existing(&Rbac::RESOURCES));
         }
         cluster
     }
-}
-
-impl Shared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Handles a request that nobody disturbs.
-    pub(crate) fn handle(&self, request: &mut Request) -> Result<Answer, Status> {
-        let Some(trace) = &self.trace else {
-            return verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request);
-        };
-        let act = Act::from(&*request);
-        let answer = verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request);
-        trace.answered(self.clock.elapsed(), act, &answer);
-        answer
-    }
-}
-
-fn named(state: &State, group: &str, plural: &str) -> Result<Arc<Resource>, Status> {
-    let found = state.registry.named(group, plural).cloned();
-    found.ok_or_else(|| Status::bad_request(format!("no resource {plural:?} in group {group:?}")))
 }
 
 /// The user of direct calls.

@@ -12,6 +12,7 @@ use crate::ownership::{Credit, Ownership, Writer};
 use crate::random::Random;
 use crate::request::Subresource;
 use crate::resource::{Resource, Special, StorageId, builtins};
+use crate::status::Status;
 use crate::store::{ChangeKind, Entry, Registry, Storage, Stored, key};
 use crate::subscription::{Change, Queue};
 
@@ -94,6 +95,12 @@ impl State {
         // Built-in resources are by far the most asked for.
         let known = || self.definitions.get(&(resource.storage, resource.version.clone()));
         if resource.custom { known().map(|definition| &**definition) } else { None }
+    }
+
+    /// The resource of that group and plural name, in its first version.
+    pub(crate) fn named(&self, group: &str, plural: &str) -> Result<Arc<Resource>, Status> {
+        let found = self.registry.named(group, plural).cloned();
+        found.ok_or_else(|| Status::bad_request(format!("no resource {plural:?} in group {group:?}")))
     }
 
     /// Forgets all changes so far.

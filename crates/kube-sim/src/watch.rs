@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
-use crate::cluster::Shared;
 use crate::intercept::{WatchInterceptor, WatchStep};
 use crate::resource::StorageId;
 use crate::selection::Selection;
+use crate::server::ApiServer;
 use crate::state::State;
 use crate::status::Status;
 use crate::store::{ChangeKind, Entry, Stored};
@@ -45,7 +45,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// The body of a watch's answer.
 pub(crate) struct Watch {
-    shared: Arc<Shared>,
+    server: Arc<ApiServer>,
     start: WatchStart,
     /// Whose watch it is.
     act: Act,
@@ -71,7 +71,7 @@ enum Stage {
 
 impl Watch {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        server: Arc<ApiServer>,
         start: WatchStart,
         act: Act,
         interceptor: Option<Box<dyn WatchInterceptor>>,
@@ -79,7 +79,7 @@ impl Watch {
         let now = Instant::now();
         let end = now + start.timeout;
         let mut watch = Self {
-            shared,
+            server,
             start,
             act,
             told: 0,
@@ -154,8 +154,8 @@ impl Watch {
             self.start.initial = Vec::new();
             self.told = 0;
         }
-        let shared = Arc::clone(&self.shared);
-        let mut state = shared.lock();
+        let server = Arc::clone(&self.server);
+        let mut state = server.lock();
         if let Some(version) = self.start.initial_end.take_if(|version| state.version() >= *version) {
             let version = self.start.after.max(version);
             lines.extend(line("BOOKMARK", self.start.view.bookmark(version, true).as_bytes()));
@@ -195,10 +195,10 @@ impl Watch {
             Some(interceptor) => interceptor.event(kind, object),
         };
         if step != WatchStep::Deliver
-            && let Some(trace) = &self.shared.trace
+            && let Some(trace) = &self.server.trace
         {
             let fault = format!("{step} at {kind} {} rv {}", object.key(), object.resource_version());
-            trace.fault(self.shared.clock.elapsed(), self.act.clone(), fault);
+            trace.fault(self.server.clock.elapsed(), self.act.clone(), fault);
         }
         match step {
             WatchStep::Deliver => {
@@ -237,7 +237,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.shared.lock().storage_mut(self.start.storage).stop_waiting(self.start.id);
+        self.server.lock().storage_mut(self.start.storage).stop_waiting(self.start.id);
     }
 }
 

@@ -1,0 +1,54 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn table(columns: Value, rows: Value) -> Table {
+    serde_json::from_value(json!({ "columnDefinitions": columns, "rows": rows })).unwrap()
+}
+
+#[test]
+fn a_table_shows_what_kubectl_get_shows() {
+    let columns = json!([
+        { "name": "Name", "priority": 0 },
+        { "name": "Status", "priority": 0 },
+        { "name": "AllowVolumeExpansion", "priority": 0 },
+        { "name": "VolumeMode", "priority": 1 },
+        { "name": "Age", "priority": 0 },
+    ]);
+    let rows = json!([{ "cells": ["data", "Bound", false, "Filesystem", "3s"], "object": null }]);
+    assert_eq!(
+        table(columns, rows).lines(),
+        ["NAME   STATUS   ALLOWVOLUMEEXPANSION   AGE", "data   Bound    false                  3s"]
+    );
+}
+
+fn event(reason: &str, last: &str, count: i32, source: Value) -> Value {
+    let mut object = json!({ "metadata": {}, "involvedObject": {}, "reason": reason, "lastTimestamp": last });
+    object.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
+    json!({ "cells": ["5s", "Normal", reason, "a message\n", "9s", count], "object": object })
+}
+
+#[test]
+fn events_show_what_kubectl_describe_shows() {
+    let columns = ["Last Seen", "Type", "Reason", "Message", "First Seen", "Count"];
+    let columns = columns.map(|name| json!({ "name": name, "priority": 0 }));
+    let made = json!({ "source": { "component": "example.com/hostpath", "host": "a" } });
+    let waits = json!({ "source": {}, "reportingComponent": "persistentvolume-controller" });
+    let rows = json!([
+        event("ProvisioningSucceeded", "2026-01-01T00:00:07Z", 1, made),
+        event("ExternalProvisioning", "2026-01-01T00:00:05Z", 3, waits),
+    ]);
+    let events = Events(table(columns.into_iter().collect(), rows));
+    assert!(events.have("ProvisioningSucceeded"));
+    assert!(!events.have("ProvisioningFailed"));
+    assert_eq!(
+        events.lines(),
+        [
+            "Events:",
+            "  Type    Reason                 Age              From                         Message",
+            "  ----    ------                 ----             ----                         -------",
+            "  Normal  ExternalProvisioning   5s (x3 over 9s)  persistentvolume-controller  a message",
+            "  Normal  ProvisioningSucceeded  9s               example.com/hostpath         a message",
+        ]
+    );
+}

@@ -1,7 +1,7 @@
 //! Builds with cargo, and reads what it built.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -106,9 +106,16 @@ pub(crate) fn command(guard: &Guard, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The cargo that started this program.
-pub(crate) fn cargo() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+/// The cargo that started this program, as a user starts it.
+pub(crate) fn cargo(guard: &Guard) -> Command {
+    let mut command = command(guard, std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        // It describes this package in them, and would build all anew whose build scripts read them.
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// The directory of the workspace.
@@ -218,7 +225,7 @@ async fn lines(
     guard: &Guard,
     progress: &SharedProgress,
 ) -> anyhow::Result<bool> {
-    let mut command = command(guard, cargo());
+    let mut command = cargo(guard);
     command.args(arguments).stdout(Stdio::piped());
     let mut cargo = Running::start(command).context("cannot start cargo")?;
     let output = cargo.take_stdout().context("cargo has no output")?;

@@ -83,7 +83,7 @@ fn program_command(program: &TestProgram, filter: &[String], guard: &Guard) -> s
 }
 
 fn docs_command(docs: &DocTests, filter: &[String], guard: &Guard) -> std::process::Command {
-    let mut command = build::command(guard, build::cargo());
+    let mut command = build::cargo(guard);
     command.args(["test", "--quiet", "--doc", "--package", &docs.package, "--"]).args(filter);
     command
 }

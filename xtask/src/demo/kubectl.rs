@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, Resource};
 use serde::Deserialize;
 use serde_json::Value;
@@ -60,13 +61,13 @@ impl Events {
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
-        const TITLES: [&str; 5] = ["Type", "Reason", "Age", "From", "Message"];
+        const TITLES: [[&str; 5]; 2] =
+            [["Type", "Reason", "Age", "From", "Message"], ["----", "------", "----", "----", "-------"]];
         let mut rows: Vec<_> = self.0.rows.iter().collect();
-        rows.sort_by_key(|row| row.object.as_ref().and_then(|event| event.last_timestamp.clone()));
-        let titles = TITLES.map(str::to_owned).to_vec();
-        let underlined = TITLES.map(|title| "-".repeat(title.len())).to_vec();
+        rows.sort_by_key(|row| row.object.as_ref().map(time));
+        let titles = TITLES.iter().map(|titles| titles.map(str::to_owned).to_vec());
         let events = rows.into_iter().map(|row| self.described(row));
-        let cells = [titles, underlined].into_iter().chain(events).collect::<Vec<_>>();
+        let cells = titles.chain(events).collect::<Vec<_>>();
         let lines = aligned(&cells, 2).into_iter().map(|line| format!("  {line}"));
         std::iter::once("Events:".to_owned()).chain(lines).collect()
     }
@@ -80,6 +81,12 @@ impl Events {
         let from = source.or_else(|| event?.reporting_component.clone()).unwrap_or_default();
         vec![cell("Type"), cell("Reason"), age, from, cell("Message").trim().to_owned()]
     }
+}
+
+/// When it was last seen. Within a second, which is all that most events say, the API server's order counts.
+fn time(event: &Event) -> (Option<Time>, u64) {
+    let version = event.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+    (event.last_timestamp.clone(), version.unwrap_or_default())
 }
 
 impl Table {

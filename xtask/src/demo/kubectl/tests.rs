@@ -22,8 +22,9 @@ fn a_table_shows_what_kubectl_get_shows() {
     );
 }
 
-fn event(reason: &str, last: &str, count: i32, source: Value) -> Value {
-    let mut object = json!({ "metadata": {}, "involvedObject": {}, "reason": reason, "lastTimestamp": last });
+fn event(reason: &str, last: &str, version: &str, count: i32, source: Value) -> Value {
+    let metadata = json!({ "resourceVersion": version });
+    let mut object = json!({ "metadata": metadata, "involvedObject": {}, "reason": reason, "lastTimestamp": last });
     object.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
     json!({ "cells": ["5s", "Normal", reason, "a message\n", "9s", count], "object": object })
 }
@@ -35,8 +36,9 @@ fn events_show_what_kubectl_describe_shows() {
     let made = json!({ "source": { "component": "example.com/hostpath", "host": "a" } });
     let waits = json!({ "source": {}, "reportingComponent": "persistentvolume-controller" });
     let rows = json!([
-        event("ProvisioningSucceeded", "2026-01-01T00:00:07Z", 1, made),
-        event("ExternalProvisioning", "2026-01-01T00:00:05Z", 3, waits),
+        event("ProvisioningSucceeded", "2026-01-01T00:00:07Z", "12", 1, made.clone()),
+        event("Provisioning", "2026-01-01T00:00:07Z", "9", 1, made),
+        event("ExternalProvisioning", "2026-01-01T00:00:05Z", "15", 3, waits),
     ]);
     let events = Events(table(columns.into_iter().collect(), rows));
     assert!(events.have("ProvisioningSucceeded"));
@@ -48,6 +50,7 @@ fn events_show_what_kubectl_describe_shows() {
             "  Type    Reason                 Age              From                         Message",
             "  ----    ------                 ----             ----                         -------",
             "  Normal  ExternalProvisioning   5s (x3 over 9s)  persistentvolume-controller  a message",
+            "  Normal  Provisioning           9s               example.com/hostpath         a message",
             "  Normal  ProvisioningSucceeded  9s               example.com/hostpath         a message",
         ]
     );

@@ -2,7 +2,6 @@
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, Resource};
 use serde::Deserialize;
 use serde_json::Value;
@@ -60,11 +59,12 @@ impl Events {
         events.any(|event| event.reason.as_deref() == Some(reason))
     }
 
+    /// Oldest first. kubectl itself begins with those that have no `lastTimestamp`, as they come from `events.k8s.io`.
     pub(super) fn lines(&self) -> Vec<String> {
         const TITLES: [[&str; 5]; 2] =
             [["Type", "Reason", "Age", "From", "Message"], ["----", "------", "----", "----", "-------"]];
         let mut rows: Vec<_> = self.0.rows.iter().collect();
-        rows.sort_by_key(|row| row.object.as_ref().map(time));
+        rows.sort_by_key(|row| row.object.as_ref().map(last_seen));
         let titles = TITLES.iter().map(|titles| titles.map(str::to_owned).to_vec());
         let events = rows.into_iter().map(|row| self.described(row));
         let cells = titles.chain(events).collect::<Vec<_>>();
@@ -83,10 +83,13 @@ impl Events {
     }
 }
 
-/// When it was last seen. Within a second, which is all that most events say, the API server's order counts.
-fn time(event: &Event) -> (Option<Time>, u64) {
+/// When it was last seen, in seconds, which is all that most events say. Within one the API server's order counts.
+fn last_seen(event: &Event) -> (Option<i64>, u64) {
+    let legacy = event.last_timestamp.as_ref().map(|time| time.0);
+    let series = event.series.as_ref().and_then(|series| Some(series.last_observed_time.as_ref()?.0));
+    let time = legacy.or(series).or(event.event_time.as_ref().map(|time| time.0));
     let version = event.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-    (event.last_timestamp.clone(), version.unwrap_or_default())
+    (time.map(|time| time.as_second()), version.unwrap_or_default())
 }
 
 impl Table {

@@ -66,13 +66,14 @@ impl Report {
         name: &str,
     ) -> anyhow::Result<()> {
         let lines = kubectl::get::<K>(client, namespace, name).await?;
-        self.as_kubectl::<K>("get", namespace, name, &lines);
+        self.as_kubectl::<K>("get", namespace, name, "", &lines);
         Ok(())
     }
 
     /// The events about an object as `kubectl describe` shows them.
     pub(super) fn events<K: Resource<DynamicType = ()>>(&self, namespace: &str, name: &str, events: &Events) {
-        self.as_kubectl::<K>("describe", Some(namespace), name, &events.lines());
+        let what = "    (the events of it, oldest first)";
+        self.as_kubectl::<K>("describe", Some(namespace), name, what, &events.lines());
     }
 
     /// The directory and what is in it, with modes and owners.
@@ -147,12 +148,13 @@ impl Report {
         verb: &str,
         namespace: Option<&str>,
         name: &str,
+        remark: &str,
         lines: &[String],
     ) {
         let kind = K::kind(&()).to_lowercase();
         let namespace = namespace.map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
         self.show("");
-        self.show(&format!("kubectl {verb} {kind} {name}{namespace}"));
+        self.show(&format!("kubectl {verb} {kind} {name}{namespace}{remark}"));
         lines.iter().for_each(|line| self.show(line));
     }
 

@@ -22,10 +22,12 @@ fn a_table_shows_what_kubectl_get_shows() {
     );
 }
 
-fn event(reason: &str, last: &str, version: &str, count: i32, source: Value) -> Value {
+fn event(reason: &str, seen: Value, version: &str, count: i32, source: Value) -> Value {
     let metadata = json!({ "resourceVersion": version });
-    let mut object = json!({ "metadata": metadata, "involvedObject": {}, "reason": reason, "lastTimestamp": last });
-    object.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
+    let mut object = json!({ "metadata": metadata, "involvedObject": {}, "reason": reason });
+    for more in [seen, source] {
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    }
     json!({ "cells": ["5s", "Normal", reason, "a message\n", "9s", count], "object": object })
 }
 
@@ -33,12 +35,12 @@ fn event(reason: &str, last: &str, version: &str, count: i32, source: Value) -> 
 fn events_show_what_kubectl_describe_shows() {
     let columns = ["Last Seen", "Type", "Reason", "Message", "First Seen", "Count"];
     let columns = columns.map(|name| json!({ "name": name, "priority": 0 }));
-    let made = json!({ "source": { "component": "example.com/hostpath", "host": "a" } });
-    let waits = json!({ "source": {}, "reportingComponent": "persistentvolume-controller" });
+    let made = json!({ "reportingComponent": "example.com/hostpath" });
+    let waits = json!({ "source": { "component": "persistentvolume-controller", "host": "a" } });
     let rows = json!([
-        event("ProvisioningSucceeded", "2026-01-01T00:00:07Z", "12", 1, made.clone()),
-        event("Provisioning", "2026-01-01T00:00:07Z", "9", 1, made),
-        event("ExternalProvisioning", "2026-01-01T00:00:05Z", "15", 3, waits),
+        event("ProvisioningSucceeded", json!({ "eventTime": "2026-01-01T00:00:07.250000Z" }), "12", 1, made.clone()),
+        event("Provisioning", json!({ "eventTime": "2026-01-01T00:00:07.750000Z" }), "9", 1, made),
+        event("ExternalProvisioning", json!({ "lastTimestamp": "2026-01-01T00:00:05Z" }), "15", 3, waits),
     ]);
     let events = Events(table(columns.into_iter().collect(), rows));
     assert!(events.have("ProvisioningSucceeded"));

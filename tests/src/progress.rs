@@ -129,6 +129,28 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(9);
 mod tests {
     use super::*;
 
+    #[derive(Default)]
+    struct Recorded(Mutex<Vec<String>>);
+
+    impl Progress for Recorded {
+        fn line(&self, _: &str) {}
+        fn status(&self, text: &str) {
+            self.0.lock().unwrap().push(text.to_owned());
+        }
+        fn output(&self, _: &str) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_its_time_is_told_until_it_is_done() {
+        let recorded = Arc::new(Recorded::default());
+        let shared: SharedProgress = recorded.clone();
+        during(&shared, "waiting", tokio::time::sleep(TICK * 2 + TICK / 2)).await;
+        let statuses = recorded.0.lock().unwrap().clone();
+        assert_eq!(statuses.len(), 3, "{statuses:?}");
+        assert!(statuses[..2].iter().all(|status| status.starts_with("waiting, ")), "{statuses:?}");
+        assert_eq!(statuses[2], "");
+    }
+
     #[test]
     fn durations_read_well() {
         assert_eq!(seconds(Duration::from_millis(840)), "0.8 s");

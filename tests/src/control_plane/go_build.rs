@@ -32,7 +32,7 @@ pub(super) async fn build(
     let _ = fs::remove_dir_all(&unfinished);
     fs::create_dir_all(&unfinished)?;
     progress.line(&format!(
-        "building etcd {} and Kubernetes {} into {} (once, about 6 minutes on two cores)",
+        "building etcd {} and Kubernetes {} into {} (once, some 6 to 10 minutes on two cores)",
         versions.etcd,
         versions.kubernetes,
         cache.display()

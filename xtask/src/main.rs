@@ -39,12 +39,12 @@ enum Command {
 
     /// Show a provisioner at work, on a simulated API server: a claim is bound, and its volume goes with it
     Demo {
-        /// Show the release build on a real control plane, and measure it; the first time this builds Kubernetes
+        /// Show the release build on a real control plane, with its figures; the first time this builds Kubernetes
         #[arg(long)]
         real: bool,
 
         /// Like `--real`, and leave the control plane and the provisioner running until `control-plane down`
-        #[arg(long, conflicts_with = "real")]
+        #[arg(long)]
         keep: bool,
     },
 

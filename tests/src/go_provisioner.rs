@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-use crate::control_plane::{cache_dir, fnv1a, lock};
+use crate::control_plane::{cache_dir, fnv1a, wait_for_lock};
 use crate::guard::{Guard, Lifetime, Running};
-use crate::progress::{SharedProgress, seconds};
+use crate::progress::{self, SharedProgress, seconds};
 
 /// The program's path. It is built once per state of its sources, from Go modules, into the user's cache.
 pub async fn go_provisioner(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
@@ -26,8 +26,7 @@ pub async fn go_provisioner(guard: &Guard, progress: &SharedProgress) -> anyhow:
         return Ok(program);
     }
     // Tests of several programs may ask at the same time.
-    let waiting = program.with_extension("lock");
-    let _lock = tokio::task::spawn_blocking(move || lock(&waiting)).await??;
+    let _lock = wait_for_lock(&program.with_extension("lock"), "waiting for another build", progress).await?;
     if !program.is_file() {
         build(module, &program, guard, progress).await?;
     }
@@ -44,13 +43,7 @@ async fn build(module: &Path, program: &Path, guard: &Guard, progress: &SharedPr
     command.stdout(output.try_clone()?).stderr(output);
     let start = Instant::now();
     let mut go = Running::start(command).context("cannot start go")?;
-    let status = loop {
-        if let Some(status) = go.try_wait()? {
-            break status;
-        }
-        progress.status(&format!("building the Go provisioner, {}", seconds(start.elapsed())));
-        tokio::time::sleep(std::time::Duration::from_millis(250)).await;
-    };
+    let status = progress::during(progress, "building the Go provisioner", go.ended()).await?;
     if !status.success() {
         let end = crate::control_plane::last_lines(&log, 15);
         bail!("cannot build the Go provisioner (it needs Go 1.26 or newer): {status}\n{end}");

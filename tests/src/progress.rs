@@ -1,7 +1,8 @@
 //! Telling a person what is going on, without deciding where the text goes.
 
 use std::io::{IsTerminal, Write};
-use std::sync::{Arc, Mutex};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Receives progress. Implement it to send the text somewhere else.
@@ -9,8 +10,12 @@ pub trait Progress: Send + Sync {
     /// Something happened that is worth a line of its own.
     fn line(&self, text: &str);
 
-    /// Something is still going on; the newest text replaces the one before. Called several times a second.
+    /// Something is still going on; the newest text replaces the one before, an empty one ends it. Called several times
+    /// a second.
     fn status(&self, text: &str);
+
+    /// A line of what the command is asked for, in contrast to what it tells about its work.
+    fn output(&self, line: &str);
 }
 
 /// A shared [`Progress`].
@@ -21,12 +26,29 @@ pub fn silent() -> SharedProgress {
     Arc::new(Silent)
 }
 
-/// Progress on standard error: a line that is rewritten on a terminal, a line every 30 seconds elsewhere.
+/// Progress on standard error: a line that is rewritten on a terminal; elsewhere a line whenever nothing was said for a
+/// while. Output goes to standard output.
 pub fn terminal() -> SharedProgress {
     Arc::new(Terminal {
         rewrites: std::io::stderr().is_terminal(),
         shown: Mutex::new(Shown { open: false, last: Instant::now() }),
     })
+}
+
+/// Does the work, and says meanwhile what it is and how long it has taken.
+pub async fn during<T>(progress: &SharedProgress, what: &str, work: impl Future<Output = T>) -> T {
+    let start = Instant::now();
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            result = &mut work => {
+                progress.status("");
+                return result;
+            }
+            () = tokio::time::sleep(TICK) => progress.status(&format!("{what}, {}", seconds(start.elapsed()))),
+        }
+    }
 }
 
 /// A duration as people read it: `0.8 s`, `42 s`, `3 min 05 s`.
@@ -44,6 +66,7 @@ struct Silent;
 impl Progress for Silent {
     fn line(&self, _: &str) {}
     fn status(&self, _: &str) {}
+    fn output(&self, _: &str) {}
 }
 
 struct Terminal {
@@ -57,36 +80,76 @@ struct Shown {
     last: Instant,
 }
 
-impl Progress for Terminal {
-    fn line(&self, text: &str) {
+impl Terminal {
+    /// Makes room for a line.
+    fn end_status(&self) -> MutexGuard<'_, Shown> {
         let mut shown = self.shown.lock().unwrap_or_else(|e| e.into_inner());
-        let start = if shown.open { "\r\x1b[K" } else { "" };
+        if shown.open {
+            // A closed standard error is no reason to stop the work.
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
         shown.open = false;
-        shown.last = Instant::now();
-        // A closed standard error is no reason to stop the work.
-        let _ = writeln!(std::io::stderr(), "{start}{text}");
-    }
-
-    fn status(&self, text: &str) {
-        let mut shown = self.shown.lock().unwrap_or_else(|e| e.into_inner());
-        if self.rewrites {
-            shown.open = true;
-            let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
-            return;
-        }
-        if shown.last.elapsed() < STATUS_INTERVAL {
-            return;
-        }
-        shown.last = Instant::now();
-        let _ = writeln!(std::io::stderr(), "{text}");
+        shown
     }
 }
 
-const STATUS_INTERVAL: Duration = Duration::from_secs(30);
+impl Progress for Terminal {
+    fn line(&self, text: &str) {
+        let mut shown = self.end_status();
+        shown.last = Instant::now();
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    fn status(&self, text: &str) {
+        if self.rewrites || text.is_empty() {
+            let mut shown = self.end_status();
+            shown.open = !text.is_empty();
+            let _ = write!(std::io::stderr(), "{text}");
+            return;
+        }
+        let silent = self.end_status().last.elapsed();
+        if silent >= STATUS_INTERVAL {
+            self.line(text);
+        }
+    }
+
+    fn output(&self, line: &str) {
+        let mut shown = self.end_status();
+        shown.last = Instant::now();
+        let mut stdout = std::io::stdout();
+        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    }
+}
+
+const TICK: Duration = Duration::from_millis(250);
+/// Nobody waits for a sign of life longer than ten seconds.
+const STATUS_INTERVAL: Duration = Duration::from_secs(9);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Default)]
+    struct Recorded(Mutex<Vec<String>>);
+
+    impl Progress for Recorded {
+        fn line(&self, _: &str) {}
+        fn status(&self, text: &str) {
+            self.0.lock().unwrap().push(text.to_owned());
+        }
+        fn output(&self, _: &str) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_its_time_is_told_until_it_is_done() {
+        let recorded = Arc::new(Recorded::default());
+        let shared: SharedProgress = recorded.clone();
+        during(&shared, "waiting", tokio::time::sleep(TICK * 2 + TICK / 2)).await;
+        let statuses = recorded.0.lock().unwrap().clone();
+        assert_eq!(statuses.len(), 3, "{statuses:?}");
+        assert!(statuses[..2].iter().all(|status| status.starts_with("waiting, ")), "{statuses:?}");
+        assert_eq!(statuses[2], "");
+    }
 
     #[test]
     fn durations_read_well() {

@@ -1,34 +1,53 @@
 //! `cargo xtask bench`
 
-use std::process::ExitCode;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use e2e::control_plane::{ControlPlane, STATE_VARIABLE, Settings};
 use e2e::guard::{Guard, Running};
-use e2e::progress;
+use e2e::progress::{self, SharedProgress};
 
-use crate::build;
+use crate::build::{self, Profile};
 use crate::test::PROVISIONER_VARIABLE;
 
 /// Runs a measurement, built for release, on a control plane of its own.
 pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
+    let progress = progress::terminal();
     let measurement = arguments.first().map(String::as_str);
     let features: &[&str] = if measurement == Some("journal") { &["without-journal"] } else { &[] };
     // The package has a second program, which the first one finds beside itself.
-    let program = build::release(guard, "bench", features).await?.with_file_name("bench");
+    let program = build::program(Profile::Release, "bench", features, guard, &progress).await?.with_file_name("bench");
     let provisioner = match measurement {
-        Some("soak") => Some(build::release(guard, "hostpath-provisioner", &[]).await?),
+        Some("soak") => Some(build::program(Profile::Release, "hostpath-provisioner", &[], guard, &progress).await?),
         _ => None,
     };
-    let progress = progress::terminal();
     // Logging every request would be measured too.
     let control_plane = ControlPlane::start(&Settings::default(), guard, &progress).await?;
     let mut command = build::command(guard, &program);
     command.args(arguments).env(STATE_VARIABLE, control_plane.state().path());
     command.envs(provisioner.map(|path| (PROVISIONER_VARIABLE, path)));
-    let status = Running::start(command)?.ended().await;
+    let status = match measurement {
+        // It says itself how far it is.
+        Some("soak") => Running::start(command)?.ended().await.map_err(anyhow::Error::from),
+        _ => measure(command, &progress).await,
+    };
     control_plane.stop().await?;
     let status = status?;
     ensure!(status.success(), "the measurement ended with {status}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a program that prints its figures when it has them, and says meanwhile that it runs.
+async fn measure(mut command: Command, progress: &SharedProgress) -> anyhow::Result<ExitStatus> {
+    command.stdout(Stdio::piped());
+    let mut program = Running::start(command)?;
+    let output = program.take_stdout().context("the measurement has no output")?;
+    let shown = progress.clone();
+    let reader = std::thread::spawn(move || {
+        BufReader::new(output).lines().map_while(Result::ok).for_each(|line| shown.output(&line));
+    });
+    let status = progress::during(progress, "measuring", program.ended()).await?;
+    reader.join().ok().context("the measurement's output was lost")?;
+    Ok(status)
 }

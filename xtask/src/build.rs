@@ -1,12 +1,14 @@
 //! Builds with cargo, and reads what it built.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use e2e::guard::{Guard, Lifetime, Running};
+use e2e::progress::{self, SharedProgress};
 use serde_json::Value;
 
 /// Everything that `cargo xtask test` runs.
@@ -34,12 +36,13 @@ pub(crate) struct DocTests {
 }
 
 /// Builds all tests and programs of the workspace. What does not compile is in [`Built::failures`]; the rest is there.
-pub(crate) async fn tests(guard: &Guard) -> anyhow::Result<Built> {
-    let packages = packages(guard).await?;
+pub(crate) async fn tests(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Built> {
+    let packages = packages(guard, progress).await?;
     let mut built = Built::default();
     // Unlike `cargo test --no-run`, this goes on after what does not compile.
     let arguments = ["build", "--workspace", "--bins", "--tests", "--examples", "--keep-going"];
-    let all_compiled = artifacts(guard, &arguments, |artifact| built.add(&packages, artifact)).await?;
+    let each = |artifact: &Value| built.add(&packages, artifact);
+    let all_compiled = artifacts(&arguments, "building", each, guard, progress).await?;
     built.failures = packages
         .values()
         .flat_map(|package| &package.suites)
@@ -60,12 +63,37 @@ pub(crate) async fn tests(guard: &Guard) -> anyhow::Result<Built> {
     Ok(built)
 }
 
-/// Builds one program in release mode, with features of its package, and returns its path.
-pub(crate) async fn release(guard: &Guard, package: &str, features: &[&str]) -> anyhow::Result<PathBuf> {
+/// How a program is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// As quickly as possible.
+    Dev,
+    /// As it is delivered.
+    Release,
+    /// To be fast for hours.
+    Sim,
+}
+
+/// Builds the program of a package, with features of it, and returns its path.
+pub(crate) async fn program(
+    profile: Profile,
+    package: &str,
+    features: &[&str],
+    guard: &Guard,
+    progress: &SharedProgress,
+) -> anyhow::Result<PathBuf> {
     let mut found = None;
     let features = features.join(",");
-    let arguments = ["build", "--release", "--package", package, "--features", &features];
-    if !artifacts(guard, &arguments, |artifact| found = program(artifact).or(found.take())).await? {
+    let mut arguments = vec!["build", "--package", package, "--features", &features];
+    match profile {
+        // Built with the features that it has beside this program, its dependencies are compiled already.
+        Profile::Dev => arguments.extend(["--package", env!("CARGO_PKG_NAME"), "--bin", package]),
+        Profile::Release => arguments.push("--release"),
+        Profile::Sim => arguments.extend(["--profile", "sim"]),
+    }
+    let what = format!("building {package}");
+    let each = |artifact: &Value| found = executable(artifact).or(found.take());
+    if !artifacts(&arguments, &what, each, guard, progress).await? {
         bail!("{package} does not compile");
     }
     found.with_context(|| format!("package {package} has no program"))
@@ -78,9 +106,16 @@ pub(crate) fn command(guard: &Guard, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The cargo that started this program.
-pub(crate) fn cargo() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+/// The cargo that started this program, as a user starts it.
+pub(crate) fn cargo(guard: &Guard) -> Command {
+    let mut command = command(guard, std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        // It describes this package in them, and would build all anew whose build scripts read them.
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// The directory of the workspace.
@@ -92,7 +127,7 @@ pub(crate) fn workspace_root() -> &'static Path {
 impl Built {
     fn add(&mut self, packages: &BTreeMap<String, Package>, artifact: &Value) {
         if artifact["target"]["name"] == PROVISIONER {
-            self.provisioner = program(artifact).or(self.provisioner.take());
+            self.provisioner = executable(artifact).or(self.provisioner.take());
         }
         let (true, Some(executable), Some(package)) = (
             artifact["profile"]["test"] == true,
@@ -121,10 +156,10 @@ struct Package {
 }
 
 /// The workspace's packages by their id.
-async fn packages(guard: &Guard) -> anyhow::Result<BTreeMap<String, Package>> {
+async fn packages(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<BTreeMap<String, Package>> {
     let mut metadata = Value::Null;
     let arguments = ["metadata", "--no-deps", "--format-version", "1"];
-    if !lines(guard, &arguments, |line| metadata = line).await? {
+    if !lines(&arguments, "asking cargo for the packages", |line| metadata = line, guard, progress).await? {
         bail!("cargo metadata failed");
     }
     let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
@@ -158,7 +193,7 @@ fn suite_name(package: &str, target: &Value) -> String {
 }
 
 /// The path of a program that is not a test.
-fn program(artifact: &Value) -> Option<PathBuf> {
+fn executable(artifact: &Value) -> Option<PathBuf> {
     if artifact["profile"]["test"] == true {
         return None;
     }
@@ -166,24 +201,38 @@ fn program(artifact: &Value) -> Option<PathBuf> {
 }
 
 /// Runs cargo and shows it what it compiled; `false` if something did not compile. People see cargo's own messages.
-async fn artifacts(guard: &Guard, arguments: &[&str], mut each: impl FnMut(&Value)) -> anyhow::Result<bool> {
+async fn artifacts(
+    arguments: &[&str],
+    what: &str,
+    mut each: impl FnMut(&Value),
+    guard: &Guard,
+    progress: &SharedProgress,
+) -> anyhow::Result<bool> {
     let arguments: Vec<_> = arguments.iter().copied().chain(["--message-format", "json-render-diagnostics"]).collect();
-    lines(guard, &arguments, |line| {
+    let each = |line: Value| {
         if line["reason"] == "compiler-artifact" {
             each(&line);
         }
-    })
-    .await
+    };
+    lines(&arguments, what, each, guard, progress).await
 }
 
 /// Runs cargo and hands over its standard output as JSON, line by line.
-async fn lines(guard: &Guard, arguments: &[&str], mut each: impl FnMut(Value)) -> anyhow::Result<bool> {
-    let mut command = command(guard, cargo());
+async fn lines(
+    arguments: &[&str],
+    what: &str,
+    mut each: impl FnMut(Value),
+    guard: &Guard,
+    progress: &SharedProgress,
+) -> anyhow::Result<bool> {
+    let mut command = cargo(guard);
     command.args(arguments).stdout(Stdio::piped());
     let mut cargo = Running::start(command).context("cannot start cargo")?;
     let output = cargo.take_stdout().context("cargo has no output")?;
     let reader = std::thread::spawn(|| std::io::read_to_string(output));
-    let status = cargo.ended().await?;
+    // On a terminal cargo draws a bar; elsewhere it is silent while a program is linked.
+    let progress = if std::io::stderr().is_terminal() { &progress::silent() } else { progress };
+    let status = progress::during(progress, what, cargo.ended()).await?;
     let text = reader.join().ok().context("cargo's output was lost")??;
     for line in text.lines() {
         if let Ok(value) = serde_json::from_str(line) {

@@ -58,7 +58,7 @@ async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<ExitCode> {
 
 async fn down() -> anyhow::Result<ExitCode> {
     let start = Instant::now();
-    if control_plane::down().await? {
+    if control_plane::down(&progress::terminal()).await? {
         println!("the control plane is down after {}", seconds(start.elapsed()));
     } else {
         println!("no control plane is up");
@@ -71,7 +71,8 @@ async fn status() -> anyhow::Result<ExitCode> {
         println!("no control plane is up");
         return Ok(ExitCode::FAILURE);
     };
-    let status = Status::of(&state).await?;
+    let asked = Status::of(&state);
+    let status = progress::during(&progress::terminal(), "asking the components", asked).await?;
     println!("{:<25} {:<8} {:>8} {:>6} {:>10}  VERSION", "COMPONENT", "STATE", "PID", "PORT", "MEMORY");
     for component in &status.components {
         println!("{}", line(component));

@@ -37,15 +37,15 @@ enum Command {
         filter: Vec<String>,
     },
 
-    /// Show a provisioner at work: a claim is bound, and its volume goes with it
+    /// Show a provisioner at work, on a simulated API server: a claim is bound, and its volume goes with it
     Demo {
-        /// Leave the control plane and the provisioner running until `control-plane down`
+        /// Show the release build on a real control plane, with its figures; the first time this builds Kubernetes
+        #[arg(long)]
+        real: bool,
+
+        /// Like `--real`, and leave the control plane and the provisioner running until `control-plane down`
         #[arg(long)]
         keep: bool,
-
-        /// Show it on a simulated API server instead of a real control plane; also done where there is none
-        #[arg(long, conflicts_with = "keep")]
-        simulated: bool,
     },
 
     /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists what
@@ -101,7 +101,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::ControlPlane(command) => control_plane::run(command, &guard).await,
             Command::Test { filter } => test::run(&filter, &guard).await,
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
-            Command::Demo { keep, simulated } => demo::run(keep, simulated, &guard).await,
+            Command::Demo { keep: true, .. } => demo::run(demo::On::Standing, &guard).await,
+            Command::Demo { real: true, .. } => demo::run(demo::On::Real, &guard).await,
+            Command::Demo { .. } => demo::run(demo::On::Simulated, &guard).await,
             Command::Guard { .. } => unreachable!("handled before the runtime starts"),
         }
     };

@@ -3,13 +3,15 @@
 use std::process::ExitCode;
 
 use e2e::guard::{Guard, Running};
+use e2e::progress;
 
-use crate::build;
+use crate::build::{self, Profile};
 
-/// Builds the simulation to be fast, and runs it.
+/// Builds the simulation to be fast, and runs it. It says itself how far it is.
 pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
-    let mut command = build::command(guard, build::cargo());
-    command.args(["run", "--quiet", "--profile", "sim", "--package", "simulation", "--"]).args(arguments);
+    let program = build::program(Profile::Sim, "simulation", &[], guard, &progress::terminal()).await?;
+    let mut command = build::command(guard, program);
+    command.args(arguments);
     let status = Running::start(command)?.ended().await?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,14 +1,14 @@
 //! One run of a test program, and what it says about it.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::ops::Add;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use e2e::guard::Running;
-use e2e::progress::seconds;
+use e2e::progress::{self, SharedProgress, seconds};
 
 /// What one test program did.
 pub(crate) struct Suite {
@@ -65,15 +65,23 @@ impl Add for Counts {
 }
 
 /// Runs a test program, shows its output as it comes, and counts.
-pub(crate) async fn run(name: &str, mut command: Command, environment: &BTreeMap<&str, PathBuf>) -> Suite {
+pub(crate) async fn run(
+    name: &str,
+    mut command: Command,
+    environment: &BTreeMap<&str, PathBuf>,
+    progress: &SharedProgress,
+) -> Suite {
     let start = Instant::now();
     command.envs(environment).stdout(Stdio::piped());
     let mut program = match Running::start(command) {
         Ok(program) => program,
         Err(error) => return Suite::broken(name, format!("did not start: {error}")),
     };
-    let reader = program.take_stdout().map(|output| std::thread::spawn(|| show_and_count(output)));
-    let status = match program.ended().await {
+    let reader = program.take_stdout().map(|output| {
+        let progress = progress.clone();
+        std::thread::spawn(move || show_and_count(output, &progress))
+    });
+    let status = match progress::during(progress, &format!("{name} runs"), program.ended()).await {
         Ok(status) => status,
         Err(error) => return Suite::broken(name, format!("was lost: {error}")),
     };
@@ -87,18 +95,14 @@ pub(crate) async fn run(name: &str, mut command: Command, environment: &BTreeMap
     Suite { name: name.to_owned(), counts, problem, duration: start.elapsed() }
 }
 
-fn show_and_count(output: impl std::io::Read) -> Counts {
+fn show_and_count(output: impl std::io::Read, progress: &SharedProgress) -> Counts {
     let mut counts = Counts::default();
-    let mut stdout = std::io::stdout();
-    let mut line = Vec::new();
-    let mut reader = BufReader::new(output);
-    while reader.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-        // A closed standard output is no reason to stop counting.
-        let _ = stdout.write_all(&line).and_then(|()| stdout.flush());
-        if let Some(result) = parse_result(&String::from_utf8_lossy(&line)) {
+    for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        progress.output(&line);
+        if let Some(result) = parse_result(&line) {
             counts = counts + result;
         }
-        line.clear();
     }
     counts
 }
@@ -141,14 +145,14 @@ mod tests {
     async fn a_crash_is_a_failure() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; kill -SEGV $$"]);
-        let suite = run("crashing", command, &BTreeMap::new()).await;
+        let suite = run("crashing", command, &BTreeMap::new(), &progress::silent()).await;
         assert_eq!((suite.counts.passed, suite.counts.failed), (2, 1));
         assert!(suite.problem.unwrap().contains("signal"));
     }
 
     #[tokio::test]
     async fn a_program_that_is_missing_is_a_failure() {
-        let suite = run("missing", Command::new("/nonexistent"), &BTreeMap::new()).await;
+        let suite = run("missing", Command::new("/nonexistent"), &BTreeMap::new(), &progress::silent()).await;
         assert_eq!(suite.counts.failed, 1);
     }
 }

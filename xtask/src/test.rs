@@ -22,7 +22,7 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
 
     let step = Instant::now();
     progress.line("building the tests and the provisioner");
-    let built = build::tests(guard).await?;
+    let built = build::tests(guard, &progress).await?;
     progress.line(&format!("built in {}", seconds(step.elapsed())));
 
     go_provisioner(guard, &progress).await?;
@@ -65,12 +65,12 @@ async fn run_suites(
     for program in &built.programs {
         progress.line(&format!("\n=== {}", program.suite));
         let command = program_command(program, filter, guard);
-        suites.push(suite::run(&program.suite, command, &environment).await);
+        suites.push(suite::run(&program.suite, command, &environment, progress).await);
     }
     for docs in &built.doc_tests {
         progress.line(&format!("\n=== {}", docs.suite));
         let command = docs_command(docs, filter, guard);
-        suites.push(suite::run(&docs.suite, command, &environment).await);
+        suites.push(suite::run(&docs.suite, command, &environment, progress).await);
     }
     suites
 }
@@ -83,7 +83,7 @@ fn program_command(program: &TestProgram, filter: &[String], guard: &Guard) -> s
 }
 
 fn docs_command(docs: &DocTests, filter: &[String], guard: &Guard) -> std::process::Command {
-    let mut command = build::command(guard, build::cargo());
+    let mut command = build::cargo(guard);
     command.args(["test", "--quiet", "--doc", "--package", &docs.package, "--"]).args(filter);
     command
 }

@@ -1,15 +1,16 @@
 //! Builds the control plane's programs from their Go modules, once per user.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 
+use super::instance::wait_for_lock;
 use super::versions::Versions;
 use crate::guard::{Guard, Lifetime, Running};
-use crate::progress::{SharedProgress, seconds};
+use crate::progress::{self, SharedProgress, seconds};
 
 /// Leaves the programs in `cache/bin`. Two runs at the same time build once.
 pub(super) async fn build(
@@ -20,7 +21,7 @@ pub(super) async fn build(
 ) -> anyhow::Result<()> {
     fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
     check_go(versions)?;
-    let _lock = lock(cache, progress).await?;
+    let _lock = wait_for_lock(&cache.join("lock"), "waiting for another build", progress).await?;
     let bin = cache.join("bin");
     if bin.is_dir() {
         // The run that held the lock built them.
@@ -31,7 +32,7 @@ pub(super) async fn build(
     let _ = fs::remove_dir_all(&unfinished);
     fs::create_dir_all(&unfinished)?;
     progress.line(&format!(
-        "building etcd {} and Kubernetes {} into {} (once, about 6 minutes on two cores)",
+        "building etcd {} and Kubernetes {} into {} (once, some 6 to 10 minutes on two cores)",
         versions.etcd,
         versions.kubernetes,
         cache.display()
@@ -94,13 +95,7 @@ async fn build_one(
 
     let start = Instant::now();
     let mut go = Running::start(command).context("cannot start go")?;
-    let status = loop {
-        if let Some(status) = go.try_wait()? {
-            break status;
-        }
-        progress.status(&format!("{label}, {}", seconds(start.elapsed())));
-        tokio::time::sleep(Duration::from_millis(250)).await;
-    };
+    let status = progress::during(progress, label, go.ended()).await?;
     if !status.success() {
         bail!("{label} failed ({status}):\n{}", super::logs::last_lines(log, 15));
     }
@@ -160,22 +155,6 @@ pub(super) fn check_go(versions: &Versions) -> anyhow::Result<()> {
 
 fn go_version(text: &str) -> Vec<u32> {
     text.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok()).collect()
-}
-
-async fn lock(cache: &Path, progress: &SharedProgress) -> anyhow::Result<File> {
-    let path = cache.join("lock");
-    let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-    let start = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) => {
-                progress.status(&format!("waiting for another build, {}", seconds(start.elapsed())));
-            }
-            Err(TryLockError::Error(error)) => bail!("cannot lock {}: {error}", path.display()),
-        }
-        tokio::time::sleep(Duration::from_millis(250)).await;
-    }
 }
 
 #[cfg(test)]

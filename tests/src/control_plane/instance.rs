@@ -1,12 +1,14 @@
 //! Directories of running control planes.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
 
 use super::binaries::cache_dir;
+use crate::progress::{self, SharedProgress};
 
 /// The number of the next instance in this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -44,9 +46,25 @@ pub(super) fn create_private_dir(dir: &Path) -> anyhow::Result<()> {
 }
 
 /// Waits for the lock on a file, which is created if need be. It is released when the file is closed, also by a crash.
-pub(crate) fn lock(path: &Path) -> anyhow::Result<File> {
+fn lock(path: &Path) -> anyhow::Result<File> {
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
     file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+    Ok(file)
+}
+
+/// [`lock`], where others may hold the lock for minutes: says `what` is waited for, and blocks no thread.
+pub(crate) async fn wait_for_lock(path: &Path, what: &str, progress: &SharedProgress) -> anyhow::Result<File> {
+    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    let locked = progress::during(progress, what, async {
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(()),
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(Duration::from_millis(100)).await,
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    });
+    locked.await.with_context(|| format!("cannot lock {}", path.display()))?;
     Ok(file)
 }
 

@@ -37,10 +37,10 @@ pub use versions::Versions;
 
 use crate::guard::{Guard, Lifetime};
 use crate::process::ProcessId;
-use crate::progress::SharedProgress;
+use crate::progress::{self, SharedProgress};
 use health::Prober;
 use instance::Instance;
-pub(crate) use instance::lock;
+pub(crate) use instance::wait_for_lock;
 use supervisor::Supervisor;
 pub(crate) use versions::fnv1a;
 
@@ -69,6 +69,7 @@ impl Default for Settings {
 pub struct ControlPlane {
     supervisor: Supervisor,
     instance: Instance,
+    progress: SharedProgress,
 }
 
 impl ControlPlane {
@@ -77,7 +78,8 @@ impl ControlPlane {
         let instance = Instance::create()?;
         let owner = ProcessId::of(std::process::id())?;
         let (state, children) = start::start(&instance.dir, Some(owner), settings, guard, progress).await?;
-        Ok(Self { supervisor: Supervisor::new(state, children, progress.clone()), instance })
+        let supervisor = Supervisor::new(state, children, progress.clone());
+        Ok(Self { supervisor, instance, progress: progress.clone() })
     }
 
     /// What it is made of now.
@@ -95,7 +97,7 @@ impl ControlPlane {
     /// Stops all components in good order. The directory with their logs stays until the next start.
     pub async fn stop_keeping_logs(mut self) {
         let _children = self.supervisor.end();
-        stop_all(&self.state()).await;
+        progress::during(&self.progress, "stopping the control plane", stop_all(&self.state())).await;
     }
 }
 
@@ -105,13 +107,13 @@ impl ControlPlane {
 /// Nobody supervises it: a component that ends stays down, except through [`restart`].
 pub async fn up(settings: &Settings, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Up> {
     let dir = state::standing_dir()?;
-    let _lock = lock_standing()?;
+    let _lock = lock_standing(progress).await?;
     if let Some(state) = State::standing()? {
         if Status::of(&state).await?.is_healthy() {
             return Ok(Up::Already(state));
         }
         progress.line("stopping what is left of an earlier control plane");
-        stop_all(&state).await;
+        progress::during(progress, "stopping it", stop_all(&state)).await;
     }
     let _ = fs::remove_dir_all(&dir);
     instance::create_private_dir(&dir)?;
@@ -137,12 +139,12 @@ pub enum Up {
 }
 
 /// Stops the control plane of [`up`] and the programs recorded with it; `false` if there was none.
-pub async fn down() -> anyhow::Result<bool> {
-    let _lock = lock_standing()?;
+pub async fn down(progress: &SharedProgress) -> anyhow::Result<bool> {
+    let _lock = lock_standing(progress).await?;
     let dir = state::standing_dir()?;
     let state = State::standing()?;
     if let Some(state) = &state {
-        stop_all(state).await;
+        progress::during(progress, "stopping the control plane", stop_all(state)).await;
     }
     if dir.exists() {
         fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
@@ -235,6 +237,7 @@ async fn stop_all(state: &State) {
     }
 }
 
-fn lock_standing() -> anyhow::Result<fs::File> {
-    instance::lock(&cache_dir()?.join("up.lock"))
+async fn lock_standing(progress: &SharedProgress) -> anyhow::Result<fs::File> {
+    let path = cache_dir()?.join("up.lock");
+    wait_for_lock(&path, "waiting for another command that starts or stops the control plane", progress).await
 }

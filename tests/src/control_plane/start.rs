@@ -15,7 +15,7 @@ use super::state::{Process, State};
 use super::{Settings, logs};
 use crate::guard::{self, Guard, Lifetime};
 use crate::process::ProcessId;
-use crate::progress::SharedProgress;
+use crate::progress::{self, SharedProgress};
 
 /// Starts all components in `dir` and waits until they are ready. `owner` supervises them; without one they outlive
 /// this process.
@@ -119,18 +119,12 @@ async fn start_components(state: &mut State, progress: &SharedProgress) -> Resul
             start_one(state, name, &mut children)?;
         }
         for name in group {
-            progress.status(&format!("waiting for {name}"));
-            wait_ready(state, name, &mut children, &prober, deadline).await?;
+            let ready = wait_ready(state, name, &mut children, &prober, deadline);
+            progress::during(progress, &format!("waiting for {name}"), ready).await?;
         }
     }
-    progress.status("waiting for the default service account");
-    while !prober.has_default_service_account().await {
-        check_alive(state, &mut children)?;
-        if Instant::now() > deadline {
-            return Err(anyhow::anyhow!("no default service account after {} s", LIMIT.as_secs()).into());
-        }
-        tokio::time::sleep(POLL).await;
-    }
+    let usable = wait_usable(state, &mut children, &prober, deadline);
+    progress::during(progress, "waiting for the default service account", usable).await?;
     Ok(children)
 }
 
@@ -162,6 +156,22 @@ async fn wait_ready(
             return Err(
                 anyhow::anyhow!("{name} was not ready after {} s; its log ends:\n{end}", LIMIT.as_secs()).into()
             );
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(())
+}
+
+async fn wait_usable(
+    state: &State,
+    children: &mut Children,
+    prober: &Prober,
+    deadline: Instant,
+) -> Result<(), Failure> {
+    while !prober.has_default_service_account().await {
+        check_alive(state, children)?;
+        if Instant::now() > deadline {
+            return Err(anyhow::anyhow!("no default service account after {} s", LIMIT.as_secs()).into());
         }
         tokio::time::sleep(POLL).await;
     }

@@ -5,32 +5,38 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use e2e::control_plane::State;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::ResourceExt;
+use e2e::control_plane::{Binaries, State, Versions};
+use e2e::progress::{self, SharedProgress};
+use kube::{Client, Resource};
 
-use super::Memory;
+use super::kubectl::{self, Events};
+use super::{CLASS, NAMESPACE};
 
 /// Steps as they happen, with what they took.
 pub(super) struct Report {
+    progress: SharedProgress,
     start: Instant,
     current: Option<(String, Instant)>,
     steps: Vec<(String, Duration)>,
 }
 
-/// Figures for the end.
-pub(super) struct Summary {
+/// What is measured of a release build, in bytes.
+pub(super) struct Figures {
+    /// The size of the program.
     pub(super) size: u64,
-    pub(super) memory: Memory,
+    /// Resident memory before the claim.
+    pub(super) before: u64,
+    /// Resident memory after it.
+    pub(super) after: u64,
 }
 
 impl Report {
-    pub(super) fn new() -> Self {
-        Self { start: Instant::now(), current: None, steps: Vec::new() }
+    pub(super) fn new(progress: SharedProgress) -> Self {
+        Self { progress, start: Instant::now(), current: None, steps: Vec::new() }
     }
 
     pub(super) fn begin(&mut self, step: &str) {
-        println!("==> {step}");
+        self.progress.output(&format!("==> {step}"));
         self.current = Some((step.to_owned(), Instant::now()));
     }
 
@@ -39,41 +45,35 @@ impl Report {
             return;
         };
         let took = start.elapsed();
-        println!("    done in {}", milliseconds(took));
+        self.show(&format!("done in {}", milliseconds(took)));
         self.steps.push((step, took));
     }
 
+    /// Does what may take long when something is wrong, and says that it is waited for.
+    pub(super) async fn waiting<T>(&self, work: impl Future<Output = T>) -> T {
+        progress::during(&self.progress, "    waiting", work).await
+    }
+
     pub(super) fn show(&self, text: &str) {
-        println!("    {text}");
+        self.progress.output(format!("    {text}").trim_end());
     }
 
-    pub(super) fn claim(&self, claim: &PersistentVolumeClaim) {
-        let spec = claim.spec.as_ref();
-        let status = claim.status.as_ref();
-        self.table(&[
-            ("CLAIM", claim.name_any()),
-            ("STATUS", text(status.and_then(|status| status.phase.as_ref()))),
-            ("VOLUME", text(spec.and_then(|spec| spec.volume_name.as_ref()))),
-            ("CAPACITY", text(status.and_then(|status| Some(&status.capacity.as_ref()?.get("storage")?.0)))),
-            ("STORAGECLASS", text(spec.and_then(|spec| spec.storage_class_name.as_ref()))),
-        ]);
+    /// An object as `kubectl get` shows it.
+    pub(super) async fn object<K: Resource<DynamicType = ()>>(
+        &self,
+        client: &Client,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> anyhow::Result<()> {
+        let lines = kubectl::get::<K>(client, namespace, name).await?;
+        self.as_kubectl::<K>("get", namespace, name, "", &lines);
+        Ok(())
     }
 
-    pub(super) fn volume(&self, volume: &PersistentVolume) {
-        let spec = volume.spec.as_ref();
-        let claim = spec.and_then(|spec| spec.claim_ref.as_ref());
-        self.table(&[
-            ("VOLUME", volume.name_any()),
-            ("CAPACITY", text(spec.and_then(|spec| Some(&spec.capacity.as_ref()?.get("storage")?.0)))),
-            ("RECLAIM", text(spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_ref()))),
-            ("STATUS", text(volume.status.as_ref().and_then(|status| status.phase.as_ref()))),
-            (
-                "CLAIM",
-                claim.map_or("-".to_owned(), |claim| {
-                    format!("{}/{}", text(claim.namespace.as_ref()), text(claim.name.as_ref()))
-                }),
-            ),
-        ]);
+    /// The events about an object as `kubectl describe` shows them.
+    pub(super) fn events<K: Resource<DynamicType = ()>>(&self, namespace: &str, name: &str, events: &Events) {
+        let what = "    (the events of it, oldest first)";
+        self.as_kubectl::<K>("describe", Some(namespace), name, what, &events.lines());
     }
 
     /// The directory and what is in it, with modes and owners.
@@ -85,37 +85,77 @@ impl Report {
         Ok(())
     }
 
-    pub(super) fn kept(&self, state: &State, log: Option<&Path>, namespace: &str, class: &str) -> anyhow::Result<()> {
+    pub(super) fn kept(&self, state: &State, log: Option<&Path>) -> anyhow::Result<()> {
         let file = state.dir.join("claim.json");
-        let mut claim = e2e::cluster::claim("mine", class);
-        claim.metadata.namespace = Some(namespace.to_owned());
+        let mut claim = e2e::cluster::claim("mine", CLASS);
+        claim.metadata.namespace = Some(NAMESPACE.to_owned());
         fs::write(&file, serde_json::to_vec_pretty(&claim)?)?;
         let kubectl = state.kubectl.as_ref().map_or("kubectl".to_owned(), |path| path.display().to_string());
-        println!("\nStill running. To look at it:");
-        println!("    export KUBECONFIG={}", state.kubeconfig.display());
-        println!("    {kubectl} apply -f {}", file.display());
-        println!("    {kubectl} get pvc,pv,events -n {namespace}");
+        let say = |text: &str| self.progress.output(text);
+        say("\nStill running. To look at it:");
+        say(&format!("    export KUBECONFIG={}", state.kubeconfig.display()));
+        say(&format!("    {kubectl} apply -f {}", file.display()));
+        say(&format!("    {kubectl} get pvc,pv,events -n {NAMESPACE}"));
         if let Some(log) = log {
-            println!("    tail -f {}", log.display());
+            say(&format!("    tail -f {}", log.display()));
         }
-        println!("To stop it:\n    cargo xtask control-plane down");
+        say("To stop it:\n    cargo xtask control-plane down");
         Ok(())
     }
 
-    pub(super) fn summary(&self, summary: &Summary) {
-        println!("\nSummary");
-        let width = self.steps.iter().map(|(step, _)| step.len()).max().unwrap_or_default();
-        for (step, took) in &self.steps {
-            println!("  {step:<width$}  {:>9}", milliseconds(*took));
+    pub(super) fn summary(&self, figures: Option<&Figures>) {
+        let times = self.steps.iter().map(|(step, took)| (step.as_str(), milliseconds(*took)));
+        let all = ("all of it", milliseconds(self.start.elapsed()));
+        let figures = figures.into_iter().flat_map(|Figures { size, before, after }| {
+            [
+                ("size of the program", megabytes(*size)),
+                ("resident memory, idle, before the claim", megabytes(*before)),
+                ("resident memory, idle, after it", megabytes(*after)),
+            ]
+        });
+        let rows: Vec<_> = times.chain([all]).chain(figures).collect();
+        let width = rows.iter().map(|(what, _)| what.len()).max().unwrap_or_default();
+        self.progress.output("\nSummary");
+        for (what, figure) in rows {
+            self.progress.output(&format!("  {what:<width$}  {figure:>9}"));
         }
-        println!("  {:<width$}  {:>9}", "all of it", milliseconds(self.start.elapsed()));
-        println!("  {:<width$}  {:>6.1} MB", "size of the program", summary.size as f64 / 1e6);
-        println!(
-            "  {:<width$}  {:>6.1} MB",
-            "resident memory, idle, before the claim",
-            megabytes(summary.memory.before)
-        );
-        println!("  {:<width$}  {:>6.1} MB", "resident memory, idle, after it", megabytes(summary.memory.after));
+    }
+
+    /// What a newcomer can do after the demo on the simulated API server.
+    pub(super) fn what_next(&self) -> anyhow::Result<()> {
+        let Versions { kubernetes, etcd, go, .. } = Versions::of_this_project()?;
+        let commands = [
+            ("cargo xtask sim --seeds 1000", "a thousand fleets whose processes die anywhere, and what must hold"),
+            ("cargo test -p kube-provisioner --example directories", "a whole provisioner of 59 lines, and its tests"),
+            ("cargo xtask demo --keep", "the same on a real control plane, which stays for kubectl"),
+            ("cargo xtask test", "every test"),
+        ];
+        let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+        self.progress.output("\nWhat next");
+        for (command, what) in commands {
+            self.progress.output(&format!("  {command:<width$}  {what}"));
+        }
+        if Binaries::at_hand().is_err() {
+            self.progress.output(&format!(
+                "The last two need Go {go} or later; the first of them builds etcd {etcd} and Kubernetes {kubernetes}."
+            ));
+        }
+        Ok(())
+    }
+
+    fn as_kubectl<K: Resource<DynamicType = ()>>(
+        &self,
+        verb: &str,
+        namespace: Option<&str>,
+        name: &str,
+        remark: &str,
+        lines: &[String],
+    ) {
+        let kind = K::kind(&()).to_lowercase();
+        let namespace = namespace.map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
+        self.show("");
+        self.show(&format!("kubectl {verb} {kind} {name}{namespace}{remark}"));
+        lines.iter().for_each(|line| self.show(line));
     }
 
     fn entry(&self, path: &Path) -> anyhow::Result<()> {
@@ -130,20 +170,6 @@ impl Report {
         ));
         Ok(())
     }
-
-    fn table(&self, columns: &[(&str, String)]) {
-        let widths: Vec<_> = columns.iter().map(|(title, value)| title.len().max(value.len())).collect();
-        let row = |cells: Vec<&str>| {
-            let padded: Vec<_> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-            self.show(padded.join("   ").trim_end());
-        };
-        row(columns.iter().map(|(title, _)| *title).collect());
-        row(columns.iter().map(|(_, value)| value.as_str()).collect());
-    }
-}
-
-fn text(value: Option<&String>) -> String {
-    value.cloned().unwrap_or_else(|| "-".to_owned())
 }
 
 fn milliseconds(duration: Duration) -> String {
@@ -153,6 +179,6 @@ fn milliseconds(duration: Duration) -> String {
     }
 }
 
-fn megabytes(bytes: u64) -> f64 {
-    bytes as f64 / 1e6
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
 }

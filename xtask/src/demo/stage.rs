@@ -1,0 +1,159 @@
+//! What the demo is shown on, and how it is cleared away.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use e2e::cluster::Program;
+use e2e::control_plane::{self, Binaries, ControlPlane, Settings, Simulated, State, Up};
+use e2e::guard::Guard;
+use e2e::process::ProcessId;
+use e2e::progress::SharedProgress;
+
+use super::report::Report;
+use super::{ACCOUNT, LIMIT, NAMESPACE, PROVISIONER};
+
+/// What the demo is shown on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum On {
+    /// An API server in this process.
+    Simulated,
+    /// A control plane that ends with the demo.
+    Real,
+    /// One that stays.
+    Standing,
+}
+
+/// The control plane and the provisioner, and whether they stay. Dropped before its end, everything is stopped.
+pub(super) struct Stage {
+    pub(super) state: State,
+    /// None if it stays.
+    control_plane: Option<Ending>,
+    provisioner: Option<Program>,
+    pub(super) log: Option<PathBuf>,
+    has_ended: bool,
+}
+
+/// What ends with the demo.
+enum Ending {
+    Real(ControlPlane),
+    Simulated(Box<Simulated>),
+}
+
+impl On {
+    /// Fails at once where [`Stage::start`] would fail only after everything is built.
+    pub(super) fn check(self) -> anyhow::Result<()> {
+        if self == Self::Simulated {
+            return Ok(());
+        }
+        if let Some(obstacle) = Binaries::obstacle() {
+            return Err(obstacle);
+        }
+        if self == Self::Standing && State::standing()?.is_some() {
+            bail!("a control plane is already up; `cargo xtask control-plane down` first");
+        }
+        Ok(())
+    }
+}
+
+impl Stage {
+    pub(super) async fn start(
+        on: On,
+        guard: &Guard,
+        report: &mut Report,
+        progress: &SharedProgress,
+    ) -> anyhow::Result<Self> {
+        let settings = Settings::default();
+        let (state, control_plane) = match on {
+            On::Standing => {
+                report.begin("start the control plane");
+                match control_plane::up(&settings, guard, progress).await? {
+                    Up::Started(state) => (state, None),
+                    Up::Already(_) => {
+                        bail!("a control plane came up meanwhile; `cargo xtask control-plane down` first")
+                    }
+                }
+            }
+            On::Real => {
+                report.begin("start the control plane");
+                let control_plane = ControlPlane::start(&settings, guard, progress).await?;
+                (control_plane.state(), Some(Ending::Real(control_plane)))
+            }
+            On::Simulated => {
+                report.begin("start a simulated API server with its controllers");
+                let simulated = Simulated::start(guard).await?;
+                (simulated.state().clone(), Some(Ending::Simulated(Box::new(simulated))))
+            }
+        };
+        report.done();
+        Ok(Self { state, control_plane, provisioner: None, log: None, has_ended: false })
+    }
+
+    pub(super) fn start_provisioner(
+        &mut self,
+        program: &Path,
+        root: &Path,
+        kubeconfig: &Path,
+    ) -> anyhow::Result<ProcessId> {
+        let arguments: Vec<_> = [
+            ("--root", root.display().to_string()),
+            ("--provisioner-name", PROVISIONER.to_owned()),
+            ("--kubeconfig", kubeconfig.display().to_string()),
+            ("--namespace", NAMESPACE.to_owned()),
+        ]
+        .into_iter()
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect();
+        if self.control_plane.is_none() {
+            let kept = control_plane::keep_program(&self.state, ACCOUNT, program, arguments)?;
+            self.log = Some(kept.log);
+            return kept.id.context("the provisioner has no process number");
+        }
+        let started = Program::spawn(&self.state, ACCOUNT, program, arguments)?;
+        self.log = Some(started.log().to_owned());
+        let id = started.id();
+        self.provisioner = Some(started);
+        Ok(id)
+    }
+
+    pub(super) fn failure(&self) -> String {
+        let end = self.log.as_deref().map(|log| control_plane::last_lines(log, 15));
+        match end {
+            Some(end) => format!("the demo failed; the provisioner's log ends:\n{end}\n"),
+            None => "the demo failed".to_owned(),
+        }
+    }
+
+    pub(super) async fn end(mut self, report: &mut Report) -> anyhow::Result<()> {
+        self.has_ended = true;
+        let Some(control_plane) = self.control_plane.take() else {
+            return Ok(());
+        };
+        if let Some(mut provisioner) = self.provisioner.take() {
+            report.begin("stop the provisioner (SIGTERM)");
+            let status = report.waiting(provisioner.terminate(LIMIT)).await?;
+            ensure!(status.success(), "the provisioner ended with {status}");
+            report.done();
+        }
+        match control_plane {
+            Ending::Real(control_plane) => {
+                report.begin("stop the control plane");
+                control_plane.stop().await?;
+            }
+            Ending::Simulated(simulated) => {
+                report.begin("stop the simulated API server");
+                simulated.stop()?;
+            }
+        }
+        report.done();
+        Ok(())
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // What does not stay ends with its handle.
+        if !self.has_ended && self.control_plane.is_none() {
+            control_plane::kill_standing();
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! Time as the simulated server tells it: a fixed date plus what tokio's clock, paused or not, has counted since.
+//! The simulated server's clock: a fixed date plus what tokio's clock, paused or not, has counted since.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct SimClock {
 }
 
 impl SimClock {
-    /// 2030-01-01T00:00:00Z, where clusters start unless told otherwise.
+    /// 2030-01-01T00:00:00Z, where clusters start by default.
     pub const EPOCH: Timestamp = Timestamp::constant(1_893_456_000, 0);
 
     /// A clock that shows `epoch` now.

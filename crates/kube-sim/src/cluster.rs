@@ -104,7 +104,7 @@ impl Cluster {
         self.open_subscription(resources, false)
     }
 
-    /// As [`Cluster::subscribe`], with what there is already told first, the longest unchanged first.
+    /// As [`Cluster::subscribe`], with the objects that exist already first, the longest unchanged at the front.
     pub fn subscribe_with_existing(&self, resources: &[(&str, &str)]) -> Subscription {
         self.open_subscription(resources, true)
     }
@@ -226,7 +226,7 @@ impl Cluster {
     /// What has happened: a line for each request, with the time since the cluster was made, who asked for what, and what
     /// came of it. Empty unless the cluster was built with [`Builder::trace`].
     pub fn trace(&self) -> String {
-        self.0.trace.as_ref().map(Trace::tell).unwrap_or_default()
+        self.0.trace.as_ref().map(Trace::to_text).unwrap_or_default()
     }
 
     /// Puts a line of one's own into the trace, such as "replica 2 crashes".

@@ -52,7 +52,7 @@ pub enum After {
 
 /// Sits in one watch.
 pub trait WatchInterceptor: Send {
-    /// Asked for each event before it is told. `kind` is `ADDED`, `MODIFIED` or `DELETED`.
+    /// Asked for each event before it is delivered. `kind` is `ADDED`, `MODIFIED` or `DELETED`.
     fn event(&mut self, kind: &'static str, object: &Stored) -> WatchStep;
 }
 

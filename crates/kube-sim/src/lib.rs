@@ -1,5 +1,40 @@
 //! A Kubernetes API server that lives in the process: a [`tower::Service`] a [`kube::Client`] takes, with everything in
 //! memory, time from tokio's clock (paused or not) and randomness from one seed, so the same seed gives the same bytes.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use kube_sim::{Actors, Cluster};
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let cluster = Cluster::builder().seed(7).build();
+//! // The controllers of a cluster, the binder of claims among them. They stop when this is dropped.
+//! let _actors = cluster.run(Actors::all());
+//! cluster.create_yaml(
+//!     "
+//! {apiVersion: v1, kind: PersistentVolume, metadata: {name: disk}, spec: {capacity: {storage: 1Gi},
+//!  accessModes: [ReadWriteOnce], hostPath: {path: /disk}, storageClassName: slow}}
+//! ---
+//! {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: default}, spec: {storageClassName: slow,
+//!  accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}",
+//! )?;
+//! // Hours pass at once under tokio's paused clock.
+//! let is_bound = |cluster: &Cluster| {
+//!     let claim = cluster.get("", "persistentvolumeclaims", "default", "data");
+//!     claim.is_ok_and(|claim| claim["status"]["phase"] == json!("Bound"))
+//! };
+//! cluster.wait(Duration::from_secs(60), is_bound).await?;
+//!
+//! // Any client works: as the user `alice`, for instance.
+//! let client = cluster.client("alice");
+//! # let _ = client;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Faults`] draws what goes wrong from a seed: errors, lost answers, conflicts, watches that end or fall silent.
 #![deny(missing_docs)]
 
 mod actors;

@@ -38,7 +38,7 @@ pub(crate) enum Credit {
     Known(Arc<str>),
 }
 
-/// What is known of the owners of a state's fields.
+/// The owners of a state's fields, as far as they are worked out.
 pub(crate) struct Ownership(Mutex<Origin>);
 
 enum Origin {

@@ -272,7 +272,7 @@ enum Understood {
     Page(http::Response<Body>),
 }
 
-/// Parts of objects the real server has and this one has not are told apart from those nobody has.
+/// Subresources that only the real server has get another answer than those that do not exist.
 fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
     const REAL: &[(&str, &[&str])] = &[
         (

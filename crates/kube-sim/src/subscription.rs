@@ -67,7 +67,7 @@ impl Change {
         }
     }
 
-    /// An object that is there already, told as if it were created now.
+    /// An object that exists already, delivered as if it were created now.
     pub(crate) fn existing(resource: &Arc<Resource>, object: &Arc<Stored>) -> Self {
         Self {
             resource: Arc::clone(resource),

@@ -1,4 +1,4 @@
-//! Who did what, when, and what came of it: kept as it happens, told on demand.
+//! The requests of a cluster with their times and answers.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,7 @@ pub(crate) struct Act {
     subresource: Option<Subresource>,
     namespace: String,
     name: String,
-    /// What is to be created, where only that tells its name.
+    /// The object to create, where only the body has its name.
     body: Bytes,
 }
 
@@ -96,7 +96,7 @@ impl Trace {
     }
 
     /// All of it, a line each.
-    pub(crate) fn tell(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut text = String::new();
         for Entry { at, what } in self.lock().iter() {
             // Writing to a text cannot fail.
@@ -146,7 +146,7 @@ impl From<&Request> for Act {
     }
 }
 
-/// As much of an object, or of a list, as a line tells.
+/// The part of an object, or of a list, that a line shows.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Head {

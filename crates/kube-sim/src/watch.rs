@@ -25,9 +25,9 @@ pub(crate) struct WatchStart {
     pub(crate) storage: StorageId,
     pub(crate) view: View,
     pub(crate) selection: Selection,
-    /// Changes after this resourceVersion are told.
+    /// Changes after this resourceVersion are delivered.
     pub(crate) after: u64,
-    /// Objects told first as if they were created now.
+    /// Objects delivered first, as if they were created now.
     pub(crate) initial: Vec<Arc<Stored>>,
     /// The least resourceVersion of the bookmark that ends the first objects, where one is wanted.
     pub(crate) initial_end: Option<u64>,
@@ -49,7 +49,7 @@ pub(crate) struct Watch {
     start: WatchStart,
     /// Whose watch it is.
     act: Act,
-    /// How many of the first objects are told.
+    /// How many of the first objects are delivered.
     told: usize,
     end: Instant,
     timer: Pin<Box<Sleep>>,
@@ -137,7 +137,7 @@ impl Watch {
         }
     }
 
-    /// Appends what there is to tell; where there is nothing, the next change wakes the task.
+    /// Appends the events that are due. Without any, the next change wakes the task.
     fn gather(&mut self, lines: &mut Vec<u8>, context: &Context<'_>) {
         if let Some(status) = self.start.refused.take() {
             self.state = Stage::Ended;
@@ -162,7 +162,7 @@ impl Watch {
         }
         self.gather_changes(&mut state, lines);
         if lines.is_empty() && self.held.is_none() && self.state == Stage::Open {
-            // All up to now is told; bookmarks may say so.
+            // Everything up to now is delivered; bookmarks may say so.
             self.start.after = self.start.after.max(state.version());
             state.storage_mut(self.start.storage).wait(self.start.id, context.waker());
         }

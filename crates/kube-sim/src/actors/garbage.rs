@@ -43,7 +43,7 @@ struct Owner {
 /// What is known of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// It is there, or nobody can tell.
+    /// It exists, or that cannot be known.
     Solid,
     /// It waits until what belongs to it is gone.
     Waiting,

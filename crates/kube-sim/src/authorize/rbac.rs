@@ -1,7 +1,7 @@
 //! Role-based access control over the roles and bindings kept in the cluster, as `plugin/pkg/auth/authorizer/rbac` does
 //! it.
 //!
-//! Whoever may write roles and bindings may write any: the server's checks against escalation (`escalate`, `bind`) are
+//! A user who may write roles and bindings may write any of them: the server's checks against escalation (`escalate`, `bind`) are
 //! not made. Cluster roles with an `aggregationRule` have the rules that are written in them.
 
 use std::collections::BTreeMap;

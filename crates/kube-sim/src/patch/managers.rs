@@ -123,7 +123,7 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    /// The entry of whoever makes this request.
+    /// The entry of the manager that makes this request.
     pub(super) fn new(name: &str, applies: bool, resource: &Resource, options: &PatchOptions<'_>) -> Self {
         Self {
             name: name.to_owned(),

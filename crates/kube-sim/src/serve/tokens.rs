@@ -54,7 +54,7 @@ impl Tokens {
 }
 
 impl App {
-    /// Who has this token; nobody if it is unknown or has expired, or its account is gone.
+    /// The user of this token. `None` if it is unknown or expired, or its account is gone.
     pub(super) fn holder(&self, token: &str) -> Option<Caller> {
         if token == self.tokens.admin {
             let groups = ["system:masters".to_owned(), "system:authenticated".to_owned()];

@@ -45,19 +45,18 @@ mod storm;
 mod subject;
 mod tempo;
 mod unfinished;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::provisioner::Provisioner;
 
-pub use self::report::{Judgement, Report, RuleResult};
+pub use self::report::{Report, RuleResult};
 use self::rules::Rule;
 use self::subject::Subject;
 use self::tempo::Tempo;
-
-/// How many storms there are unless [`Conformance::seeds`] says which.
-const STORMS: u64 = 8;
+pub use self::verdict::Judgement;
 
 /// What is to be checked, and how. See [the module](self).
 #[must_use = "nothing is checked before `check` or `run`"]

@@ -2,20 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::rules::Broken;
-use super::subject::Subject;
+use super::verdict::Broken;
 
 /// The assets there are at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Assets(BTreeSet<String>);
+pub(super) struct Assets(pub(super) BTreeSet<String>);
 
 impl Assets {
-    /// What the backend holds once everything that was dropped has come to rest.
-    pub(super) async fn now(subject: &Subject) -> Self {
-        subject.tempo.calm().await;
-        Self((subject.assets)().await)
-    }
-
     pub(super) fn count(&self) -> usize {
         self.0.len()
     }

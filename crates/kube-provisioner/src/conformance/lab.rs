@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::assets::Assets;
-use super::rules::Broken;
 use super::spy::{Calls, Spy};
 use super::subject::{PROVISIONER, Subject, USUAL};
+use super::verdict::Broken;
 use crate::controller::Controller;
 use crate::options::{Coordination, Options};
 
@@ -75,7 +75,7 @@ impl<'a> Lab<'a> {
         Ok(Self {
             subject,
             calls: Arc::new(calls),
-            before: Assets::now(subject).await,
+            before: subject.assets_now().await,
             sharing,
             processes: Vec::new(),
             started: 0,
@@ -200,7 +200,7 @@ impl<'a> Lab<'a> {
     /// The backend holds what it held before, and so many assets more.
     pub(super) async fn assets(&self, added: usize) -> Result<(), String> {
         let when = format!("with {added} volumes");
-        Assets::now(self.subject).await.expect(&self.before, added, &when).map_err(|Broken(seen)| seen)
+        self.subject.assets_now().await.expect(&self.before, added, &when).map_err(|Broken(seen)| seen)
     }
 
     /// The warnings that were written about a claim.

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube_sim::{Cluster, object};
 use serde_json::Value;
 
-use super::rules::Broken;
+use super::verdict::Broken;
 use crate::capabilities::SecretRole;
 use crate::controller::volume::secret_names::{self, Names};
 use crate::secrets::Secrets;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::verdict::Judgement;
+
 /// What a check found, rule by rule.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -52,17 +54,6 @@ pub struct RuleResult {
     says: &'static str,
     judgement: Judgement,
     took: Duration,
-}
-
-/// Whether a rule is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judgement {
-    /// It is, as far as can be seen.
-    Kept,
-    /// It is not; the text says what was seen.
-    Broken(String),
-    /// There was nothing to check; the text says why.
-    NotApplicable(String),
 }
 
 impl RuleResult {

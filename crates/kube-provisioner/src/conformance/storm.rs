@@ -6,11 +6,10 @@ use kube_sim::{Actors, Fault, Faults, Pace};
 use tokio::time::{Instant, sleep_until};
 
 use super::lab::{Lab, Plan, Sharing};
-use super::report::Judgement;
-use super::rules::{Broken, Verdict};
 use super::spy::Calls;
 use super::subject::Subject;
 use super::tempo::Tempo;
+use super::verdict::{Broken, CheckResult, Judgement};
 
 const CLAIMS: usize = 12;
 
@@ -32,7 +31,7 @@ enum Deed {
     Crash,
 }
 
-pub(super) async fn storms(subject: &Subject) -> Verdict {
+pub(super) async fn storms(subject: &Subject) -> CheckResult {
     for seed in subject.seeds.iter().copied() {
         storm(subject, seed).await.map_err(|Broken(seen)| {
             Broken(format!("seed {seed}: {seen}\nagain: `.only(\"storm\").seeds([{seed}])`"))

@@ -14,11 +14,10 @@ use kube_sim::Cluster;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::STORMS;
 use super::assets::Assets;
 use super::objects::Objects;
-use super::rules::Broken;
 use super::tempo::Tempo;
+use super::verdict::Broken;
 use crate::capabilities::AccessMode;
 use crate::controller::volume::secret_names::Names;
 use crate::controller::volume::{Backend, Order, UntypedRequest, build};
@@ -37,13 +36,15 @@ pub(super) const CLASS: &str = "checked";
 /// What a claim asks for unless size matters.
 pub(super) const USUAL: u64 = 1 << 20;
 
+/// How many storms there are unless [`Conformance::seeds`](super::Conformance::seeds) says which.
+const STORMS: u64 = 8;
 /// How often a call is made before its failure counts, and how often assets are looked at.
 const ATTEMPTS: usize = 60;
 
 pub(super) struct Subject {
     pub(super) name: &'static str,
     start: Box<dyn Fn(Client) -> Arc<dyn Backend>>,
-    pub(super) assets: Box<dyn Fn() -> LocalBoxFuture<'static, BTreeSet<String>>>,
+    assets: Box<dyn Fn() -> LocalBoxFuture<'static, BTreeSet<String>>>,
     pub(super) parameters: BTreeMap<String, String>,
     pub(super) refused: Vec<BTreeMap<String, String>>,
     pub(super) node: Option<String>,
@@ -110,16 +111,22 @@ impl Subject {
         format!("pvc-c0f00000-0000-4000-8000-{:012}", self.names.get())
     }
 
+    /// What the backend holds once everything that was dropped has come to rest.
+    pub(super) async fn assets_now(&self) -> Assets {
+        self.tempo.calm().await;
+        Assets((self.assets)().await)
+    }
+
     /// Waits until the backend holds so many assets more than before.
     pub(super) async fn expect(&self, before: &Assets, added: usize, when: &str) -> Result<Assets, Broken> {
         for _ in 1..ATTEMPTS {
-            let now = Assets::now(self).await;
+            let now = self.assets_now().await;
             if now.expect(before, added, when).is_ok() {
                 return Ok(now);
             }
             sleep(self.tempo.step()).await;
         }
-        let now = Assets::now(self).await;
+        let now = self.assets_now().await;
         now.expect(before, added, when).map(|()| now)
     }
 

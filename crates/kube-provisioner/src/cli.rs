@@ -65,16 +65,16 @@ where
     P: Provisioner,
 {
     install_crypto_provider();
-    let request = read::<A>(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    let done = match request {
-        Request::CheckClass(check) => {
+    let invocation = read::<A>(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let done = match invocation {
+        Invocation::CheckClass(check) => {
             let (text, code) = check.run::<P>();
             print(&text);
             return ExitCode::from(code);
         }
-        Request::Rbac(rbac, options) => rbac.run::<P>(&options).map(|text| print(&text)),
-        Request::Journal(journal, options) => block_on(async { journal.run(&options, print).await }),
-        Request::Run(arguments) => block_on(async {
+        Invocation::Rbac(rbac, options) => rbac.run::<P>(&options).map(|text| print(&text)),
+        Invocation::Journal(journal, options) => block_on(async { journal.run(&options, print).await }),
+        Invocation::Run(arguments) => block_on(async {
             let (provisioner, options) = setup(arguments).await?;
             Ok(Controller::new(provisioner, options).run().await?)
         }),
@@ -98,14 +98,14 @@ pub async fn client(options: &Options) -> Result<Client, ConnectError> {
     Ok(connect(options.kubeconfig.as_deref()).await?.client)
 }
 
-enum Request<A> {
+enum Invocation<A> {
     Run(A),
     CheckClass(CheckClass),
     Rbac(Rbac, Options),
     Journal(Journal, Options),
 }
 
-fn read<A: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<Request<A>, clap::Error> {
+fn read<A: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation<A>, clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut command = command::<A>();
     // The preset decides what the other arguments are by default, so it is read first.
@@ -116,22 +116,22 @@ fn read<A: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<Requ
         }
     }
     let mut matches = command.try_get_matches_from_mut(arguments)?;
-    request(&mut matches).map_err(|error| error.format(&mut command))
+    invocation(&mut matches).map_err(|error| error.format(&mut command))
 }
 
-fn request<A: Parser>(matches: &mut ArgMatches) -> Result<Request<A>, clap::Error> {
+fn invocation<A: Parser>(matches: &mut ArgMatches) -> Result<Invocation<A>, clap::Error> {
     match matches.remove_subcommand() {
-        Some((name, mut check)) if name == CHECK_CLASS => Ok(Request::CheckClass(CheckClass::of(&mut check)?)),
+        Some((name, mut check)) if name == CHECK_CLASS => Ok(Invocation::CheckClass(CheckClass::of(&mut check)?)),
         Some((name, mut rbac)) if name == RBAC => {
-            Ok(Request::Rbac(Rbac::from_arg_matches_mut(&mut rbac)?, Options::from_arg_matches_mut(&mut rbac)?))
+            Ok(Invocation::Rbac(Rbac::from_arg_matches_mut(&mut rbac)?, Options::from_arg_matches_mut(&mut rbac)?))
         }
         Some((name, mut journal)) if name == JOURNAL => {
             // The options are those of the command below it.
             let mut of_options = journal.subcommand().map(|(_, matches)| matches.clone()).unwrap_or_default();
             let options = Options::from_arg_matches_mut(&mut of_options)?;
-            Ok(Request::Journal(Journal::from_arg_matches_mut(&mut journal)?, options))
+            Ok(Invocation::Journal(Journal::from_arg_matches_mut(&mut journal)?, options))
         }
-        _ => A::from_arg_matches_mut(matches).map(Request::Run),
+        _ => A::from_arg_matches_mut(matches).map(Invocation::Run),
     }
 }
 

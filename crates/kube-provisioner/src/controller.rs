@@ -221,9 +221,9 @@ impl fmt::Debug for Controller {
 /// Tells this process from others of the same provisioner.
 fn instance(options: &Options, environment: &Environment) -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-    let place = options.node_name.clone().or(host).unwrap_or_else(|| "local".to_owned());
+    let host = options.node_name.clone().or(host).unwrap_or_else(|| "local".to_owned());
     let random = environment.number("instance");
-    format!("{place}_{random:016x}")
+    format!("{host}_{random:016x}")
 }
 
 /// How replicas share the work.

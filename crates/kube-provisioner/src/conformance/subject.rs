@@ -19,8 +19,8 @@ use super::objects::Objects;
 use super::tempo::Tempo;
 use super::verdict::Broken;
 use crate::capabilities::AccessMode;
-use crate::controller::volume::secret_names::Names;
-use crate::controller::volume::{Backend, Order, UntypedRequest, build};
+use crate::controller::volume::secret_names::TemplateNames;
+use crate::controller::volume::{Backend, UntypedRequest, VolumeInputs, build};
 use crate::error::{DeleteError, DeleteVerdict, ProvisionError, Verdict};
 use crate::protocol;
 use crate::provisioner::Provisioner;
@@ -221,7 +221,7 @@ impl Subject {
     ) -> Result<(), DeleteError> {
         let (fencing_token, _call) = FencingToken::of_call(valid);
         let claim = object.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
-        let names = Names {
+        let names = TemplateNames {
             claim: claim.and_then(|claim| claim.name.as_deref()).unwrap_or_default(),
             namespace: claim.and_then(|claim| claim.namespace.as_deref()).unwrap_or_default(),
             volume: object.metadata.name.as_deref().unwrap_or_default(),
@@ -295,7 +295,7 @@ impl Request {
         let class = decoded(subject.class(parameters));
         let capabilities = backend.capabilities();
         let mut parameters = parameters.clone();
-        let names = Names { claim: &claim_name, namespace: "default", volume: name };
+        let names = TemplateNames { claim: &claim_name, namespace: "default", volume: name };
         let secrets = subject.objects.take_secrets(&mut parameters, &capabilities.secrets, names);
         let node = subject.node.clone();
         let labels = node.as_deref().filter(|_| capabilities.node_labels);
@@ -360,9 +360,9 @@ impl Request {
     /// What an API server makes of the volume, if it takes it.
     pub(super) fn save(&self, volume: Volume) -> Result<Made, Broken> {
         let (name, bytes, claim, class) = (self.name.as_str(), self.bytes, &*self.claim, &*self.class);
-        let order = Order { name, bytes, claim, class, finalizer: true, identity: None };
+        let inputs = VolumeInputs { name, bytes, claim, class, finalizer: true, identity: None };
         let object =
-            build(&order, volume.clone()).map_err(|error| Broken(format!("no volume can be made of it: {error}")))?;
+            build(&inputs, volume.clone()).map_err(|error| Broken(format!("no volume can be made of it: {error}")))?;
         // A server of its own, because nothing else may have the name there.
         let saved = Cluster::builder().hide_managed_fields().build().create(&object);
         let mut saved =

@@ -1,6 +1,7 @@
 //! Carries out one decision: the only place that calls the author's code or writes to the API server.
 
 mod attempt;
+mod claim_record;
 mod clean_up;
 mod delete;
 mod inputs;
@@ -36,18 +37,18 @@ pub(crate) type Step<'a> = provisioner_runtime::controller::Step<'a, VolumeCache
 
 /// Time limits of calls of the author's code.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct CallLimits {
     /// One call of `provision`.
     pub(crate) provision: Duration,
     /// One call of another method.
     pub(crate) delete: Duration,
 }
 
-pub(crate) struct Actor {
+pub(crate) struct Actions {
     pub(crate) context: Context<VolumeCache>,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) rules: Arc<Rules>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: CallLimits,
     /// Where every replica works, and locks what it works on.
     pub(crate) locks: Option<Locks>,
     /// The author has no `should_delete`, as far as is known.
@@ -59,13 +60,13 @@ pub(crate) struct Actor {
     pub(crate) volumes: WatchHealth,
 }
 
-impl Actor {
+impl Actions {
     /// Lets the author restore what is kept in memory.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StartError> {
-        let actor = self.clone();
+        let actions = self.clone();
         let start = Start::listing(self.client().clone(), move || {
-            let actor = actor.clone();
-            async move { Ok(actor.own_volumes().await?) }.boxed()
+            let actions = actions.clone();
+            async move { Ok(actions.own_volumes().await?) }.boxed()
         });
         let limit = self.limits.delete;
         match guarded(limit, &FencingToken::unlimited(), async { self.backend.start(start).await }).await {

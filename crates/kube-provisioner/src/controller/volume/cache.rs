@@ -291,7 +291,7 @@ impl VolumeCache {
         }
     }
 
-    fn waiting(&self, watched: &WatchedClaim, claim: &narrow::Claim) -> Option<WaitingClaim> {
+    fn waiting(&self, watched: &WatchedClaim, claim: &narrow::ClaimFields) -> Option<WaitingClaim> {
         let facts = ClaimFacts::read(claim)?;
         let key = Key::of_claim(&facts.uid);
         let object = match (self.has_volume(&key, &facts), watched.raw.as_deref()) {
@@ -391,7 +391,7 @@ fn watched_version(watched: &WatchedVolume) -> &str {
     watched.fields.as_ref().ok().and_then(|volume| volume.metadata.resource_version.as_deref()).unwrap_or_default()
 }
 
-fn claim_version(claim: &narrow::Claim) -> &str {
+fn claim_version(claim: &narrow::ClaimFields) -> &str {
     claim.metadata.resource_version.as_deref().unwrap_or_default()
 }
 

@@ -48,7 +48,7 @@ impl ReadClass {
 
 fn own(
     watched: &WatchedClass,
-    class: &narrow::Class,
+    class: &narrow::ClassFields,
     rules: &Rules,
     backend: &dyn Backend,
 ) -> Result<OurClass, serde_json::Error> {

@@ -11,7 +11,7 @@ use crate::capabilities::{AccessMode, Capabilities};
 /// What the rules need to know of the provisioner itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    pub(crate) names: Names,
+    pub(crate) names: ProvisionerNames,
     pub(crate) capabilities: Capabilities,
     /// New volumes get our finalizer, so that nobody can delete one before its asset is gone.
     pub(crate) finalizer: bool,
@@ -44,7 +44,7 @@ impl Rules {
 
     /// Whether a volume is one of this provisioner: by the annotation where there is one; else by the CSI driver, or by what
     /// the volume was migrated to.
-    pub(crate) fn own(&self, volume: &narrow::Volume) -> bool {
+    pub(crate) fn own(&self, volume: &narrow::VolumeFields) -> bool {
         if !self.safeguards.include(Safeguard::Ownership) {
             return true;
         }
@@ -62,12 +62,12 @@ impl Rules {
 
 /// The provisioner's name and the other names that it answers to.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct ProvisionerNames {
     pub(crate) own: String,
     pub(crate) additional: Vec<String>,
 }
 
-impl Names {
+impl ProvisionerNames {
     pub(crate) fn include(&self, name: &str) -> bool {
         self.own == name || self.additional.iter().any(|other| other == name)
     }

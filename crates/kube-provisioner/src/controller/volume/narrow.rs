@@ -33,9 +33,9 @@ pub(crate) struct Unreadable {
     pub(crate) problem: String,
 }
 
-pub(crate) type WatchedClaim = Watched<PersistentVolumeClaim, Claim>;
-pub(crate) type WatchedClass = Watched<StorageClass, Class>;
-pub(crate) type WatchedVolume = Watched<PersistentVolume, Volume>;
+pub(crate) type WatchedClaim = Watched<PersistentVolumeClaim, ClaimFields>;
+pub(crate) type WatchedClass = Watched<StorageClass, ClassFields>;
+pub(crate) type WatchedVolume = Watched<PersistentVolume, VolumeFields>;
 
 impl<K, T: Fields> Watched<K, T> {
     pub(crate) fn name(&self) -> &str {
@@ -63,7 +63,7 @@ pub(crate) trait Fields {
     fn wanted_whole(&self) -> bool;
 }
 
-impl Fields for Claim {
+impl Fields for ClaimFields {
     fn metadata(&self) -> &Meta {
         &self.metadata
     }
@@ -74,7 +74,7 @@ impl Fields for Claim {
     }
 }
 
-impl Fields for Class {
+impl Fields for ClassFields {
     fn metadata(&self) -> &Meta {
         &self.metadata
     }
@@ -84,7 +84,7 @@ impl Fields for Class {
     }
 }
 
-impl Fields for Volume {
+impl Fields for VolumeFields {
     fn metadata(&self) -> &Meta {
         &self.metadata
     }
@@ -206,13 +206,13 @@ impl Annotations {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Claim {
+pub(crate) struct ClaimFields {
     pub(crate) metadata: Meta,
     #[serde(default)]
     pub(crate) spec: Option<ClaimSpec>,
 }
 
-impl Claim {
+impl ClaimFields {
     /// Whether the claim records an attempt by itself.
     pub(crate) fn is_held(&self) -> bool {
         self.metadata.finalizers.iter().any(|name| name == protocol::CLAIM_FINALIZER)
@@ -229,8 +229,8 @@ impl Claim {
 pub(crate) struct ClaimSpec {
     #[serde(deserialize_with = "null_as_default")]
     pub(crate) access_modes: Vec<String>,
-    pub(crate) data_source: Option<DataSource>,
-    pub(crate) data_source_ref: Option<DataSource>,
+    pub(crate) data_source: Option<SourceFields>,
+    pub(crate) data_source_ref: Option<SourceFields>,
     #[serde(deserialize_with = "null_as_default")]
     pub(crate) resources: Resources,
     pub(crate) selector: Option<serde::de::IgnoredAny>,
@@ -250,14 +250,14 @@ pub(crate) struct Resources {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct DataSource {
+pub(crate) struct SourceFields {
     pub(crate) api_group: Option<String>,
     pub(crate) kind: String,
     pub(crate) name: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Volume {
+pub(crate) struct VolumeFields {
     pub(crate) metadata: Meta,
     #[serde(default)]
     pub(crate) spec: Option<VolumeSpec>,
@@ -296,7 +296,7 @@ pub(crate) struct VolumeStatus {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Class {
+pub(crate) struct ClassFields {
     pub(crate) metadata: Meta,
     pub(crate) provisioner: String,
 }

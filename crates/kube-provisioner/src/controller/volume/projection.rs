@@ -21,7 +21,7 @@ const ALWAYS: [&str; 4] = [
 
 /// A claim as authors get it.
 #[derive(Deserialize, Serialize)]
-struct Claim<'a> {
+struct ProjectedClaim<'a> {
     #[serde(borrow)]
     metadata: Metadata<'a>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ struct Metadata<'a> {
 
 /// The text of a claim as its author gets it. Deterministic: the same claim has the same text.
 pub(crate) fn claim(object: &RawValue, capabilities: &Capabilities) -> serde_json::Result<Box<str>> {
-    let mut claim: Claim<'_> = serde_json::from_str(object.get())?;
+    let mut claim: ProjectedClaim<'_> = serde_json::from_str(object.get())?;
     let declared = |key: &str| capabilities.claim_annotations.iter().any(|known| known == key);
     claim.metadata.annotations.retain(|key, _| ALWAYS.contains(&key.as_str()) || declared(key));
     let text = serde_json::to_string(&claim)?;
@@ -72,7 +72,7 @@ pub(crate) struct Parts<'a> {
 
 /// Takes the text of [`claim`] apart. `None` where it has no spec.
 pub(crate) fn split(text: &str) -> serde_json::Result<Option<Parts<'_>>> {
-    let Claim { mut metadata, spec } = serde_json::from_str(text)?;
+    let ProjectedClaim { mut metadata, spec } = serde_json::from_str(text)?;
     let annotations = serde_json::to_string(&std::mem::take(&mut metadata.annotations))?;
     let metadata = serde_json::to_string(&metadata)?;
     Ok(spec.map(|spec| Parts { metadata, annotations, spec }))

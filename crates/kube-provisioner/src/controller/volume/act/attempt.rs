@@ -12,7 +12,7 @@ use provisioner_runtime::stable_hash;
 use tokio::time::Instant;
 
 use super::lock::Lock;
-use super::{Actor, Step, typed};
+use super::{Actions, Step, typed};
 use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::{Decision, NoAction, Refusal, decide};
@@ -41,7 +41,7 @@ pub(super) struct Answer<T> {
     pub(super) permit: Option<Permit<Key>>,
 }
 
-impl Actor {
+impl Actions {
     /// Begins an attempt, or goes on with one.
     pub(super) fn attempt<'a>(
         &self,
@@ -116,7 +116,7 @@ impl Actor {
         };
         let intent = Intent::Record(intent::write(&pending, key).ok_or(Outcome::Changed)?);
         let permit_of_call = CallPermit::Of(pending.class.name());
-        let order = Call { permit: permit_of_call, limit, token: &fencing_token, intent };
+        let step_call = Call { permit: permit_of_call, limit, token: &fencing_token, intent };
         let wanted = |cache: &mut VolumeCache| {
             if !fencing_token.is_valid() || !self.is_still_wanted(&decision, &pending, &cache.facts(key)) {
                 return false;
@@ -125,7 +125,7 @@ impl Actor {
             cache.set_progress(key, Progress::Background(pending.clone()));
             true
         };
-        let value = match step.call(order, wanted, || self.watched(facts, call(request))).await {
+        let value = match step.call(step_call, wanted, || self.watched(facts, call(request))).await {
             Ok(answer) => Ok(answer),
             Err(Refused::NoAnswer(no_answer)) => Err(no_answer),
             Err(Refused::Unwanted) => return Err(Outcome::Changed),

@@ -11,14 +11,14 @@ use provisioner_runtime::controller::{Call, CallPermit, Intent, Refused};
 
 use super::attempt::{Answer, Attempt};
 use super::lock::Lock;
-use super::{Actor, Step};
+use super::{Actions, Step};
 use crate::controller::volume::decide::Decision;
 use crate::controller::volume::facts::{ClaimState, Facts, Progress};
 use crate::controller::volume::outcome::Outcome;
 use crate::error::DeleteVerdict;
 use crate::request::ProvisionedVolume;
 
-impl Actor {
+impl Actions {
     pub(super) async fn clean_up(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let attempt = match self.attempt(Decision::CleanUp, None, facts, step) {
             Ok(attempt) => attempt,
@@ -29,14 +29,14 @@ impl Actor {
             return self.carry_on(attempt, facts).await;
         }
         let (pending, key) = (attempt.pending.clone(), step.key());
-        let lock = match self.hold_claim(facts, &pending, key).await {
+        let lock = match self.lock_claim(facts, &pending, key).await {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
         if let Err(outcome) = self.still_without_volume(&attempt).await {
             return outcome;
         }
-        let held = lock.as_ref().map(Lock::held);
+        let held = lock.as_ref().map(Lock::held_state);
         let answer = self.ask(attempt, lock, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await;
         let error = match answer {
             Ok(Answer { value: Ok(Ok(())), .. }) => {
@@ -101,8 +101,8 @@ impl Actor {
         let (fencing_token, _guard) = step.token(None::<fn() -> bool>);
         let argument = ProvisionedVolume::new(Arc::new(object)).with(secrets, fencing_token.clone());
         let limit = self.limits.delete;
-        let order = Call { permit: CallPermit::Of(class), limit, token: &fencing_token, intent: Intent::Recorded };
-        match step.call(order, |_| true, || self.backend.delete(argument)).await {
+        let call = Call { permit: CallPermit::Of(class), limit, token: &fencing_token, intent: Intent::Recorded };
+        match step.call(call, |_| true, || self.backend.delete(argument)).await {
             Ok(Ok(())) => {
                 self.cache().set_progress(step.key(), Progress::None);
                 Outcome::CleanedUp

@@ -1,4 +1,4 @@
-//! Calls the author's `delete` for a released volume, once, and deletes its object.
+//! DeleteCalls the author's `delete` for a released volume, once, and deletes its object.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,8 @@ use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent, No
 use provisioner_runtime::limiter::LimiterPermit;
 use tokio::time::Instant;
 
-use super::lock::{Carrier, Lock};
-use super::{Actor, Step};
+use super::lock::{Lock, LockedObject};
+use super::{Actions, Step};
 use crate::controller::volume::decide::{Decision, Deletion, NoAction};
 use crate::controller::volume::facts::{ClaimState, Facts, OurVolume, VolumeState};
 use crate::controller::volume::key::Key;
@@ -22,33 +22,33 @@ use crate::request::ProvisionedVolume;
 use crate::secrets::Secrets;
 
 /// What the calls of the author's code for one volume have in common.
-struct Calls<'a> {
+struct DeleteCalls<'a> {
     step: &'a Step<'a>,
     permit: &'a LimiterPermit,
     token: &'a FencingToken,
 }
 
-impl<'a> Calls<'a> {
+impl<'a> DeleteCalls<'a> {
     fn call(&self, limit: Duration, intent: Intent) -> Call<'a> {
         Call { permit: CallPermit::Held(self.permit), limit, token: self.token, intent }
     }
 }
 
-impl Actor {
+impl Actions {
     pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, step: &Step<'_>) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
         let class = volume.facts.class.as_deref().unwrap_or_default();
         let Some(_permit) = step.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
         let (key, name, started) = (step.key(), step.key().to_string(), Instant::now());
         let permit = step.call_permit(class).await;
-        let carrier = Carrier::Volume { name: &name, uid: &volume.facts.uid };
-        let lock = match self.lock(key, carrier, &volume.resource_version, volume.lock.as_deref()).await {
+        let object = LockedObject::Volume { name: &name, uid: &volume.facts.uid };
+        let lock = match self.lock(key, object, &volume.resource_version, volume.lock.as_deref()).await {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
         let (token, _guard) = step.token(lock.as_ref().map(Lock::validity));
         let version = lock.as_ref().map(|lock| lock.version.clone());
-        let calls = Calls { step, permit: &permit, token: &token };
+        let calls = DeleteCalls { step, permit: &permit, token: &token };
         let deleting = async {
             let live = self.ready_to_delete(deletion, facts, version, &calls).await?;
             let secrets = self.secrets_of(&live).await?;
@@ -81,7 +81,7 @@ impl Actor {
         deletion: Deletion,
         facts: &Facts,
         version: Option<String>,
-        calls: &Calls<'_>,
+        calls: &DeleteCalls<'_>,
     ) -> Result<Arc<PersistentVolume>, Outcome> {
         let key = calls.step.key();
         let VolumeState::Ours(volume) = &facts.volume else { return Err(Outcome::Changed) };
@@ -104,7 +104,7 @@ impl Actor {
         &self,
         deletion: Deletion,
         volume: &OurVolume,
-        calls: &Calls<'_>,
+        calls: &DeleteCalls<'_>,
     ) -> Result<Option<String>, Outcome> {
         if self.no_guard.load(Ordering::Relaxed) {
             return Ok(None);

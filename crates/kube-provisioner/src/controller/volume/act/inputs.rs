@@ -7,18 +7,18 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, Secret};
 use kube::api::Api;
 use provisioner_runtime::call::CallError;
 
-use super::Actor;
+use super::Actions;
 use crate::controller::volume::decide::{Decision, Refusal};
 use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;
-use crate::controller::volume::secret_names::{self, Names, SecretName};
+use crate::controller::volume::secret_names::{self, SecretName, TemplateNames};
 use crate::secrets::Secrets;
 
 /// How long a released volume may be left to the replica of its node.
 const NODE_GRACE: Duration = Duration::from_secs(300);
 
-impl Actor {
+impl Actions {
     /// The Secrets that the class names for this claim.
     pub(super) async fn secrets_for(
         &self,
@@ -28,8 +28,8 @@ impl Actor {
     ) -> Result<Secrets, Outcome> {
         let mut secrets = Secrets::default();
         for secret in named {
-            let place = self.secret_place(secret, claim, key)?;
-            self.read_secret(&mut secrets, &secret.role, &place).await?;
+            let reference = self.secret_reference(secret, claim, key)?;
+            self.read_secret(&mut secrets, &secret.role, &reference).await?;
         }
         Ok(secrets)
     }
@@ -41,8 +41,9 @@ impl Actor {
         claim: &ClaimFacts,
         key: &Key,
     ) -> Result<BTreeMap<String, String>, Outcome> {
-        let annotation =
-            |secret: &SecretName| Ok(secret_names::annotation(&secret.role, &self.secret_place(secret, claim, key)?));
+        let annotation = |secret: &SecretName| {
+            Ok(secret_names::annotation(&secret.role, &self.secret_reference(secret, claim, key)?))
+        };
         named.iter().map(annotation).collect()
     }
 
@@ -50,8 +51,8 @@ impl Actor {
     pub(super) async fn secrets_of(&self, volume: &PersistentVolume) -> Result<Secrets, Outcome> {
         let mut secrets = Secrets::default();
         for role in &self.rules.capabilities.secrets {
-            if let Some(place) = secret_names::of_volume(volume.metadata.annotations.as_ref(), &role.role) {
-                self.read_secret(&mut secrets, &role.role, &place).await?;
+            if let Some(reference) = secret_names::of_volume(volume.metadata.annotations.as_ref(), &role.role) {
+                self.read_secret(&mut secrets, &role.role, &reference).await?;
             }
         }
         Ok(secrets)
@@ -89,9 +90,14 @@ impl Actor {
         }
     }
 
-    fn secret_place(&self, secret: &SecretName, claim: &ClaimFacts, key: &Key) -> Result<(String, String), Outcome> {
+    fn secret_reference(
+        &self,
+        secret: &SecretName,
+        claim: &ClaimFacts,
+        key: &Key,
+    ) -> Result<(String, String), Outcome> {
         let volume = key.to_string();
-        let names = Names { claim: &claim.name, namespace: &claim.namespace, volume: &volume };
+        let names = TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume: &volume };
         secret.resolve(names).map_err(|problem| Outcome::NotReady { problem })
     }
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::Actor;
+use super::Actions;
 use crate::controller::volume::facts::{ClaimFacts, Progress, VolumeFacts};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::narrow::{WatchedClaim, WatchedVolume};
@@ -29,7 +29,7 @@ pub(super) struct LiveVolume {
     pub(super) object: PersistentVolume,
 }
 
-impl Actor {
+impl Actions {
     /// One request about claims or volumes, when it is its turn.
     pub(super) async fn request<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
         self.context.request(request).await
@@ -110,7 +110,7 @@ impl Actor {
 
     /// Takes our finalizer and what goes with it off a claim, as long as its lock is still this record: whoever has taken it
     /// since may have begun something. A record that is our own may be newer than we know.
-    pub(super) async fn release_claim(&self, claim: &ClaimFacts, held: Held<'_>) -> Result<(), CallError> {
+    pub(super) async fn release_claim(&self, claim: &ClaimFacts, held: HeldState<'_>) -> Result<(), CallError> {
         let mut held = held;
         for _ in 0..RELEASES {
             let Some(operations) = release_patch(claim, &held) else { return Ok(()) };
@@ -137,7 +137,7 @@ impl Actor {
                 self.cache().saw_claim(live);
                 return Err(CallError::Conflict);
             }
-            held = Held {
+            held = HeldState {
                 finalizers: live.metadata().finalizers.clone().into(),
                 lock: lock.map(|lock| Cow::Owned(lock.into())),
             };
@@ -224,14 +224,14 @@ impl Actor {
 }
 
 /// What a claim was seen to hold.
-pub(super) struct Held<'a> {
+pub(super) struct HeldState<'a> {
     pub(super) finalizers: Cow<'a, [String]>,
     /// The record of its lock.
     pub(super) lock: Option<Cow<'a, str>>,
 }
 
 /// `None` where our finalizer is off already.
-fn release_patch(claim: &ClaimFacts, held: &Held<'_>) -> Option<Value> {
+fn release_patch(claim: &ClaimFacts, held: &HeldState<'_>) -> Option<Value> {
     let at = held.finalizers.iter().position(|name| name == protocol::CLAIM_FINALIZER)?;
     let path = format!("/metadata/finalizers/{at}");
     let annotation = |key: &str| format!("/metadata/annotations/{}", key.replace('/', "~1"));

@@ -10,19 +10,19 @@ use tokio::time::sleep;
 
 use super::attempt::{Answer, Attempt};
 use super::lock::Lock;
-use super::{Actor, Step};
+use super::{Actions, Step};
 use crate::controller::volume::decide::{Decision, NoAction};
+use crate::controller::volume::events::{SLOW, slow};
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress, UnsavedVolume};
 use crate::controller::volume::key::Key;
-use crate::controller::volume::notice::{SLOW, slow};
-use crate::controller::volume::object::{self, Order};
+use crate::controller::volume::object::{self, VolumeInputs};
 use crate::controller::volume::outcome::Outcome;
 use crate::controller::volume::safeguards::Safeguard;
 use crate::controller::volume::secret_names::SecretName;
 use crate::error::{ProvisionError, Verdict};
 use crate::volume::Volume;
 
-impl Actor {
+impl Actions {
     pub(super) async fn provision(
         &self,
         claim: Option<Arc<PersistentVolumeClaim>>,
@@ -42,11 +42,11 @@ impl Actor {
     pub(super) async fn carry_on(&self, attempt: Attempt<'_>, facts: &Facts) -> Outcome {
         let (pending, step, key) = (attempt.pending.clone(), attempt.step, attempt.step.key());
         let (claim, secrets) = (attempt.claim.clone(), attempt.parameters.secrets.clone());
-        let lock = match self.hold_claim(facts, &pending, key).await {
+        let lock = match self.lock_claim(facts, &pending, key).await {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
-        let (held, valid) = (lock.as_ref().map(Lock::held), lock.as_ref().map(Lock::validity));
+        let (held, valid) = (lock.as_ref().map(Lock::held_state), lock.as_ref().map(Lock::validity));
         let answer = self.ask(attempt, lock, self.limits.provision, |request| self.backend.provision(request)).await;
         let outcome = match answer {
             // Whoever has the lock by now may have ended the attempt.
@@ -82,8 +82,9 @@ impl Actor {
         let finalizer = self.rules.finalizer && class.reclaim_policy.as_deref() != Some("Retain");
         let bytes = pending.claim.facts.request.clone().unwrap_or_default();
         volume.annotations.extend(self.secret_annotations(secrets, &pending.claim.facts, key)?);
-        let order = Order { name: &name, bytes, claim, class, finalizer, identity: Some(&*self.rules.identity) };
-        let object = object::build(&order, volume).map_err(Outcome::BadTemplate)?;
+        let inputs =
+            VolumeInputs { name: &name, bytes, claim, class, finalizer, identity: Some(&*self.rules.identity) };
+        let object = object::build(&inputs, volume).map_err(Outcome::BadTemplate)?;
         let body =
             serde_json::to_vec(&object).map_err(|error| Outcome::NotSaved(CallError::Other(error.to_string())))?;
         Ok(UnsavedVolume { name, pending, body })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
 
-use super::Actor;
+use super::Actions;
 use super::objects::LiveVolume;
 use crate::controller::volume::decide::NoAction;
 use crate::controller::volume::facts::{Facts, Progress, UnsavedVolume};
@@ -27,7 +27,7 @@ enum Found {
     Foreign,
 }
 
-impl Actor {
+impl Actions {
     pub(super) async fn save_again(&self, facts: &Facts, key: &Key) -> Outcome {
         let Progress::Unsaved(unsaved) = &facts.progress else { return Outcome::Changed };
         let outcome = self.try_save(key, unsaved).await;

@@ -163,11 +163,11 @@ fn g1_a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
     scene.cache.revalidate_claims(19, |_| true);
     assert_eq!(scene.about_claim(), Decision::Confirm);
     scene.cache.set_progress(&key(), Progress::None);
-    let told = |version: u64| claim(json!({"metadata": {"resourceVersion": version.to_string()}}));
-    scene.cache.claim_event_at(19, Event::Applied(sent(told(19))));
+    let at = |version: u64| claim(json!({"metadata": {"resourceVersion": version.to_string()}}));
+    scene.cache.claim_event_at(19, Event::Applied(sent(at(19))));
     assert_eq!(scene.about_claim(), Decision::Confirm, "the watch is behind");
     scene.cache.set_progress(&key(), Progress::None);
-    scene.cache.claim_event_at(21, Event::Applied(sent(told(21))));
+    scene.cache.claim_event_at(21, Event::Applied(sent(at(21))));
     assert_eq!(scene.about_claim(), Decision::Provision);
 }
 

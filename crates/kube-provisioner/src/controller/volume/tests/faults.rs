@@ -153,8 +153,10 @@ async fn g24_a_save_that_hangs_holds_up_no_other_claim() {
     let took = running.until_bound("slow").await;
     assert!((LIMIT..LIMIT + PAUSE).contains(&took), "{took:?}");
     assert_eq!(running.provisions("slow"), 1, "saving again is not provisioning again");
-    running.until("the user is told", |running| !running.api.told("slow", "ProvisioningSucceeded").is_empty()).await;
-    let warnings = api.told("slow", "ProvisioningFailed");
+    running
+        .until("the user is told", |running| !running.api.messages("slow", "ProvisioningSucceeded").is_empty())
+        .await;
+    let warnings = api.messages("slow", "ProvisioningFailed");
     assert!(warnings[0].contains("made but not saved yet"), "{warnings:?}");
 }
 
@@ -185,11 +187,11 @@ async fn g24_events_that_hang_hold_up_no_work_and_come_later() {
     for claim in &claims {
         assert!(running.until_bound(claim).await < PAUSE);
     }
-    let all_told = |running: &Running| running.api.all(EVENTS).len() == CLAIMS_MADE;
-    assert!(running.until("all are told", all_told).await < LIMIT);
+    let all_have_events = |running: &Running| running.api.all(EVENTS).len() == CLAIMS_MADE;
+    assert!(running.until("all are told", all_have_events).await < LIMIT);
     assert!(api.has_failed());
     for claim in &claims {
-        assert_eq!(api.told(claim, "ProvisioningSucceeded").len(), 1, "{claim}");
+        assert_eq!(api.messages(claim, "ProvisioningSucceeded").len(), 1, "{claim}");
     }
 }
 
@@ -210,8 +212,8 @@ async fn until_all_is_done(running: &Running) {
     running.until_bound("a").await;
     running.until_gone("old").await;
     running.until("the node is taken back", is_moved).await;
-    let told = |running: &Running| running.api.told("no-room", "ProvisioningFailed").len();
-    running.until("the user is told", |running| told(running) > 0).await;
+    let messages = |running: &Running| running.api.messages("no-room", "ProvisioningFailed").len();
+    running.until("the user is told", |running| messages(running) > 0).await;
 }
 
 /// Every request that changes something.
@@ -300,7 +302,7 @@ async fn g28_lost_answers_do_not_double_what_was_done() {
             let volumes: Vec<Value> = api.all(VOLUMES);
             assert_eq!(volumes.len(), 1, "{case}");
             assert_eq!(volumes[0]["metadata"]["name"], volume_of("a"), "{case}");
-            assert!(api.told("a", "ProvisioningSucceeded").len() <= 1, "{case}");
+            assert!(api.messages("a", "ProvisioningSucceeded").len() <= 1, "{case}");
         }
     }
 }
@@ -320,7 +322,7 @@ async fn g35_stopping_under_load_tells_of_every_volume_that_was_saved() {
     running.stop().await;
     assert!(api.all(VOLUMES).len() < 400);
     for claim in claims.iter().filter(|claim| api.is_bound(claim)) {
-        assert_eq!(api.told(claim, "ProvisioningSucceeded").len(), 1, "{claim}");
+        assert_eq!(api.messages(claim, "ProvisioningSucceeded").len(), 1, "{claim}");
     }
 }
 

@@ -5,30 +5,30 @@ use std::time::Duration;
 use provisioner_runtime::events::{Event, EventKind, ObjectRef};
 
 use super::facts::{ClaimFacts, Facts, VolumeState};
-use super::report::{About, Case, Notice, Summary, WorkKind, held_up as held_up_notice, slow as slow_notice};
+use super::report::{Case, EventDraft, EventObject, Operation, OutcomeReport, not_now, still_provisioning};
 
 /// A call that takes longer than this gets an event of its own, so that the user knows that something happens.
 pub(super) const SLOW: Duration = Duration::from_secs(2);
 
 /// A call of the author's code takes its time.
 pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
-    about_claim(slow_notice(provisioner, claim), claim)
+    about_claim(still_provisioning(provisioner, claim), claim)
 }
 
 /// Nothing can be provisioned at the moment.
 pub(super) fn held_up(claim: &ClaimFacts, problem: &str) -> Event {
-    about_claim(held_up_notice(problem), claim)
+    about_claim(not_now(problem), claim)
 }
 
-/// The event of a notice, if what it is about exists.
-pub(super) fn event(notice: Notice, case: &Case<'_>) -> Option<Event> {
-    match notice.about {
-        About::Claim => case.facts.claim_at_work().map(|claim| about_claim(notice, claim)),
-        About::Volume => about_volume(notice, case.volume, case.facts),
+/// The event of a event, if what it is about exists.
+pub(super) fn to_event(event: EventDraft, case: &Case<'_>) -> Option<Event> {
+    match event.object {
+        EventObject::Claim => case.facts.claim_at_work().map(|claim| about_claim(event, claim)),
+        EventObject::Volume => about_volume(event, case.volume, case.facts),
     }
 }
 
-fn about_claim(notice: Notice, claim: &ClaimFacts) -> Event {
+fn about_claim(event: EventDraft, claim: &ClaimFacts) -> Event {
     let object = ObjectRef {
         api_version: "v1",
         kind: "PersistentVolumeClaim",
@@ -36,10 +36,10 @@ fn about_claim(notice: Notice, claim: &ClaimFacts) -> Event {
         name: claim.name.clone(),
         uid: claim.uid.clone(),
     };
-    build(notice, object, "Provision")
+    build(event, object, "Provision")
 }
 
-fn about_volume(notice: Notice, name: &str, facts: &Facts) -> Option<Event> {
+fn about_volume(event: EventDraft, name: &str, facts: &Facts) -> Option<Event> {
     let VolumeState::Ours(volume) = &facts.volume else { return None };
     let object = ObjectRef {
         api_version: "v1",
@@ -48,23 +48,23 @@ fn about_volume(notice: Notice, name: &str, facts: &Facts) -> Option<Event> {
         name: name.into(),
         uid: volume.facts.uid.clone(),
     };
-    Some(build(notice, object, "Delete"))
+    Some(build(event, object, "Delete"))
 }
 
-fn build(notice: Notice, object: ObjectRef, action: &'static str) -> Event {
-    let kind = if notice.warning { EventKind::Warning } else { EventKind::Normal };
-    let Notice { reason, text: note, same_from_all, .. } = notice;
+fn build(event: EventDraft, object: ObjectRef, action: &'static str) -> Event {
+    let kind = if event.warning { EventKind::Warning } else { EventKind::Normal };
+    let EventDraft { reason, text: note, same_from_all, .. } = event;
     Event { object, kind, reason, action, note, same_from_all }
 }
 
-pub(super) fn log(summary: &Summary, case: &Case<'_>) {
+pub(super) fn log(report: &OutcomeReport, case: &Case<'_>) {
     let claim = case.facts.claim_at_work();
     let (namespace, name) = claim.map(|claim| (&*claim.namespace, &*claim.name)).unzip();
     let class = claim.and_then(|claim| claim.class.as_deref());
-    let (attempt, pv, outcome) = (case.attempt, case.volume, summary.label);
-    let took_ms = summary.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-    match &summary.notice {
-        Some(Notice { warning: true, text, .. }) => {
+    let (attempt, pv, outcome) = (case.attempt, case.volume, report.label);
+    let took_ms = report.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    match &report.event {
+        Some(EventDraft { warning: true, text, .. }) => {
             tracing::warn!(
                 pvc.namespace = namespace,
                 pvc.name = name,
@@ -76,13 +76,15 @@ pub(super) fn log(summary: &Summary, case: &Case<'_>) {
             );
         }
         // Polls of what is still going on are many, and the event counts them.
-        Some(Notice { text, .. }) if summary.took.is_none() && case.repeats_itself() => {
+        Some(EventDraft { text, .. }) if report.took.is_none() && case.repeats_itself() => {
             tracing::debug!(pvc.namespace = namespace, pvc.name = name, pv, outcome, "{text}");
         }
-        Some(Notice { text, .. }) => {
+        Some(EventDraft { text, .. }) => {
             tracing::info!(pvc.namespace = namespace, pvc.name = name, pv, storage_class = class, took_ms, "{text}");
         }
-        None if summary.work == WorkKind::Delete && summary.took.is_some() => tracing::info!(pv, took_ms, "deleted"),
+        None if report.operation == Operation::Delete && report.took.is_some() => {
+            tracing::info!(pv, took_ms, "deleted")
+        }
         None => tracing::debug!(pv, attempt, outcome, "looked at"),
     }
 }

@@ -41,6 +41,11 @@
 
 #![deny(missing_docs)]
 
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod capabilities;
 mod cli;
 #[cfg(feature = "conformance")]

@@ -11,6 +11,17 @@ use super::decide::{NoAction, Refusal};
 use super::object::TemplateError;
 use crate::error::{DeleteVerdict, Verdict};
 
+/// What the author's code needs and does not get.
+#[derive(Debug)]
+pub(crate) enum MissingInput {
+    /// The selected node does not exist.
+    Node(String),
+    /// A Secret that the class names does not exist.
+    Secret { namespace: String, name: String },
+    /// The class's parameters do not give the name of a Secret. The text says why.
+    SecretName(String),
+}
+
 /// What came of one decision.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -35,7 +46,7 @@ pub(crate) enum Outcome {
     /// What is to be begun could not be recorded, or this replica may not begin it.
     NotJournaled(JournalError),
     /// What the author's code needs is not there: a Secret or the selected node.
-    NotReady { problem: String },
+    NotReady(MissingInput),
     /// The author's `provision` said no. `rescheduled`: the scheduler was asked for another node.
     NotProvisioned { verdict: Verdict, message: String, retry_after: Option<Duration>, rescheduled: bool },
     /// The author's code gave no answer about a claim.

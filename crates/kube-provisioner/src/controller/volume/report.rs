@@ -15,7 +15,7 @@ use provisioner_runtime::queue::Next;
 pub(crate) use self::draft::{EventDraft, EventObject};
 use self::draft::{failed, normal, reason, warning};
 pub(crate) use self::messages::parameters_text;
-use self::messages::{no_answer_text, refusal_text, sentence};
+use self::messages::{missing_input_text, no_answer_text, refusal_text, sentence};
 use super::decide::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
 use super::outcome::Outcome;
@@ -110,7 +110,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             tracing::debug!(pv = case.volume, by, "locked");
             OutcomeReport::quiet("locked", Next::Wait(Some(look_again)))
         }
-        Outcome::NotReady { problem } => case.provision_failed(sentence(&problem), "not ready", None),
+        Outcome::NotReady(missing) => case.provision_failed(missing_input_text(&missing), "not ready", None),
         Outcome::NotJournaled(error) => not_journaled(&error, case),
         Outcome::NotProvisioned { verdict, message, retry_after, rescheduled } => {
             not_provisioned(verdict, message, retry_after, rescheduled, case)

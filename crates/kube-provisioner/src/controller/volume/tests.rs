@@ -4,6 +4,7 @@
 mod api;
 mod cache;
 mod claims;
+mod event_table;
 mod faults;
 mod hostile;
 mod journal;

@@ -11,7 +11,7 @@ use super::Actions;
 use crate::controller::volume::decide::{Decision, Refusal};
 use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::key::Key;
-use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::outcome::{MissingInput, Outcome};
 use crate::controller::volume::secret_names::{self, SecretName, TemplateNames};
 use crate::secrets::Secrets;
 
@@ -70,9 +70,7 @@ impl Actions {
         match self.request(api.get_metadata(name)).await {
             Ok(node) => Ok(node.metadata.labels.unwrap_or_default()),
             Err(CallError::NotFound) if *decision == Decision::CleanUp => Ok(BTreeMap::new()),
-            Err(CallError::NotFound) => {
-                Err(Outcome::NotReady { problem: format!("the selected node {name} does not exist any more") })
-            }
+            Err(CallError::NotFound) => Err(Outcome::NotReady(MissingInput::Node(name.to_owned()))),
             Err(error) => Err(Outcome::CallFailed { doing: "reading the selected node", error }),
         }
     }
@@ -98,7 +96,7 @@ impl Actions {
     ) -> Result<(String, String), Outcome> {
         let volume = key.to_string();
         let names = TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume: &volume };
-        secret.resolve(names).map_err(|problem| Outcome::NotReady { problem })
+        secret.resolve(names).map_err(|problem| Outcome::NotReady(MissingInput::SecretName(problem)))
     }
 
     async fn read_secret(
@@ -115,7 +113,8 @@ impl Actions {
                 Ok(())
             }
             Err(CallError::NotFound) => {
-                Err(Outcome::NotReady { problem: format!("the Secret {namespace}/{name} does not exist; create it") })
+                let (namespace, name) = (namespace.clone(), name.clone());
+                Err(Outcome::NotReady(MissingInput::Secret { namespace, name }))
             }
             Err(error) => Err(Outcome::CallFailed { doing: "reading a Secret that the class names", error }),
         }

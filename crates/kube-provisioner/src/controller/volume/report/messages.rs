@@ -3,6 +3,7 @@
 use provisioner_runtime::controller::NoAnswer;
 
 use crate::controller::volume::decide::Refusal;
+use crate::controller::volume::outcome::MissingInput;
 use crate::protocol;
 
 /// Why a claim gets no volume, or why a volume is not deleted.
@@ -68,6 +69,16 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
 /// Also what `check-class` says, so that both are the same.
 pub(crate) fn parameters_text(problems: &str) -> String {
     format!("the claim's StorageClass cannot be used: {problems}")
+}
+
+pub(super) fn missing_input_text(missing: &MissingInput) -> String {
+    match missing {
+        MissingInput::Node(name) => format!("The selected node {name} does not exist any more"),
+        MissingInput::Secret { namespace, name } => {
+            format!("The Secret {namespace}/{name} does not exist; create it")
+        }
+        MissingInput::SecretName(problem) => sentence(problem),
+    }
 }
 
 pub(super) fn no_answer_text(no_answer: &NoAnswer, method: &str) -> String {

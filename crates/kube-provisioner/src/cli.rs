@@ -108,7 +108,7 @@ enum Invocation<A> {
 fn read<A: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation<A>, clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut command = command::<A>();
-    // The preset decides what the other arguments are by default, so it is read first.
+    // The preset changes the defaults of other arguments, so it is read first.
     let first_look = command.clone().ignore_errors(true).try_get_matches_from(&arguments);
     if first_look.is_ok_and(|matches| matches.get_one::<String>(PRESET).is_some_and(|preset| preset == "go-compat")) {
         for (argument, value) in GO_COMPAT {
@@ -167,11 +167,11 @@ fn options(program: &Command, shown: &[&str]) -> Vec<Arg> {
         .collect()
 }
 
-/// One thread: the work is waiting, and what blocks is on threads of its own.
+/// One thread: the controller mostly waits, and blocking work has threads of its own.
 fn block_on<T>(work: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(work);
-    // A blocking thread that hangs must not keep a process that was told to stop: the grace period was its time.
+    // A hanging blocking thread must not keep the process: the grace period is over.
     runtime.shutdown_background();
     done
 }

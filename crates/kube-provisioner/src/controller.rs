@@ -26,9 +26,9 @@ use crate::options::{Coordination, LogStyle, Options};
 use crate::provisioner::Provisioner;
 use crate::rbac;
 
-/// How often rights that are missing are looked at again at the start.
+/// How often the start checks missing rights again.
 const ACCESS_CHECKS: u32 = 4;
-/// The time between two such looks.
+/// The time between two such checks.
 const ACCESS_PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs a [`Provisioner`]: calls it when a claim asks for a volume and when a volume is to be deleted.
@@ -76,7 +76,7 @@ pub enum RunError {
     /// Options that do not fit together.
     #[error("{0}")]
     Options(String),
-    /// Another process works in the place of this one.
+    /// Another process has taken over.
     #[error(
         "{by} has taken over; only one replica may run with this --coordination (and --node-name), so end one of them"
     )]
@@ -121,7 +121,7 @@ impl Controller {
         Self { options, backend, environment: Environment::default(), safeguards: Safeguards::default() }
     }
 
-    /// With another time of day and other chance than the machine's: for simulations, which repeat by their seed.
+    /// Sets the clock and the source of randomness, for simulations that repeat by their seed.
     #[must_use]
     pub fn environment(self, environment: Environment) -> Self {
         Self { environment, ..self }
@@ -218,7 +218,7 @@ impl fmt::Debug for Controller {
     }
 }
 
-/// Tells this process from others of the same provisioner.
+/// The identity of this process among those of the same provisioner.
 fn instance(options: &Options, environment: &Environment) -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let host = options.node_name.clone().or(host).unwrap_or_else(|| "local".to_owned());

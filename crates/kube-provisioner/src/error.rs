@@ -1,4 +1,4 @@
-//! What an author's code says when it could not do what it was asked.
+//! The errors that an author's code returns.
 
 use std::error::Error;
 use std::fmt;
@@ -156,7 +156,7 @@ pub struct DeleteError {
 pub enum DeleteVerdict {
     /// Something failed that may succeed later.
     Retry,
-    /// Somebody still uses the volume; no fault of anyone.
+    /// The volume is still in use. This is no failure.
     InUse,
     /// The backend is at work.
     InProgress,
@@ -260,7 +260,7 @@ impl fmt::Debug for StartError {
     }
 }
 
-/// An error with its causes. A cause whose text the error already carries is not said twice.
+/// Writes an error with its causes, but no cause whose text the error already has.
 fn write_chain(f: &mut fmt::Formatter<'_>, error: &(dyn Error + 'static)) -> fmt::Result {
     let mut said = error.to_string();
     f.write_str(&said)?;

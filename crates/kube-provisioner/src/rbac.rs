@@ -1,4 +1,4 @@
-//! What a provisioner may do, in one place: manifests are made of it, and it is checked at the start.
+//! The rights that a provisioner needs. The manifests and the check at the start use the same list.
 
 #[cfg(test)]
 mod tests;
@@ -114,7 +114,7 @@ fn journals(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
     let shards = match options.coordination {
         // Claims record their attempts themselves, once the journals of a former installation are empty.
         Coordination::PerClaim => return vec![own("configmaps", &["list"])],
-        // Which nodes there will be is not known.
+        // The names of future nodes are not known.
         Coordination::PerNode => return vec![own("configmaps", &["get", "list", "create", "update", "delete"])],
         Coordination::None => 1,
         Coordination::Lease => options.shards,

@@ -105,7 +105,7 @@ fn table(listings: &[Listing]) -> String {
     rows.iter().map(line).chain([notes]).collect()
 }
 
-/// What a person must look for once nobody else does.
+/// What a person must look for in the backend once the entry is dropped.
 fn left_behind(entry: &Entry) -> String {
     let objects = EntryObjects::read(entry);
     let node = objects.node().map(|node| format!(", on node {node}")).unwrap_or_default();
@@ -122,7 +122,7 @@ fn left_behind(entry: &Entry) -> String {
     )
 }
 
-/// What an entry says to people, as far as it can be read.
+/// The objects of an entry, as far as they can be read.
 #[derive(Default)]
 struct EntryObjects {
     claim: ObjectMeta,

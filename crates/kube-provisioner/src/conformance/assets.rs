@@ -1,4 +1,4 @@
-//! What the backend holds, and how that changes.
+//! The backend's assets, and how they change.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ impl Assets {
         other.0.is_subset(&self.0)
     }
 
-    /// Nothing but what was there before may be there.
+    /// Checks that the backend holds the assets of before, and `added` more.
     pub(super) fn expect(&self, before: &Self, added: usize, when: &str) -> Result<(), Broken> {
         let (new, gone) = (self.without(before), before.without(self));
         if gone.count() > 0 {

@@ -7,7 +7,7 @@ use std::task::Poll;
 use super::subject::{Request, Subject, USUAL};
 use super::verdict::{Broken, CheckResult, Judgement};
 
-/// Who waits longer than that many times in one call is not cut off any later.
+/// Calls are cut off after at most so many polls.
 pub(super) const MOST: usize = 200;
 
 pub(super) async fn provision(subject: &Subject) -> CheckResult {
@@ -24,7 +24,7 @@ pub(super) async fn provision(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// Whether the call was faster.
+/// Whether the call ended before it was cut off.
 async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
     let (before, name) = (subject.assets_now().await, subject.new_name());
     let mut backend = subject.start();
@@ -43,7 +43,7 @@ async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Re
     Ok(finished)
 }
 
-/// Two replicas may work on one volume: what one of them made again, cut off, must go with the other's volume.
+/// Two replicas may work on one volume. What one of them has half made again must go with the volume.
 async fn delete_half_made(subject: &Subject, polls: usize) -> Result<(), Broken> {
     let (before, name, backend) = (subject.assets_now().await, subject.new_name(), subject.start());
     let made = subject.provision(&backend, &name).await?;

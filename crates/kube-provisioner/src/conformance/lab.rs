@@ -36,21 +36,21 @@ pub(super) struct Lab<'a> {
     _actors: Running,
 }
 
-/// A controller at work.
+/// A running controller.
 struct Process {
     name: String,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-/// How the processes get along.
+/// How the processes share the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
     /// The last one to start works; it finishes what the one before had begun.
     Successors,
-    /// Who holds the Lease works.
+    /// The holder of the Lease works.
     Lease,
-    /// They know nothing of each other. A process that was cut off may still be at a call when the next one makes it.
+    /// They have no coordination. A cut-off process may still run a call when the next process makes it.
     Strangers,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Lab<'a> {
         }
         if self.sharing == Sharing::Strangers {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": process}});
-            // Nobody else makes namespaces.
+            // Only this creates namespaces.
             let created = self.cluster.create(&namespace);
             debug_assert!(created.is_ok(), "{created:?}");
             options.namespace = Some(process.to_owned());
@@ -143,13 +143,13 @@ impl<'a> Lab<'a> {
         let process = self.processes.remove(0);
         self.cluster.note(format!("{} is told to stop", process.name));
         process.stop.cancel();
-        // The task can neither fail nor be cancelled: nobody else holds it.
+        // The task can neither fail nor be cancelled: no other code has its handle.
         let _ = process.task.await;
     }
 
     pub(super) fn create_claim(&self, name: &str) {
         let claim = self.subject.claim(&self.subject.start(), name, USUAL);
-        // What is no good claim has been refused by the first rule.
+        // The first rule has refused a bad claim.
         let created = self.cluster.create(&claim);
         debug_assert!(created.is_ok(), "{created:?}");
     }

@@ -41,7 +41,7 @@ pub(super) async fn refused(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// Lets a claim ask for these parameters; what its user is told.
+/// Creates a claim of a class with these parameters. Returns the claim's warnings.
 async fn refusal(subject: &Subject, seed: u64, parameters: &BTreeMap<String, String>) -> Result<Vec<String>, Broken> {
     const CLAIM: &str = "refused";
     let (sharing, actors) = (Sharing::Successors, Actors::all());

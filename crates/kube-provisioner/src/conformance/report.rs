@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::verdict::Judgement;
 
-/// What a check found, rule by rule.
+/// The results of a check, rule by rule.
 #[derive(Clone, Debug)]
 pub struct Report {
     provisioner: &'static str,
@@ -32,7 +32,7 @@ impl Report {
         self.results.iter().filter(|result| matches!(result.judgement, Judgement::Broken(_))).map(RuleResult::rule)
     }
 
-    /// The last word of a test that fails: everything that was seen, once more.
+    /// The message of a failed test: every broken rule.
     pub(super) fn broken_text(&self) -> String {
         let broken = self.results.iter().filter(|result| matches!(result.judgement, Judgement::Broken(_)));
         let texts: Vec<String> = broken.map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! The rules: their names, what they say, and who judges them.
+//! The rules: their names, what they say, and their checks.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;

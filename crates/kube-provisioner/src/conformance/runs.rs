@@ -1,4 +1,4 @@
-//! Rules about whole runs of the controller, each disturbed in one way.
+//! Rules about whole runs of the controller, each with one kind of disturbance.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Everything at once, drawn from a seed.
+//! Storms: many disturbances at once, drawn from a seed.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ enum StormKind {
     Crashes,
     /// Of two processes that share a Lease the older one is killed.
     Replicas,
-    /// Two processes that know nothing of each other. Neither is killed: nobody would finish what it had begun.
+    /// Two processes without coordination. Neither is killed: no process would finish its attempts.
     Strangers,
 }
 
@@ -77,7 +77,7 @@ async fn storm(subject: &Subject, seed: u64) -> Result<(), Broken> {
     lab.all_gone().await
 }
 
-/// What goes wrong between the controller and the API server, and how fast the cluster's own controllers are.
+/// The faults between the controller and the API server, and the speed of the cluster's own controllers.
 fn faults_and_actors(tempo: Tempo, seed: u64) -> (Faults, Actors) {
     match tempo {
         Tempo::Virtual => (Faults::storm(seed), Actors::drawn(seed)),
@@ -99,7 +99,7 @@ fn faults_and_actors(tempo: Tempo, seed: u64) -> (Faults, Actors) {
     }
 }
 
-/// When what happens, in order.
+/// The actions of a storm, in order of time.
 fn actions(random: &mut fastrand::Rng, kind: StormKind, time: Duration) -> Vec<(Duration, StormAction)> {
     let mut at = |from: f64, to: f64| time.mul_f64(from + random.f64() * (to - from));
     let mut actions = Vec::new();

@@ -1,4 +1,4 @@
-//! What is checked, and the calls that a controller would make.
+//! The provisioner that is checked, and the calls that a controller would make.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +93,7 @@ impl Subject {
     pub(super) fn start(&self) -> Arc<dyn Backend> {
         let calm = self.calm.get_or_init(|| {
             let cluster = Cluster::builder().hide_managed_fields().build();
-            // What cannot be created is told by the first rule that runs a controller.
+            // The first rule that runs a controller reports objects that cannot be created.
             let _ = self.objects.create_in(&cluster);
             cluster
         });
@@ -259,7 +259,7 @@ impl Subject {
     }
 }
 
-/// Whether no other call is to be expected to succeed.
+/// Whether no later call can succeed.
 fn is_final(error: &ProvisionError) -> bool {
     !matches!(error.verdict(), Verdict::Retry | Verdict::NothingLeft | Verdict::InProgress)
 }

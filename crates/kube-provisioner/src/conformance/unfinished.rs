@@ -10,7 +10,7 @@ use super::subject::{Request, Subject, USUAL};
 use super::verdict::{Broken, CheckResult, Judgement};
 use crate::error::Verdict;
 
-/// The claim of an attempt goes, at any moment.
+/// The claim of an attempt is deleted at any moment.
 pub(super) async fn abandoned(subject: &Subject) -> CheckResult {
     for polls in 0..=MOST {
         let mut finished = true;
@@ -53,7 +53,7 @@ pub(super) async fn clean_up(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// Whether the call was faster.
+/// Whether the call ended before it was cut off.
 async fn clean_up_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
     let (before, mut backend, name) = (subject.assets_now().await, subject.start(), subject.new_name());
     let request = Request::new(subject, &backend, &name, USUAL);
@@ -75,7 +75,7 @@ async fn clean_up_cut_off(subject: &Subject, polls: usize, restart: bool) -> Res
     Ok(finished)
 }
 
-/// The right to act is gone from one question on, as for a thread that cannot be dropped.
+/// The fencing token becomes invalid at one question, as for a thread that cannot be dropped.
 pub(super) async fn fencing_token(subject: &Subject) -> CheckResult {
     let mut asked = 0;
     for question in 1..=MOST {
@@ -108,7 +108,7 @@ async fn provision_revoked(subject: &Subject, question: usize) -> Result<usize, 
         let (before, backend, name) = (subject.assets_now().await, subject.start(), subject.new_name());
         let request = Request::new(subject, &backend, &name, USUAL);
         let (count, valid) = until(question);
-        // What it says does not matter: nobody waits for it.
+        // The answer does not matter: no caller waits for it.
         let _ = request.call_while(&backend, valid).await;
         subject.tempo.calm().await;
         asked = count.load(Ordering::Relaxed);
@@ -157,7 +157,7 @@ pub(super) async fn nothing_left(subject: &Subject) -> CheckResult {
     }
 }
 
-/// Whether a request was answered by what means that nothing is left.
+/// Whether the answer means that nothing is left.
 async fn refusal(
     subject: &Subject,
     bytes: u64,

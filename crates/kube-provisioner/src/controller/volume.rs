@@ -1,7 +1,7 @@
-//! The volume controller: carries every claim and every volume to where it should be.
+//! The volume controller: makes volumes for claims, and deletes released volumes.
 //!
-//! The way of one key: `cache` (what is known) -> `facts` -> `decide` -> `act` -> `outcome` -> `report`. The loop around it is
-//! [`provisioner_runtime::controller`].
+//! The steps of one key: `cache` (what is known) -> `facts` -> `decide` -> `act` -> `outcome` -> `report`. The loop
+//! around it is [`provisioner_runtime::controller`].
 
 mod act;
 mod backend;
@@ -69,7 +69,7 @@ use self::safeguards::Safeguard;
 pub(crate) use self::safeguards::Safeguards;
 pub(crate) use self::secret_names::take as take_secret_names;
 
-/// Calls of the author's code at a time where no bound is given: one that only waits costs some kilobytes.
+/// The bound of concurrent calls of the author's code where none is given. A call that only waits costs some kilobytes.
 const CALLS: usize = 100;
 
 /// What the loop runs.
@@ -86,7 +86,7 @@ pub(crate) struct Crashed {
     pub(crate) panic: String,
 }
 
-/// The process: where it runs, and what tells it from others.
+/// This process: where it runs, and its identity.
 pub(crate) struct Process {
     pub(crate) client: Client,
     pub(crate) namespace: String,
@@ -105,7 +105,7 @@ pub(crate) fn control_loop(
 ) -> Result<ControlLoop<VolumeReconciler>, LoopError> {
     let Process { client, namespace, instance, sharing, environment, safeguards } = process;
     let given = options.backend_concurrency;
-    // A number that is given is meant as it is.
+    // A given number is the exact bound.
     let total = if given == 0 { CALLS } else { given };
     let rules = Arc::new(rules);
     let locks = rules.claims_record.then(|| Locks::new(options, &instance, environment));

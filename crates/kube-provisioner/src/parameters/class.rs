@@ -9,7 +9,7 @@ use super::suggest::nearest;
 use super::value::Text;
 
 pub(super) struct ClassMap<'a> {
-    /// What no field is for is taken out once the fields are known.
+    /// Keys without a field are removed once the fields are known.
     parameters: Vec<(&'a str, &'a str)>,
     unknown: Vec<Problem>,
 }
@@ -90,7 +90,7 @@ impl<'de> Deserializer<'de> for &mut ClassMap<'_> {
 
 struct Entries<'s, 'a> {
     rest: std::slice::Iter<'s, (&'a str, &'a str)>,
-    /// The one whose key was asked for last.
+    /// The entry of the last key.
     last: Option<&'s (&'a str, &'a str)>,
 }
 

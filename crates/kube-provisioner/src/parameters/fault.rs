@@ -1,4 +1,4 @@
-//! The error type that serde sees; it gives up at the first one.
+//! The error type for serde, which stops at the first error.
 
 use std::fmt::{self, Display};
 

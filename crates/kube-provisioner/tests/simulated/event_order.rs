@@ -1,4 +1,4 @@
-//! When users are told.
+//! When events are sent.
 
 use std::time::Duration;
 

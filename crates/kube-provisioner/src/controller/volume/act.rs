@@ -49,11 +49,11 @@ pub(crate) struct Actions {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) limits: CallLimits,
-    /// Where every replica works, and locks what it works on.
+    /// The locks of claims and volumes, where every replica works.
     pub(crate) locks: Option<Locks>,
-    /// The author has no `should_delete`, as far as is known.
+    /// Whether a call has shown that the author has no `should_delete`.
     pub(crate) no_guard: AtomicBool,
-    /// The author has no `clean_up`, as far as is known.
+    /// Whether a call has shown that the author has no `clean_up`.
     pub(crate) no_clean_up: AtomicBool,
     /// The watches of the claims and of the volumes.
     pub(crate) claims: WatchHealth,
@@ -102,7 +102,7 @@ impl Actions {
         }
     }
 
-    /// The claim that asks for something new, unless the author's `accepts` says no: then nothing is said of it either.
+    /// The claim of a new attempt. Where the author's `accepts` refuses the claim, it gets no event.
     fn asked_for(&self, decision: &Decision, facts: &Facts) -> Result<Option<Arc<PersistentVolumeClaim>>, Outcome> {
         let is_new = match decision {
             Decision::Provision | Decision::Confirm => true,
@@ -124,7 +124,7 @@ impl Actions {
         }
     }
 
-    /// The author's code may not crash the second time.
+    /// Reads the parameters once more, since the author's code may not crash the second time.
     fn read_class_again(&self, facts: &Facts) -> Outcome {
         let ClassState::Ours(class) = &facts.class else { return Outcome::Changed };
         let again = class.read_again((&*self.backend, &self.rules.capabilities));
@@ -149,7 +149,7 @@ impl Actions {
     }
 }
 
-/// The claim as the author gets it. Nothing where it is not known whole any more.
+/// The claim as the author gets it. `None` where the cache no longer has the whole object.
 fn typed(claim: &WaitingClaim) -> Result<Option<PersistentVolumeClaim>, Outcome> {
     let Some(object) = &claim.object else { return Ok(None) };
     serde_json::from_str(object).map(Some).map_err(|error| Outcome::Refused(Refusal::Request(error.to_string())))

@@ -1,4 +1,4 @@
-//! Events and log lines, made of what `report` says.
+//! Events and log lines of a report.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use provisioner_runtime::events::{Event, EventKind, ObjectRef};
 use super::facts::{ClaimFacts, Facts, VolumeState};
 use super::report::{Case, EventDraft, EventObject, Operation, OutcomeReport, not_now, still_provisioning};
 
-/// A call that takes longer than this gets an event of its own, so that the user knows that something happens.
+/// A call that takes longer than this has an event of its own.
 pub(super) const SLOW: Duration = Duration::from_secs(2);
 
-/// A call of the author's code takes its time.
+/// The event of a slow call of the author's code.
 pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
     about_claim(still_provisioning(provisioner, claim), claim)
 }
 
-/// Nothing can be provisioned at the moment.
+/// The event of a claim while the provisioner cannot work.
 pub(super) fn held_up(claim: &ClaimFacts, problem: &str) -> Event {
     about_claim(not_now(problem), claim)
 }
 
-/// The event of a event, if what it is about exists.
+/// The event with its object, if the object is known.
 pub(super) fn to_event(event: EventDraft, case: &Case<'_>) -> Option<Event> {
     match event.object {
         EventObject::Claim => case.facts.claim_at_work().map(|claim| about_claim(event, claim)),
@@ -75,7 +75,7 @@ pub(super) fn log(report: &OutcomeReport, case: &Case<'_>) {
                 "{text}"
             );
         }
-        // Polls of what is still going on are many, and the event counts them.
+        // Polls of a running operation are frequent, and the event counts them.
         Some(EventDraft { text, .. }) if report.took.is_none() && case.repeats_itself() => {
             tracing::debug!(pvc.namespace = namespace, pvc.name = name, pv, outcome, "{text}");
         }

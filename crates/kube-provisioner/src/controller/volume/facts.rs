@@ -1,4 +1,4 @@
-//! Everything that is known of one key, as plain data: what `decide` decides on.
+//! Everything that is known of one key, as plain data: the input of `decide`.
 
 mod claim;
 mod class;
@@ -21,12 +21,12 @@ pub(crate) struct Facts {
     pub(crate) class: ClassState,
     pub(crate) volume: VolumeState,
     pub(crate) progress: Progress,
-    /// The claim that the volume names, by its uid, exists: whatever the volume is called, and even if it is being deleted.
+    /// The claim with the uid that the volume names exists, even if it is being deleted.
     pub(crate) owner_lives: bool,
 }
 
 impl Facts {
-    /// The claim that the work is about, as it was when the work began if it is gone.
+    /// The claim of the work. If the claim is gone, as it was when the work began.
     pub(crate) fn claim_at_work(&self) -> Option<&ClaimFacts> {
         match (&self.claim, &self.progress) {
             (ClaimState::Waiting(claim), _) => Some(&claim.facts),
@@ -66,7 +66,7 @@ impl Facts {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) enum ClaimState {
-    /// There is no such claim, or it asks somebody else.
+    /// There is no such claim, or it asks another provisioner.
     #[default]
     Absent,
     /// The claim has its volume. `held`: our finalizer is still on it.
@@ -98,15 +98,15 @@ pub(crate) enum VolumeState {
 pub(crate) enum Progress {
     #[default]
     None,
-    /// The backend may be at work for this claim, which may be gone by now.
+    /// The backend may be working for this claim, which may be gone.
     Background(Arc<Pending>),
     /// The asset is made, its PersistentVolume is not saved.
     Unsaved(Arc<UnsavedVolume>),
-    /// The asset is made, and somebody else's volume has its name and another asset.
+    /// The asset is made, but the saved volume of this name has another asset.
     Surplus(Arc<UnsavedVolume>),
     /// An attempt was begun, and its entry is still in the journal of a replica that is gone.
     AwaitsAdoption,
-    /// The volume went while the claim looked unbound: ask the API server before making another.
+    /// The volume was deleted while the claim looked unbound. Read the claim before making another volume.
     Confirm,
     /// The asset of the volume with this uid is gone; the object may remain.
     BackendDeleted { uid: Arc<str>, finished: bool },

@@ -1,4 +1,4 @@
-//! What the journal keeps of an attempt: enough to finish it when claim and class are gone.
+//! An attempt's entry in the journal: enough to finish the attempt when claim and class are gone.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ struct EntryText<'a> {
     token: &'a str,
 }
 
-/// The entry of an attempt. `None` when its claim is not known whole. Class, spec and annotations are what many claims have
-/// in common.
+/// The entry of an attempt. `None` when its claim is not known whole. Many claims share the same class, spec and
+/// annotations.
 pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
     let Parts { metadata, annotations, spec } = projection::split(pending.claim.object.as_deref()?).ok()??;
     let metadata: &RawValue = serde_json::from_str(&metadata).ok()?;

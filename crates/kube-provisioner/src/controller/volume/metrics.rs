@@ -1,4 +1,4 @@
-//! What can be measured: the Go library's metrics under their names, for dashboards that exist, and our own.
+//! The metrics: those of the Go library under their names, for existing dashboards, and our own.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use provisioner_runtime::controller::Context;
 use super::cache::VolumeCache;
 use super::report::{Operation, OutcomeReport};
 
-/// From a millisecond to half an hour, which is what slow backends take.
+/// From a millisecond to half an hour, for slow backends.
 const OURS: [f64; 14] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0];
 /// The Go library's buckets: those of its client by default.
 const GO: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -98,7 +98,7 @@ impl VolumeMetrics {
         let attempt = AttemptLabels { operation, outcome: report.label, class: class.clone() };
         self.attempts.get_or_create(&attempt).inc();
         self.attempt_seconds.get_or_create(&attempt).observe(took.as_secs_f64());
-        // What was left alone, or is still going on, is neither success nor failure.
+        // Ignored and running operations are neither success nor failure.
         let failed = report.event.as_ref().is_some_and(|event| event.warning);
         match (report.operation, report.took) {
             (Operation::Delete, Some(took)) => {
@@ -122,7 +122,7 @@ impl VolumeMetrics {
     }
 }
 
-/// How many claims wait, and how long the oldest of them has.
+/// The number of waiting claims, and the age of the oldest.
 struct WaitingClaims(Context<VolumeCache>);
 
 impl std::fmt::Debug for WaitingClaims {

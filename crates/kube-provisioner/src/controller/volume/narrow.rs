@@ -1,4 +1,4 @@
-//! What the watches decode: only the fields that decisions read. Nothing else is ever allocated.
+//! The fields that the watches decode: only those that decisions read. Nothing else is allocated.
 //!
 //! An object that cannot be read does not stop the others: it decodes into its name and the reason.
 
@@ -55,11 +55,11 @@ impl<K, T: Fields> Watched<K, T> {
     }
 }
 
-/// What is asked of every kind of object.
+/// What every kind of object has.
 pub(crate) trait Fields {
     fn metadata(&self) -> &Meta;
 
-    /// Whether more than the fields may be wanted.
+    /// Whether the whole object may be needed.
     fn wanted_whole(&self) -> bool;
 }
 
@@ -68,7 +68,7 @@ impl Fields for ClaimFields {
         &self.metadata
     }
 
-    /// The author gets the claim that waits; most claims are bound.
+    /// The author gets waiting claims whole. Most claims are bound.
     fn wanted_whole(&self) -> bool {
         self.bound_to().is_none() && self.metadata.annotations.asked().is_some()
     }
@@ -102,7 +102,7 @@ impl<K, T: DeserializeOwned + Fields> FromJson for Watched<K, T> {
         }
         let fields = match serde_json::from_str(json) {
             Err(error) if error.is_data() => Err(Unreadable {
-                // Only an object that cannot be read is looked at twice.
+                // Only an unreadable object is parsed twice.
                 metadata: serde_json::from_str::<Head>(json).unwrap_or_default().metadata,
                 problem: error.to_string(),
             }),
@@ -123,7 +123,7 @@ impl<K, T: DeserializeOwned + Fields> FromJson for Watched<K, T> {
 /// In a list.
 impl<'de, K, T: DeserializeOwned + Fields> Deserialize<'de> for Watched<K, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Borrowed: most objects are somebody else's, and nothing of them is kept.
+        // Borrowed: most objects are foreign, and nothing of them is kept.
         let raw = <&RawValue>::deserialize(deserializer)?;
         Self::from_json(raw.get()).map_err(serde::de::Error::custom)
     }
@@ -213,7 +213,7 @@ pub(crate) struct ClaimFields {
 }
 
 impl ClaimFields {
-    /// Whether the claim records an attempt by itself.
+    /// Whether the claim records an attempt.
     pub(crate) fn is_held(&self) -> bool {
         self.metadata.finalizers.iter().any(|name| name == protocol::CLAIM_FINALIZER)
     }

@@ -100,7 +100,7 @@ fn check(inputs: &VolumeInputs<'_>, volume: &Volume) -> Result<(), TemplateError
     Ok(())
 }
 
-/// The claim's own text where the author made what was asked: `1500Mi` stays `1500Mi`.
+/// The claim's own text if the volume has the requested size: `1500Mi` stays `1500Mi`.
 fn capacity(inputs: &VolumeInputs<'_>, made: Option<u64>) -> String {
     let requests = inputs.claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
     match (made, requests.and_then(|requests| requests.get("storage"))) {

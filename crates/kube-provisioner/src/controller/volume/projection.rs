@@ -1,5 +1,5 @@
-//! What authors get of a claim and of a class: the same in every attempt, so it is what is kept while a claim waits and what
-//! the journal keeps of an attempt. See [`ProvisionRequest`](crate::ProvisionRequest).
+//! The part of a claim and of a class that authors get. It is the same in every attempt, so the cache keeps this part
+//! of waiting claims, and the journal keeps it of attempts. See [`ProvisionRequest`](crate::ProvisionRequest).
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ pub(crate) fn claim(object: &RawValue, capabilities: &Capabilities) -> serde_jso
     let declared = |key: &str| capabilities.claim_annotations.iter().any(|known| known == key);
     claim.metadata.annotations.retain(|key, _| ALWAYS.contains(&key.as_str()) || declared(key));
     let text = serde_json::to_string(&claim)?;
-    // Parts are taken over as they were sent, and an entry of the journal is one line.
+    // The parts are copied as sent, and an entry of the journal is one line.
     if text.contains('\n') {
         return Ok(serde_json::from_str::<serde_json::Value>(&text)?.to_string().into_boxed_str());
     }

@@ -1,6 +1,6 @@
-//! The table from what happened to what is told and what comes next: events, labels, pauses.
+//! The table from an outcome to its event, its label in metrics and logs, and when the key is looked at again.
 //!
-//! The only place with texts for users. They say what is wrong and what to do about it.
+//! All messages for users are here and in `messages`. They say what is wrong and what to do about it.
 
 mod draft;
 mod messages;
@@ -21,7 +21,7 @@ use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
 use super::outcome::Outcome;
 use crate::error::{DeleteVerdict, Verdict};
 
-/// What is told of one outcome, and when the key is looked at again.
+/// The event of one outcome, and when the key is looked at again.
 #[derive(Debug)]
 pub(crate) struct OutcomeReport {
     pub(crate) event: Option<EventDraft>,
@@ -33,7 +33,7 @@ pub(crate) struct OutcomeReport {
     pub(crate) took: Option<Duration>,
 }
 
-/// What the work was about, as far as metrics care.
+/// The operation, as metrics label it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     None,
@@ -41,14 +41,14 @@ pub(crate) enum Operation {
     Delete,
 }
 
-/// How often something is tried before it waits for a change. 0 is for ever.
+/// How often an operation is tried before it waits for a change. 0 is without limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Thresholds {
     pub(crate) provision: u32,
     pub(crate) delete: u32,
 }
 
-/// What the tables need to know beside the outcome.
+/// What a report depends on beside the outcome.
 pub(crate) struct Case<'a> {
     pub(crate) provisioner: &'a str,
     pub(crate) volume: &'a str,
@@ -61,7 +61,7 @@ pub(crate) struct Case<'a> {
     pub(crate) thresholds: Thresholds,
 }
 
-/// How long a class may be unknown before the user hears of it: the watch of classes may be behind the one of claims.
+/// How long a class may be unknown before the claim gets an event: the watch of classes may be behind that of claims.
 const CLASS_WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
@@ -115,7 +115,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         Outcome::NotProvisioned { verdict, message, retry_after, rescheduled } => {
             not_provisioned(verdict, message, retry_after, rescheduled, case)
         }
-        // Something may have been made in these, so no threshold ends them.
+        // These calls may have made something, so no threshold ends them.
         Outcome::ProvisionBroke { no_answer: NoAnswer::CutOff, .. }
         | Outcome::DeleteBroke { no_answer: NoAnswer::CutOff, .. } => OutcomeReport::quiet("lost", Next::Retry),
         Outcome::ProvisionBroke { method, no_answer } => {
@@ -146,13 +146,13 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
     }
 }
 
-/// Told while a call of the author's code takes its time. What comes of it is told when it is known.
+/// The event of a slow call of the author's code. Its result has an event of its own.
 pub(crate) fn still_provisioning(provisioner: &str, claim: &ClaimFacts) -> EventDraft {
     let text = format!("{provisioner} is provisioning a volume for claim \"{}/{}\"", claim.namespace, claim.name);
     normal(EventObject::Claim, reason::PROVISIONING, text)
 }
 
-/// Told to those who wait while nothing at all can be provisioned.
+/// The event of each waiting claim while the provisioner cannot work.
 pub(crate) fn not_now(problem: &str) -> EventDraft {
     failed(format!("No volume is made at the moment: {problem}"))
 }
@@ -184,7 +184,7 @@ fn not_provisioned(
     }
 }
 
-/// No threshold ends this: something may be there that nobody else knows of.
+/// No threshold ends this: only the attempt's record leads to what it may have left.
 fn not_cleaned_up(
     verdict: DeleteVerdict,
     message: &str,
@@ -223,7 +223,7 @@ fn not_deleted(
 
 fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> OutcomeReport {
     let text = format!("{}: {error}", sentence(doing));
-    // The server's bad moments pass by themselves; what lacks a right or is invalid needs a person.
+    // Transient errors have no event. A missing right or an invalid request needs a person.
     let text = (!error.is_transient()).then_some(text);
     OutcomeReport { next: after_call(error), ..case.failed(text, "api error") }
 }
@@ -231,7 +231,7 @@ fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> OutcomeReport
 fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
     let what = if case.is_about_claim() { "made" } else { "deleted" };
     let (text, next) = match error {
-        // Another replica goes on; this one is told that by its Lease.
+        // Another replica goes on. The Lease shows it to this one.
         JournalError::Lost(_) => return OutcomeReport::quiet("lost", Next::Retry),
         JournalError::TooLarge { .. } => (
             format!(
@@ -239,7 +239,7 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
             ),
             Next::AwaitChange,
         ),
-        // Room comes back by itself, and that it is not there is no failure of this claim.
+        // Room comes back when other attempts end. This is no failure of the claim.
         JournalError::Full { .. } => {
             (format!("The volume is not {what} yet, because too many are being made: {error}"), Next::Wait(None))
         }
@@ -267,7 +267,7 @@ impl OutcomeReport {
 }
 
 impl Case<'_> {
-    /// Whether this is one of many looks at something that goes on in the background.
+    /// Whether this is a repeated look at work that goes on in the background.
     pub(crate) fn repeats_itself(&self) -> bool {
         self.waits > 0
     }
@@ -277,7 +277,7 @@ impl Case<'_> {
         refusal_text(refusal, self.provisioner, self.volume, class)
     }
 
-    /// Says of an attempt that is not given up that it was begun with what is gone by now, and how a person can end it.
+    /// Adds to a message that the attempt was begun with a claim or class that is gone, and how a person can end it.
     fn with_origin(&self, text: String) -> String {
         let Progress::Background(pending) = &self.facts.progress else { return text };
         let class = pending.class.name();
@@ -296,7 +296,7 @@ impl Case<'_> {
 
     fn provision_failed(&self, text: String, label: &'static str, retry_after: Option<Duration>) -> OutcomeReport {
         let text = self.with_origin(text);
-        // What may have been left for a claim that is gone is removed, however often that fails.
+        // No threshold ends the clean-up of an attempt whose claim is gone.
         let wanted = matches!(&self.facts.claim, ClaimState::Waiting(claim) if !claim.facts.deleting);
         if wanted && self.is_last(self.thresholds.provision) {
             let text =
@@ -318,7 +318,7 @@ impl Case<'_> {
         matches!(self.facts.claim, ClaimState::Waiting(_))
     }
 
-    /// Told to whoever waits: the claim's user, or else the volume's.
+    /// A failure of the claim that waits, or else of the volume.
     fn failed(&self, text: Option<String>, label: &'static str) -> OutcomeReport {
         let (object, reason, report) = if self.is_about_claim() {
             (EventObject::Claim, reason::FAILED, OutcomeReport::provision as fn(_, _) -> _)
@@ -337,7 +337,7 @@ fn retry(after: Option<Duration>) -> Next {
     after.map_or(Next::Retry, Next::RetryAfter)
 }
 
-/// The server's bad moments pass by themselves, and where it asks to be left alone that is no failure of the key.
+/// A request of the server to slow down is no failure of the key.
 fn after_call(error: &CallError) -> Next {
     match error {
         CallError::TooManyRequests { retry_after, .. } => Next::Wait(*retry_after),

@@ -1,11 +1,11 @@
-//! The Secrets that a class's parameters name: which two parameters, and what their templates stand for.
+//! The Secrets that a class's parameters name: the two parameters, and their templates.
 
 use std::collections::BTreeMap;
 
 use crate::capabilities::SecretRole;
 use crate::protocol;
 
-/// Where the Secret of a role is, with what stands for the claim's names.
+/// The templates of the namespace and name of a role's Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SecretName {
     pub(crate) role: String,
@@ -13,7 +13,7 @@ pub(crate) struct SecretName {
     namespace: String,
 }
 
-/// What a template may name.
+/// The values for a template.
 #[derive(Clone, Copy)]
 pub(crate) struct TemplateNames<'a> {
     pub(crate) claim: &'a str,
@@ -22,7 +22,7 @@ pub(crate) struct TemplateNames<'a> {
 }
 
 impl TemplateNames<'_> {
-    /// Stand in for real ones where only the form of a template is of interest.
+    /// Values to check the form of a template.
     const ANY: TemplateNames<'static> = TemplateNames { claim: "claim", namespace: "namespace", volume: "volume" };
 }
 

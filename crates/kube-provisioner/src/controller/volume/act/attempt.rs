@@ -1,4 +1,5 @@
-//! One call of the author's code for a claim: recorded before, fenced, bounded, and decided on once more right before it.
+//! One call of the author's code for a claim. It is recorded first, fenced, bounded, and decided once more right before
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub(super) struct Attempt<'a> {
     pub(super) claim: Arc<PersistentVolumeClaim>,
     pub(super) parameters: ClassParameters,
     pub(super) step: &'a Step<'a>,
-    /// Bounds how many are under way.
+    /// Bounds the number of concurrent attempts.
     pub(super) permit: Permit<Key>,
 }
 
@@ -55,7 +56,7 @@ impl Actions {
         };
         let parameters = match &pending.class.parameters {
             Ok(parameters) => parameters.clone(),
-            // What was begun is not left alone because the author's code crashed once.
+            // A crash of the author's code does not end an attempt.
             Err(_) => self.parameters_again(&pending)?,
         };
         let claim = match claim {
@@ -77,7 +78,7 @@ impl Actions {
         })
     }
 
-    /// Calls the author's code, once that is recorded and it is this class's turn. The lock is kept meanwhile.
+    /// Records the attempt, waits for the class's permit and calls the author's code. The lock is renewed meanwhile.
     pub(super) async fn ask<'b, T>(
         &'b self,
         attempt: Attempt<'_>,
@@ -121,7 +122,7 @@ impl Actions {
             if !fencing_token.is_valid() || !self.is_still_wanted(&decision, &pending, &cache.facts(key)) {
                 return false;
             }
-            // Whoever is asked now may be at work even if this call is cut off.
+            // From here on the backend may be at work, even if this call is cut off.
             cache.set_progress(key, Progress::Background(pending.clone()));
             true
         };
@@ -134,7 +135,7 @@ impl Actions {
         Ok(Answer { value, permit: Some(permit) })
     }
 
-    /// Whether the same would be asked of the author's code now.
+    /// Whether the rules would still decide the same call.
     fn is_still_wanted(&self, decision: &Decision, then: &Pending, facts: &Facts) -> bool {
         let same = |now: Arc<Pending>| {
             now.claim.fingerprint == then.claim.fingerprint && now.class.fingerprint == then.class.fingerprint
@@ -144,15 +145,15 @@ impl Actions {
 
     fn token(&self, key: &Key) -> Arc<str> {
         if self.rules.claims_record {
-            // The claim must not say what the backend takes for a proof, so it is the same for all of its attempts.
+            // The claim's owner could change a token on the claim, so all attempts of a claim have the same one.
             return format!("{:016x}", stable_hash(&key.to_string())).into();
         }
         format!("{:016x}", self.context.environment().number(&format!("token {key}"))).into()
     }
 }
 
-/// The claim and class as they were when the attempt began, or as they are now. A class that was made anew since may
-/// lead the author's code somewhere else, away from what it has begun.
+/// The claim and class as they were when the attempt began, or as they are now. A class that was created anew may lead
+/// the author's code away from what the attempt has made.
 fn pending(facts: &Facts, token: impl FnOnce() -> Arc<str>) -> Option<Arc<Pending>> {
     match (&facts.progress, &facts.claim, &facts.class) {
         (Progress::Background(pending), ..) => Some(pending.clone()),

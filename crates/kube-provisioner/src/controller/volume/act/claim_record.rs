@@ -1,4 +1,4 @@
-//! The claim as the record of its attempt: our finalizer holds it from the attempt's begin to its end.
+//! The claim as the record of its attempt. Our finalizer keeps the claim from the attempt's begin to its end.
 
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ use crate::controller::volume::outcome::Outcome;
 use crate::protocol;
 
 impl Actions {
-    /// Takes the lock of the attempt's claim, which records it from then on. `None` where there are no locks, and where the
-    /// claim has its volume. An attempt whose claim is gone has ended: somebody has taken our finalizer off it.
+    /// Takes the lock of the attempt's claim. The claim records the attempt from then on. `None` where there are no
+    /// locks, and where the claim has its volume. If the claim is gone, the attempt has ended: another process has
+    /// removed our finalizer.
     pub(super) async fn lock_claim<'a>(
         &self,
         facts: &Facts,
@@ -23,7 +24,7 @@ impl Actions {
     ) -> Result<Option<Lock<'a>>, Outcome> {
         let claim = match &facts.claim {
             ClaimState::Waiting(claim) => claim,
-            // Its record went with the claim, so somebody else has ended the attempt.
+            // The record went with the claim, so another process has ended the attempt.
             ClaimState::Absent if self.locks.is_some() => {
                 self.cache().drop_attempt(key);
                 return Err(Outcome::Changed);
@@ -44,15 +45,14 @@ impl Actions {
         let was_held = new_record.is_none();
         let object = LockedObject::Claim { namespace, name, uid, new_record };
         let lock = self.lock(key, object, &claim.resource_version, claim.lock.as_deref()).await?;
-        // Whoever has had the claim before may have left something: only an answer of the author's code ends that.
+        // An earlier holder of the claim may have left something. Only an answer of the author's code ends the attempt.
         if was_held {
             self.cache().set_progress(key, Progress::Background(pending.clone()));
         }
         Ok(lock)
     }
 
-    /// Ends what the claim records once nothing of the attempt is left to be done. Where that fails it is done by the next
-    /// look at the key.
+    /// Removes the claim's record if the attempt is over. If the request fails, the next look at the key repeats it.
     pub(super) async fn release_if_over(&self, key: &Key, claim: &ClaimFacts, held: HeldState<'_>) {
         if self.cache().unfinished(key) {
             return;
@@ -62,7 +62,7 @@ impl Actions {
         }
     }
 
-    /// As [`Self::release_if_over`], by what is known of the claim.
+    /// As [`Self::release_if_over`], with the claim's state from the facts.
     pub(super) async fn release_if_over_now(&self, facts: &Facts, key: &Key) {
         if let ClaimState::Waiting(claim) = &facts.claim
             && claim.held.is_some()
@@ -71,8 +71,8 @@ impl Actions {
         }
     }
 
-    /// Takes our finalizer off a claim whose attempt has ended. Whoever has the claim's lock may be at work for it, and does
-    /// that itself.
+    /// Removes our finalizer from a claim whose attempt has ended. If another process holds the claim's lock, that
+    /// process does it.
     pub(super) async fn release_claim_of(&self, facts: &Facts, key: &Key) -> Outcome {
         let (claim, finalizers, lock) = match &facts.claim {
             ClaimState::Waiting(claim) => (&claim.facts, &claim.finalizers, claim.lock.as_deref()),
@@ -91,7 +91,7 @@ impl Actions {
     }
 }
 
-/// What is known of a claim that is held.
+/// The last known state of a claim with our finalizer.
 fn held_state<'a>(finalizers: &'a [String], lock: Option<&'a str>) -> HeldState<'a> {
     HeldState { finalizers: finalizers.into(), lock: lock.map(Into::into) }
 }

@@ -1,4 +1,4 @@
-//! DeleteCalls the author's `delete` for a released volume, once, and deletes its object.
+//! DeleteCalls the author's `delete` once for a released volume, and deletes its object.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,7 +62,7 @@ impl Actions {
             }
         };
         let answer = self.while_locked(lock, deleting).await;
-        // Deleting the object is a part of the attempt.
+        // The call's permit ends here. Deleting the object belongs to the attempt, not to the call.
         drop(permit);
         let live = match answer {
             Some(Ok((live, Ok(Ok(()))))) => live,
@@ -75,7 +75,7 @@ impl Actions {
         self.remove_object(&live, volume, key, started).await
     }
 
-    /// The volume as it is now, once nothing speaks against deleting its asset.
+    /// Reads the volume and makes sure that its asset may be deleted.
     async fn ready_to_delete(
         &self,
         deletion: Deletion,
@@ -92,14 +92,14 @@ impl Actions {
         if deletion == Deletion::NeverBound {
             self.still_unbound(facts).await?;
         }
-        // Nobody may make an asset anew that was once begun: the fence before the call stores what was removed before it.
+        // No process may make the asset again by an old entry. The fence before the call stores the removal.
         if !self.cache().unfinished(key) {
             calls.step.remove_entry();
         }
         Ok(live)
     }
 
-    /// Asks the author before anything is deleted. Returns the version of the volume that was shown.
+    /// Asks the author's `should_delete` before anything is deleted. Returns the volume's version that the author saw.
     async fn ask_guard(
         &self,
         deletion: Deletion,
@@ -126,7 +126,7 @@ impl Actions {
         }
     }
 
-    /// Of a volume that is not named after its claim the cache need not know the claim: it may ask nobody.
+    /// The cache may not have the claim of a volume that is not named after its claim: such a claim need not ask us.
     async fn owner_is_gone(&self, volume: &OurVolume, key: &Key) -> Result<(), Outcome> {
         let Some(claim) = volume.facts.claim.as_ref().filter(|_| volume.owner().is_some_and(|owner| owner != *key))
         else {
@@ -143,7 +143,7 @@ impl Actions {
         }
     }
 
-    /// The asset went in an earlier attempt; what is left is the object.
+    /// An earlier attempt has deleted the asset. Deletes the object.
     pub(super) async fn finish_delete(&self, facts: &Facts, key: &Key) -> Outcome {
         let (VolumeState::Ours(volume), started) = (&facts.volume, Instant::now()) else { return Outcome::Changed };
         let live = match self.read_volume(&key.to_string()).await {
@@ -158,7 +158,7 @@ impl Actions {
         self.remove_object(&live.object, volume, key, started).await
     }
 
-    /// The volume as it is now, or why it is not to be deleted after all.
+    /// The current volume, or the reason why it must not be deleted.
     async fn live_volume(
         &self,
         deletion: Deletion,
@@ -167,8 +167,8 @@ impl Actions {
         key: &Key,
     ) -> Result<Arc<PersistentVolume>, Outcome> {
         let (name, uid) = (key.to_string(), &volume.facts.uid);
-        // The preconditions make sure that it is the object that was decided on, and the answer is that object. Our finalizer
-        // holds it; where there is none the object records that its deletion has begun.
+        // The preconditions select the object that the decision was about, and the API server returns it. Our finalizer
+        // keeps the object; without the finalizer, an annotation records that the deletion has begun.
         let (doing, answer) = match deletion {
             Deletion::Protected if !volume.facts.deleting => {
                 ("deleting the volume", self.delete_volume(&name, uid, Some(version)).await)
@@ -189,7 +189,7 @@ impl Actions {
         }
     }
 
-    /// The volume as it is now, if the same is decided about it.
+    /// The current volume, if the rules decide the same about it.
     async fn as_decided(
         &self,
         decided: Decision,
@@ -206,7 +206,7 @@ impl Actions {
         if same { Ok(Arc::new(live.object)) } else { Err(Outcome::Changed) }
     }
 
-    /// Looks at the claim itself: the watch may not have told yet that it is bound.
+    /// Reads the claim from the API server: the watch may not show yet that it is bound.
     async fn still_unbound(&self, facts: &Facts) -> Result<(), Outcome> {
         let ClaimState::Waiting(claim) = &facts.claim else { return Err(Outcome::Changed) };
         let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {

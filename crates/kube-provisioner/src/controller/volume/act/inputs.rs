@@ -15,7 +15,7 @@ use crate::controller::volume::outcome::{MissingInput, Outcome};
 use crate::controller::volume::secret_names::{self, SecretName, TemplateNames};
 use crate::secrets::Secrets;
 
-/// How long a released volume may be left to the replica of its node.
+/// How long the replica of its node has to delete a released volume.
 const NODE_GRACE: Duration = Duration::from_secs(300);
 
 impl Actions {
@@ -34,7 +34,7 @@ impl Actions {
         Ok(secrets)
     }
 
-    /// Where they are, for the volume's annotations: its deletion needs them too.
+    /// The annotations that name these Secrets on the volume: its deletion needs them too.
     pub(super) fn secret_annotations(
         &self,
         named: &[SecretName],
@@ -58,8 +58,8 @@ impl Actions {
         Ok(secrets)
     }
 
-    /// The labels of the selected node, where the author reads them. A node that is gone can be served no more, but what was
-    /// begun for it can be removed.
+    /// The labels of the selected node, where the author reads them. A missing node ends provisioning, but not cleaning
+    /// up.
     pub(super) async fn node_labels(
         &self,
         node: Option<&str>,
@@ -75,7 +75,7 @@ impl Actions {
         }
     }
 
-    /// A node's own replica deletes its volumes, and is given time for it. Where the node is gone nobody will.
+    /// Waits for the node's own replica to delete the volume. Refuses the volume where the node does not exist.
     pub(super) async fn look_for_node(&self, name: String, looks: u32) -> Outcome {
         if looks == 0 {
             return Outcome::LooksAgain { after: NODE_GRACE };

@@ -1,5 +1,5 @@
-//! The lock of one claim or volume: an annotation with the record of client-go's first leader election, as the first
-//! provisioner library wrote it on claims, so that its processes and ours keep out of each other's way.
+//! The lock of one claim or volume. It is an annotation with the record of client-go's first leader election. The first
+//! provisioner library wrote the same annotation on claims, so its processes and ours exclude each other.
 //!
 //! <https://github.com/kubernetes-retired/external-storage/tree/v3.0.0/lib/leaderelection>
 
@@ -25,9 +25,9 @@ use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;
 use crate::protocol;
 
-/// The object that carries a lock.
+/// The object with the lock.
 pub(super) enum LockedObject<'a> {
-    /// A claim records by the same write that an attempt begins, see [`NewRecord`].
+    /// The write that locks a claim also records the attempt on it, see [`NewRecord`].
     Claim {
         namespace: &'a str,
         name: &'a str,
@@ -40,7 +40,7 @@ pub(super) enum LockedObject<'a> {
     },
 }
 
-/// What makes a claim the record of an attempt: it cannot go while it has our finalizer.
+/// What a claim needs to record an attempt: our finalizer, which keeps the claim, and the attempt's mark.
 pub(super) struct NewRecord {
     pub(super) finalizers: Vec<String>,
     pub(super) mark: String,
@@ -49,24 +49,24 @@ pub(super) struct NewRecord {
 /// A lock that is held.
 pub(super) struct Lock<'a> {
     object: LockedObject<'a>,
-    /// The object's, which the lock has changed.
+    /// The object's resource version after the last write of the lock.
     pub(super) version: String,
-    /// The object's, ours on a claim among them.
+    /// The object's finalizers, with ours on a claim.
     finalizers: Vec<String>,
     record: LockRecord,
-    /// The record as it was written last, for whoever ends it.
+    /// The text of the last written record, for the release of the claim.
     text: Arc<Mutex<String>>,
     valid_until: Arc<Mutex<Instant>>,
 }
 
 impl Lock<'_> {
-    /// Says whether nobody else can have taken it.
+    /// Returns a function that says whether the lock is certainly still ours.
     pub(super) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
         let valid_until = self.valid_until.clone();
         move || Instant::now() < *valid_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells what the object was last seen to hold, also when the lock is given up.
+    /// Returns a function that gives the object's last known state, also after the lock was given up.
     pub(super) fn held_state(&self) -> impl Fn() -> HeldState<'static> + use<> {
         let (finalizers, text) = (self.finalizers.clone(), self.text.clone());
         move || HeldState {
@@ -75,7 +75,7 @@ impl Lock<'_> {
         }
     }
 
-    /// Until then nobody else can have taken it.
+    /// Until then the lock is certainly ours.
     fn valid_until(&self) -> Instant {
         *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,7 +92,7 @@ impl Actions {
         record.zip(self.locks.as_ref()).is_some_and(|(record, locks)| record.holder_identity == locks.identity)
     }
 
-    /// Takes the lock, where there are locks. `version` and `record` are what was last seen of the object and its lock.
+    /// Takes the lock, where there are locks. `version` and `record` are the last known ones of the object.
     pub(super) async fn lock<'a>(
         &self,
         key: &Key,
@@ -110,7 +110,7 @@ impl Actions {
                 let text = Arc::new(Mutex::new(record.to_text()));
                 Ok(Some(Lock { object, version, finalizers, record, text, valid_until }))
             }
-            // Somebody was faster, or what is known is old: the watch tells.
+            // Another process was faster, or our cache is old. The watch will show it.
             Err(CallError::Conflict | CallError::NotFound) => {
                 Err(Outcome::Locked { by: "somebody who was faster".to_owned(), look_again: locks.retry_period })
             }
@@ -118,7 +118,7 @@ impl Actions {
         }
     }
 
-    /// Does the work while the lock is renewed. `None` when it was lost meanwhile.
+    /// Runs the work while it renews the lock. `None` if the lock was lost meanwhile.
     pub(super) async fn while_locked<T>(&self, lock: Option<Lock<'_>>, work: impl Future<Output = T>) -> Option<T> {
         let (Some(mut lock), Some(locks)) = (lock, &self.locks) else { return Some(work.await) };
         lock.object.is_recorded();
@@ -148,7 +148,7 @@ impl Actions {
                         break;
                     }
                     Ok(Err(CallError::NotFound)) => return,
-                    // A change that is not about the lock, or a renewal whose answer was lost.
+                    // Another field has changed, or the answer to a renewal was lost.
                     Ok(Err(CallError::Conflict)) => match timeout_at(deadline, self.look_at_lock(&lock.object)).await {
                         Ok(Ok((version, holder))) if holder == locks.identity => lock.version = version,
                         Ok(Ok(_)) | Err(_) => return,
@@ -163,7 +163,7 @@ impl Actions {
         }
     }
 
-    /// Writes the record on the version of the object that is known; returns the object's metadata then.
+    /// Writes the record, with the known version as the precondition. Returns the object's new metadata.
     async fn write_lock(
         &self,
         object: &LockedObject<'_>,
@@ -179,7 +179,7 @@ impl Actions {
         }
         let patch = Patch::Merge(json!({"metadata": metadata}));
         let parameters = PatchParams::default();
-        // Renewals wait for nobody.
+        // Renewals do not wait for the limit of requests.
         match object {
             LockedObject::Claim { namespace, name, .. } => {
                 let api = Api::<PersistentVolumeClaim>::namespaced(self.client().clone(), namespace);
@@ -217,7 +217,7 @@ impl Actions {
 }
 
 impl LockedObject<'_> {
-    /// What was written once need not be written with every renewal.
+    /// Renewals do not write the attempt's record again.
     fn is_recorded(&mut self) {
         if let Self::Claim { new_record, .. } = self {
             *new_record = None;

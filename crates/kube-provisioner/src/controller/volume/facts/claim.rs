@@ -8,7 +8,7 @@ use super::class::class_name;
 use crate::controller::volume::narrow;
 use crate::quantity;
 
-/// What a claim wants its volume filled from.
+/// The data source of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DataSource {
     pub(crate) group: String,
@@ -22,7 +22,7 @@ impl DataSource {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
 
-    /// Whether somebody else fills the volume once it exists, by way of another claim: neither a clone nor a snapshot.
+    /// Whether a volume populator fills the volume by way of another claim: neither a clone nor a snapshot.
     /// <https://kubernetes.io/docs/concepts/storage/volume-populators/>
     pub(crate) fn needs_populator(&self) -> bool {
         self.label() == "other"
@@ -41,19 +41,19 @@ impl DataSource {
 #[derive(Debug)]
 pub(crate) struct WaitingClaim {
     pub(crate) facts: ClaimFacts,
-    /// `facts` and nothing else: an unrelated update has the same.
+    /// The fingerprint of `facts`: an unrelated update does not change it.
     pub(crate) fingerprint: u64,
     pub(crate) resource_version: Box<str>,
-    /// Who is at work for it, in fleets where claims are locked. No fact: that it changes means nothing.
+    /// The record of its lock, where claims are locked. It is no fact: a change of it has no meaning.
     pub(crate) lock: Option<Box<str>>,
-    /// Our finalizer is on the claim, which records an attempt by itself, and what the attempt was begun with, see [`OurClass::mark`].
+    /// The claim has our finalizer and records an attempt. The text is the attempt's mark, see [`OurClass::mark`].
     pub(crate) held: Option<Box<str>>,
     /// The claim's finalizers, where it may record an attempt.
     pub(crate) finalizers: Vec<String>,
     /// When it was first seen to wait.
     pub(crate) since: Instant,
-    /// What the author gets of it, as JSON: a third of the size of the decoded object. Nothing once the volume is saved: the
-    /// claim is read again in the rare case that it needs another.
+    /// The claim as the author gets it, as JSON: a third of the size of the decoded object. `None` once the volume is
+    /// saved. The claim is read again in the rare case that it needs another volume.
     pub(crate) object: Option<Box<str>>,
 }
 

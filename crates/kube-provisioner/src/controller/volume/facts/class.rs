@@ -73,8 +73,9 @@ impl OurClass {
         Self::read((*self.object).clone(), self.fingerprint, backend, self.snapshot.clone())
     }
 
-    /// What an attempt that its claim records was begun with, as the claim's annotation: enough to see that its class was made
-    /// anew with other parameters. Not the parameters themselves: whoever owns the claim could write them.
+    /// A hash of the class's provisioner and parameters, for the claim's annotation. It shows whether the class was
+    /// created anew with other parameters. The annotation does not hold the parameters: the claim's owner could change
+    /// them.
     pub(crate) fn mark(&self) -> String {
         let StorageClass { provisioner, parameters, .. } = &*self.object;
         // What was read as JSON can be written as JSON, and a map has one order.
@@ -86,7 +87,8 @@ impl OurClass {
         self.object.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether this one was made anew after the other was deleted. Our watch may be behind an attempt of a former holder.
+    /// Whether this class was created after the other was deleted. Our watch may be behind the class of an adopted
+    /// attempt.
     pub(crate) fn replaces(&self, other: &Self) -> bool {
         let (this, other) = (&self.object.metadata, &other.object.metadata);
         let version = |version: &Option<String>| version.as_ref()?.parse::<u64>().ok();

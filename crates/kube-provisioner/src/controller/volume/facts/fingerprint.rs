@@ -1,9 +1,9 @@
-//! Numbers that stand for values in a comparison.
+//! Fingerprints of values.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-/// The number that stands for `value` in a comparison with an earlier one.
+/// A number to compare `value` with an earlier value.
 pub(crate) fn fingerprint(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);

@@ -13,12 +13,12 @@ use crate::protocol;
 pub(crate) struct OurVolume {
     pub(crate) facts: VolumeFacts,
     pub(crate) resource_version: Box<str>,
-    /// As that of a claim.
+    /// As [`WaitingClaim::lock`](super::WaitingClaim::lock).
     pub(crate) lock: Option<Box<str>>,
 }
 
 impl OurVolume {
-    /// The key of the claim whose volume this is.
+    /// The key of the volume's claim.
     pub(crate) fn owner(&self) -> Option<Key> {
         let uid = &self.facts.claim.as_ref()?.uid;
         (!uid.is_empty()).then(|| Key::of_claim(uid))
@@ -60,8 +60,8 @@ impl VolumeFacts {
 }
 
 impl VolumeFacts {
-    /// Stands for what work on the volume depends on. What we ourselves write while we delete it must not cut the pause
-    /// after a failed deletion short.
+    /// A fingerprint of the facts that work on the volume depends on. Our own writes during a deletion do not change
+    /// it, so they do not shorten the pause after a failure.
     pub(crate) fn fingerprint(&self) -> u64 {
         match self.phase {
             Phase::Released => fingerprint(&Self { deleting: false, deletion_begun: false, ..self.clone() }),

@@ -1,13 +1,13 @@
-//! An event before it is known which object it is about.
+//! Events before they have the reference to their object.
 
-/// An event for the claim's or the volume's user.
+/// An event of the claim or of the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventDraft {
     pub(crate) object: EventObject,
     pub(crate) warning: bool,
     pub(crate) reason: &'static str,
     pub(crate) text: String,
-    /// Every replica of a fleet says the same.
+    /// Every replica sends the same event.
     pub(crate) same_from_all: bool,
 }
 

@@ -66,7 +66,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
     }
 }
 
-/// Also what `check-class` says, so that both are the same.
+/// `check-class` uses the same message.
 pub(crate) fn parameters_text(problems: &str) -> String {
     format!("the claim's StorageClass cannot be used: {problems}")
 }

@@ -1,4 +1,4 @@
-//! What users are told, and when a key is looked at again.
+//! The events of outcomes, and when a key is looked at again.
 
 use std::time::Duration;
 

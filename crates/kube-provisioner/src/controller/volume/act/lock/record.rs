@@ -22,7 +22,7 @@ pub(crate) struct Locks {
     observed: Mutex<HashMap<Key, ObservedRecord>>,
 }
 
-/// A record of somebody else, and since when it is as it is: their clock is not believed.
+/// Another process's record, and when we first saw it. The times in the record are not used: clocks differ.
 #[derive(Clone)]
 struct ObservedRecord {
     record: Box<str>,
@@ -57,7 +57,7 @@ impl Locks {
         }
     }
 
-    /// How long somebody else's lock may still hold.
+    /// How long another process's lock may still be valid. `None` if no other process holds it.
     fn held_for(&self, key: &Key, text: &str, record: &LockRecord) -> Option<Duration> {
         let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
         if record.holder_identity.is_empty() || record.holder_identity == self.identity {
@@ -65,7 +65,7 @@ impl Locks {
             return None;
         }
         let now = Instant::now();
-        // Nobody asks any more about what was locked for an hour.
+        // Drops what was observed more than an hour ago.
         observed.retain(|_, observed| now.duration_since(observed.since) < Duration::from_secs(3600));
         let observed = observed
             .entry(key.clone())
@@ -79,10 +79,10 @@ impl Locks {
         (ends > now).then(|| ends - now)
     }
 
-    /// The record of a lock that nobody else holds.
+    /// The current record, if no other process holds the lock.
     pub(in super::super) fn free(&self, key: &Key, record: Option<&str>) -> Result<LockRecord, Outcome> {
         let text = record.unwrap_or_default();
-        // What cannot be read has no holder.
+        // A record that cannot be read has no holder.
         let record = serde_json::from_str(text).unwrap_or_else(|_| LockRecord::nobody());
         match self.held_for(key, text, &record) {
             Some(remaining) => {
@@ -92,7 +92,7 @@ impl Locks {
         }
     }
 
-    /// The record that makes the lock ours, or renews it.
+    /// The record that takes or renews the lock.
     pub(super) fn next(&self, before: &LockRecord) -> LockRecord {
         let now = self.environment.now();
         // To the second, as Go's records are.

@@ -1,4 +1,4 @@
-//! The command line that every provisioner has: its author's arguments, and the commands beside them.
+//! The command line of every provisioner: its author's arguments, and the common commands.
 
 mod check_class;
 mod journal;
@@ -28,8 +28,8 @@ const JOURNAL: &str = "journal";
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The whole `main` of a provisioner: reads the arguments, and runs what `setup` makes of them until the process is told to
-/// stop. What goes wrong is one line on stderr, and exit code 1.
+/// The whole `main` of a provisioner: reads the arguments, and runs what `setup` makes of them until the process is
+/// told to stop. An error is one line on stderr and exit code 1.
 ///
 /// `--preset` sets the defaults of other options. Beside running, every provisioner has these commands:
 ///
@@ -135,7 +135,7 @@ fn invocation<A: Parser>(matches: &mut ArgMatches) -> Result<Invocation<A>, clap
     }
 }
 
-/// The command with all that it understands, for `--help`.
+/// The command with all its arguments and commands.
 fn command<A: CommandFactory>() -> Command {
     let program = A::command();
     let preset = Arg::new(PRESET).long(PRESET).env("PRESET").value_name("NAME").value_parser(["default", "go-compat"]);
@@ -153,8 +153,8 @@ fn command<A: CommandFactory>() -> Command {
         .args_conflicts_with_subcommands(true)
 }
 
-/// The arguments of [`Options`], as the author's program has them, for a command of its own. What does not matter there is
-/// not shown, but allowed: the arguments of a Deployment can be given as they are.
+/// The arguments of [`Options`], as the author's program has them, for a command of its own. Arguments that do not
+/// matter there are hidden but allowed, so that the arguments of a Deployment can be used.
 fn options(program: &Command, shown: &[&str]) -> Vec<Arg> {
     let known = Options::augment_args(Command::new(""));
     let is_option = |arg: &Arg| known.get_arguments().any(|option| option.get_id() == arg.get_id());
@@ -176,9 +176,9 @@ fn block_on<T>(work: impl Future<Output = Result<T, BoxError>>) -> Result<T, Box
     done
 }
 
-/// Clients that an author makes need it, too: where several providers are compiled in, rustls takes none by itself.
+/// Clients that an author makes need it, too: with several compiled-in providers rustls chooses none.
 fn install_crypto_provider() {
-    // An error means that a provider is installed already, and that one is as good.
+    // An error means that a provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 

@@ -1,4 +1,4 @@
-//! What authors run: a [`Controller`] around their provisioner.
+//! The [`Controller`], which runs an author's provisioner.
 
 pub(crate) mod volume;
 
@@ -84,7 +84,7 @@ pub enum RunError {
         /// The other process, as the journal names it.
         by: String,
     },
-    /// A part of the controller has ended that others rely on: a fault of this library.
+    /// A necessary part of the controller has ended. This is a fault of this library.
     #[error("the controller's {part} has ended by itself{how}; this is a fault, please report it")]
     Ended {
         /// Which.
@@ -150,7 +150,7 @@ impl Controller {
         let mut attempt = 0;
         while let Err(error) = check_access(&connection.client, namespace, &rules).await {
             attempt += 1;
-            // A server that has just started refuses everybody for a moment.
+            // A server that has just started refuses all requests for a moment.
             if attempt > ACCESS_CHECKS {
                 let advice = match &error {
                     AccessError::Missing(_) => rbac::advice(&self.options, namespace),
@@ -183,7 +183,7 @@ impl Controller {
     ///
     /// # Errors
     /// When the address for probes and metrics cannot be had, when the options make no sense, or when another process
-    /// takes the place of this one. What else cannot be done at once is tried again.
+    /// takes the place of this one. All other errors are tried again.
     pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
         let Self { options, backend, environment, safeguards } = self;
         let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());

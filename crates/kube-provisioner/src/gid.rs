@@ -41,7 +41,7 @@ impl GidAllocator {
         Self::default()
     }
 
-    /// Takes note of the gid of an existing PersistentVolume `volume`, which overrides any other that it had here.
+    /// Records the gid of an existing PersistentVolume `volume`. It replaces any other gid of the volume.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl Default for GidRange {
     }
 }
 
-/// Why there is no gid, or a doubtful one.
+/// Why there is no gid, or an unusable one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GidError {
@@ -218,7 +218,7 @@ pub enum GidError {
 #[derive(Debug)]
 struct ClassGids {
     volumes: HashMap<String, u32>,
-    /// More than one volume only where that was so before the start.
+    /// More than one volume only where volumes shared a gid before the start.
     holders: HashMap<u32, Vec<String>>,
     /// Over all gids, so that a change of the class's range loses none.
     numbers: IntervalAllocator,

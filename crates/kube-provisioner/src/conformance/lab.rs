@@ -46,7 +46,7 @@ struct Process {
 /// How the processes share the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// The last one to start works; it finishes what the one before had begun.
+    /// The last one to start works. It finishes the attempts of the one before.
     Successors,
     /// The holder of the Lease works.
     Lease,
@@ -54,7 +54,7 @@ pub(super) enum Sharing {
     Strangers,
 }
 
-/// How a cluster is to be.
+/// The properties of a cluster.
 pub(super) struct Plan<'a> {
     pub(super) seed: u64,
     pub(super) sharing: Sharing,
@@ -123,7 +123,7 @@ impl<'a> Lab<'a> {
         options
     }
 
-    /// Ends the oldest process in the middle of whatever it does.
+    /// Kills the oldest process at any point of its work.
     pub(super) async fn kill(&mut self) {
         if self.processes.is_empty() {
             return;
@@ -131,7 +131,7 @@ impl<'a> Lab<'a> {
         let process = self.processes.remove(0);
         self.cluster.note(format!("{} is killed", process.name));
         process.task.abort();
-        // A process takes its threads with it: what they are at must have happened before the next one starts.
+        // The threads of a process die with it, so their work must have ended before the next process starts.
         self.subject.tempo.calm().await;
     }
 
@@ -197,7 +197,7 @@ impl<'a> Lab<'a> {
         .await
     }
 
-    /// The backend holds what it held before, and so many assets more.
+    /// Checks that the backend holds the assets of before, and `added` more.
     pub(super) async fn assets(&self, added: usize) -> Result<(), String> {
         let when = format!("with {added} volumes");
         self.subject.assets_now().await.expect(&self.before, added, &when).map_err(|Broken(seen)| seen)
@@ -223,7 +223,7 @@ impl<'a> Lab<'a> {
         let _ = tokio::time::timeout(limit, counted).await;
     }
 
-    /// Waits until something holds; it may say why it does not.
+    /// Waits until a condition holds. The error says why it does not.
     pub(super) async fn until(
         &self,
         otherwise: &str,
@@ -246,7 +246,7 @@ impl<'a> Lab<'a> {
         self.until(otherwise, &holds).await
     }
 
-    /// The end of the trace, without what only looks.
+    /// The end of the trace, without reads.
     fn trace(&self) -> String {
         let trace = self.cluster.trace();
         let reads = [" get ", " list ", " watch "];

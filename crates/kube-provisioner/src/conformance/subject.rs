@@ -29,11 +29,11 @@ use crate::secrets::Secrets;
 use crate::volume::Volume;
 use provisioner_runtime::controller::FencingToken;
 
-/// The name that classes have for the provisioner.
+/// The provisioner's name in classes.
 pub(super) const PROVISIONER: &str = "conformance.example.com/provisioner";
 /// The class of all claims.
 pub(super) const CLASS: &str = "checked";
-/// What a claim asks for unless size matters.
+/// The size of a claim, unless the rule is about sizes.
 pub(super) const USUAL: u64 = 1 << 20;
 
 /// How many storms there are unless [`Conformance::seeds`](super::Conformance::seeds) says which.
@@ -57,7 +57,7 @@ pub(super) struct Subject {
     names: Cell<u64>,
 }
 
-/// A volume as it comes from the author and as the API server keeps it.
+/// A volume as the author returned it, and as the API server keeps it.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) volume: Volume,
@@ -111,7 +111,7 @@ impl Subject {
         format!("pvc-c0f00000-0000-4000-8000-{:012}", self.names.get())
     }
 
-    /// What the backend holds once everything that was dropped has come to rest.
+    /// What the backend holds once all dropped work has ended.
     pub(super) async fn assets_now(&self) -> Assets {
         self.tempo.calm().await;
         Assets((self.assets)().await)
@@ -130,7 +130,7 @@ impl Subject {
         now.expect(before, added, when).map(|()| now)
     }
 
-    /// Calls `provision` until there is a final answer, and makes of it what the API server would keep.
+    /// Calls `provision` until there is a final answer, and builds the volume as the API server would keep it.
     pub(super) async fn provision(&self, backend: &Arc<dyn Backend>, name: &str) -> Result<Made, Broken> {
         let request = Request::new(self, backend, name, USUAL);
         let volume = self.ask(backend, &request).await?.map_err(|error| {
@@ -173,7 +173,7 @@ impl Subject {
         }
     }
 
-    /// Calls `clean_up` until it succeeds. Whether there is one.
+    /// Calls `clean_up` until it succeeds. `false` if the provisioner has none.
     pub(super) async fn clean_up(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<bool, Broken> {
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
@@ -357,7 +357,7 @@ impl Request {
         })
     }
 
-    /// What an API server makes of the volume, if it takes it.
+    /// The volume as an API server keeps it, if it accepts the volume.
     pub(super) fn save(&self, volume: Volume) -> Result<Made, Broken> {
         let (name, bytes, claim, class) = (self.name.as_str(), self.bytes, &*self.claim, &*self.class);
         let inputs = VolumeInputs { name, bytes, claim, class, finalizer: true, identity: None };

@@ -72,7 +72,7 @@ pub(crate) use self::secret_names::take as take_secret_names;
 /// The bound of concurrent calls of the author's code where none is given. A call that only waits costs some kilobytes.
 const CALLS: usize = 100;
 
-/// What the loop runs.
+/// The reconciler of claims and volumes.
 pub(crate) struct VolumeReconciler {
     actions: Arc<Actions>,
     thresholds: Thresholds,
@@ -153,7 +153,7 @@ pub(crate) fn control_loop(
     ControlLoop::new(client, loop_options, cache, reconciler)
 }
 
-/// What the rules need to know of the options.
+/// The rules' inputs from the options and the author's capabilities.
 pub(crate) fn rules(
     options: &Options,
     backend: &dyn Backend,

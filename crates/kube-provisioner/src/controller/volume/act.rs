@@ -61,7 +61,7 @@ pub(crate) struct Actions {
 }
 
 impl Actions {
-    /// Lets the author restore what is kept in memory.
+    /// Calls the author's `start`, which restores what the author keeps in memory.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StartError> {
         let actions = self.clone();
         let start = Start::listing(self.client().clone(), move || {

@@ -395,8 +395,8 @@ fn claim_version(claim: &narrow::ClaimFields) -> &str {
     claim.metadata.resource_version.as_deref().unwrap_or_default()
 }
 
-/// Resource versions of one kind are ordered numbers; what is no number is never older.
-/// See <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>.
+/// Resource versions of one kind are ordered numbers. A version that is no number is never older. See
+/// <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>.
 fn older(new: &str, known: &str) -> bool {
     number(new).zip(number(known)).is_some_and(|(new, known)| new < known)
 }

@@ -8,7 +8,7 @@ use super::narrow;
 use super::safeguards::{Safeguard, Safeguards};
 use crate::capabilities::{AccessMode, Capabilities};
 
-/// What the rules need to know of the provisioner itself.
+/// The provisioner's own properties, as the rules need them.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) names: ProvisionerNames,

@@ -83,7 +83,7 @@ pub(super) fn log(report: &OutcomeReport, case: &Case<'_>) {
             tracing::info!(pvc.namespace = namespace, pvc.name = name, pv, storage_class = class, took_ms, "{text}");
         }
         None if report.operation == Operation::Delete && report.took.is_some() => {
-            tracing::info!(pv, took_ms, "deleted")
+            tracing::info!(pv, took_ms, "deleted");
         }
         None => tracing::debug!(pv, attempt, outcome, "looked at"),
     }

@@ -17,7 +17,7 @@ use crate::protocol;
 /// An object of kind `K`, decoded as a `T`.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched<K, T> {
-    /// What the watch itself needs: the resource version.
+    /// The metadata that the watch needs: the resource version.
     meta: ObjectMeta,
     /// The fields of interest, or why they cannot be read.
     pub(crate) fields: Result<T, Unreadable>,

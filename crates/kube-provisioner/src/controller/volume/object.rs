@@ -35,7 +35,7 @@ pub(crate) struct VolumeInputs<'a> {
     pub(crate) identity: Option<&'a str>,
 }
 
-/// The PersistentVolume for an inputs.
+/// Builds the PersistentVolume.
 ///
 /// The claim reference carries the claim's uid, so the volume can be bound to no other claim, and
 /// the controller-manager needs no write of its own to pre-bind it.

@@ -24,7 +24,7 @@ use crate::controller::volume::intent;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;
 
-/// What the author's code is to be called for.
+/// What a call of the author's code is for.
 pub(super) struct Attempt<'a> {
     pub(super) decision: Decision,
     pub(super) pending: Arc<Pending>,

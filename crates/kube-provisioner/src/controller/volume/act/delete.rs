@@ -1,4 +1,4 @@
-//! DeleteCalls the author's `delete` once for a released volume, and deletes its object.
+//! Calls the author's `delete` once for a released volume, and deletes its object.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use crate::error::{DeleteError, DeleteVerdict};
 use crate::request::ProvisionedVolume;
 use crate::secrets::Secrets;
 
-/// What the calls of the author's code for one volume have in common.
+/// The common parts of the calls of the author's code for one volume.
 struct DeleteCalls<'a> {
     step: &'a Step<'a>,
     permit: &'a LimiterPermit,

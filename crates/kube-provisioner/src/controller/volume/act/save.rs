@@ -23,7 +23,7 @@ enum Found {
     SameAsset,
     /// A volume of the same claim with another asset: ours is surplus.
     OtherAsset,
-    /// Something else.
+    /// Another volume.
     Foreign,
 }
 

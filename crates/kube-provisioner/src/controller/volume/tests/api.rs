@@ -1,4 +1,5 @@
-//! An API server inside the test that holds a few objects, tells watches of every change, and fails as the test wants.
+//! An API server inside the test. It holds a few objects, sends every change to the watches, and fails as the test
+//! wants.
 //!
 //! It binds a claim when its volume is created, as the controller-manager does. Claims are told apart by name: all are in
 //! one namespace.

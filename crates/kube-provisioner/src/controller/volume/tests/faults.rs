@@ -26,7 +26,7 @@ async fn g24_a_list_that_hangs_is_cut_off_and_asked_for_again() {
     }
 }
 
-/// What happens while a watch of this resource does not tell, is acted upon within this time.
+/// The controller acts within this time on changes that a silent watch does not show.
 async fn nothing_is_lost(resource: &str, fault: Fault, limit: Duration) {
     let api = with_class();
     put_volume(&api, "old", "Bound", json!({}));
@@ -56,7 +56,7 @@ async fn g25_a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
     nothing_is_lost(CLASSES, Still, 65 * SECOND).await;
     // The claim of the volume that is to be deleted is asked for, and is gone.
     nothing_is_lost(CLAIMS, Still, 5 * SECOND).await;
-    // The volume that is saved for `a` is told of by the answer.
+    // The answer shows the volume that is saved for `a`.
     nothing_is_lost(VOLUMES, Still, 5 * SECOND).await;
 }
 
@@ -102,7 +102,7 @@ async fn g24_what_changed_while_an_attempt_waited_is_what_the_author_is_asked_fo
     assert_eq!(running.nodes(), [Some("second".to_owned())]);
 }
 
-/// The watch of claims does not tell that the scheduler was asked for another node.
+/// The watch of claims does not show that the scheduler was asked for another node.
 #[tokio::test(start_paused = true)]
 async fn g25_a_node_that_was_taken_back_is_not_served_again() {
     for lost in [None, Some(Swallow)] {
@@ -120,7 +120,7 @@ async fn g25_a_node_that_was_taken_back_is_not_served_again() {
     }
 }
 
-/// The watch of claims does not tell that the claim and its volume went and that another claim has the name now.
+/// The watch of claims does not show that the claim and its volume are gone and that another claim has the name.
 #[tokio::test(start_paused = true)]
 async fn g25_another_claim_of_the_same_name_is_not_taken_for_the_one_that_is_known() {
     let api = with_class();

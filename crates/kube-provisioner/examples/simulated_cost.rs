@@ -68,19 +68,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     )?;
     for (what, faulty) in [("a quiet cluster", false), ("a storm", true)] {
         let mut sums = Sums::default();
-        let mut all = |told: bool| -> Result<(), Box<dyn Error>> {
+        let mut all = |traced: bool| -> Result<(), Box<dyn Error>> {
             for seed in 0..runs {
                 // Time begins anew with each.
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
                 let before = cpu_time()?;
-                runtime.block_on(run(seed, faulty, told, &mut sums));
-                if !told {
+                runtime.block_on(run(seed, faulty, traced, &mut sums));
+                if !traced {
                     sums.spent.push(cpu_time()? - before);
                 }
             }
             Ok(())
         };
-        // The same happens twice; only what is told costs something, and is counted.
+        // The same happens twice; only what is traced costs something, and is counted.
         all(true)?;
         all(false)?;
         let seconds = sums.spent.iter().sum::<Duration>().as_secs_f64();
@@ -99,11 +99,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn run(seed: u64, faulty: bool, told: bool, sums: &mut Sums) {
+async fn run(seed: u64, faulty: bool, traced: bool, sums: &mut Sums) {
     let start = Instant::now();
     let faults = if faulty { Faults::storm(seed) } else { Faults::none(seed) };
     let cluster = Cluster::builder().seed(seed).faults(&faults).hide_managed_fields();
-    let cluster = if told { cluster.trace() } else { cluster }.build();
+    let cluster = if traced { cluster.trace() } else { cluster }.build();
     let actors = if faulty { Actors::drawn(seed) } else { Actors::all().at(&Pace::USUAL) };
     let _actors = cluster.run(actors);
     for replica in 0..2 {
@@ -146,7 +146,7 @@ async fn run(seed: u64, faulty: bool, told: bool, sums: &mut Sums) {
     };
     cluster.wait(LIMIT, all_gone).await.expect("an end of all volumes");
     assert!(cluster.list_stored("", "persistentvolumes", None).expect("a list").is_empty());
-    match told {
+    match traced {
         true => sums.events += cluster.trace().lines().count(),
         false => sums.simulated += start.elapsed(),
     }

@@ -1,4 +1,4 @@
-//! What a provisioner says of itself: what claims and classes may ask of it.
+//! What claims and classes may ask of a provisioner, as its author declares it.
 
 /// What a provisioner can do beyond plain file systems.
 ///

@@ -1,4 +1,4 @@
-//! The command line that every provisioner has: its author's arguments, and the commands beside them.
+//! The command line of every provisioner: its author's arguments, and the common commands.
 
 mod check_class;
 mod journal;
@@ -28,8 +28,8 @@ const JOURNAL: &str = "journal";
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The whole `main` of a provisioner: reads the arguments, and runs what `setup` makes of them until the process is told to
-/// stop. What goes wrong is one line on stderr, and exit code 1.
+/// The whole `main` of a provisioner: reads the arguments, and runs what `setup` makes of them until the process is
+/// told to stop. An error is one line on stderr and exit code 1.
 ///
 /// `--preset` sets the defaults of other options. Beside running, every provisioner has these commands:
 ///
@@ -65,16 +65,16 @@ where
     P: Provisioner,
 {
     install_crypto_provider();
-    let request = read::<A>(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    let done = match request {
-        Request::CheckClass(check) => {
+    let invocation = read::<A>(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let done = match invocation {
+        Invocation::CheckClass(check) => {
             let (text, code) = check.run::<P>();
             print(&text);
             return ExitCode::from(code);
         }
-        Request::Rbac(rbac, options) => rbac.run::<P>(&options).map(|text| print(&text)),
-        Request::Journal(journal, options) => block_on(async { journal.run(&options, print).await }),
-        Request::Run(arguments) => block_on(async {
+        Invocation::Rbac(rbac, options) => rbac.run::<P>(&options).map(|text| print(&text)),
+        Invocation::Journal(journal, options) => block_on(async { journal.run(&options, print).await }),
+        Invocation::Run(arguments) => block_on(async {
             let (provisioner, options) = setup(arguments).await?;
             Ok(Controller::new(provisioner, options).run().await?)
         }),
@@ -98,17 +98,17 @@ pub async fn client(options: &Options) -> Result<Client, ConnectError> {
     Ok(connect(options.kubeconfig.as_deref()).await?.client)
 }
 
-enum Request<A> {
+enum Invocation<A> {
     Run(A),
     CheckClass(CheckClass),
     Rbac(Rbac, Options),
     Journal(Journal, Options),
 }
 
-fn read<A: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<Request<A>, clap::Error> {
+fn read<A: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation<A>, clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut command = command::<A>();
-    // The preset decides what the other arguments are by default, so it is read first.
+    // The preset changes the defaults of other arguments, so it is read first.
     let first_look = command.clone().ignore_errors(true).try_get_matches_from(&arguments);
     if first_look.is_ok_and(|matches| matches.get_one::<String>(PRESET).is_some_and(|preset| preset == "go-compat")) {
         for (argument, value) in GO_COMPAT {
@@ -116,26 +116,26 @@ fn read<A: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<Requ
         }
     }
     let mut matches = command.try_get_matches_from_mut(arguments)?;
-    request(&mut matches).map_err(|error| error.format(&mut command))
+    invocation(&mut matches).map_err(|error| error.format(&mut command))
 }
 
-fn request<A: Parser>(matches: &mut ArgMatches) -> Result<Request<A>, clap::Error> {
+fn invocation<A: Parser>(matches: &mut ArgMatches) -> Result<Invocation<A>, clap::Error> {
     match matches.remove_subcommand() {
-        Some((name, mut check)) if name == CHECK_CLASS => Ok(Request::CheckClass(CheckClass::of(&mut check)?)),
+        Some((name, mut check)) if name == CHECK_CLASS => Ok(Invocation::CheckClass(CheckClass::of(&mut check)?)),
         Some((name, mut rbac)) if name == RBAC => {
-            Ok(Request::Rbac(Rbac::from_arg_matches_mut(&mut rbac)?, Options::from_arg_matches_mut(&mut rbac)?))
+            Ok(Invocation::Rbac(Rbac::from_arg_matches_mut(&mut rbac)?, Options::from_arg_matches_mut(&mut rbac)?))
         }
         Some((name, mut journal)) if name == JOURNAL => {
             // The options are those of the command below it.
             let mut of_options = journal.subcommand().map(|(_, matches)| matches.clone()).unwrap_or_default();
             let options = Options::from_arg_matches_mut(&mut of_options)?;
-            Ok(Request::Journal(Journal::from_arg_matches_mut(&mut journal)?, options))
+            Ok(Invocation::Journal(Journal::from_arg_matches_mut(&mut journal)?, options))
         }
-        _ => A::from_arg_matches_mut(matches).map(Request::Run),
+        _ => A::from_arg_matches_mut(matches).map(Invocation::Run),
     }
 }
 
-/// The command with all that it understands, for `--help`.
+/// The command with all its arguments and commands.
 fn command<A: CommandFactory>() -> Command {
     let program = A::command();
     let preset = Arg::new(PRESET).long(PRESET).env("PRESET").value_name("NAME").value_parser(["default", "go-compat"]);
@@ -153,8 +153,8 @@ fn command<A: CommandFactory>() -> Command {
         .args_conflicts_with_subcommands(true)
 }
 
-/// The arguments of [`Options`], as the author's program has them, for a command of its own. What does not matter there is
-/// not shown, but allowed: the arguments of a Deployment can be given as they are.
+/// The arguments of [`Options`], as the author's program has them, for a command of its own. Arguments that do not
+/// matter there are hidden but allowed, so that the arguments of a Deployment can be used.
 fn options(program: &Command, shown: &[&str]) -> Vec<Arg> {
     let known = Options::augment_args(Command::new(""));
     let is_option = |arg: &Arg| known.get_arguments().any(|option| option.get_id() == arg.get_id());
@@ -167,18 +167,18 @@ fn options(program: &Command, shown: &[&str]) -> Vec<Arg> {
         .collect()
 }
 
-/// One thread: the work is waiting, and what blocks is on threads of its own.
+/// One thread: the controller mostly waits, and blocking work has threads of its own.
 fn block_on<T>(work: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(work);
-    // A blocking thread that hangs must not keep a process that was told to stop: the grace period was its time.
+    // A hanging blocking thread must not keep the process: the grace period is over.
     runtime.shutdown_background();
     done
 }
 
-/// Clients that an author makes need it, too: where several providers are compiled in, rustls takes none by itself.
+/// Clients that an author makes need it, too: with several compiled-in providers rustls chooses none.
 fn install_crypto_provider() {
-    // An error means that a provider is installed already, and that one is as good.
+    // An error means that a provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 

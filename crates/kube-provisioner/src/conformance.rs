@@ -1,4 +1,4 @@
-//! Checks a provisioner against its contract, on its own backend and a cluster that lives in the test.
+//! Checks a provisioner against its contract, on its own backend and a simulated cluster.
 //!
 //! ```
 //! # use kube_provisioner::*;
@@ -29,7 +29,8 @@
 //!
 //! Each rule has a name and a section in `docs/conformance.md`: what it says, what goes wrong in production where it is
 //! broken, and how to mend it. A few rules call the provisioner alone; the others run the whole
-//! [`Controller`](crate::Controller) against a simulated cluster ([`kube_sim`]) and kill it, double it and disturb it.
+//! [`Controller`](crate::Controller) against a simulated cluster ([`kube_sim`]) and kill it, run it twice and disturb
+//! it.
 
 mod assets;
 mod calls;
@@ -45,21 +46,20 @@ mod storm;
 mod subject;
 mod tempo;
 mod unfinished;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::provisioner::Provisioner;
 
-pub use self::report::{Judgement, Report, RuleResult};
+pub use self::report::{Report, RuleResult};
 use self::rules::Rule;
 use self::subject::Subject;
 use self::tempo::Tempo;
+pub use self::verdict::Judgement;
 
-/// How many storms there are unless [`Conformance::seeds`] says which.
-const STORMS: u64 = 8;
-
-/// What is to be checked, and how. See [the module](self).
+/// A check of a provisioner. See [the module](self).
 #[must_use = "nothing is checked before `check` or `run`"]
 pub struct Conformance {
     subject: Subject,
@@ -73,7 +73,7 @@ impl Conformance {
     ///   backend, and what it made before may be gone in the middle of whatever it did.
     /// * `assets` names what the backend holds now, one text per asset: directories, buckets, exports.
     ///
-    /// The backend should be empty and nobody else's.
+    /// The backend should be empty, and no other program should use it.
     pub fn new<P, A>(start: impl Fn() -> P + 'static, assets: impl AsyncFn() -> A + 'static) -> Self
     where
         P: Provisioner,
@@ -159,7 +159,7 @@ impl Conformance {
             .expect("a thread without a runtime can have one");
         println!("{}", self.subject.name);
         let report = runtime.block_on(self.judge(|result| println!("{result}")));
-        // What was killed may have left a thread at work, which must not outlive the author's folder.
+        // A killed process may have left a running thread, which must not outlive the author's folder.
         drop(runtime);
         assert!(report.is_kept(), "{}", report.broken_text());
     }

@@ -1,4 +1,4 @@
-//! What authors run: a [`Controller`] around their provisioner.
+//! The [`Controller`], which runs an author's provisioner.
 
 pub(crate) mod volume;
 
@@ -26,9 +26,9 @@ use crate::options::{Coordination, LogStyle, Options};
 use crate::provisioner::Provisioner;
 use crate::rbac;
 
-/// How often rights that are missing are looked at again at the start.
+/// How often the start checks missing rights again.
 const ACCESS_CHECKS: u32 = 4;
-/// The time between two such looks.
+/// The time between two such checks.
 const ACCESS_PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs a [`Provisioner`]: calls it when a claim asks for a volume and when a volume is to be deleted.
@@ -76,7 +76,7 @@ pub enum RunError {
     /// Options that do not fit together.
     #[error("{0}")]
     Options(String),
-    /// Another process works in the place of this one.
+    /// Another process has taken over.
     #[error(
         "{by} has taken over; only one replica may run with this --coordination (and --node-name), so end one of them"
     )]
@@ -84,7 +84,7 @@ pub enum RunError {
         /// The other process, as the journal names it.
         by: String,
     },
-    /// A part of the controller has ended that others rely on: a fault of this library.
+    /// A necessary part of the controller has ended. This is a fault of this library.
     #[error("the controller's {part} has ended by itself{how}; this is a fault, please report it")]
     Ended {
         /// Which.
@@ -121,7 +121,7 @@ impl Controller {
         Self { options, backend, environment: Environment::default(), safeguards: Safeguards::default() }
     }
 
-    /// With another time of day and other chance than the machine's: for simulations, which repeat by their seed.
+    /// Sets the clock and the source of randomness, for simulations that repeat by their seed.
     #[must_use]
     pub fn environment(self, environment: Environment) -> Self {
         Self { environment, ..self }
@@ -150,7 +150,7 @@ impl Controller {
         let mut attempt = 0;
         while let Err(error) = check_access(&connection.client, namespace, &rules).await {
             attempt += 1;
-            // A server that has just started refuses everybody for a moment.
+            // A server that has just started refuses all requests for a moment.
             if attempt > ACCESS_CHECKS {
                 let advice = match &error {
                     AccessError::Missing(_) => rbac::advice(&self.options, namespace),
@@ -183,7 +183,7 @@ impl Controller {
     ///
     /// # Errors
     /// When the address for probes and metrics cannot be had, when the options make no sense, or when another process
-    /// takes the place of this one. What else cannot be done at once is tried again.
+    /// takes the place of this one. All other errors are tried again.
     pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
         let Self { options, backend, environment, safeguards } = self;
         let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
@@ -218,12 +218,12 @@ impl fmt::Debug for Controller {
     }
 }
 
-/// Tells this process from others of the same provisioner.
+/// The identity of this process among those of the same provisioner.
 fn instance(options: &Options, environment: &Environment) -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-    let place = options.node_name.clone().or(host).unwrap_or_else(|| "local".to_owned());
+    let host = options.node_name.clone().or(host).unwrap_or_else(|| "local".to_owned());
     let random = environment.number("instance");
-    format!("{place}_{random:016x}")
+    format!("{host}_{random:016x}")
 }
 
 /// How replicas share the work.

@@ -1,4 +1,4 @@
-//! What an author's code says when it could not do what it was asked.
+//! The errors that an author's code returns.
 
 use std::error::Error;
 use std::fmt;
@@ -52,43 +52,45 @@ pub enum Verdict {
     Retry,
     /// Nothing was left behind; another attempt may succeed.
     NothingLeft,
-    /// The backend may still be at work, or may have made something that only another call finds.
+    /// The backend may still be working, or may have made something that only another call finds.
     InProgress,
     /// Cannot be done on the selected node, and nothing was left behind there.
     Reschedule,
     /// Cannot be done with this claim and this class, however often it is tried. Nothing was left behind.
     Invalid,
-    /// Another provisioner's business. Nothing was left behind.
+    /// The claim belongs to another provisioner. Nothing was left behind.
     NotMine,
 }
 
 impl ProvisionError {
-    /// Tried again with growing pauses; something may have been left behind. The same as `?`, for texts and boxed errors.
+    /// The controller tries again with growing pauses. Something may have been left behind. The same as `?`, for texts
+    /// and boxed errors.
     pub fn retry(source: impl Into<BoxError>) -> Self {
         Self::new(Verdict::Retry, source)
     }
 
-    /// Tried again with growing pauses; neither this call nor an earlier one has left anything in the backend.
+    /// The controller tries again with growing pauses. Neither this call nor an earlier one has left anything in the
+    /// backend.
     pub fn nothing_left(source: impl Into<BoxError>) -> Self {
         Self::new(Verdict::NothingLeft, source)
     }
 
-    /// The backend is still at work: asked again until it is done, whatever happens to the claim.
+    /// The backend is still working. The controller asks again until it is done, whatever happens to the claim.
     pub fn in_progress(source: impl Into<BoxError>) -> Self {
         Self::new(Verdict::InProgress, source)
     }
 
-    /// Not possible on the selected node: the scheduler is asked for another.
+    /// Not possible on the selected node. The controller asks the scheduler for another one.
     pub fn reschedule(source: impl Into<BoxError>) -> Self {
         Self::new(Verdict::Reschedule, source)
     }
 
-    /// Not possible with this claim and class: not tried again until one of them changes.
+    /// Not possible with this claim and class. The controller tries again when one of them changes.
     pub fn invalid(source: impl Into<BoxError>) -> Self {
         Self::new(Verdict::Invalid, source)
     }
 
-    /// Not this provisioner's claim: left alone without an event.
+    /// Not this provisioner's claim. The controller leaves it alone, without an event.
     pub fn not_mine(source: impl Into<BoxError>) -> Self {
         Self::new(Verdict::NotMine, source)
     }
@@ -154,11 +156,11 @@ pub struct DeleteError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeleteVerdict {
-    /// Something failed that may succeed later.
+    /// The call failed and may succeed later.
     Retry,
-    /// Somebody still uses the volume; no fault of anyone.
+    /// The volume is still in use. This is no failure.
     InUse,
-    /// The backend is at work.
+    /// The backend is working.
     InProgress,
     /// Another instance's volume.
     NotMine,
@@ -168,17 +170,17 @@ pub enum DeleteVerdict {
 }
 
 impl DeleteError {
-    /// Tried again with growing pauses. The same as `?`, for texts and boxed errors.
+    /// The controller tries again with growing pauses. The same as `?`, for texts and boxed errors.
     pub fn retry(source: impl Into<BoxError>) -> Self {
         Self::new(DeleteVerdict::Retry, source)
     }
 
-    /// Still in use: tried again, without a warning.
+    /// Still in use. The controller tries again, without a warning.
     pub fn in_use(source: impl Into<BoxError>) -> Self {
         Self::new(DeleteVerdict::InUse, source)
     }
 
-    /// The backend is at work: asked again until it is done.
+    /// The backend is working. The controller asks again until it is done.
     pub fn in_progress(source: impl Into<BoxError>) -> Self {
         Self::new(DeleteVerdict::InProgress, source)
     }
@@ -187,7 +189,7 @@ impl DeleteError {
         Self::new(DeleteVerdict::Unsupported, "this provisioner cannot do that")
     }
 
-    /// Not this instance's volume: left alone without an event.
+    /// Not this instance's volume. The controller leaves it alone, without an event.
     pub fn not_mine(source: impl Into<BoxError>) -> Self {
         Self::new(DeleteVerdict::NotMine, source)
     }
@@ -260,7 +262,7 @@ impl fmt::Debug for StartError {
     }
 }
 
-/// An error with its causes. A cause whose text the error already carries is not said twice.
+/// Writes an error with its causes, but no cause whose text the error already has.
 fn write_chain(f: &mut fmt::Formatter<'_>, error: &(dyn Error + 'static)) -> fmt::Result {
     let mut said = error.to_string();
     f.write_str(&said)?;

@@ -31,7 +31,7 @@ pub const GID_ANNOTATION: &str = "pv.beta.kubernetes.io/gid";
 /// Remembers which volume of which StorageClass has which gid. For use from many threads; it never blocks on I/O.
 #[derive(Debug, Default)]
 pub struct GidAllocator {
-    classes: Mutex<HashMap<String, Class>>,
+    classes: Mutex<HashMap<String, ClassGids>>,
 }
 
 impl GidAllocator {
@@ -41,7 +41,7 @@ impl GidAllocator {
         Self::default()
     }
 
-    /// Takes note of the gid of an existing PersistentVolume `volume`, which overrides any other that it had here.
+    /// Records the gid of an existing PersistentVolume `volume`. It replaces any other gid of the volume.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl GidAllocator {
         Some(gid)
     }
 
-    fn classes(&self) -> MutexGuard<'_, HashMap<String, Class>> {
+    fn classes(&self) -> MutexGuard<'_, HashMap<String, ClassGids>> {
         self.classes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -166,7 +166,7 @@ impl Default for GidRange {
     }
 }
 
-/// Why there is no gid, or a doubtful one.
+/// Why there is no gid, or an unusable one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GidError {
@@ -216,15 +216,15 @@ pub enum GidError {
 
 /// The gids of one StorageClass.
 #[derive(Debug)]
-struct Class {
+struct ClassGids {
     volumes: HashMap<String, u32>,
-    /// More than one volume only where that was so before the start.
+    /// More than one volume only where volumes shared a gid before the start.
     holders: HashMap<u32, Vec<String>>,
     /// Over all gids, so that a change of the class's range loses none.
     numbers: IntervalAllocator,
 }
 
-impl Class {
+impl ClassGids {
     fn add_holder(&mut self, gid: u32, volume: &str) {
         // Fails for a shared gid, which is marked already.
         let _ = self.numbers.allocate(gid.into());
@@ -241,7 +241,7 @@ impl Class {
     }
 }
 
-impl Default for Class {
+impl Default for ClassGids {
     fn default() -> Self {
         Self { volumes: HashMap::new(), holders: HashMap::new(), numbers: IntervalAllocator::over(0, HIGHEST) }
     }

@@ -41,6 +41,11 @@
 
 #![deny(missing_docs)]
 
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod capabilities;
 mod cli;
 #[cfg(feature = "conformance")]
@@ -79,9 +84,9 @@ pub use self::volume::{Volume, VolumeSource};
 pub use k8s_openapi;
 /// The client, in the version that this crate uses.
 pub use kube;
-/// What [`client`] and the start of the controller say when the API server cannot be used.
+/// The error of [`client`] and of the controller's start when the API server cannot be used.
 pub use provisioner_runtime::client::ConnectError;
-/// What a call of the author's code asks whether it may still act.
+/// Says whether a call of the author's code may still act.
 pub use provisioner_runtime::controller::FencingToken;
 /// What [`Controller::environment`] takes.
 pub use provisioner_runtime::environment::Environment;

@@ -186,8 +186,7 @@ pub enum LogStyle {
     Json,
 }
 
-/// What the arguments of the Go library's users are worth here: its defaults, for `--preset go-compat`.
-/// Arguments that are given win.
+/// The defaults of the Go library, for `--preset go-compat`. Given arguments win.
 pub(crate) const GO_COMPAT: [(&str, &str); 8] = [
     ("workers", "4"),
     ("backend_concurrency", "4"),
@@ -259,7 +258,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         total = total.checked_add(step).ok_or_else(expected)?;
         rest = &rest[unit_end..];
     }
-    // A year is more than any pause or limit, and far from what clocks cannot add.
+    // A year is more than any pause or limit needs, and clocks can add it.
     if total.is_zero() || total > Duration::from_secs(366 * 24 * 3600) {
         return Err(expected());
     }

@@ -44,7 +44,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-use class::Class;
+use class::ClassMap;
 pub(crate) use quote::{printable, quoted};
 pub(crate) use suggest::nearest;
 
@@ -82,7 +82,7 @@ pub(crate) use suggest::nearest;
 /// One [`ParameterError`] that names every unknown key, and beside them the first key whose value is malformed, or the first
 /// that is missing where no value is.
 pub fn from_map<T: DeserializeOwned>(map: &BTreeMap<String, String>) -> Result<T, ParameterError> {
-    let mut class = Class::new(map.iter().filter(|(key, _)| !is_reserved(key)));
+    let mut class = ClassMap::new(map.iter().filter(|(key, _)| !is_reserved(key)));
     let result = T::deserialize(&mut class);
     let mut problems = class.into_unknown();
     match result {

@@ -19,13 +19,14 @@ pub const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-pr
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Annotation of claims and volumes: the class name of early clusters; it wins when present.
 pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
-/// Annotation of claims: who is at work for them, in fleets with the lock of the first provisioner library.
+/// Claim annotation: the record of the lock of the first provisioner library.
 pub const CLAIM_LOCK: &str = "control-plane.alpha.kubernetes.io/leader";
-/// Annotation of claims whose attempt the claim itself records: the class as the attempt was begun with, and its token.
+/// Claim annotation, where claims record their attempts: a hash of the class's provisioner and parameters at the
+/// attempt's begin.
 pub const ATTEMPT: &str = "kube-provisioner/attempt";
-/// Finalizer of claims whose attempt the claim itself records: something may have been made for it.
+/// Claim finalizer, where claims record their attempts: the attempt may have made something.
 pub const CLAIM_FINALIZER: &str = "kube-provisioner/attempt";
-/// PV annotation: the deletion of the asset has begun, of the volume with the uid that is its value.
+/// PV annotation: the deletion of the asset has begun. The value is the volume's uid.
 pub const DELETING: &str = "kube-provisioner/deleting";
 /// PV annotation, followed by a role: namespace and name of the Secret that deletion needs.
 pub const SECRET_PREFIX: &str = "kube-provisioner/secret";

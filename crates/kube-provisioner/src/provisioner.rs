@@ -61,9 +61,9 @@ use crate::volume::Volume;
     note = "implement `kube_provisioner::Provisioner`: `type Parameters`, `provision` and `delete`"
 )]
 pub trait Provisioner: Send + Sync + 'static {
-    /// The class's `parameters`, parsed before [`provision`](Self::provision) is called: a struct with
-    /// named fields, `()` where none are allowed, or a `BTreeMap<String, String>` for anything.
-    /// Unknown and malformed keys are told to the claim's user, see [`parameters`](crate::parameters).
+    /// The class's `parameters`, parsed before [`provision`](Self::provision) is called: a struct with named fields,
+    /// `()` where none are allowed, or a `BTreeMap<String, String>` for anything. An event of the claim names unknown
+    /// and malformed keys, see [`parameters`](crate::parameters).
     type Parameters: DeserializeOwned + Send + Sync + 'static;
 
     /// Makes the storage, or finds what an earlier call made, and describes it.
@@ -77,15 +77,14 @@ pub trait Provisioner: Send + Sync + 'static {
 
     /// Removes the storage. Already gone is success.
     ///
-    /// What the volume object says may have been written by anybody who may create
-    /// PersistentVolumes: check it before acting on it.
+    /// Every user who may create PersistentVolumes may have written the volume object: check it before acting on it.
     ///
     /// # Errors
     /// [`DeleteError`] says what the failure means: `?` is "try again later".
     fn delete(&self, volume: ProvisionedVolume) -> impl Future<Output = Result<(), DeleteError>> + Send;
 
-    /// Removes whatever an unfinished attempt of this name may have left, by what the attempt was begun with: the claim and
-    /// the class as they were then. Nothing there is success. For backends that find their assets by name.
+    /// Removes whatever an unfinished attempt of this name may have left. The argument has the claim and the class as
+    /// they were when the attempt began. Nothing there is success. For backends that find their assets by name.
     ///
     /// It is called when the claim of an attempt that has not succeeded is gone or is being deleted, and when its class was
     /// deleted and made anew: the claim goes on with the new class afterwards. Without this method such an attempt is driven
@@ -118,8 +117,8 @@ pub trait Provisioner: Send + Sync + 'static {
         async { Err(DeleteError::unsupported()) }
     }
 
-    /// Asked before a released volume is deleted, and before its object is: the counterpart of the Go library's
-    /// `DeletionGuard`. An error keeps object and asset, and the volume is asked about again.
+    /// Called before a released volume and its object are deleted: the counterpart of the Go library's `DeletionGuard`.
+    /// An error keeps object and asset, and the controller asks again.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -175,8 +174,8 @@ pub trait Provisioner: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// What claims and classes may ask for. What is not supported is refused before `provision` is called, and by the
-    /// command `check-class`.
+    /// What claims and classes may ask for. The controller refuses everything else before it calls `provision`, and so
+    /// does the command `check-class`.
     fn capabilities() -> Capabilities
     where
         Self: Sized,
@@ -184,8 +183,8 @@ pub trait Provisioner: Send + Sync + 'static {
         Capabilities::default()
     }
 
-    /// An early veto: claims that are not accepted are left alone, without an event, until they change or the next resync.
-    /// Must not block.
+    /// An early veto. The controller leaves claims that are not accepted alone, without an event, until they change or
+    /// the next resync. Must not block.
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
         let _ = claim;
         true

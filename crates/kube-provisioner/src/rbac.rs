@@ -1,4 +1,4 @@
-//! What a provisioner may do, in one place: manifests are made of it, and it is checked at the start.
+//! The rights that a provisioner needs. The manifests and the check at the start use the same list.
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +13,7 @@ use crate::options::{Coordination, Options};
 
 pub use provisioner_runtime::access::AccessRule;
 
-/// Who gets the rights.
+/// The account that gets the rights.
 #[derive(Clone, Debug)]
 pub struct Account<'a> {
     /// Name of the ServiceAccount, also of the roles and their bindings.
@@ -26,7 +26,7 @@ pub struct Account<'a> {
 /// [capable](crate::Provisioner::capabilities) of. [`Provisioner::access_rules`](crate::Provisioner::access_rules) come on
 /// top of these.
 ///
-/// What has a name known beforehand is asked for by its name. `former_shards` are the `--shards` with which this
+/// Rights to objects of known names are limited to these names. `former_shards` are the `--shards` with which this
 /// installation has run before: what their journals hold is adopted. Those of one shard are always among them.
 ///
 /// ```
@@ -88,7 +88,7 @@ pub fn manifests(account: &Account<'_>, rules: &[AccessRule]) -> Vec<Value> {
     ]
 }
 
-/// What to do about missing rights, as a sentence: the `rbac` command of this program, with the options that matter.
+/// Advice about missing rights: the `rbac` command of this program with the relevant options.
 pub fn advice(options: &Options, namespace: &str) -> String {
     let program = std::env::args_os().next().map(std::path::PathBuf::from);
     let program = program.as_deref().and_then(|path| path.file_name()?.to_str()).unwrap_or("PROGRAM");
@@ -112,9 +112,9 @@ pub fn advice(options: &Options, namespace: &str) -> String {
 fn journals(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
     const NAMED: &[&str] = &["get", "update", "delete"];
     let shards = match options.coordination {
-        // Claims record their attempts themselves, once the journals of a former installation are empty.
+        // Claims record their attempts, once the journals of a former installation are empty.
         Coordination::PerClaim => return vec![own("configmaps", &["list"])],
-        // Which nodes there will be is not known.
+        // The names of future nodes are not known.
         Coordination::PerNode => return vec![own("configmaps", &["get", "list", "create", "update", "delete"])],
         Coordination::None => 1,
         Coordination::Lease => options.shards,
@@ -133,7 +133,7 @@ fn leases(options: &Options) -> Vec<AccessRule> {
     }
     let all = lease::access_rule(options.shards);
     if options.shards > 1 {
-        // Each replica has a Lease of its own beside them, whose name is not known.
+        // Each replica has another Lease of its own, of unknown name.
         return vec![all];
     }
     let names = vec![lease_name(&options.provisioner_name)];

@@ -1,4 +1,4 @@
-//! What an author's methods are given.
+//! The arguments of an author's methods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

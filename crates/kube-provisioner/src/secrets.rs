@@ -1,4 +1,4 @@
-//! Secrets that classes name, for the author's code alone: no text of theirs is ever printed.
+//! The Secrets that classes name. Their data is never printed.
 
 use std::collections::BTreeMap;
 use std::fmt;

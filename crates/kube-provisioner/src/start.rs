@@ -1,4 +1,4 @@
-//! What an author's start hook is given.
+//! The argument of an author's `start`.
 
 use std::sync::Arc;
 

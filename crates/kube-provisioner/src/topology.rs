@@ -1,4 +1,4 @@
-//! Where volumes may be: labels of nodes, as classes allow them and as volumes say them.
+//! Topology: the node labels that classes allow and volumes require.
 
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, TopologySelectorTerm};
 

@@ -1,4 +1,4 @@
-//! What an author's `provision` returns: the volume's source and what only the author knows of it.
+//! The return value of an author's `provision`: the volume's source, and what only the author knows of it.
 
 use std::collections::BTreeMap;
 
@@ -81,13 +81,13 @@ impl Volume {
         self
     }
 
-    /// The real size in bytes, where it is larger than what was asked.
+    /// The real size in bytes, where it is larger than the requested one.
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.bytes = Some(bytes);
         self
     }
 
-    /// The access modes that the volume has, where they are more than what was asked: all that the claim asks for must be
+    /// The access modes of the volume, where it has more than the claim asks for. All that the claim asks for must be
     /// among them.
     pub fn access_modes(mut self, modes: impl IntoIterator<Item = AccessMode>) -> Self {
         self.access_modes = Some(modes.into_iter().collect());

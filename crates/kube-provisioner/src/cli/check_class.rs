@@ -137,7 +137,7 @@ fn classes_among(objects: Vec<Value>) -> Vec<Value> {
     objects.into_iter().flat_map(of_object).collect()
 }
 
-/// What would never reach the provisioner.
+/// What the API server would refuse.
 fn refused_by_the_server(class: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     if class["apiVersion"] != API_VERSION {
@@ -166,7 +166,7 @@ fn refused_by_the_server(class: &Value) -> Vec<String> {
     problems
 }
 
-/// What a claim's user would see.
+/// What the provisioner would refuse, as the claim's event says it.
 fn refused_by_the_provisioner<P: Provisioner>(class: &StorageClass, capabilities: &Capabilities) -> Vec<String> {
     let mut problems = Vec::new();
     if !capabilities.allowed_topologies && class.allowed_topologies.as_ref().is_some_and(|terms| !terms.is_empty()) {

@@ -86,10 +86,10 @@ fn table(listings: &[Listing]) -> String {
     let mut notes = String::new();
     for Listing { name, holder, entries, unreadable, dropping, .. } in listings {
         for entry in entries {
-            let about = About::read(entry);
+            let objects = EntryObjects::read(entry);
             let dropped = if dropping.contains(&entry.key) { " (being dropped)" } else { "" };
             let key = format!("{}{dropped}", entry.key);
-            rows.push([name.clone(), holder.clone(), key, about.claim(), about.class_name(), about.since()]);
+            rows.push([name.clone(), holder.clone(), key, objects.claim(), objects.class_name(), objects.since()]);
         }
         notes.extend(unreadable.iter().map(|line| format!("{name} cannot be read: {}\n", quoted(line))));
     }
@@ -105,37 +105,37 @@ fn table(listings: &[Listing]) -> String {
     rows.iter().map(line).chain([notes]).collect()
 }
 
-/// What a person must look for once nobody else does.
+/// What a person must look for in the backend once the entry is dropped.
 fn left_behind(entry: &Entry) -> String {
-    let about = About::read(entry);
-    let node = about.node().map(|node| format!(", on node {node}")).unwrap_or_default();
-    let parameters = match &*about.parameters() {
+    let objects = EntryObjects::read(entry);
+    let node = objects.node().map(|node| format!(", on node {node}")).unwrap_or_default();
+    let parameters = match &*objects.parameters() {
         [] => "without parameters".to_owned(),
         keys => format!("parameters {}", keys.join(", ")),
     };
     format!(
         "The attempt for claim {} may have left an asset in the backend: named {}, of StorageClass {} ({parameters}){node}.\n\
          Nobody looks for it any more once the entry is dropped: remove it there by hand.\n",
-        about.claim(),
+        objects.claim(),
         entry.key,
-        about.class_name(),
+        objects.class_name(),
     )
 }
 
-/// What an entry says to people, as far as it can be read.
+/// The objects of an entry, as far as they can be read.
 #[derive(Default)]
-struct About {
+struct EntryObjects {
     claim: ObjectMeta,
     class: StorageClass,
 }
 
-impl About {
+impl EntryObjects {
     fn read(entry: &Entry) -> Self {
         #[derive(Default, Deserialize)]
-        struct Text {
+        struct EntryText {
             metadata: ObjectMeta,
         }
-        let claim = serde_json::from_str::<Text>(&entry.text).unwrap_or_default().metadata;
+        let claim = serde_json::from_str::<EntryText>(&entry.text).unwrap_or_default().metadata;
         let class = entry.shared.first().and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default();
         Self { claim, class }
     }

@@ -39,13 +39,13 @@ impl Provisioner for Exports {
     }
 }
 
-fn request(arguments: &[&str]) -> Result<Request<Program>, clap::Error> {
+fn invocation(arguments: &[&str]) -> Result<Invocation<Program>, clap::Error> {
     read::<Program>(["p"].iter().chain(arguments).map(OsString::from))
 }
 
 fn options(more: &[&str]) -> Options {
-    match request(&[&["--root", "/v", "--provisioner-name", "example.com/p"], more].concat()) {
-        Ok(Request::Run(arguments)) => arguments.options,
+    match invocation(&[&["--root", "/v", "--provisioner-name", "example.com/p"], more].concat()) {
+        Ok(Invocation::Run(arguments)) => arguments.options,
         Ok(_) => panic!("no command was asked for"),
         Err(error) => panic!("{error}"),
     }
@@ -65,12 +65,12 @@ fn the_go_preset_changes_defaults_and_arguments_win() {
 fn wrong_arguments_are_errors() {
     for wrong in [&["--preset", "other"][..], &["--workers", "0"], &["--provision-timeout", "5"], &["extra"]] {
         assert!(
-            request(&[&["--root", "/v", "--provisioner-name", "example.com/p"], wrong].concat()).is_err(),
+            invocation(&[&["--root", "/v", "--provisioner-name", "example.com/p"], wrong].concat()).is_err(),
             "{wrong:?}"
         );
     }
     for wrong in [&[][..], &[CHECK_CLASS], &[RBAC], &[JOURNAL], &[JOURNAL, "drop", "--provisioner-name", "p"]] {
-        assert!(request(wrong).is_err(), "{wrong:?}");
+        assert!(invocation(wrong).is_err(), "{wrong:?}");
     }
 }
 
@@ -79,8 +79,8 @@ fn checked(text: &str, options: &[&str]) -> (String, u8) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, text).unwrap();
     let arguments = [&[CHECK_CLASS, file.path().to_str().unwrap()], options].concat();
-    match request(&arguments) {
-        Ok(Request::CheckClass(check)) => check.run::<Exports>(),
+    match invocation(&arguments) {
+        Ok(Invocation::CheckClass(check)) => check.run::<Exports>(),
         Ok(_) => panic!("a check was asked for"),
         Err(error) => panic!("{error}"),
     }
@@ -183,8 +183,8 @@ fn several_files_documents_and_lists_are_read() {
 }
 
 fn manifests(options: &[&str]) -> Result<Vec<serde_json::Value>, String> {
-    match request(&[&[RBAC, "--provisioner-name", "example.com/p"], options].concat()) {
-        Ok(Request::Rbac(rbac, options)) => {
+    match invocation(&[&[RBAC, "--provisioner-name", "example.com/p"], options].concat()) {
+        Ok(Invocation::Rbac(rbac, options)) => {
             let text = rbac.run::<Exports>(&options).map_err(|error| error.to_string())?;
             Ok(serde_saphyr::from_multiple(&text).unwrap())
         }
@@ -219,8 +219,8 @@ fn rbac_prints_what_these_options_and_the_author_need() {
 fn journal_commands_take_the_options_they_need() {
     let arguments =
         [JOURNAL, "drop", "pvc-1", "--yes", "--provisioner-name", "example.com/p", "--namespace", "storage"];
-    match request(&arguments) {
-        Ok(Request::Journal(_, options)) => {
+    match invocation(&arguments) {
+        Ok(Invocation::Journal(_, options)) => {
             assert_eq!((&*options.provisioner_name, options.namespace.as_deref()), ("example.com/p", Some("storage")));
             assert_eq!(options.coordination, Coordination::Lease);
         }

@@ -1,21 +1,14 @@
-//! What the backend holds, and how that changes.
+//! The backend's assets, and how they change.
 
 use std::collections::BTreeSet;
 
-use super::rules::Broken;
-use super::subject::Subject;
+use super::verdict::Broken;
 
 /// The assets there are at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Assets(BTreeSet<String>);
+pub(super) struct Assets(pub(super) BTreeSet<String>);
 
 impl Assets {
-    /// What the backend holds once everything that was dropped has come to rest.
-    pub(super) async fn now(subject: &Subject) -> Self {
-        subject.tempo.calm().await;
-        Self((subject.assets)().await)
-    }
-
     pub(super) fn count(&self) -> usize {
         self.0.len()
     }
@@ -29,7 +22,7 @@ impl Assets {
         other.0.is_subset(&self.0)
     }
 
-    /// Nothing but what was there before may be there.
+    /// Checks that the backend holds the assets of before, and `added` more.
     pub(super) fn expect(&self, before: &Self, added: usize, when: &str) -> Result<(), Broken> {
         let (new, gone) = (self.without(before), before.without(self));
         if gone.count() > 0 {

@@ -4,13 +4,11 @@ use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
 
-use super::assets::Assets;
-use super::report::Judgement;
-use super::rules::{Broken, Verdict};
 use super::subject::{Made, Request, Subject};
+use super::verdict::{Broken, CheckResult, Judgement};
 
-pub(super) async fn provision(subject: &Subject) -> Verdict {
-    let before = Assets::now(subject).await;
+pub(super) async fn provision(subject: &Subject) -> CheckResult {
+    let before = subject.assets_now().await;
     let backend = subject.start();
     let made = subject.provision(&backend, &subject.new_name()).await?;
     subject.expect(&before, 1, "after `provision`").await?;
@@ -19,8 +17,8 @@ pub(super) async fn provision(subject: &Subject) -> Verdict {
     Ok(Judgement::Kept)
 }
 
-pub(super) async fn idempotent(subject: &Subject) -> Verdict {
-    let (before, name) = (Assets::now(subject).await, subject.new_name());
+pub(super) async fn idempotent(subject: &Subject) -> CheckResult {
+    let (before, name) = (subject.assets_now().await, subject.new_name());
     let first = subject.start();
     let made = subject.provision(&first, &name).await?;
     let again = subject.provision(&first, &name).await?;
@@ -36,8 +34,8 @@ pub(super) async fn idempotent(subject: &Subject) -> Verdict {
     Ok(Judgement::Kept)
 }
 
-pub(super) async fn separate(subject: &Subject) -> Verdict {
-    let (before, backend) = (Assets::now(subject).await, subject.start());
+pub(super) async fn separate(subject: &Subject) -> CheckResult {
+    let (before, backend) = (subject.assets_now().await, subject.start());
     let mut names: Vec<String> = (0..8).map(|_| subject.new_name()).collect();
     // A name that begins as another one does, as with `list --prefix`.
     names.push(format!("{}0", names[0]));
@@ -61,8 +59,8 @@ pub(super) async fn separate(subject: &Subject) -> Verdict {
     Ok(Judgement::Kept)
 }
 
-pub(super) async fn delete_gone(subject: &Subject) -> Verdict {
-    let (before, name) = (Assets::now(subject).await, subject.new_name());
+pub(super) async fn delete_gone(subject: &Subject) -> CheckResult {
+    let (before, name) = (subject.assets_now().await, subject.new_name());
     let backend = subject.start();
     let made = subject.provision(&backend, &name).await?;
     for when in ["`delete`", "`delete` of what is gone"] {
@@ -80,11 +78,11 @@ pub(super) async fn delete_gone(subject: &Subject) -> Verdict {
     Ok(Judgement::Kept)
 }
 
-pub(super) async fn capacity(subject: &Subject) -> Verdict {
+pub(super) async fn capacity(subject: &Subject) -> CheckResult {
     const SIZES: [u64; 5] = [1, 1 << 20, (1 << 20) + 1, 1_000_000_000, (1 << 30) + 1];
     let backend = subject.start();
     for bytes in SIZES {
-        let (before, name) = (Assets::now(subject).await, subject.new_name());
+        let (before, name) = (subject.assets_now().await, subject.new_name());
         let request = Request::new(subject, &backend, &name, bytes);
         let made = match subject.ask(&backend, &request).await? {
             Ok(volume) => request.save(volume),
@@ -102,8 +100,8 @@ pub(super) async fn capacity(subject: &Subject) -> Verdict {
     Ok(Judgement::Kept)
 }
 
-pub(super) async fn foreign_volume(subject: &Subject) -> Verdict {
-    let (before, backend) = (Assets::now(subject).await, subject.start());
+pub(super) async fn foreign_volume(subject: &Subject) -> CheckResult {
+    let (before, backend) = (subject.assets_now().await, subject.start());
     let (mine, other) = (subject.new_name(), subject.new_name());
     let mine_made = subject.provision(&backend, &mine).await?;
     let with_mine = subject.expect(&before, 1, "after `provision`").await?;
@@ -128,7 +126,7 @@ pub(super) async fn foreign_volume(subject: &Subject) -> Verdict {
             continue;
         }
         let _ = subject.delete_once(&backend, &volume).await;
-        let now = Assets::now(subject).await;
+        let now = subject.assets_now().await;
         if !now.contains_all(&with_mine) {
             return Err(Broken(format!(
                 "after `delete` of the volume {other}, whose source and annotations somebody had replaced by those of \

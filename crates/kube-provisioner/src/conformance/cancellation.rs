@@ -4,15 +4,13 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use super::assets::Assets;
-use super::report::Judgement;
-use super::rules::{Broken, Verdict};
 use super::subject::{Request, Subject, USUAL};
+use super::verdict::{Broken, CheckResult, Judgement};
 
-/// Who waits longer than that many times in one call is not cut off any later.
+/// Calls are cut off after at most so many polls.
 pub(super) const MOST: usize = 200;
 
-pub(super) async fn provision(subject: &Subject) -> Verdict {
+pub(super) async fn provision(subject: &Subject) -> CheckResult {
     for polls in 0..=MOST {
         let mut finished = true;
         for restart in [false, true] {
@@ -26,9 +24,9 @@ pub(super) async fn provision(subject: &Subject) -> Verdict {
     Ok(Judgement::Kept)
 }
 
-/// Whether the call was faster.
+/// Whether the call ended before it was cut off.
 async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
-    let (before, name) = (Assets::now(subject).await, subject.new_name());
+    let (before, name) = (subject.assets_now().await, subject.new_name());
     let mut backend = subject.start();
     let request = Request::new(subject, &backend, &name, USUAL);
     let finished = cut_off(request.call(&backend), polls).await.is_some();
@@ -45,9 +43,9 @@ async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Re
     Ok(finished)
 }
 
-/// Two replicas may work on one volume: what one of them made again, cut off, must go with the other's volume.
+/// Two replicas may work on one volume. What one of them has half made again must go with the volume.
 async fn delete_half_made(subject: &Subject, polls: usize) -> Result<(), Broken> {
-    let (before, name, backend) = (Assets::now(subject).await, subject.new_name(), subject.start());
+    let (before, name, backend) = (subject.assets_now().await, subject.new_name(), subject.start());
     let made = subject.provision(&backend, &name).await?;
     subject.delete(&backend, &made.object).await?;
     let request = Request::new(subject, &backend, &name, USUAL);
@@ -59,7 +57,7 @@ async fn delete_half_made(subject: &Subject, polls: usize) -> Result<(), Broken>
     Ok(())
 }
 
-pub(super) async fn delete(subject: &Subject) -> Verdict {
+pub(super) async fn delete(subject: &Subject) -> CheckResult {
     for polls in 0..=MOST {
         let mut finished = true;
         for restart in [false, true] {
@@ -73,7 +71,7 @@ pub(super) async fn delete(subject: &Subject) -> Verdict {
 }
 
 async fn delete_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
-    let (before, name) = (Assets::now(subject).await, subject.new_name());
+    let (before, name) = (subject.assets_now().await, subject.new_name());
     let mut backend = subject.start();
     let made = subject.provision(&backend, &name).await?;
     let call = subject.delete_once(&backend, &made.object);

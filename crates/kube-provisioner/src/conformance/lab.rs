@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::assets::Assets;
-use super::rules::Broken;
 use super::spy::{Calls, Spy};
 use super::subject::{PROVISIONER, Subject, USUAL};
+use super::verdict::Broken;
 use crate::controller::Controller;
 use crate::options::{Coordination, Options};
 
@@ -36,25 +36,25 @@ pub(super) struct Lab<'a> {
     _actors: Running,
 }
 
-/// A controller at work.
+/// A running controller.
 struct Process {
     name: String,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-/// How the processes get along.
+/// How the processes share the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// The last one to start works; it finishes what the one before had begun.
+    /// The last one to start works. It finishes the attempts of the one before.
     Successors,
-    /// Who holds the Lease works.
+    /// The holder of the Lease works.
     Lease,
-    /// They know nothing of each other. A process that was cut off may still be at a call when the next one makes it.
+    /// They have no coordination. A cut-off process may still run a call when the next process makes it.
     Strangers,
 }
 
-/// How a cluster is to be.
+/// The properties of a cluster.
 pub(super) struct Plan<'a> {
     pub(super) seed: u64,
     pub(super) sharing: Sharing,
@@ -75,7 +75,7 @@ impl<'a> Lab<'a> {
         Ok(Self {
             subject,
             calls: Arc::new(calls),
-            before: Assets::now(subject).await,
+            before: subject.assets_now().await,
             sharing,
             processes: Vec::new(),
             started: 0,
@@ -115,7 +115,7 @@ impl<'a> Lab<'a> {
         }
         if self.sharing == Sharing::Strangers {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": process}});
-            // Nobody else makes namespaces.
+            // Only this creates namespaces.
             let created = self.cluster.create(&namespace);
             debug_assert!(created.is_ok(), "{created:?}");
             options.namespace = Some(process.to_owned());
@@ -123,7 +123,7 @@ impl<'a> Lab<'a> {
         options
     }
 
-    /// Ends the oldest process in the middle of whatever it does.
+    /// Kills the oldest process at any point of its work.
     pub(super) async fn kill(&mut self) {
         if self.processes.is_empty() {
             return;
@@ -131,7 +131,7 @@ impl<'a> Lab<'a> {
         let process = self.processes.remove(0);
         self.cluster.note(format!("{} is killed", process.name));
         process.task.abort();
-        // A process takes its threads with it: what they are at must have happened before the next one starts.
+        // The threads of a process die with it, so their work must have ended before the next process starts.
         self.subject.tempo.calm().await;
     }
 
@@ -143,13 +143,13 @@ impl<'a> Lab<'a> {
         let process = self.processes.remove(0);
         self.cluster.note(format!("{} is told to stop", process.name));
         process.stop.cancel();
-        // The task can neither fail nor be cancelled: nobody else holds it.
+        // The task can neither fail nor be cancelled: no other code has its handle.
         let _ = process.task.await;
     }
 
     pub(super) fn create_claim(&self, name: &str) {
         let claim = self.subject.claim(&self.subject.start(), name, USUAL);
-        // What is no good claim has been refused by the first rule.
+        // The first rule has refused a bad claim.
         let created = self.cluster.create(&claim);
         debug_assert!(created.is_ok(), "{created:?}");
     }
@@ -197,10 +197,10 @@ impl<'a> Lab<'a> {
         .await
     }
 
-    /// The backend holds what it held before, and so many assets more.
+    /// Checks that the backend holds the assets of before, and `added` more.
     pub(super) async fn assets(&self, added: usize) -> Result<(), String> {
         let when = format!("with {added} volumes");
-        Assets::now(self.subject).await.expect(&self.before, added, &when).map_err(|Broken(seen)| seen)
+        self.subject.assets_now().await.expect(&self.before, added, &when).map_err(|Broken(seen)| seen)
     }
 
     /// The warnings that were written about a claim.
@@ -223,7 +223,7 @@ impl<'a> Lab<'a> {
         let _ = tokio::time::timeout(limit, counted).await;
     }
 
-    /// Waits until something holds; it may say why it does not.
+    /// Waits until a condition holds. The error says why it does not.
     pub(super) async fn until(
         &self,
         otherwise: &str,
@@ -246,7 +246,7 @@ impl<'a> Lab<'a> {
         self.until(otherwise, &holds).await
     }
 
-    /// The end of the trace, without what only looks.
+    /// The end of the trace, without reads.
     fn trace(&self) -> String {
         let trace = self.cluster.trace();
         let reads = [" get ", " list ", " watch "];

@@ -6,9 +6,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube_sim::{Cluster, object};
 use serde_json::Value;
 
-use super::rules::Broken;
+use super::verdict::Broken;
 use crate::capabilities::SecretRole;
-use crate::controller::volume::secret_names::{self, Names};
+use crate::controller::volume::secret_names::{self, TemplateNames};
 use crate::secrets::Secrets;
 
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl Objects {
         &self,
         parameters: &mut BTreeMap<String, String>,
         roles: &[SecretRole],
-        names: Names<'_>,
+        names: TemplateNames<'_>,
     ) -> Result<Secrets, String> {
         let mut secrets = Secrets::default();
         for named in secret_names::take(parameters, roles)? {

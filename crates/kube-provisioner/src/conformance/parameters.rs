@@ -6,15 +6,14 @@ use kube_sim::{Actors, Faults};
 use tokio::time::sleep;
 
 use super::lab::{Lab, Plan, Sharing};
-use super::report::Judgement;
-use super::rules::{Broken, Verdict};
 use super::spy::Calls;
 use super::subject::Subject;
+use super::verdict::{Broken, CheckResult, Judgement};
 
 /// No provisioner has a parameter of this name.
 const UNKNOWN: &str = "kubeProvisionerConformance";
 
-pub(super) async fn unknown(subject: &Subject) -> Verdict {
+pub(super) async fn unknown(subject: &Subject) -> CheckResult {
     let mut parameters = subject.parameters.clone();
     parameters.insert(UNKNOWN.to_owned(), "x".to_owned());
     if subject.start().parse(&parameters).is_ok() {
@@ -30,7 +29,7 @@ pub(super) async fn unknown(subject: &Subject) -> Verdict {
     Ok(Judgement::Kept)
 }
 
-pub(super) async fn refused(subject: &Subject) -> Verdict {
+pub(super) async fn refused(subject: &Subject) -> CheckResult {
     if subject.refused.is_empty() {
         return Ok(Judgement::NotApplicable("`.refuses(..)` names no bad parameters".to_owned()));
     }
@@ -42,7 +41,7 @@ pub(super) async fn refused(subject: &Subject) -> Verdict {
     Ok(Judgement::Kept)
 }
 
-/// Lets a claim ask for these parameters; what its user is told.
+/// Creates a claim of a class with these parameters. Returns the claim's warnings.
 async fn refusal(subject: &Subject, seed: u64, parameters: &BTreeMap<String, String>) -> Result<Vec<String>, Broken> {
     const CLAIM: &str = "refused";
     let (sharing, actors) = (Sharing::Successors, Actors::all());

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-/// What a check found, rule by rule.
+use super::verdict::Judgement;
+
+/// The results of a check, rule by rule.
 #[derive(Clone, Debug)]
 pub struct Report {
     provisioner: &'static str,
@@ -30,7 +32,7 @@ impl Report {
         self.results.iter().filter(|result| matches!(result.judgement, Judgement::Broken(_))).map(RuleResult::rule)
     }
 
-    /// The last word of a test that fails: everything that was seen, once more.
+    /// The message of a failed test: every broken rule.
     pub(super) fn broken_text(&self) -> String {
         let broken = self.results.iter().filter(|result| matches!(result.judgement, Judgement::Broken(_)));
         let texts: Vec<String> = broken.map(ToString::to_string).collect();
@@ -52,17 +54,6 @@ pub struct RuleResult {
     says: &'static str,
     judgement: Judgement,
     took: Duration,
-}
-
-/// Whether a rule is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judgement {
-    /// It is, as far as can be seen.
-    Kept,
-    /// It is not; the text says what was seen.
-    Broken(String),
-    /// There was nothing to check; the text says why.
-    NotApplicable(String),
 }
 
 impl RuleResult {

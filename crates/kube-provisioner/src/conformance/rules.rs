@@ -1,4 +1,4 @@
-//! The rules: their names, what they say, and who judges them.
+//! The rules: their names, what they say, and their checks.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -6,16 +6,10 @@ use std::time::Instant;
 
 use futures::FutureExt;
 
-use super::report::{Judgement, RuleResult};
+use super::report::RuleResult;
 use super::subject::Subject;
+use super::verdict::{Broken, Judgement};
 use super::{calls, cancellation, parameters, runs, storm, unfinished};
-
-/// What was seen when a rule was found to be broken.
-#[derive(Debug)]
-pub(super) struct Broken(pub(super) String);
-
-/// Kept, not applicable, or broken.
-pub(super) type Verdict = Result<Judgement, Broken>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
@@ -112,7 +106,7 @@ impl Rule {
 
 pub(super) async fn judge(rule: Rule, subject: &Subject) -> RuleResult {
     let start = Instant::now();
-    let verdict = async {
+    let check = async {
         match rule {
             Rule::Provision => calls::provision(subject).await,
             Rule::Idempotent => calls::idempotent(subject).await,
@@ -134,7 +128,7 @@ pub(super) async fn judge(rule: Rule, subject: &Subject) -> RuleResult {
             Rule::Storm => storm::storms(subject).await,
         }
     };
-    let judgement = match AssertUnwindSafe(verdict).catch_unwind().await {
+    let judgement = match AssertUnwindSafe(check).catch_unwind().await {
         Ok(Ok(judgement)) => judgement,
         Ok(Err(Broken(seen))) => Judgement::Broken(seen),
         Err(panic) => Judgement::Broken(format!("panicked: {}", panic_text(&*panic))),

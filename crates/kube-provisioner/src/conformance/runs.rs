@@ -1,4 +1,4 @@
-//! Rules about whole runs of the controller, each disturbed in one way.
+//! Rules about whole runs of the controller, each with one kind of disturbance.
 
 use std::time::Duration;
 
@@ -6,16 +6,15 @@ use kube_sim::{Actors, Faults, Pace};
 use tokio::time::{sleep, timeout};
 
 use super::lab::{Lab, Plan, Sharing};
-use super::report::Judgement;
-use super::rules::{Broken, Verdict};
 use super::spy::Calls;
 use super::subject::Subject;
+use super::verdict::{Broken, CheckResult, Judgement};
 
 const CLAIMS: usize = 10;
 /// What the seeds of these runs begin with, so that no claim has the uid of a storm's.
 const SEEDS: u64 = 1 << 32;
 
-pub(super) async fn restart(subject: &Subject) -> Verdict {
+pub(super) async fn restart(subject: &Subject) -> CheckResult {
     const KILLS: u64 = 48;
     let mut random = fastrand::Rng::with_seed(SEEDS);
     let mut lab = lab(subject, SEEDS, Sharing::Successors).await?;
@@ -46,7 +45,7 @@ pub(super) async fn restart(subject: &Subject) -> Verdict {
     Ok(Judgement::Kept)
 }
 
-pub(super) async fn two_replicas(subject: &Subject) -> Verdict {
+pub(super) async fn two_replicas(subject: &Subject) -> CheckResult {
     // At the same moment: without latencies both see a claim at once.
     let (seed, sharing) = (SEEDS + 1, Sharing::Strangers);
     let plan = Plan { seed, sharing, actors: Actors::all(), faults: &Faults::none(0), calls: Calls::plain() };
@@ -78,7 +77,7 @@ async fn replaced(mut lab: Lab<'_>) -> Result<(), Broken> {
     lab.all_gone().await
 }
 
-pub(super) async fn hundred_claims(subject: &Subject) -> Verdict {
+pub(super) async fn hundred_claims(subject: &Subject) -> CheckResult {
     let mut lab = lab(subject, SEEDS + 3, Sharing::Lease).await?;
     lab.start();
     for claim in 0..100 {

@@ -1,4 +1,4 @@
-//! The author's provisioner as the controller sees it: written down, slowed down, and watched while it waits.
+//! A wrapper around the author's provisioner that traces, delays and counts its calls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +32,7 @@ pub(super) struct Spy {
     pub(super) process: String,
 }
 
-/// What is known of all calls of one run.
+/// The calls of one run.
 pub(super) struct Calls {
     provisions: AtomicUsize,
     /// How often a call had to wait for something.
@@ -46,7 +46,7 @@ impl Calls {
         Self { provisions: AtomicUsize::new(0), waits: watch::Sender::new(0), delays: None }
     }
 
-    /// Calls that are late, and whose answers are late: some for so long that nobody waits for them.
+    /// Delayed calls with delayed answers. Some exceed every limit.
     pub(super) fn delayed(tempo: Tempo, seed: u64) -> Self {
         Self { delays: Some((tempo, Mutex::new(fastrand::Rng::with_seed(seed)))), ..Self::plain() }
     }
@@ -114,7 +114,7 @@ impl Spy {
     }
 }
 
-/// What is written down of one call.
+/// The trace of one call.
 struct Line<'a> {
     spy: &'a Spy,
     what: String,

@@ -1,4 +1,4 @@
-//! Everything at once, drawn from a seed.
+//! Storms: many disturbances at once, drawn from a seed.
 
 use std::time::Duration;
 
@@ -6,33 +6,32 @@ use kube_sim::{Actors, Fault, Faults, Pace};
 use tokio::time::{Instant, sleep_until};
 
 use super::lab::{Lab, Plan, Sharing};
-use super::report::Judgement;
-use super::rules::{Broken, Verdict};
 use super::spy::Calls;
 use super::subject::Subject;
 use super::tempo::Tempo;
+use super::verdict::{Broken, CheckResult, Judgement};
 
 const CLAIMS: usize = 12;
 
 /// What happens in a storm beside faults, and claims that are deleted at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum StormKind {
     /// Processes are killed, one after the other.
     Crashes,
     /// Of two processes that share a Lease the older one is killed.
     Replicas,
-    /// Two processes that know nothing of each other. Neither is killed: nobody would finish what it had begun.
+    /// Two processes without coordination. Neither is killed: no process would finish its attempts.
     Strangers,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum StormAction {
     Create(usize),
     Delete(usize),
     Crash,
 }
 
-pub(super) async fn storms(subject: &Subject) -> Verdict {
+pub(super) async fn storms(subject: &Subject) -> CheckResult {
     for seed in subject.seeds.iter().copied() {
         storm(subject, seed).await.map_err(|Broken(seen)| {
             Broken(format!("seed {seed}: {seen}\nagain: `.only(\"storm\").seeds([{seed}])`"))
@@ -43,30 +42,30 @@ pub(super) async fn storms(subject: &Subject) -> Verdict {
 
 async fn storm(subject: &Subject, seed: u64) -> Result<(), Broken> {
     let mut random = fastrand::Rng::with_seed(seed ^ 0x5707_2331);
-    let kind = [Kind::Crashes, Kind::Replicas, Kind::Strangers][random.usize(..3)];
+    let kind = [StormKind::Crashes, StormKind::Replicas, StormKind::Strangers][random.usize(..3)];
     let sharing = match kind {
-        Kind::Crashes => Sharing::Successors,
-        Kind::Replicas => Sharing::Lease,
-        Kind::Strangers => Sharing::Strangers,
+        StormKind::Crashes => Sharing::Successors,
+        StormKind::Replicas => Sharing::Lease,
+        StormKind::Strangers => Sharing::Strangers,
     };
-    let (faults, actors) = weather(subject.tempo, seed);
+    let (faults, actors) = faults_and_actors(subject.tempo, seed);
     let plan = Plan { seed, sharing, actors, faults: &faults, calls: Calls::delayed(subject.tempo, seed) };
     let mut lab = Lab::new(subject, &subject.class(&subject.parameters), plan).await?;
     lab.cluster.note(format!("a storm with {kind:?}"));
     lab.start();
-    if kind != Kind::Crashes {
+    if kind != StormKind::Crashes {
         lab.start();
     }
     let start = Instant::now();
-    for (after, deed) in deeds(&mut random, kind, subject.tempo.storm()) {
+    for (after, action) in actions(&mut random, kind, subject.tempo.storm()) {
         sleep_until(start + after).await;
-        match deed {
-            Deed::Create(claim) => lab.create_claim(&name(claim)),
-            Deed::Delete(claim) => {
+        match action {
+            StormAction::Create(claim) => lab.create_claim(&name(claim)),
+            StormAction::Delete(claim) => {
                 lab.cluster.note(format!("{} is deleted", name(claim)));
                 lab.delete_claim(&name(claim));
             }
-            Deed::Crash => {
+            StormAction::Crash => {
                 lab.kill().await;
                 lab.start();
             }
@@ -78,8 +77,8 @@ async fn storm(subject: &Subject, seed: u64) -> Result<(), Broken> {
     lab.all_gone().await
 }
 
-/// What goes wrong between the controller and the API server, and how fast the cluster's own controllers are.
-fn weather(tempo: Tempo, seed: u64) -> (Faults, Actors) {
+/// The faults between the controller and the API server, and the speed of the cluster's own controllers.
+fn faults_and_actors(tempo: Tempo, seed: u64) -> (Faults, Actors) {
     match tempo {
         Tempo::Virtual => (Faults::storm(seed), Actors::drawn(seed)),
         // Nothing that has to be waited out.
@@ -100,22 +99,22 @@ fn weather(tempo: Tempo, seed: u64) -> (Faults, Actors) {
     }
 }
 
-/// When what happens, in order.
-fn deeds(random: &mut fastrand::Rng, kind: Kind, time: Duration) -> Vec<(Duration, Deed)> {
+/// The actions of a storm, in order of time.
+fn actions(random: &mut fastrand::Rng, kind: StormKind, time: Duration) -> Vec<(Duration, StormAction)> {
     let mut at = |from: f64, to: f64| time.mul_f64(from + random.f64() * (to - from));
-    let mut deeds = Vec::new();
+    let mut actions = Vec::new();
     for claim in 0..CLAIMS {
         let created = at(0.0, 0.6);
-        deeds.push((created, Deed::Create(claim)));
+        actions.push((created, StormAction::Create(claim)));
         if claim % 3 != 0 {
-            deeds.push((created + at(0.0, 0.4), Deed::Delete(claim)));
+            actions.push((created + at(0.0, 0.4), StormAction::Delete(claim)));
         }
     }
-    if kind != Kind::Strangers {
-        deeds.extend((0..8).map(|_| (at(0.0, 1.0), Deed::Crash)));
+    if kind != StormKind::Strangers {
+        actions.extend((0..8).map(|_| (at(0.0, 1.0), StormAction::Crash)));
     }
-    deeds.sort_by_key(|(after, _)| *after);
-    deeds
+    actions.sort_by_key(|(after, _)| *after);
+    actions
 }
 
 fn name(claim: usize) -> String {

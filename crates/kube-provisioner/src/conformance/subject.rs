@@ -1,4 +1,4 @@
-//! What is checked, and the calls that a controller would make.
+//! The provisioner that is checked, and the calls that a controller would make.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,13 @@ use kube_sim::Cluster;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::STORMS;
 use super::assets::Assets;
 use super::objects::Objects;
-use super::rules::Broken;
 use super::tempo::Tempo;
+use super::verdict::Broken;
 use crate::capabilities::AccessMode;
-use crate::controller::volume::secret_names::Names;
-use crate::controller::volume::{Backend, Order, UntypedRequest, build};
+use crate::controller::volume::secret_names::TemplateNames;
+use crate::controller::volume::{Backend, UntypedRequest, VolumeInputs, build};
 use crate::error::{DeleteError, DeleteVerdict, ProvisionError, Verdict};
 use crate::protocol;
 use crate::provisioner::Provisioner;
@@ -30,20 +29,22 @@ use crate::secrets::Secrets;
 use crate::volume::Volume;
 use provisioner_runtime::controller::FencingToken;
 
-/// The name that classes have for the provisioner.
+/// The provisioner's name in classes.
 pub(super) const PROVISIONER: &str = "conformance.example.com/provisioner";
 /// The class of all claims.
 pub(super) const CLASS: &str = "checked";
-/// What a claim asks for unless size matters.
+/// The size of a claim, unless the rule is about sizes.
 pub(super) const USUAL: u64 = 1 << 20;
 
+/// How many storms there are unless [`Conformance::seeds`](super::Conformance::seeds) says which.
+const STORMS: u64 = 8;
 /// How often a call is made before its failure counts, and how often assets are looked at.
 const ATTEMPTS: usize = 60;
 
 pub(super) struct Subject {
     pub(super) name: &'static str,
     start: Box<dyn Fn(Client) -> Arc<dyn Backend>>,
-    pub(super) assets: Box<dyn Fn() -> LocalBoxFuture<'static, BTreeSet<String>>>,
+    assets: Box<dyn Fn() -> LocalBoxFuture<'static, BTreeSet<String>>>,
     pub(super) parameters: BTreeMap<String, String>,
     pub(super) refused: Vec<BTreeMap<String, String>>,
     pub(super) node: Option<String>,
@@ -56,7 +57,7 @@ pub(super) struct Subject {
     names: Cell<u64>,
 }
 
-/// A volume as it comes from the author and as the API server keeps it.
+/// A volume as the author returned it, and as the API server keeps it.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) volume: Volume,
@@ -92,7 +93,7 @@ impl Subject {
     pub(super) fn start(&self) -> Arc<dyn Backend> {
         let calm = self.calm.get_or_init(|| {
             let cluster = Cluster::builder().hide_managed_fields().build();
-            // What cannot be created is told by the first rule that runs a controller.
+            // The first rule that runs a controller reports objects that cannot be created.
             let _ = self.objects.create_in(&cluster);
             cluster
         });
@@ -110,20 +111,26 @@ impl Subject {
         format!("pvc-c0f00000-0000-4000-8000-{:012}", self.names.get())
     }
 
+    /// What the backend holds once all dropped work has ended.
+    pub(super) async fn assets_now(&self) -> Assets {
+        self.tempo.calm().await;
+        Assets((self.assets)().await)
+    }
+
     /// Waits until the backend holds so many assets more than before.
     pub(super) async fn expect(&self, before: &Assets, added: usize, when: &str) -> Result<Assets, Broken> {
         for _ in 1..ATTEMPTS {
-            let now = Assets::now(self).await;
+            let now = self.assets_now().await;
             if now.expect(before, added, when).is_ok() {
                 return Ok(now);
             }
             sleep(self.tempo.step()).await;
         }
-        let now = Assets::now(self).await;
+        let now = self.assets_now().await;
         now.expect(before, added, when).map(|()| now)
     }
 
-    /// Calls `provision` until there is a final answer, and makes of it what the API server would keep.
+    /// Calls `provision` until there is a final answer, and builds the volume as the API server would keep it.
     pub(super) async fn provision(&self, backend: &Arc<dyn Backend>, name: &str) -> Result<Made, Broken> {
         let request = Request::new(self, backend, name, USUAL);
         let volume = self.ask(backend, &request).await?.map_err(|error| {
@@ -166,7 +173,7 @@ impl Subject {
         }
     }
 
-    /// Calls `clean_up` until it succeeds. Whether there is one.
+    /// Calls `clean_up` until it succeeds. `false` if the provisioner has none.
     pub(super) async fn clean_up(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<bool, Broken> {
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
@@ -214,7 +221,7 @@ impl Subject {
     ) -> Result<(), DeleteError> {
         let (fencing_token, _call) = FencingToken::of_call(valid);
         let claim = object.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
-        let names = Names {
+        let names = TemplateNames {
             claim: claim.and_then(|claim| claim.name.as_deref()).unwrap_or_default(),
             namespace: claim.and_then(|claim| claim.namespace.as_deref()).unwrap_or_default(),
             volume: object.metadata.name.as_deref().unwrap_or_default(),
@@ -252,7 +259,7 @@ impl Subject {
     }
 }
 
-/// Whether no other call is to be expected to succeed.
+/// Whether no later call can succeed.
 fn is_final(error: &ProvisionError) -> bool {
     !matches!(error.verdict(), Verdict::Retry | Verdict::NothingLeft | Verdict::InProgress)
 }
@@ -288,7 +295,7 @@ impl Request {
         let class = decoded(subject.class(parameters));
         let capabilities = backend.capabilities();
         let mut parameters = parameters.clone();
-        let names = Names { claim: &claim_name, namespace: "default", volume: name };
+        let names = TemplateNames { claim: &claim_name, namespace: "default", volume: name };
         let secrets = subject.objects.take_secrets(&mut parameters, &capabilities.secrets, names);
         let node = subject.node.clone();
         let labels = node.as_deref().filter(|_| capabilities.node_labels);
@@ -350,12 +357,12 @@ impl Request {
         })
     }
 
-    /// What an API server makes of the volume, if it takes it.
+    /// The volume as an API server keeps it, if it accepts the volume.
     pub(super) fn save(&self, volume: Volume) -> Result<Made, Broken> {
         let (name, bytes, claim, class) = (self.name.as_str(), self.bytes, &*self.claim, &*self.class);
-        let order = Order { name, bytes, claim, class, finalizer: true, identity: None };
+        let inputs = VolumeInputs { name, bytes, claim, class, finalizer: true, identity: None };
         let object =
-            build(&order, volume.clone()).map_err(|error| Broken(format!("no volume can be made of it: {error}")))?;
+            build(&inputs, volume.clone()).map_err(|error| Broken(format!("no volume can be made of it: {error}")))?;
         // A server of its own, because nothing else may have the name there.
         let saved = Cluster::builder().hide_managed_fields().build().create(&object);
         let mut saved =

@@ -1,4 +1,4 @@
-//! How long things take, under a clock that is paused and under one that is not.
+//! Times and pauses, under a paused clock and under the machine's clock.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Tempo {
         }
     }
 
-    /// How long everything may take to come to its end.
+    /// The limit for everything to end.
     pub(super) fn limit(self) -> Duration {
         self.choose(Duration::from_secs(2400), Duration::from_secs(60))
     }
@@ -33,7 +33,7 @@ impl Tempo {
         self.choose(Duration::from_millis(500), Duration::from_millis(20))
     }
 
-    /// How long nothing may change once all is as it should be: longer than any pause between two attempts.
+    /// How long the final state must last: longer than any pause between two attempts.
     pub(super) fn silence(self) -> Duration {
         self.choose(Duration::from_secs(300), Duration::from_millis(500))
     }
@@ -48,7 +48,7 @@ impl Tempo {
         self.choose(wanted.unwrap_or(Duration::from_secs(1)), Duration::from_millis(50))
     }
 
-    /// Lets what was dropped come to rest. Under a paused clock this sleep ends only when all tasks have nothing to do
+    /// Waits until dropped work has ended. Under a paused clock this sleep ends only when all tasks have nothing to do
     /// and all blocking threads are done.
     pub(super) async fn calm(self) {
         sleep(self.choose(Duration::from_millis(1), Duration::from_millis(20))).await;

@@ -5,19 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::sleep;
 
-use super::assets::Assets;
 use super::cancellation::{MOST, cut_off};
-use super::report::Judgement;
-use super::rules::{Broken, Verdict};
 use super::subject::{Request, Subject, USUAL};
-use crate::error::Verdict as Says;
+use super::verdict::{Broken, CheckResult, Judgement};
+use crate::error::Verdict;
 
-/// The claim of an attempt goes, at any moment.
-pub(super) async fn abandoned(subject: &Subject) -> Verdict {
+/// The claim of an attempt is deleted at any moment.
+pub(super) async fn abandoned(subject: &Subject) -> CheckResult {
     for polls in 0..=MOST {
         let mut finished = true;
         for restart in [false, true] {
-            let (before, mut backend) = (Assets::now(subject).await, subject.start());
+            let (before, mut backend) = (subject.assets_now().await, subject.start());
             let request = Request::new(subject, &backend, &subject.new_name(), USUAL);
             finished &= cut_off(request.call(&backend), polls).await.is_some();
             subject.tempo.calm().await;
@@ -35,8 +33,8 @@ pub(super) async fn abandoned(subject: &Subject) -> Verdict {
     Ok(Judgement::Kept)
 }
 
-pub(super) async fn clean_up(subject: &Subject) -> Verdict {
-    let (before, backend) = (Assets::now(subject).await, subject.start());
+pub(super) async fn clean_up(subject: &Subject) -> CheckResult {
+    let (before, backend) = (subject.assets_now().await, subject.start());
     let nothing = Request::new(subject, &backend, &subject.new_name(), USUAL);
     let of_nothing = subject.clean_up(&backend, &nothing).await;
     if !of_nothing.map_err(|Broken(seen)| Broken(format!("`clean_up` of what was never begun: {seen}")))? {
@@ -55,9 +53,9 @@ pub(super) async fn clean_up(subject: &Subject) -> Verdict {
     Ok(Judgement::Kept)
 }
 
-/// Whether the call was faster.
+/// Whether the call ended before it was cut off.
 async fn clean_up_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
-    let (before, mut backend, name) = (Assets::now(subject).await, subject.start(), subject.new_name());
+    let (before, mut backend, name) = (subject.assets_now().await, subject.start(), subject.new_name());
     let request = Request::new(subject, &backend, &name, USUAL);
     subject.provision(&backend, &name).await?;
     let finished = cut_off(request.clean_up(&backend), polls).await.is_some();
@@ -77,8 +75,8 @@ async fn clean_up_cut_off(subject: &Subject, polls: usize, restart: bool) -> Res
     Ok(finished)
 }
 
-/// The right to act is gone from one question on, as for a thread that cannot be dropped.
-pub(super) async fn fencing_token(subject: &Subject) -> Verdict {
+/// The fencing token becomes invalid at one question, as for a thread that cannot be dropped.
+pub(super) async fn fencing_token(subject: &Subject) -> CheckResult {
     let mut asked = 0;
     for question in 1..=MOST {
         let provisioned = provision_revoked(subject, question).await?;
@@ -107,10 +105,10 @@ fn until(question: usize) -> (Arc<AtomicUsize>, impl Fn() -> bool + Send + Sync 
 async fn provision_revoked(subject: &Subject, question: usize) -> Result<usize, Broken> {
     let mut asked = 0;
     for end in [false, true] {
-        let (before, backend, name) = (Assets::now(subject).await, subject.start(), subject.new_name());
+        let (before, backend, name) = (subject.assets_now().await, subject.start(), subject.new_name());
         let request = Request::new(subject, &backend, &name, USUAL);
         let (count, valid) = until(question);
-        // What it says does not matter: nobody waits for it.
+        // The answer does not matter: no caller waits for it.
         let _ = request.call_while(&backend, valid).await;
         subject.tempo.calm().await;
         asked = count.load(Ordering::Relaxed);
@@ -130,7 +128,7 @@ async fn provision_revoked(subject: &Subject, question: usize) -> Result<usize, 
 }
 
 async fn delete_revoked(subject: &Subject, question: usize) -> Result<usize, Broken> {
-    let (before, backend, name) = (Assets::now(subject).await, subject.start(), subject.new_name());
+    let (before, backend, name) = (subject.assets_now().await, subject.start(), subject.new_name());
     let made = subject.provision(&backend, &name).await?;
     let (count, valid) = until(question);
     // As above.
@@ -144,7 +142,7 @@ async fn delete_revoked(subject: &Subject, question: usize) -> Result<usize, Bro
 }
 
 /// Who says that nothing is left has left nothing.
-pub(super) async fn nothing_left(subject: &Subject) -> Verdict {
+pub(super) async fn nothing_left(subject: &Subject) -> CheckResult {
     /// Sizes that a backend may not have.
     const SIZES: [u64; 3] = [0, 1 << 50, 1 << 60];
     let good = SIZES.iter().map(|bytes| (*bytes, &subject.parameters));
@@ -159,14 +157,14 @@ pub(super) async fn nothing_left(subject: &Subject) -> Verdict {
     }
 }
 
-/// Whether a request was answered by what means that nothing is left.
+/// Whether the answer means that nothing is left.
 async fn refusal(
     subject: &Subject,
     bytes: u64,
     parameters: &std::collections::BTreeMap<String, String>,
 ) -> Result<bool, Broken> {
     const CALLS: usize = 3;
-    let (before, backend) = (Assets::now(subject).await, subject.start());
+    let (before, backend) = (subject.assets_now().await, subject.start());
     let request = Request::with_parameters(subject, &backend, &subject.new_name(), bytes, parameters);
     if !request.can_be_made(&backend) {
         return Ok(false);
@@ -179,7 +177,7 @@ async fn refusal(
                 }
                 return Ok(false);
             }
-            Err(error) if matches!(error.verdict(), Says::Retry | Says::InProgress) => {
+            Err(error) if matches!(error.verdict(), Verdict::Retry | Verdict::InProgress) => {
                 sleep(subject.tempo.retry(error.retry_after())).await;
             }
             Err(error) => {

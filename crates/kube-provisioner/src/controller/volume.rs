@@ -1,13 +1,14 @@
-//! The volume controller: carries every claim and every volume to where it should be.
+//! The volume controller: makes volumes for claims, and deletes released volumes.
 //!
-//! The way of one key: `cache` (what is known) -> `facts` -> `decide` -> `act` -> `outcome` -> `report`. The loop around it is
-//! [`provisioner_runtime::controller`].
+//! The steps of one key: `cache` (what is known) -> `facts` -> `decide` -> `act` -> `outcome` -> `report`. The loop
+//! around it is [`provisioner_runtime::controller`].
 
 mod act;
 mod backend;
 mod cache;
 mod class;
 mod decide;
+mod events;
 mod facts;
 #[cfg(feature = "fuzzing")]
 mod fuzzing;
@@ -15,7 +16,6 @@ mod intent;
 mod key;
 mod metrics;
 mod narrow;
-mod notice;
 mod object;
 mod outcome;
 mod projection;
@@ -42,10 +42,10 @@ use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Event, WatchHealth};
 use provisioner_runtime::{Backoff, Environment};
 
-use self::act::{Actor, Limits, Locks, Step};
+use self::act::{Actions, CallLimits, Locks, Step};
 use self::cache::VolumeCache;
 use self::class::ReadClass;
-use self::decide::{Decision, Names, Rules, decide};
+use self::decide::{Decision, ProvisionerNames, Rules, decide};
 use self::facts::{ClaimState, Facts, Pending};
 use self::key::Key;
 use self::metrics::VolumeMetrics;
@@ -60,7 +60,7 @@ pub(crate) use self::backend::{Parsed, UntypedRequest};
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::fuzzing::take_in;
 #[cfg(feature = "conformance")]
-pub(crate) use self::object::{Order, build};
+pub(crate) use self::object::{VolumeInputs, build};
 pub(crate) use self::report::parameters_text as parameters_problem;
 #[cfg(feature = "planted-faults")]
 pub use self::safeguards::Safeguard;
@@ -69,12 +69,12 @@ use self::safeguards::Safeguard;
 pub(crate) use self::safeguards::Safeguards;
 pub(crate) use self::secret_names::take as take_secret_names;
 
-/// Calls of the author's code at a time where no bound is given: one that only waits costs some kilobytes.
+/// The bound of concurrent calls of the author's code where none is given. A call that only waits costs some kilobytes.
 const CALLS: usize = 100;
 
-/// What the loop runs.
+/// The reconciler of claims and volumes.
 pub(crate) struct VolumeReconciler {
-    actor: Arc<Actor>,
+    actions: Arc<Actions>,
     thresholds: Thresholds,
     metrics: VolumeMetrics,
 }
@@ -86,7 +86,7 @@ pub(crate) struct Crashed {
     pub(crate) panic: String,
 }
 
-/// The process: where it runs, and what tells it from others.
+/// This process: where it runs, and its identity.
 pub(crate) struct Process {
     pub(crate) client: Client,
     pub(crate) namespace: String,
@@ -105,7 +105,7 @@ pub(crate) fn control_loop(
 ) -> Result<ControlLoop<VolumeReconciler>, LoopError> {
     let Process { client, namespace, instance, sharing, environment, safeguards } = process;
     let given = options.backend_concurrency;
-    // A number that is given is meant as it is.
+    // A given number is the exact bound.
     let total = if given == 0 { CALLS } else { given };
     let rules = Arc::new(rules);
     let locks = rules.claims_record.then(|| Locks::new(options, &instance, environment));
@@ -133,11 +133,11 @@ pub(crate) fn control_loop(
     };
     let cache = VolumeCache::new(rules.clone());
     let reconciler = |context: Context<VolumeCache>| VolumeReconciler {
-        actor: Arc::new(Actor {
+        actions: Arc::new(Actions {
             context,
             backend,
             rules,
-            limits: Limits { provision: options.provision_timeout, delete: options.delete_timeout },
+            limits: CallLimits { provision: options.provision_timeout, delete: options.delete_timeout },
             locks,
             no_guard: AtomicBool::new(false),
             no_clean_up: AtomicBool::new(false),
@@ -153,15 +153,17 @@ pub(crate) fn control_loop(
     ControlLoop::new(client, loop_options, cache, reconciler)
 }
 
-/// What the rules need to know of the options.
+/// The rules' inputs from the options and the author's capabilities.
 pub(crate) fn rules(
     options: &Options,
     backend: &dyn Backend,
     namespace: &str,
     safeguards: Safeguards,
 ) -> Result<Rules, Crashed> {
-    let names =
-        Names { own: options.provisioner_name.clone(), additional: options.additional_provisioner_names.clone() };
+    let names = ProvisionerNames {
+        own: options.provisioner_name.clone(),
+        additional: options.additional_provisioner_names.clone(),
+    };
     let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
     let identity = options.identity.as_deref().or(node).unwrap_or(namespace);
     let capabilities = unpanicked(|| backend.capabilities());
@@ -179,7 +181,7 @@ pub(crate) fn rules(
 impl VolumeReconciler {
     fn case<'a>(&'a self, volume: &'a str, facts: &'a Facts, work: &Work<Key>) -> Case<'a> {
         let (attempt, repeats, waits) = (work.attempt(), work.repeats(), work.waits());
-        let (provisioner, thresholds) = (&self.actor.rules.names.own, self.thresholds);
+        let (provisioner, thresholds) = (&self.actions.rules.names.own, self.thresholds);
         Case { provisioner, volume, facts, attempt, repeats, waits, thresholds }
     }
 }
@@ -190,22 +192,23 @@ impl Reconciler for VolumeReconciler {
     type Outcome = Outcome;
 
     fn watches(&self) -> Vec<WatchSpec<VolumeCache>> {
-        let client = || self.actor.context.client().clone();
-        let (claims, actor) = (self.actor.claims.clone(), self.actor.clone());
+        let client = || self.actions.context.client().clone();
+        let (claims, actions) = (self.actions.claims.clone(), self.actions.clone());
         let on_claim =
             move |cache: &mut VolumeCache, event: Event<WatchedClaim>| cache.claim_event_at(claims.delivering(), event);
-        let read_class = move |event: Event<WatchedClass>| ReadClass::of_event(event, &actor.rules, &*actor.backend);
+        let read_class =
+            move |event: Event<WatchedClass>| ReadClass::of_event(event, &actions.rules, &*actions.backend);
         let claims = WatchSpec::new(
             "persistentvolumeclaims",
             Api::all(client()),
-            self.actor.claims.clone(),
+            self.actions.claims.clone(),
             std::convert::identity,
             on_claim,
         );
         let volumes = WatchSpec::new(
             "persistentvolumes",
             Api::all(client()),
-            self.actor.volumes.clone(),
+            self.actions.volumes.clone(),
             std::convert::identity,
             |cache: &mut VolumeCache, event: Event<WatchedVolume>| cache.volume_event(event),
         );
@@ -220,42 +223,42 @@ impl Reconciler for VolumeReconciler {
     }
 
     fn decide(&self, facts: &Facts) -> Decision {
-        decide(facts, &self.actor.rules)
+        decide(facts, &self.actions.rules)
     }
 
     async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
-        self.actor.carry_out(decision, facts, step).await
+        self.actions.carry_out(decision, facts, step).await
     }
 
     fn report(&self, outcome: Outcome, facts: &Facts, work: &Work<Key>, took: Duration) -> Report {
         let volume = work.key().to_string();
         let case = self.case(&volume, facts, work);
-        let summary = report(outcome, &case);
+        let report = report(outcome, &case);
         let (class, source) = facts.labels();
-        self.metrics.count(&summary, class, source, took);
-        notice::log(&summary, &case);
-        Report { next: summary.next, event: summary.notice.and_then(|notice| notice::event(notice, &case)) }
+        self.metrics.count(&report, class, source, took);
+        events::log(&report, &case);
+        Report { next: report.next, event: report.event.and_then(|event| events::to_event(event, &case)) }
     }
 
     async fn start(&self) -> Result<(), String> {
-        self.actor.start().await.map_err(|error| error.to_string())
+        self.actions.start().await.map_err(|error| error.to_string())
     }
 
     fn read_entry(&self, entry: &Entry) -> Result<Pending, String> {
-        intent::read(entry, (&*self.actor.backend, &self.actor.rules.capabilities))
+        intent::read(entry, (&*self.actions.backend, &self.actions.rules.capabilities))
     }
 
     fn owns_entry(&self, entry: &Entry) -> bool {
-        intent::node(entry).as_deref() == self.actor.rules.node.as_deref()
+        intent::node(entry).as_deref() == self.actions.rules.node.as_deref()
     }
 
     fn held_up(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
         if let ClaimState::Waiting(claim) = &facts.claim {
-            events.record(notice::held_up(&claim.facts, problem));
+            events.record(events::held_up(&claim.facts, problem));
         }
     }
 
     fn register(&self, registry: &mut Registry) {
-        self.metrics.register(registry, self.actor.context.clone());
+        self.metrics.register(registry, self.actions.context.clone());
     }
 }

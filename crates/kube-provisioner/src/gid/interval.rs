@@ -135,7 +135,7 @@ impl fmt::Debug for IntervalAllocator {
     }
 }
 
-/// Why a number is not to be had.
+/// Why a number cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocatorError {

@@ -8,13 +8,13 @@ use super::fault::Fault;
 use super::suggest::nearest;
 use super::value::Text;
 
-pub(super) struct Class<'a> {
-    /// What no field is for is taken out once the fields are known.
+pub(super) struct ClassMap<'a> {
+    /// Keys without a field are removed once the fields are known.
     parameters: Vec<(&'a str, &'a str)>,
     unknown: Vec<Problem>,
 }
 
-impl<'a> Class<'a> {
+impl<'a> ClassMap<'a> {
     pub(super) fn new(parameters: impl Iterator<Item = (&'a String, &'a String)>) -> Self {
         let parameters = parameters.map(|(key, value)| (key.as_str(), value.as_str())).collect();
         Self { parameters, unknown: Vec::new() }
@@ -38,7 +38,7 @@ impl<'a> Class<'a> {
     }
 }
 
-impl<'de> Deserializer<'de> for &mut Class<'_> {
+impl<'de> Deserializer<'de> for &mut ClassMap<'_> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
@@ -90,7 +90,7 @@ impl<'de> Deserializer<'de> for &mut Class<'_> {
 
 struct Entries<'s, 'a> {
     rest: std::slice::Iter<'s, (&'a str, &'a str)>,
-    /// The one whose key was asked for last.
+    /// The entry of the last key.
     last: Option<&'s (&'a str, &'a str)>,
 }
 

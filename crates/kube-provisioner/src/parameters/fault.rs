@@ -1,4 +1,4 @@
-//! The error type that serde sees; it gives up at the first one.
+//! The error type for serde, which stops at the first error.
 
 use std::fmt::{self, Display};
 
@@ -21,19 +21,19 @@ pub(super) enum Fault {
     /// Known whole.
     Problem(Problem),
     /// The whole reason, with the value in it.
-    Told(String),
+    Malformed(String),
 }
 
 impl Fault {
-    pub(super) fn told(text: &str, complaint: impl Display) -> Self {
-        Self::Told(format!("{} {complaint}", quoted(text)))
+    pub(super) fn malformed(text: &str, complaint: impl Display) -> Self {
+        Self::Malformed(format!("{} {complaint}", quoted(text)))
     }
 
     /// Puts in the text that was read, unless a part of it was named already.
     pub(super) fn about(self, text: &str) -> Self {
         match self {
-            Self::Custom(message) => Self::told(text, format_args!("is not valid: {}", printable(&message))),
-            Self::Expected(expected) => Self::told(text, format_args!("is not {}", printable(&expected))),
+            Self::Custom(message) => Self::malformed(text, format_args!("is not valid: {}", printable(&message))),
+            Self::Expected(expected) => Self::malformed(text, format_args!("is not {}", printable(&expected))),
             other => other,
         }
     }
@@ -72,7 +72,7 @@ impl Display for Fault {
             Self::Missing(name) => write!(f, "parameter {name:?} is required"),
             Self::NotFlat => f.write_str("only flat values can be given"),
             Self::Problem(problem) => write!(f, "{problem}"),
-            Self::Told(reason) => f.write_str(reason),
+            Self::Malformed(reason) => f.write_str(reason),
         }
     }
 }
@@ -99,8 +99,8 @@ impl Error for Fault {
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
         let names: Vec<_> = expected.iter().map(|name| quoted(name)).collect();
         match names.as_slice() {
-            [only] => Self::told(variant, format_args!("is not {only}")),
-            names => Self::told(variant, format_args!("is not one of {}", names.join(", "))),
+            [only] => Self::malformed(variant, format_args!("is not {only}")),
+            names => Self::malformed(variant, format_args!("is not one of {}", names.join(", "))),
         }
     }
 

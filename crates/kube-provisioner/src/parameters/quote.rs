@@ -1,4 +1,4 @@
-//! Texts that somebody else wrote, made fit for a message on one line.
+//! Makes foreign texts fit for a message of one line.
 
 /// `text` in quotation marks: at most 64 characters of it, nothing unprintable.
 pub(crate) fn quoted(text: &str) -> String {

@@ -27,7 +27,7 @@ impl<'a> Text<'a> {
         let value = visitor.visit_seq(&mut elements).map_err(|fault| fault.about(self.text))?;
         match elements.rest {
             None => Ok(value),
-            Some(_) => Err(Fault::told(self.text, "has too many elements")),
+            Some(_) => Err(Fault::malformed(self.text, "has too many elements")),
         }
     }
 }
@@ -38,7 +38,7 @@ macro_rules! whole_numbers {
             let (min, max) = (<$number>::MIN, <$number>::MAX);
             match self.text.parse() {
                 Ok(number) => visitor.$visit::<Fault>(number).map_err(|fault| fault.about(self.text)),
-                Err(_) => Err(Fault::told(self.text, format_args!("is not a whole number between {min} and {max}"))),
+                Err(_) => Err(Fault::malformed(self.text, format_args!("is not a whole number between {min} and {max}"))),
             }
         }
     )*};
@@ -68,28 +68,28 @@ impl<'de> Deserializer<'de> for Text<'_> {
         match self.text {
             "true" => visitor.visit_bool(true),
             "false" => visitor.visit_bool(false),
-            other => Err(Fault::told(other, r#"is not "true" or "false""#)),
+            other => Err(Fault::malformed(other, r#"is not "true" or "false""#)),
         }
     }
 
     fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.text.parse::<f32>() {
             Ok(number) if number.is_finite() => visitor.visit_f32(number),
-            _ => Err(Fault::told(self.text, "is not a number")),
+            _ => Err(Fault::malformed(self.text, "is not a number")),
         }
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.text.parse::<f64>() {
             Ok(number) if number.is_finite() => visitor.visit_f64(number),
-            _ => Err(Fault::told(self.text, "is not a number")),
+            _ => Err(Fault::malformed(self.text, "is not a number")),
         }
     }
 
     fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.text.parse() {
             Ok(character) => visitor.visit_char(character),
-            Err(_) => Err(Fault::told(self.text, "is not a single character")),
+            Err(_) => Err(Fault::malformed(self.text, "is not a single character")),
         }
     }
 
@@ -120,7 +120,7 @@ impl<'de> Deserializer<'de> for Text<'_> {
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.text {
             "" => visitor.visit_unit(),
-            other => Err(Fault::told(other, "is not empty")),
+            other => Err(Fault::malformed(other, "is not empty")),
         }
     }
 
@@ -195,7 +195,7 @@ impl<'de> SeqAccess<'de> for &mut Elements<'_> {
         self.rest = rest;
         let text = element.trim();
         if text.is_empty() {
-            return Err(Fault::told(self.list, "has an empty element"));
+            return Err(Fault::malformed(self.list, "has an empty element"));
         }
         seed.deserialize(Text { text, is_element: true }).map(Some).map_err(|fault| fault.about(text))
     }

@@ -59,10 +59,12 @@ async fn g18_code_that_panics_anywhere_costs_that_object_that_attempt() {
     let fine = stand.claim("fine", "class");
     stand.until("the others are served", || stand.is_bound("fine")).await;
     stand.delete(CLAIMS, "fine");
-    let told = |name: &str, text: &str| stand.events(name).iter().any(|event| event.contains(text));
-    stand.until("the veto's crash is told", || told("crash", "crashed in `accepts`")).await;
-    stand.until("the parser's crash is told", || told("of-a-bad-class", "crashed in `Parameters::deserialize`")).await;
-    stand.until("the guard's crash is told", || told(&fine, "crashed in `should_delete`")).await;
+    let has_event = |name: &str, text: &str| stand.events(name).iter().any(|event| event.contains(text));
+    stand.until("the veto's crash is told", || has_event("crash", "crashed in `accepts`")).await;
+    stand
+        .until("the parser's crash is told", || has_event("of-a-bad-class", "crashed in `Parameters::deserialize`"))
+        .await;
+    stand.until("the guard's crash is told", || has_event(&fine, "crashed in `should_delete`")).await;
     assert!(
         stand.get(VOLUMES, &fine).unwrap()["metadata"]["deletionTimestamp"].is_null(),
         "asked before the object goes"
@@ -140,9 +142,9 @@ async fn g49_a_claim_goes_on_with_a_class_that_was_made_anew() {
     stand.claim("waits", "typo");
     stand.until("it has failed", || stand.calls.count("provision waits") > 1).await;
     stand.delete("storageclasses", "typo");
-    let told =
+    let has_event =
         || stand.events("waits").iter().any(|event| event.contains("which is gone") && event.contains("journal drop"));
-    stand.until("the event says that the class is gone", told).await;
+    stand.until("the event says that the class is gone", has_event).await;
     stand.class("typo", json!({"parameters": {"server": "right"}}));
     stand.until("it is bound", || stand.is_bound("waits")).await;
     assert_eq!(*cleaned.lock().unwrap(), ["wrong"], "with what the attempt was begun with");
@@ -160,8 +162,8 @@ async fn g54_a_guard_keeps_object_and_asset() {
     let name = stand.claim("kept", "class");
     stand.until("it is bound", || stand.is_bound("kept")).await;
     stand.delete(CLAIMS, "kept");
-    let told = || stand.events(&name).iter().any(|event| event == "Normal VolumeDelete: two snapshots need it");
-    stand.until("the guard is told", told).await;
+    let has_event = || stand.events(&name).iter().any(|event| event == "Normal VolumeDelete: two snapshots need it");
+    stand.until("the guard is told", has_event).await;
     let kept = stand.get(VOLUMES, &name).unwrap();
     assert!(kept["metadata"]["deletionTimestamp"].is_null() && stand.calls.count("delete ") == 0);
     // Kept in time: it is not deleted any more.
@@ -187,8 +189,8 @@ async fn g47_a_volume_that_is_to_be_kept_after_its_deletion_began_keeps_its_obje
     stand.delete(CLAIMS, "kept");
     stand.until("its deletion has begun", || stand.calls.count("delete ") > 0).await;
     stand.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}));
-    let told = || stand.events(&name).iter().any(|event| event.contains("became Retain after the deletion"));
-    stand.until("that is told", told).await;
+    let has_event = || stand.events(&name).iter().any(|event| event.contains("became Retain after the deletion"));
+    stand.until("that is told", has_event).await;
     let calls = stand.calls.count("delete ");
     sleep(Duration::from_secs(1800)).await;
     assert!(stand.get(VOLUMES, &name).is_some());
@@ -228,8 +230,8 @@ async fn g55_the_author_begins_with_the_volumes_that_there_are() {
     }
     stand.claim("waits", "class");
     let _running = stand.start(1);
-    let told = || stand.events("waits").iter().any(|event| event.contains("the gids cannot be restored"));
-    stand.until("the claim is told why it waits", told).await;
+    let has_event = || stand.events("waits").iter().any(|event| event.contains("the gids cannot be restored"));
+    stand.until("the claim is told why it waits", has_event).await;
     assert_eq!(stand.calls.count("provision"), 0);
     ready.store(true, Ordering::Relaxed);
     stand.until("it is bound", || stand.is_bound("waits")).await;
@@ -256,13 +258,13 @@ async fn g56_secrets_reach_the_author_and_nobody_else() {
         json!({"parameters": {"adminSecretName": "${pvc.name}-key", "adminSecretNamespace": "${pvc.namespace}"}});
     stand.class("secret", names);
     let name = stand.claim("data", "secret");
-    let told = || {
+    let has_event = || {
         stand.events("data").iter().any(|event| {
             event.contains("the Secret default/data-key does not exist")
                 || event.contains("The Secret default/data-key does not exist")
         })
     };
-    stand.until("the missing Secret is told", told).await;
+    stand.until("the missing Secret is told", has_event).await;
     stand.cluster.create(&secret("data-key", &[("password", "open sesame")])).unwrap();
     stand.until("it is bound", || stand.is_bound("data")).await;
     stand.delete("storageclasses", "secret");
@@ -322,13 +324,13 @@ async fn g58_a_data_source_for_a_populator_is_no_failure() {
             "dataSourceRef": {"apiGroup": "example.com", "kind": "Backup", "name": "monday"},
         },
     })).unwrap();
-    let told = || {
+    let has_event = || {
         stand
             .events("filled")
             .iter()
             .any(|event| event.starts_with("Normal Provisioning: waiting for a volume populator"))
     };
-    stand.until("a populator is expected", told).await;
+    stand.until("a populator is expected", has_event).await;
     assert_eq!(stand.calls.count("provision"), 0);
 }
 
@@ -385,10 +387,10 @@ async fn g44_a_released_volume_of_a_node_that_is_gone_is_told_once() {
         stand.options.node_name = Some(node.to_owned());
         drop(stand.start(number));
     }
-    let took = stand.until("it is told", || !stand.events("of-gone").is_empty()).await;
+    let took = stand.until("it is texts", || !stand.events("of-gone").is_empty()).await;
     assert!(took >= Duration::from_secs(300), "its own replica has had its time: {took:?}");
     sleep(Duration::from_secs(3600)).await;
-    let told = stand.events("of-gone");
-    assert!(told.len() == 1 && told[0].contains("which does not exist any more"), "once, whoever looks: {told:?}");
+    let texts = stand.events("of-gone");
+    assert!(texts.len() == 1 && texts[0].contains("which does not exist any more"), "once, whoever looks: {texts:?}");
     assert!(stand.events("of-there").is_empty() && stand.calls.count("delete") == 0);
 }

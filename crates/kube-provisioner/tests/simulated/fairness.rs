@@ -1,4 +1,4 @@
-//! One class whose backend hangs, or is never done, stops nobody else.
+//! A class whose backend hangs, or is never done, stops no other class.
 
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 
 mod conformance;
 mod contract;
+mod event_order;
 mod fairness;
 mod per_claim;
 mod repeats;
 mod stand;
-mod telling;
 mod toy;

@@ -161,7 +161,7 @@ fn l1_a_mixed_fleet_provisions_once() {
             let (cluster, calls) = (cluster(seed), Calls::default());
             let _actors = cluster.run(Actors::all().at(&Pace::USUAL));
             let takes = if seed % 3 == 0 { Duration::from_secs(20) } else { Duration::from_millis(100) };
-            // Ours hear of a claim sooner; so in every second run they come later.
+            // Ours see a claim sooner, so in every second run they start later.
             let late = seed % 2 == 1;
             let start = || (0..2).for_each(|replica| drop(start_ours(&cluster, replica, &calls, takes)));
             if !late {

@@ -1,4 +1,4 @@
-//! A cluster, and a provisioner whose every answer a test decides.
+//! A cluster, and a provisioner whose answers the test decides.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

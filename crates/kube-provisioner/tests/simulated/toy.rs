@@ -43,7 +43,7 @@ pub(crate) enum Flaw {
     CleansUpWithoutParts,
     /// What is to be cleaned up gets another name first, which is forgotten.
     CleansUpByTrash,
-    /// A thread that may not act any more leaves something that nobody finds.
+    /// A thread without a valid token leaves something that no later call finds.
     StopsHalfway,
     /// What is too large is found out when a part is made already.
     RefusesLate,

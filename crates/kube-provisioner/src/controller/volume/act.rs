@@ -1,6 +1,7 @@
 //! Carries out one decision: the only place that calls the author's code or writes to the API server.
 
 mod attempt;
+mod claim_record;
 mod clean_up;
 mod delete;
 mod inputs;
@@ -36,36 +37,36 @@ pub(crate) type Step<'a> = provisioner_runtime::controller::Step<'a, VolumeCache
 
 /// Time limits of calls of the author's code.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct CallLimits {
     /// One call of `provision`.
     pub(crate) provision: Duration,
     /// One call of another method.
     pub(crate) delete: Duration,
 }
 
-pub(crate) struct Actor {
+pub(crate) struct Actions {
     pub(crate) context: Context<VolumeCache>,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) rules: Arc<Rules>,
-    pub(crate) limits: Limits,
-    /// Where every replica works, and locks what it works on.
+    pub(crate) limits: CallLimits,
+    /// The locks of claims and volumes, where every replica works.
     pub(crate) locks: Option<Locks>,
-    /// The author has no `should_delete`, as far as is known.
+    /// Whether a call has shown that the author has no `should_delete`.
     pub(crate) no_guard: AtomicBool,
-    /// The author has no `clean_up`, as far as is known.
+    /// Whether a call has shown that the author has no `clean_up`.
     pub(crate) no_clean_up: AtomicBool,
     /// The watches of the claims and of the volumes.
     pub(crate) claims: WatchHealth,
     pub(crate) volumes: WatchHealth,
 }
 
-impl Actor {
-    /// Lets the author restore what is kept in memory.
+impl Actions {
+    /// Calls the author's `start`, which restores what the author keeps in memory.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StartError> {
-        let actor = self.clone();
+        let actions = self.clone();
         let start = Start::listing(self.client().clone(), move || {
-            let actor = actor.clone();
-            async move { Ok(actor.own_volumes().await?) }.boxed()
+            let actions = actions.clone();
+            async move { Ok(actions.own_volumes().await?) }.boxed()
         });
         let limit = self.limits.delete;
         match guarded(limit, &FencingToken::unlimited(), async { self.backend.start(start).await }).await {
@@ -101,7 +102,7 @@ impl Actor {
         }
     }
 
-    /// The claim that asks for something new, unless the author's `accepts` says no: then nothing is said of it either.
+    /// The claim of a new attempt. Where the author's `accepts` refuses the claim, it gets no event.
     fn asked_for(&self, decision: &Decision, facts: &Facts) -> Result<Option<Arc<PersistentVolumeClaim>>, Outcome> {
         let is_new = match decision {
             Decision::Provision | Decision::Confirm => true,
@@ -123,7 +124,7 @@ impl Actor {
         }
     }
 
-    /// The author's code may not crash the second time.
+    /// Reads the parameters once more, since the author's code may not crash the second time.
     fn read_class_again(&self, facts: &Facts) -> Outcome {
         let ClassState::Ours(class) = &facts.class else { return Outcome::Changed };
         let again = class.read_again((&*self.backend, &self.rules.capabilities));
@@ -148,7 +149,7 @@ impl Actor {
     }
 }
 
-/// The claim as the author gets it. Nothing where it is not known whole any more.
+/// The claim as the author gets it. `None` where the cache no longer has the whole object.
 fn typed(claim: &WaitingClaim) -> Result<Option<PersistentVolumeClaim>, Outcome> {
     let Some(object) = &claim.object else { return Ok(None) };
     serde_json::from_str(object).map(Some).map_err(|error| Outcome::Refused(Refusal::Request(error.to_string())))

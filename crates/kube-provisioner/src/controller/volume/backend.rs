@@ -1,5 +1,4 @@
-//! The author's provisioner behind an object-safe trait, so that the controller is compiled once and
-//! knows nothing of the author's types.
+//! The author's provisioner behind an object-safe trait: the controller is compiled once, without the author's types.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -67,7 +66,7 @@ impl UntypedRequest {
     }
 }
 
-/// What the controller asks of a provisioner. Any of it may panic.
+/// The calls of a provisioner. Each may panic.
 pub(crate) trait Backend: Send + Sync + 'static {
     fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
     fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>>;

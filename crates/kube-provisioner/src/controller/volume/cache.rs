@@ -1,7 +1,7 @@
 //! What is known of the cluster: compact tables of claims, volumes and classes, fed by the watches.
 //!
-//! A pure data structure: every change answers with the keys that it may matter to. Claims that ask
-//! nobody or somebody else are not kept at all, foreign volumes as their name only.
+//! A pure data structure. Every change returns the keys that it may affect. The tables do not hold claims that ask no
+//! provisioner or another one, and only the names of foreign volumes.
 
 mod progress;
 mod stale;
@@ -31,7 +31,7 @@ pub(crate) struct VolumeCache {
     classes: Table<Box<str>, Option<Arc<OurClass>>>,
     /// The waiting claims by the class that they name.
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
-    /// Our volumes that are not named after the claim whose they are, by that claim.
+    /// Our volumes that are not named after their claim, by that claim.
     by_claim: HashMap<Key, BTreeSet<Key>>,
     progress: HashMap<Key, Progress>,
     /// See `stale`.
@@ -68,8 +68,7 @@ impl VolumeCache {
         }
     }
 
-    /// Whether the claim whose volume this is exists, as far as we know: only claims that ask us are kept. One that has taken
-    /// another volume does not count.
+    /// Whether the volume's claim exists and has not taken another volume. The table has only the claims that ask us.
     fn owner_lives(&self, key: &Key, volume: &OurVolume) -> bool {
         let Some(owner) = volume.owner() else { return false };
         match self.claims.get(&owner) {
@@ -79,7 +78,7 @@ impl VolumeCache {
         }
     }
 
-    /// How many claims wait for us, and how long the oldest of them has.
+    /// The number of claims that wait for us, and how long the oldest has waited.
     pub(crate) fn waiting_claims(&self) -> (usize, Duration) {
         let waiting = self.claims.iter().filter_map(|(_, entry)| match entry {
             ClaimEntry::Waiting(claim) => Some(claim.since.elapsed()),
@@ -130,7 +129,7 @@ impl VolumeCache {
         Vec::new()
     }
 
-    /// Takes in what [`ReadClass::read`] made of what the watch told.
+    /// Applies a class event that [`ReadClass::of_event`] has read.
     pub(crate) fn class_event(&mut self, event: Event<ReadClass>) -> Vec<Key> {
         match event {
             Event::Begin => self.classes.begin_snapshot(),
@@ -150,7 +149,8 @@ impl VolumeCache {
         Vec::new()
     }
 
-    /// Takes in the answer to a look at a claim. What is not known may have ended since: only the watch tells what begins.
+    /// Applies a claim that the API server returned. An unknown claim is ignored, since it may be gone: only the watch
+    /// adds claims.
     pub(crate) fn saw_claim(&mut self, answer: WatchedClaim) {
         let uid = answer.metadata().uid.as_deref();
         if uid.is_some_and(|uid| self.claims.get(&Key::of_claim(uid)).is_some()) {
@@ -158,14 +158,14 @@ impl VolumeCache {
         }
     }
 
-    /// Takes in the answer to a look at a volume, as [`VolumeCache::saw_claim`] does.
+    /// Applies a volume that the API server returned, as [`VolumeCache::saw_claim`] does.
     pub(crate) fn saw_volume(&mut self, answer: WatchedVolume) {
         if self.volumes.get(&Key::of_volume(answer.name())).is_some() {
             self.volume_event(Event::Applied(answer));
         }
     }
 
-    /// Takes in a class whose parameters the author's code has read at last.
+    /// Applies a class whose parameters were read once more.
     pub(crate) fn class_read_again(&mut self, class: OurClass) {
         if let Some(known @ Some(_)) = self.classes.get_mut(class.name())
             && known.as_ref().is_some_and(|known| known.fingerprint == class.fingerprint)
@@ -174,7 +174,7 @@ impl VolumeCache {
         }
     }
 
-    /// Takes in a claim from a watch or from an answer. The key is there when the claim is or was ours.
+    /// Applies a claim from the watch or from an answer. Returns its key if the claim is or was ours.
     pub(crate) fn put_claim(&mut self, watched: &WatchedClaim) -> Option<Key> {
         let ours = watched.metadata().annotations.asked().is_some_and(|name| self.rules.names.include(name));
         let claim = match &watched.fields {
@@ -217,7 +217,7 @@ impl VolumeCache {
         {
             self.by_class.entry(class.clone()).or_default().insert(key.clone());
         }
-        // A bound claim needs no second look at the API server.
+        // A bound claim need not be read from the API server again.
         if let ClaimEntry::Settled { bound_here, .. } = &entry {
             self.confirmed(&key);
             if *bound_here {
@@ -228,8 +228,8 @@ impl VolumeCache {
         Some(key)
     }
 
-    /// Takes in a volume from a watch or from an answer. The key is there when the volume is or was ours,
-    /// or when its name is one that we would use.
+    /// Applies a volume from the watch or from an answer. Returns its key if the volume is or was ours, or if a claim
+    /// of ours will use its name.
     pub(crate) fn put_volume(&mut self, watched: &WatchedVolume) -> Option<Key> {
         let key = Key::of_volume(watched.name());
         let known = self.volumes.get(&key);
@@ -250,8 +250,8 @@ impl VolumeCache {
         };
         let ends =
             matches!(self.progress.get(&key), Some(Progress::Unsaved(_) | Progress::Background(_) | Progress::Confirm));
-        // What another installation saved under this name is not what we have made.
-        // Nor is what may be of before our term what an attempt has come to.
+        // A volume of another installation does not end our attempt. Neither does a volume that may be older than our
+        // term.
         if ends && !self.is_stale(watched) && !self.rules.made_elsewhere(&facts) {
             self.progress.remove(&key);
         }
@@ -268,14 +268,14 @@ impl VolumeCache {
         Some(key)
     }
 
-    /// The volume is gone, whatever the watch has told of it.
+    /// The API server does not have the volume, whatever the watch has shown.
     pub(crate) fn volume_is_gone(&mut self, key: &Key) {
         if let Some(known) = self.volumes.remove(key) {
             self.volume_gone(key, known);
         }
     }
 
-    /// The key of a claim, and of the volumes with other names that are its.
+    /// The keys of a claim and of its volumes with other names.
     fn of_claim(&self, claim: Key) -> Vec<Key> {
         let volumes = self.by_claim.get(&claim).into_iter().flatten().cloned();
         volumes.chain([claim.clone()]).collect()
@@ -291,7 +291,7 @@ impl VolumeCache {
         }
     }
 
-    fn waiting(&self, watched: &WatchedClaim, claim: &narrow::Claim) -> Option<WaitingClaim> {
+    fn waiting(&self, watched: &WatchedClaim, claim: &narrow::ClaimFields) -> Option<WaitingClaim> {
         let facts = ClaimFacts::read(claim)?;
         let key = Key::of_claim(&facts.uid);
         let object = match (self.has_volume(&key, &facts), watched.raw.as_deref()) {
@@ -322,7 +322,7 @@ impl VolumeCache {
         volume.and_then(|volume| volume.facts.claim.as_ref()).is_some_and(|other| *other.uid == *claim.uid)
     }
 
-    /// A claim whose volume is saved only waits to be bound.
+    /// Drops the object of a claim whose volume is saved: the claim only waits to be bound.
     fn let_object_go(&mut self, key: &Key) {
         let Some(ClaimEntry::Waiting(claim)) = self.claims.get(key) else { return };
         if claim.object.is_none() || !self.has_volume(key, &claim.facts) {
@@ -391,12 +391,12 @@ fn watched_version(watched: &WatchedVolume) -> &str {
     watched.fields.as_ref().ok().and_then(|volume| volume.metadata.resource_version.as_deref()).unwrap_or_default()
 }
 
-fn claim_version(claim: &narrow::Claim) -> &str {
+fn claim_version(claim: &narrow::ClaimFields) -> &str {
     claim.metadata.resource_version.as_deref().unwrap_or_default()
 }
 
-/// Resource versions of one kind are ordered numbers; what is no number is never older.
-/// See <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>.
+/// Resource versions of one kind are ordered numbers. A version that is no number is never older. See
+/// <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>.
 fn older(new: &str, known: &str) -> bool {
     number(new).zip(number(known)).is_some_and(|(new, known)| new < known)
 }

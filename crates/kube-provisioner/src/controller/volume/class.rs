@@ -1,4 +1,4 @@
-//! A StorageClass as the watch tells it, with its parameters read by the author's code: before any lock is taken.
+//! A StorageClass from the watch, with its parameters read by the author's code before any lock is taken.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) struct ReadClass {
 }
 
 impl ReadClass {
-    /// What the watch told, read.
+    /// Reads the class of a watch event.
     pub(crate) fn of_event(event: Event<WatchedClass>, rules: &Rules, backend: &dyn Backend) -> Event<Self> {
         let read = |class: WatchedClass| Self::read(&class, rules, backend);
         match event {
@@ -48,7 +48,7 @@ impl ReadClass {
 
 fn own(
     watched: &WatchedClass,
-    class: &narrow::Class,
+    class: &narrow::ClassFields,
     rules: &Rules,
     backend: &dyn Backend,
 ) -> Result<OurClass, serde_json::Error> {

@@ -1,4 +1,4 @@
-//! Every rule about *whether* something is done: a pure function over what is known of one key.
+//! The rules: a pure function from what is known of one key to what is done.
 
 use super::facts::{
     BadParameters, ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, VolumeFacts,
@@ -8,14 +8,14 @@ use super::narrow;
 use super::safeguards::{Safeguard, Safeguards};
 use crate::capabilities::{AccessMode, Capabilities};
 
-/// What the rules need to know of the provisioner itself.
+/// The provisioner's own properties, as the rules need them.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    pub(crate) names: Names,
+    pub(crate) names: ProvisionerNames,
     pub(crate) capabilities: Capabilities,
     /// New volumes get our finalizer, so that nobody can delete one before its asset is gone.
     pub(crate) finalizer: bool,
-    /// This installation. Volumes of another one are not ours.
+    /// The identity of this installation. Volumes of another installation are not ours.
     pub(crate) identity: Box<str>,
     /// The node whose claims and volumes are ours, where every node has a replica of its own.
     pub(crate) node: Option<Box<str>>,
@@ -32,19 +32,19 @@ impl Rules {
         }
         match &volume.identity {
             Some(identity) => *identity != self.identity,
-            // A volume of before there were identities may be on any node.
+            // A volume without an identity may be on any node.
             None => self.node.is_some(),
         }
     }
 
-    /// Whether installations are called as the nodes that they are on.
+    /// Whether each installation has the name of its node.
     fn is_named_by_node(&self) -> bool {
         self.node.as_ref() == Some(&self.identity)
     }
 
-    /// Whether a volume is one of this provisioner: by the annotation where there is one; else by the CSI driver, or by what
+    /// Whether this provisioner made the volume. The annotation decides; without it the CSI driver, or the driver that
     /// the volume was migrated to.
-    pub(crate) fn own(&self, volume: &narrow::Volume) -> bool {
+    pub(crate) fn own(&self, volume: &narrow::VolumeFields) -> bool {
         if !self.safeguards.include(Safeguard::Ownership) {
             return true;
         }
@@ -62,12 +62,12 @@ impl Rules {
 
 /// The provisioner's name and the other names that it answers to.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct ProvisionerNames {
     pub(crate) own: String,
     pub(crate) additional: Vec<String>,
 }
 
-impl Names {
+impl ProvisionerNames {
     pub(crate) fn include(&self, name: &str) -> bool {
         self.own == name || self.additional.iter().any(|other| other == name)
     }
@@ -82,19 +82,19 @@ pub(crate) enum Decision {
     Refuse(Refusal),
     /// Call the author's `provision`.
     Provision,
-    /// Remove what an attempt may have left whose claim or class is gone.
+    /// Remove what an attempt may have left: its claim or its class is gone.
     CleanUp,
-    /// Call the author's `delete` for what was made for a volume that somebody else has saved.
+    /// Call the author's `delete` for a surplus asset: another process has saved the volume with another one.
     DeleteSurplus,
     /// Take our finalizer off the claim: its attempt has ended.
     ReleaseClaim,
     /// Read the claim again before it gets another volume.
     Confirm,
-    /// Read the volume that our watch has told of: it may be of before our term.
+    /// Read the volume that our watch has shown: it may be older than our term.
     ConfirmVolume,
-    /// Save the volume that is made already.
+    /// Save the volume whose asset exists.
     Save,
-    /// Look whether the node still exists whose replica has to delete a volume.
+    /// Check that the node exists whose replica has to delete the volume.
     LookForNode { name: String },
     /// Add our finalizer to a volume that was made without it.
     Protect,
@@ -113,11 +113,11 @@ pub(crate) enum NoAction {
     NothingHere,
     /// The claim has a volume.
     Bound,
-    /// The volume is saved; binding is the controller-manager's.
+    /// The volume is saved. The controller-manager binds it.
     Provisioned,
     /// The author's `accepts` said no.
     Vetoed,
-    /// The attempt is in the journal of a replica that is gone, and ours has no room for it yet.
+    /// The attempt is in the journal of a former replica, and our journal has no room for it yet.
     AwaitsAdoption,
     /// The claim's class names another provisioner.
     ClassOfAnother,
@@ -162,15 +162,15 @@ pub(crate) enum Refusal {
     Selector,
 }
 
-/// How a volume is deleted safely: never on the cache's word alone.
+/// How a volume is deleted. The cache alone never suffices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletion {
     /// Our finalizer holds the object: delete it first (the answer is the live object), then the asset.
     Protected,
     /// Read the live object, delete the asset, then the object with its uid as precondition.
     Checked,
-    /// Somebody deleted the volume before its claim was bound to it, and our finalizer holds it: read it and its claim, which
-    /// is to get another one. No pod has ever seen it.
+    /// A user deleted the volume before its claim was bound to it, and our finalizer keeps it. Read the volume and its
+    /// claim, which will get another volume. No pod has ever used it.
     NeverBound,
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
         (Progress::AwaitsAdoption, _) => Decision::NoAction(NoAction::AwaitsAdoption),
         (Progress::Surplus(_), _) => Decision::DeleteSurplus,
         (Progress::Unsaved(_), VolumeState::Absent) => Decision::Save,
-        // Somebody else's volume has the name; what was begun here is found out and removed by going on with it.
+        // Another installation's volume has the name. Going on with the attempt finds and removes what it has made.
         (Progress::Background(_) | Progress::Unsaved(_), VolumeState::Ours(volume))
             if rules.made_elsewhere(&volume.facts) =>
         {
@@ -195,7 +195,7 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
     }
 }
 
-/// An attempt that may have left something goes on as long as its claim asks for it, with the class that it was begun with.
+/// An attempt that may have left something goes on while its claim asks for it, with the class as it was at the begin.
 fn about_attempt(facts: &Facts) -> Decision {
     let Progress::Background(pending) = &facts.progress else { return Decision::Save };
     match (&facts.claim, &facts.class) {
@@ -251,7 +251,7 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
     }
 }
 
-/// What the provisioner cannot honour is refused: a volume that lacks it would be bound all the same.
+/// Refuses what the provisioner cannot honour: Kubernetes would bind the claim to a volume without it.
 fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<Refusal> {
     if let Err(error) = &claim.request {
         return Some(Refusal::Request(error.clone()));
@@ -270,7 +270,7 @@ fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<R
     if claim.selector && !can.selectors {
         return Some(Refusal::Selector);
     }
-    // An empty volume would take the place of the one that the source's own provisioner makes.
+    // An empty volume would replace the one that the source's own provisioner makes.
     if let Some(source) = &claim.data_source
         && !can.data_sources.contains(&source.type_name())
     {
@@ -299,7 +299,7 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
     if rules.made_elsewhere(volume) {
         let released = volume.phase == Phase::Released && volume.policy == ReclaimPolicy::Delete;
         return match &volume.identity {
-            // Nobody else would tell that its node is gone.
+            // Only this refusal shows the user that the node is gone.
             Some(identity) if released && rules.is_named_by_node() => {
                 Decision::LookForNode { name: identity.to_string() }
             }
@@ -327,12 +327,12 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
         _ => {}
     }
     let released = volume.phase == Phase::Released;
-    // What was begun is finished while this volume exists, whatever is said of it since: nobody can use the rest.
+    // A begun deletion is finished whatever has changed since: the remaining data is of no use.
     if volume.deletion_begun && !volume.protected && volume.phase != Phase::Bound {
         return Decision::Delete(Deletion::Checked);
     }
     match volume.policy {
-        // The object is all that is left to find the asset by, and removing the finalizer would end it.
+        // Only the object leads to the asset, and without the finalizer the object would be gone.
         ReclaimPolicy::Keep if volume.protected && volume.deleting && released => {
             Decision::Refuse(Refusal::RetainedTooLate)
         }
@@ -355,7 +355,7 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
     }
 }
 
-/// Whether its claim waits to be bound to it.
+/// Whether a claim waits to be bound to this volume.
 fn is_awaited(volume: &VolumeFacts, facts: &Facts) -> bool {
     let ClaimState::Waiting(claim) = &facts.claim else { return false };
     let for_claim = volume.claim.as_ref().is_some_and(|other| *other.uid == *claim.facts.uid);
@@ -363,7 +363,7 @@ fn is_awaited(volume: &VolumeFacts, facts: &Facts) -> bool {
 }
 
 fn release(volume: &VolumeFacts, facts: &Facts) -> Decision {
-    // A controller-manager with an old view may release the volume of a living claim.
+    // A controller-manager with an old cache may release the volume of an existing claim.
     if facts.owner_lives {
         return Decision::NoAction(NoAction::ClaimStillSeen);
     }

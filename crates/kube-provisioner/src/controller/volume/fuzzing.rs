@@ -7,7 +7,7 @@ use provisioner_runtime::watch::Event;
 
 use super::cache::VolumeCache;
 use super::class::ReadClass;
-use super::decide::{Names, Rules, decide};
+use super::decide::{ProvisionerNames, Rules, decide};
 use super::safeguards::Safeguards;
 use crate::provisioner::Provisioner;
 
@@ -26,7 +26,7 @@ pub(crate) fn take_in(bytes: &[u8]) {
             Ok(())
         }
     }
-    let names = Names { own: "p".to_owned(), additional: Vec::new() };
+    let names = ProvisionerNames { own: "p".to_owned(), additional: Vec::new() };
     let capabilities = crate::Capabilities::default();
     let rules = Arc::new(Rules {
         names,

@@ -1,4 +1,4 @@
-//! What the journal keeps of an attempt: enough to finish it when claim and class are gone.
+//! An attempt's entry in the journal: enough to finish the attempt when claim and class are gone.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use crate::capabilities::Capabilities;
 
 /// An entry's text.
 #[derive(Deserialize, Serialize)]
-struct Text<'a> {
+struct EntryText<'a> {
     #[serde(borrow)]
     metadata: &'a RawValue,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     token: &'a str,
 }
 
-/// The entry of an attempt. `None` when its claim is not known whole. Class, spec and annotations are what many claims have
-/// in common.
+/// The entry of an attempt. `None` when its claim is not known whole. Many claims share the same class, spec and
+/// annotations.
 pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
     let Parts { metadata, annotations, spec } = projection::split(pending.claim.object.as_deref()?).ok()??;
     let metadata: &RawValue = serde_json::from_str(&metadata).ok()?;
-    let text = serde_json::to_string(&Text { metadata, token: &pending.token }).ok()?;
+    let text = serde_json::to_string(&EntryText { metadata, token: &pending.token }).ok()?;
     let share = |kind: &str, text: &str| (format!("{kind}-{:016x}", stable_hash(text)), text.into());
     let shared = vec![pending.class.snapshot.clone(), share("spec", spec.get()), share("ann", &annotations)];
     Some(Entry { key: key.to_string(), text, shared })
@@ -54,7 +54,7 @@ pub(crate) fn read(entry: &Entry, backend: (&dyn Backend, &Capabilities)) -> Res
         _ => return Err("it names no class and no spec".to_owned()),
     };
     let object: StorageClass = serde_json::from_str(text).map_err(say)?;
-    let Text { metadata, token } = serde_json::from_str(&entry.text).map_err(say)?;
+    let EntryText { metadata, token } = serde_json::from_str(&entry.text).map_err(say)?;
     let claim = WaitingClaim::of_projection(projection::join(metadata, annotations, spec).map_err(say)?)?;
     let class = OurClass::read(object, fingerprint(name), backend, (name.clone(), text.clone()));
     Ok(Pending { claim: Arc::new(claim), class: Arc::new(class), token: token.into(), begun: Instant::now() })
@@ -63,7 +63,7 @@ pub(crate) fn read(entry: &Entry, backend: (&dyn Backend, &Capabilities)) -> Res
 impl WaitingClaim {
     /// From what the author gets of it.
     fn of_projection(text: String) -> Result<Self, String> {
-        let claim: narrow::Claim = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let claim: narrow::ClaimFields = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         let facts = ClaimFacts::read(&claim).ok_or("its claim lacks name, namespace or uid")?;
         Ok(Self {
             fingerprint: fingerprint(&facts),
@@ -82,7 +82,7 @@ impl WaitingClaim {
 pub(crate) fn node(entry: &Entry) -> Option<String> {
     let annotations: narrow::Annotations = match &entry.shared[..] {
         [_, _, (_, annotations)] => serde_json::from_str(annotations).ok()?,
-        _ => serde_json::from_str::<narrow::Claim>(&entry.text).ok()?.metadata.annotations,
+        _ => serde_json::from_str::<narrow::ClaimFields>(&entry.text).ok()?.metadata.annotations,
     };
     annotations.selected_node
 }

@@ -1,4 +1,4 @@
-//! The one key space: work on a claim and on its volume has the same key, the volume's name.
+//! The key of work: the volume's name, both for a claim and for its volume.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Key {
         }
     }
 
-    /// The name by convention: deterministic, so a second attempt finds the first one's volume.
+    /// The name of the claim's volume. It is deterministic, so a second attempt finds the volume of the first.
     pub(crate) fn of_claim(uid: &str) -> Self {
         match parse_uuid(uid) {
             Some(uid) => Self::ForClaim(uid),

@@ -1,4 +1,4 @@
-//! What can be measured: the Go library's metrics under their names, for dashboards that exist, and our own.
+//! The metrics: those of the Go library under their names, for existing dashboards, and our own.
 
 use std::time::Duration;
 
@@ -12,43 +12,43 @@ use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::Context;
 
 use super::cache::VolumeCache;
-use super::report::{Summary, WorkKind};
+use super::report::{Operation, OutcomeReport};
 
-/// From a millisecond to half an hour, which is what slow backends take.
+/// From a millisecond to half an hour, for slow backends.
 const OURS: [f64; 14] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0];
 /// The Go library's buckets: those of its client by default.
 const GO: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ClassAndSource {
+struct ClassAndSourceLabels {
     class: String,
     source: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Class {
+struct ClassLabels {
     class: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Attempt {
+struct AttemptLabels {
     operation: &'static str,
     outcome: &'static str,
     class: String,
 }
 
-type Times<L> = Family<L, Histogram, fn() -> Histogram>;
+type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// Counts what `report` says.
 pub(crate) struct VolumeMetrics {
-    provisioned: Family<ClassAndSource, Counter>,
-    provision_failed: Family<ClassAndSource, Counter>,
-    provision_seconds: Times<ClassAndSource>,
-    deleted: Family<Class, Counter>,
-    delete_failed: Family<Class, Counter>,
-    delete_seconds: Times<Class>,
-    attempts: Family<Attempt, Counter>,
-    attempt_seconds: Times<Attempt>,
+    provisioned: Family<ClassAndSourceLabels, Counter>,
+    provision_failed: Family<ClassAndSourceLabels, Counter>,
+    provision_seconds: Durations<ClassAndSourceLabels>,
+    deleted: Family<ClassLabels, Counter>,
+    delete_failed: Family<ClassLabels, Counter>,
+    delete_seconds: Durations<ClassLabels>,
+    attempts: Family<AttemptLabels, Counter>,
+    attempt_seconds: Durations<AttemptLabels>,
 }
 
 impl VolumeMetrics {
@@ -85,31 +85,31 @@ impl VolumeMetrics {
             "Duration of attempts, the author's code included.",
             self.attempt_seconds.clone(),
         );
-        ours.register_collector(Box::new(Waiting(context)));
+        ours.register_collector(Box::new(WaitingClaims(context)));
     }
 
-    pub(crate) fn count(&self, summary: &Summary, class: Option<&str>, source: Option<&str>, took: Duration) {
+    pub(crate) fn count(&self, report: &OutcomeReport, class: Option<&str>, source: Option<&str>, took: Duration) {
         let class = class.unwrap_or_default().to_owned();
-        let operation = match summary.work {
-            WorkKind::None => return,
-            WorkKind::Provision => "provision",
-            WorkKind::Delete => "delete",
+        let operation = match report.operation {
+            Operation::None => return,
+            Operation::Provision => "provision",
+            Operation::Delete => "delete",
         };
-        let attempt = Attempt { operation, outcome: summary.label, class: class.clone() };
+        let attempt = AttemptLabels { operation, outcome: report.label, class: class.clone() };
         self.attempts.get_or_create(&attempt).inc();
         self.attempt_seconds.get_or_create(&attempt).observe(took.as_secs_f64());
-        // What was left alone, or is still going on, is neither success nor failure.
-        let failed = summary.notice.as_ref().is_some_and(|notice| notice.warning);
-        match (summary.work, summary.took) {
-            (WorkKind::Delete, Some(took)) => {
-                self.deleted.get_or_create(&Class { class: class.clone() }).inc();
-                self.delete_seconds.get_or_create(&Class { class }).observe(took.as_secs_f64());
+        // Ignored and running operations are neither success nor failure.
+        let failed = report.event.as_ref().is_some_and(|event| event.warning);
+        match (report.operation, report.took) {
+            (Operation::Delete, Some(took)) => {
+                self.deleted.get_or_create(&ClassLabels { class: class.clone() }).inc();
+                self.delete_seconds.get_or_create(&ClassLabels { class }).observe(took.as_secs_f64());
             }
-            (WorkKind::Delete, None) if failed => {
-                self.delete_failed.get_or_create(&Class { class }).inc();
+            (Operation::Delete, None) if failed => {
+                self.delete_failed.get_or_create(&ClassLabels { class }).inc();
             }
-            (WorkKind::Provision, took) => {
-                let labels = ClassAndSource { class, source: source.unwrap_or_default().to_owned() };
+            (Operation::Provision, took) => {
+                let labels = ClassAndSourceLabels { class, source: source.unwrap_or_default().to_owned() };
                 if let Some(took) = took {
                     self.provisioned.get_or_create(&labels).inc();
                     self.provision_seconds.get_or_create(&labels).observe(took.as_secs_f64());
@@ -122,16 +122,16 @@ impl VolumeMetrics {
     }
 }
 
-/// How many claims wait, and how long the oldest of them has.
-struct Waiting(Context<VolumeCache>);
+/// The number of waiting claims, and the age of the oldest.
+struct WaitingClaims(Context<VolumeCache>);
 
-impl std::fmt::Debug for Waiting {
+impl std::fmt::Debug for WaitingClaims {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Waiting")
+        f.write_str("WaitingClaims")
     }
 }
 
-impl Collector for Waiting {
+impl Collector for WaitingClaims {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let (count, oldest, adopted) = {
             let cache = self.0.cache();

@@ -1,4 +1,4 @@
-//! What the watches decode: only the fields that decisions read. Nothing else is ever allocated.
+//! The fields that the watches decode: only those that decisions read. Nothing else is allocated.
 //!
 //! An object that cannot be read does not stop the others: it decodes into its name and the reason.
 
@@ -17,7 +17,7 @@ use crate::protocol;
 /// An object of kind `K`, decoded as a `T`.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched<K, T> {
-    /// What the watch itself needs: the resource version.
+    /// The metadata that the watch needs: the resource version.
     meta: ObjectMeta,
     /// The fields of interest, or why they cannot be read.
     pub(crate) fields: Result<T, Unreadable>,
@@ -33,9 +33,9 @@ pub(crate) struct Unreadable {
     pub(crate) problem: String,
 }
 
-pub(crate) type WatchedClaim = Watched<PersistentVolumeClaim, Claim>;
-pub(crate) type WatchedClass = Watched<StorageClass, Class>;
-pub(crate) type WatchedVolume = Watched<PersistentVolume, Volume>;
+pub(crate) type WatchedClaim = Watched<PersistentVolumeClaim, ClaimFields>;
+pub(crate) type WatchedClass = Watched<StorageClass, ClassFields>;
+pub(crate) type WatchedVolume = Watched<PersistentVolume, VolumeFields>;
 
 impl<K, T: Fields> Watched<K, T> {
     pub(crate) fn name(&self) -> &str {
@@ -55,26 +55,26 @@ impl<K, T: Fields> Watched<K, T> {
     }
 }
 
-/// What is asked of every kind of object.
+/// What every kind of object has.
 pub(crate) trait Fields {
     fn metadata(&self) -> &Meta;
 
-    /// Whether more than the fields may be wanted.
+    /// Whether the whole object may be needed.
     fn wanted_whole(&self) -> bool;
 }
 
-impl Fields for Claim {
+impl Fields for ClaimFields {
     fn metadata(&self) -> &Meta {
         &self.metadata
     }
 
-    /// The author gets the claim that waits; most claims are bound.
+    /// The author gets waiting claims whole. Most claims are bound.
     fn wanted_whole(&self) -> bool {
         self.bound_to().is_none() && self.metadata.annotations.asked().is_some()
     }
 }
 
-impl Fields for Class {
+impl Fields for ClassFields {
     fn metadata(&self) -> &Meta {
         &self.metadata
     }
@@ -84,7 +84,7 @@ impl Fields for Class {
     }
 }
 
-impl Fields for Volume {
+impl Fields for VolumeFields {
     fn metadata(&self) -> &Meta {
         &self.metadata
     }
@@ -102,7 +102,7 @@ impl<K, T: DeserializeOwned + Fields> FromJson for Watched<K, T> {
         }
         let fields = match serde_json::from_str(json) {
             Err(error) if error.is_data() => Err(Unreadable {
-                // Only an object that cannot be read is looked at twice.
+                // Only an unreadable object is parsed twice.
                 metadata: serde_json::from_str::<Head>(json).unwrap_or_default().metadata,
                 problem: error.to_string(),
             }),
@@ -123,7 +123,7 @@ impl<K, T: DeserializeOwned + Fields> FromJson for Watched<K, T> {
 /// In a list.
 impl<'de, K, T: DeserializeOwned + Fields> Deserialize<'de> for Watched<K, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Borrowed: most objects are somebody else's, and nothing of them is kept.
+        // Borrowed: most objects are foreign, and nothing of them is kept.
         let raw = <&RawValue>::deserialize(deserializer)?;
         Self::from_json(raw.get()).map_err(serde::de::Error::custom)
     }
@@ -206,14 +206,14 @@ impl Annotations {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Claim {
+pub(crate) struct ClaimFields {
     pub(crate) metadata: Meta,
     #[serde(default)]
     pub(crate) spec: Option<ClaimSpec>,
 }
 
-impl Claim {
-    /// Whether the claim records an attempt by itself.
+impl ClaimFields {
+    /// Whether the claim records an attempt.
     pub(crate) fn is_held(&self) -> bool {
         self.metadata.finalizers.iter().any(|name| name == protocol::CLAIM_FINALIZER)
     }
@@ -229,8 +229,8 @@ impl Claim {
 pub(crate) struct ClaimSpec {
     #[serde(deserialize_with = "null_as_default")]
     pub(crate) access_modes: Vec<String>,
-    pub(crate) data_source: Option<DataSource>,
-    pub(crate) data_source_ref: Option<DataSource>,
+    pub(crate) data_source: Option<SourceFields>,
+    pub(crate) data_source_ref: Option<SourceFields>,
     #[serde(deserialize_with = "null_as_default")]
     pub(crate) resources: Resources,
     pub(crate) selector: Option<serde::de::IgnoredAny>,
@@ -250,14 +250,14 @@ pub(crate) struct Resources {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct DataSource {
+pub(crate) struct SourceFields {
     pub(crate) api_group: Option<String>,
     pub(crate) kind: String,
     pub(crate) name: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Volume {
+pub(crate) struct VolumeFields {
     pub(crate) metadata: Meta,
     #[serde(default)]
     pub(crate) spec: Option<VolumeSpec>,
@@ -296,7 +296,7 @@ pub(crate) struct VolumeStatus {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Class {
+pub(crate) struct ClassFields {
     pub(crate) metadata: Meta,
     pub(crate) provisioner: String,
 }

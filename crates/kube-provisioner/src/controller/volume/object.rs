@@ -25,7 +25,7 @@ pub(crate) enum TemplateError {
     Path(String),
 }
 
-pub(crate) struct Order<'a> {
+pub(crate) struct VolumeInputs<'a> {
     pub(crate) name: &'a str,
     pub(crate) bytes: u64,
     pub(crate) claim: &'a PersistentVolumeClaim,
@@ -35,28 +35,28 @@ pub(crate) struct Order<'a> {
     pub(crate) identity: Option<&'a str>,
 }
 
-/// The PersistentVolume for an order.
+/// Builds the PersistentVolume.
 ///
 /// The claim reference carries the claim's uid, so the volume can be bound to no other claim, and
 /// the controller-manager needs no write of its own to pre-bind it.
-pub(crate) fn build(order: &Order<'_>, volume: Volume) -> Result<PersistentVolume, TemplateError> {
-    check(order, &volume)?;
-    let claim = order.claim.spec.clone().unwrap_or_default();
+pub(crate) fn build(inputs: &VolumeInputs<'_>, volume: Volume) -> Result<PersistentVolume, TemplateError> {
+    check(inputs, &volume)?;
+    let claim = inputs.claim.spec.clone().unwrap_or_default();
     let access_modes =
         volume.access_modes.map(|modes| modes.into_iter().map(|mode| mode.as_str().to_owned()).collect());
     let mut annotations = volume.annotations;
-    annotations.insert(protocol::PROVISIONED_BY.to_owned(), order.class.provisioner.clone());
-    annotations.extend(order.identity.map(|identity| (protocol::IDENTITY.to_owned(), identity.to_owned())));
+    annotations.insert(protocol::PROVISIONED_BY.to_owned(), inputs.class.provisioner.clone());
+    annotations.extend(inputs.identity.map(|identity| (protocol::IDENTITY.to_owned(), identity.to_owned())));
     let mut spec = PersistentVolumeSpec {
         access_modes: access_modes.or(claim.access_modes),
-        capacity: Some(BTreeMap::from([("storage".to_owned(), Quantity(capacity(order, volume.bytes)))])),
-        claim_ref: Some(claim_reference(order.claim)),
-        mount_options: volume.mount_options.or_else(|| order.class.mount_options.clone()),
+        capacity: Some(BTreeMap::from([("storage".to_owned(), Quantity(capacity(inputs, volume.bytes)))])),
+        claim_ref: Some(claim_reference(inputs.claim)),
+        mount_options: volume.mount_options.or_else(|| inputs.class.mount_options.clone()),
         node_affinity: volume.node_affinity,
         persistent_volume_reclaim_policy: Some(
-            order.class.reclaim_policy.clone().unwrap_or_else(|| "Delete".to_owned()),
+            inputs.class.reclaim_policy.clone().unwrap_or_else(|| "Delete".to_owned()),
         ),
-        storage_class_name: order.class.metadata.name.clone(),
+        storage_class_name: inputs.class.metadata.name.clone(),
         volume_attributes_class_name: claim.volume_attributes_class_name,
         volume_mode: claim.volume_mode,
         ..PersistentVolumeSpec::default()
@@ -64,10 +64,10 @@ pub(crate) fn build(order: &Order<'_>, volume: Volume) -> Result<PersistentVolum
     volume.source.fill(&mut spec);
     Ok(PersistentVolume {
         metadata: ObjectMeta {
-            name: Some(order.name.to_owned()),
+            name: Some(inputs.name.to_owned()),
             annotations: Some(annotations),
             labels: (!volume.labels.is_empty()).then_some(volume.labels),
-            finalizers: order.finalizer.then(|| vec![protocol::FINALIZER.to_owned()]),
+            finalizers: inputs.finalizer.then(|| vec![protocol::FINALIZER.to_owned()]),
             ..ObjectMeta::default()
         },
         spec: Some(spec),
@@ -75,14 +75,14 @@ pub(crate) fn build(order: &Order<'_>, volume: Volume) -> Result<PersistentVolum
     })
 }
 
-fn check(order: &Order<'_>, volume: &Volume) -> Result<(), TemplateError> {
+fn check(inputs: &VolumeInputs<'_>, volume: &Volume) -> Result<(), TemplateError> {
     if let Some(made) = volume.bytes
-        && made < order.bytes
+        && made < inputs.bytes
     {
-        return Err(TemplateError::TooSmall { made, asked: order.bytes });
+        return Err(TemplateError::TooSmall { made, asked: inputs.bytes });
     }
     if let Some(modes) = &volume.access_modes {
-        let asked = order.claim.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+        let asked = inputs.claim.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
         if let Some(missing) = asked.iter().find(|mode| modes.iter().all(|made| made.as_str() != **mode)) {
             return Err(TemplateError::AccessMode(missing.clone()));
         }
@@ -100,13 +100,13 @@ fn check(order: &Order<'_>, volume: &Volume) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// The claim's own text where the author made what was asked: `1500Mi` stays `1500Mi`.
-fn capacity(order: &Order<'_>, made: Option<u64>) -> String {
-    let requests = order.claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
+/// The claim's own text if the volume has the requested size: `1500Mi` stays `1500Mi`.
+fn capacity(inputs: &VolumeInputs<'_>, made: Option<u64>) -> String {
+    let requests = inputs.claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
     match (made, requests.and_then(|requests| requests.get("storage"))) {
-        (Some(made), _) if made > order.bytes => quantity::format_bytes(made),
+        (Some(made), _) if made > inputs.bytes => quantity::format_bytes(made),
         (_, Some(asked)) => asked.0.clone(),
-        (_, None) => quantity::format_bytes(order.bytes),
+        (_, None) => quantity::format_bytes(inputs.bytes),
     }
 }
 
@@ -146,14 +146,15 @@ mod tests {
         serde_json::from_value(class).unwrap()
     }
 
-    fn order<'a>(claim: &'a PersistentVolumeClaim, class: &'a StorageClass) -> Order<'a> {
-        Order { name: "pvc-u", bytes: 1500 << 20, claim, class, finalizer: true, identity: Some("here") }
+    fn inputs<'a>(claim: &'a PersistentVolumeClaim, class: &'a StorageClass) -> VolumeInputs<'a> {
+        VolumeInputs { name: "pvc-u", bytes: 1500 << 20, claim, class, finalizer: true, identity: Some("here") }
     }
 
     #[test]
     fn l10_everything_comes_from_claim_and_class() {
         let (claim, class) = (claim(), class(json!({"reclaimPolicy": "Retain", "mountOptions": ["ro"]})));
-        let volume = build(&order(&claim, &class), Volume::host_path("/v/pvc-u").on_node("a").label("x", "y")).unwrap();
+        let volume =
+            build(&inputs(&claim, &class), Volume::host_path("/v/pvc-u").on_node("a").label("x", "y")).unwrap();
         let got = serde_json::to_value(volume).unwrap();
         assert_eq!(
             got,
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn g12_l9_a_class_without_a_policy_means_delete_and_a_larger_volume_says_so() {
         let (claim, class) = (claim(), class(json!({})));
-        let spec = build(&order(&claim, &class), Volume::nfs("s", "/x").capacity(2 << 30)).unwrap().spec.unwrap();
+        let spec = build(&inputs(&claim, &class), Volume::nfs("s", "/x").capacity(2 << 30)).unwrap().spec.unwrap();
         assert_eq!(spec.persistent_volume_reclaim_policy.as_deref(), Some("Delete"));
         assert_eq!(spec.capacity.unwrap()["storage"].0, "2Gi");
     }
@@ -192,16 +193,16 @@ mod tests {
     fn g20_more_access_modes_than_asked_are_told_and_fewer_are_refused() {
         let (claim, class) = (claim(), class(json!({})));
         let all = [AccessMode::ReadWriteOnce, AccessMode::ReadOnlyMany, AccessMode::ReadWriteMany];
-        let made = build(&order(&claim, &class), Volume::nfs("s", "/x").access_modes(all)).unwrap();
+        let made = build(&inputs(&claim, &class), Volume::nfs("s", "/x").access_modes(all)).unwrap();
         assert_eq!(made.spec.unwrap().access_modes.unwrap().len(), 3);
-        let refused = build(&order(&claim, &class), Volume::nfs("s", "/x").access_modes([AccessMode::ReadWriteOnce]));
+        let refused = build(&inputs(&claim, &class), Volume::nfs("s", "/x").access_modes([AccessMode::ReadWriteOnce]));
         assert_eq!(refused, Err(TemplateError::AccessMode("ReadOnlyMany".to_owned())));
     }
 
     #[test]
     fn g20_what_the_api_server_or_the_user_would_not_accept_is_refused() {
         let (claim, class) = (claim(), class(json!({})));
-        let refused = |volume| build(&order(&claim, &class), volume).unwrap_err();
+        let refused = |volume| build(&inputs(&claim, &class), volume).unwrap_err();
         assert!(matches!(refused(Volume::nfs("s", "/x").capacity(1)), TemplateError::TooSmall { .. }));
         assert_eq!(refused(Volume::local("/x")), TemplateError::LocalWithoutNode);
         assert!(matches!(refused(Volume::host_path("/a/../b")), TemplateError::Path(_)));

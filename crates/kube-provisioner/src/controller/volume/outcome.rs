@@ -1,4 +1,4 @@
-//! What comes of a decision. What it means for users, metrics and the queue is `report`'s.
+//! The outcome of a decision. `report` says what it means for users, metrics and the queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,54 +11,65 @@ use super::decide::{NoAction, Refusal};
 use super::object::TemplateError;
 use crate::error::{DeleteVerdict, Verdict};
 
-/// What came of one decision.
+/// What the author's code needs and does not get.
+#[derive(Debug)]
+pub(crate) enum MissingInput {
+    /// The selected node does not exist.
+    Node(String),
+    /// A Secret that the class names does not exist.
+    Secret { namespace: String, name: String },
+    /// The class's parameters do not give the name of a Secret. The text says why.
+    SecretName(String),
+}
+
+/// The outcome of one decision.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// Nothing was to be done.
     NoAction(NoAction),
-    /// The claim gets no volume as it is.
+    /// The claim gets no volume, or the volume is not deleted, until something changes.
     Refused(Refusal),
     /// As many attempts as allowed are under way in this class or altogether.
     AwaitsPermit(Arc<str>),
-    /// What was known is out of date; what is known now is in the cache.
+    /// The facts were out of date. The cache has the current ones.
     Changed,
-    /// The API server knows what the watch has not told yet.
+    /// The API server has a change that the watch has not shown yet.
     Behind,
-    /// Somebody else is to act, who is given that time.
+    /// Another replica has to act. The key is looked at again after this time.
     LooksAgain { after: Duration },
-    /// The API server does not take what was made of what is known.
+    /// The API server rejects a write.
     Rejected { doing: &'static str, error: CallError },
     /// The asset is made and its volume is saved.
     Provisioned { took: Duration },
-    /// Another process is at work for it.
+    /// Another process holds the lock.
     Locked { by: String, look_again: Duration },
-    /// What is to be begun could not be recorded, or this replica may not begin it.
+    /// The attempt could not be recorded, or this replica may not begin it.
     NotJournaled(JournalError),
     /// What the author's code needs is not there: a Secret or the selected node.
-    NotReady { problem: String },
-    /// The author's `provision` said no. `rescheduled`: the scheduler was asked for another node.
+    NotReady(MissingInput),
+    /// The author's `provision` returned an error. `rescheduled`: the scheduler was asked for another node.
     NotProvisioned { verdict: Verdict, message: String, retry_after: Option<Duration>, rescheduled: bool },
-    /// The author's code gave no answer about a claim.
+    /// The author's code gave no answer to a call for a claim.
     ProvisionBroke { method: &'static str, no_answer: NoAnswer },
     /// The author's `provision` returned what cannot be a volume.
     BadTemplate(TemplateError),
     /// The asset is made; its volume could not be saved yet.
     NotSaved(CallError),
-    /// The asset is made; a volume of somebody else has its name.
+    /// The asset is made, but a foreign volume has its name.
     NameTakenMeanwhile,
     /// What an attempt may have left is removed.
     CleanedUp,
-    /// The author's `clean_up` said no, or its `delete` of what nobody needs.
+    /// The author's `clean_up` failed, or its `delete` of a surplus asset.
     NotCleanedUp { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
     /// The claim records no attempt any more.
     ClaimReleased,
     /// The volume is released, and the claim that it names exists.
     ClaimLives,
-    /// The asset is gone and its object too, or as good as.
+    /// The asset is deleted, and the object is deleted or has no finalizer of ours.
     Deleted { took: Duration },
-    /// The author's `delete` or `should_delete` said no.
+    /// The author's `delete` or `should_delete` returned an error.
     NotDeleted { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
-    /// The author's code gave no answer about a volume.
+    /// The author's code gave no answer to a call for a volume.
     DeleteBroke { method: &'static str, no_answer: NoAnswer },
     /// Our finalizer was added or removed.
     ProtectionSet,

@@ -1,5 +1,5 @@
-//! What authors get of a claim and of a class: the same in every attempt, so it is what is kept while a claim waits and what
-//! the journal keeps of an attempt. See [`ProvisionRequest`](crate::ProvisionRequest).
+//! The part of a claim and of a class that authors get. It is the same in every attempt, so the cache keeps this part
+//! of waiting claims, and the journal keeps it of attempts. See [`ProvisionRequest`](crate::ProvisionRequest).
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const ALWAYS: [&str; 4] = [
 
 /// A claim as authors get it.
 #[derive(Deserialize, Serialize)]
-struct Claim<'a> {
+struct ProjectedClaim<'a> {
     #[serde(borrow)]
     metadata: Metadata<'a>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
@@ -51,11 +51,11 @@ struct Metadata<'a> {
 
 /// The text of a claim as its author gets it. Deterministic: the same claim has the same text.
 pub(crate) fn claim(object: &RawValue, capabilities: &Capabilities) -> serde_json::Result<Box<str>> {
-    let mut claim: Claim<'_> = serde_json::from_str(object.get())?;
+    let mut claim: ProjectedClaim<'_> = serde_json::from_str(object.get())?;
     let declared = |key: &str| capabilities.claim_annotations.iter().any(|known| known == key);
     claim.metadata.annotations.retain(|key, _| ALWAYS.contains(&key.as_str()) || declared(key));
     let text = serde_json::to_string(&claim)?;
-    // Parts are taken over as they were sent, and an entry of the journal is one line.
+    // The parts are copied as sent, and an entry of the journal is one line.
     if text.contains('\n') {
         return Ok(serde_json::from_str::<serde_json::Value>(&text)?.to_string().into_boxed_str());
     }
@@ -72,7 +72,7 @@ pub(crate) struct Parts<'a> {
 
 /// Takes the text of [`claim`] apart. `None` where it has no spec.
 pub(crate) fn split(text: &str) -> serde_json::Result<Option<Parts<'_>>> {
-    let Claim { mut metadata, spec } = serde_json::from_str(text)?;
+    let ProjectedClaim { mut metadata, spec } = serde_json::from_str(text)?;
     let annotations = serde_json::to_string(&std::mem::take(&mut metadata.annotations))?;
     let metadata = serde_json::to_string(&metadata)?;
     Ok(spec.map(|spec| Parts { metadata, annotations, spec }))

@@ -1,4 +1,4 @@
-//! What keeps the promises. Each can be left out, to see that the simulation would notice.
+//! The safeguards. Tests of the simulation leave one out to see that the simulation notices.
 
 /// One of the things that keep storage from leaking, from being made twice and from being deleted by mistake.
 #[cfg_attr(not(feature = "planted-faults"), expect(unreachable_pub, reason = "of use to the simulation alone"))]
@@ -6,19 +6,19 @@
 pub enum Safeguard {
     /// An attempt is recorded before it begins.
     Journal,
-    /// Who has lost the journal begins nothing any more.
+    /// A process that has lost the journal begins nothing.
     Fencing,
     /// A volume that exists already is compared with the one that was to be saved.
     ReadBack,
     /// Only volumes of this provisioner are deleted.
     Ownership,
-    /// Only the object that was looked at is deleted, not another one of its name.
+    /// Deletions have the uid as their precondition, so another object of the same name is not deleted.
     UidPrecondition,
-    /// What `provision` may have left when it failed stays recorded.
+    /// A failed attempt that may have left something stays recorded.
     FailedAttempts,
     /// Only volumes of this installation are deleted.
     Identity,
-    /// An entry is dropped only for a volume that was seen since the term began.
+    /// An entry is dropped only for a volume that was read since the term began.
     FreshVolumes,
 }
 

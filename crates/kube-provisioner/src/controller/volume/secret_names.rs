@@ -1,11 +1,11 @@
-//! The Secrets that a class's parameters name: which two parameters, and what their templates stand for.
+//! The Secrets that a class's parameters name: the two parameters, and their templates.
 
 use std::collections::BTreeMap;
 
 use crate::capabilities::SecretRole;
 use crate::protocol;
 
-/// Where the Secret of a role is, with what stands for the claim's names.
+/// The templates of the namespace and name of a role's Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SecretName {
     pub(crate) role: String,
@@ -13,22 +13,22 @@ pub(crate) struct SecretName {
     namespace: String,
 }
 
-/// What a template may name.
+/// The values for a template.
 #[derive(Clone, Copy)]
-pub(crate) struct Names<'a> {
+pub(crate) struct TemplateNames<'a> {
     pub(crate) claim: &'a str,
     pub(crate) namespace: &'a str,
     pub(crate) volume: &'a str,
 }
 
-impl Names<'_> {
-    /// Stand in for real ones where only the form of a template is of interest.
-    const ANY: Names<'static> = Names { claim: "claim", namespace: "namespace", volume: "volume" };
+impl TemplateNames<'_> {
+    /// Values to check the form of a template.
+    const ANY: TemplateNames<'static> = TemplateNames { claim: "claim", namespace: "namespace", volume: "volume" };
 }
 
 impl SecretName {
     /// Namespace and name of the Secret for one claim.
-    pub(crate) fn resolve(&self, names: Names<'_>) -> Result<(String, String), String> {
+    pub(crate) fn resolve(&self, names: TemplateNames<'_>) -> Result<(String, String), String> {
         Ok((fill(&self.namespace, names)?, fill(&self.name, names)?))
     }
 }
@@ -41,7 +41,7 @@ pub(crate) fn take(parameters: &mut BTreeMap<String, String>, roles: &[SecretRol
         match (parameters.remove(&name), parameters.remove(&namespace)) {
             (Some(name), Some(namespace)) => {
                 let secret = SecretName { role: role.clone(), name, namespace };
-                secret.resolve(Names::ANY)?;
+                secret.resolve(TemplateNames::ANY)?;
                 found.push(secret);
             }
             (None, None) if !required => {}
@@ -74,7 +74,7 @@ fn keys(role: &str) -> [String; 2] {
     [format!("{prefix}Name"), format!("{prefix}Namespace")]
 }
 
-fn fill(template: &str, names: Names<'_>) -> Result<String, String> {
+fn fill(template: &str, names: TemplateNames<'_>) -> Result<String, String> {
     let filled = template
         .replace("${pvc.name}", names.claim)
         .replace("${pvc.namespace}", names.namespace)
@@ -114,7 +114,7 @@ mod tests {
         ]);
         let found = take(&mut all, &roles()).unwrap();
         assert_eq!(all, parameters(&[("server", "s")]));
-        let names = Names { claim: "data", namespace: "shop", volume: "pvc-1" };
+        let names = TemplateNames { claim: "data", namespace: "shop", volume: "pvc-1" };
         assert_eq!(found[0].resolve(names), Ok(("shop".to_owned(), "data-pvc-1".to_owned())));
         let volume = BTreeMap::from([annotation("admin", &("shop".to_owned(), "data".to_owned()))]);
         assert_eq!(of_volume(Some(&volume), "admin"), Some(("shop".to_owned(), "data".to_owned())));

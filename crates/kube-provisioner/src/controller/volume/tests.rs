@@ -4,6 +4,7 @@
 mod api;
 mod cache;
 mod claims;
+mod event_table;
 mod faults;
 mod hostile;
 mod journal;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::cache::VolumeCache;
 use super::class::ReadClass;
-use super::decide::{Decision, Names, Rules, decide};
+use super::decide::{Decision, ProvisionerNames, Rules, decide};
 use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim};
 use super::intent;
 use super::key::Key;
@@ -85,7 +86,7 @@ impl Scene {
 
     fn with(own: &str, additional: &[&str], capabilities: Capabilities, finalizer: bool) -> Self {
         let additional = additional.iter().map(ToString::to_string).collect();
-        let names = Names { own: own.to_owned(), additional };
+        let names = ProvisionerNames { own: own.to_owned(), additional };
         let rules = Arc::new(Rules {
             names,
             capabilities,
@@ -170,7 +171,7 @@ pub(super) fn pending() -> Pending {
         },
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     });
-    let read: narrow::Claim = serde_json::from_value(claim.clone()).unwrap();
+    let read: narrow::ClaimFields = serde_json::from_value(claim.clone()).unwrap();
     let facts = ClaimFacts::read(&read).unwrap();
     let snapshot = intent::snapshot(&class, 7);
     Pending {

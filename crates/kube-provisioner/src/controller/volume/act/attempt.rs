@@ -1,4 +1,5 @@
-//! One call of the author's code for a claim: recorded before, fenced, bounded, and decided on once more right before it.
+//! One call of the author's code for a claim. It is recorded first, fenced, bounded, and decided once more right before
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use provisioner_runtime::stable_hash;
 use tokio::time::Instant;
 
 use super::lock::Lock;
-use super::{Actor, Step, typed};
+use super::{Actions, Step, typed};
 use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::{Decision, NoAction, Refusal, decide};
@@ -23,14 +24,14 @@ use crate::controller::volume::intent;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;
 
-/// What the author's code is to be called for.
+/// What a call of the author's code is for.
 pub(super) struct Attempt<'a> {
     pub(super) decision: Decision,
     pub(super) pending: Arc<Pending>,
     pub(super) claim: Arc<PersistentVolumeClaim>,
     pub(super) parameters: ClassParameters,
     pub(super) step: &'a Step<'a>,
-    /// Bounds how many are under way.
+    /// Bounds the number of concurrent attempts.
     pub(super) permit: Permit<Key>,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct Answer<T> {
     pub(super) permit: Option<Permit<Key>>,
 }
 
-impl Actor {
+impl Actions {
     /// Begins an attempt, or goes on with one.
     pub(super) fn attempt<'a>(
         &self,
@@ -55,7 +56,7 @@ impl Actor {
         };
         let parameters = match &pending.class.parameters {
             Ok(parameters) => parameters.clone(),
-            // What was begun is not left alone because the author's code crashed once.
+            // A crash of the author's code does not end an attempt.
             Err(_) => self.parameters_again(&pending)?,
         };
         let claim = match claim {
@@ -77,7 +78,7 @@ impl Actor {
         })
     }
 
-    /// Calls the author's code, once that is recorded and it is this class's turn. The lock is kept meanwhile.
+    /// Records the attempt, waits for the class's permit and calls the author's code. The lock is renewed meanwhile.
     pub(super) async fn ask<'b, T>(
         &'b self,
         attempt: Attempt<'_>,
@@ -116,16 +117,16 @@ impl Actor {
         };
         let intent = Intent::Record(intent::write(&pending, key).ok_or(Outcome::Changed)?);
         let permit_of_call = CallPermit::Of(pending.class.name());
-        let order = Call { permit: permit_of_call, limit, token: &fencing_token, intent };
+        let step_call = Call { permit: permit_of_call, limit, token: &fencing_token, intent };
         let wanted = |cache: &mut VolumeCache| {
             if !fencing_token.is_valid() || !self.is_still_wanted(&decision, &pending, &cache.facts(key)) {
                 return false;
             }
-            // Whoever is asked now may be at work even if this call is cut off.
+            // From here on the backend may be at work, even if this call is cut off.
             cache.set_progress(key, Progress::Background(pending.clone()));
             true
         };
-        let value = match step.call(order, wanted, || self.watched(facts, call(request))).await {
+        let value = match step.call(step_call, wanted, || self.watched(facts, call(request))).await {
             Ok(answer) => Ok(answer),
             Err(Refused::NoAnswer(no_answer)) => Err(no_answer),
             Err(Refused::Unwanted) => return Err(Outcome::Changed),
@@ -134,7 +135,7 @@ impl Actor {
         Ok(Answer { value, permit: Some(permit) })
     }
 
-    /// Whether the same would be asked of the author's code now.
+    /// Whether the rules would still decide the same call.
     fn is_still_wanted(&self, decision: &Decision, then: &Pending, facts: &Facts) -> bool {
         let same = |now: Arc<Pending>| {
             now.claim.fingerprint == then.claim.fingerprint && now.class.fingerprint == then.class.fingerprint
@@ -144,15 +145,15 @@ impl Actor {
 
     fn token(&self, key: &Key) -> Arc<str> {
         if self.rules.claims_record {
-            // The claim must not say what the backend takes for a proof, so it is the same for all of its attempts.
+            // The claim's owner could change a token on the claim, so all attempts of a claim have the same one.
             return format!("{:016x}", stable_hash(&key.to_string())).into();
         }
         format!("{:016x}", self.context.environment().number(&format!("token {key}"))).into()
     }
 }
 
-/// The claim and class as they were when the attempt began, or as they are now. A class that was made anew since may
-/// lead the author's code somewhere else, away from what it has begun.
+/// The claim and class as they were when the attempt began, or as they are now. A class that was created anew may lead
+/// the author's code away from what the attempt has made.
 fn pending(facts: &Facts, token: impl FnOnce() -> Arc<str>) -> Option<Arc<Pending>> {
     match (&facts.progress, &facts.claim, &facts.class) {
         (Progress::Background(pending), ..) => Some(pending.clone()),

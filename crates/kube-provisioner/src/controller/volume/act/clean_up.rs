@@ -1,5 +1,5 @@
-//! Ends attempts that will have no volume: by the author's `clean_up`, or by driving them to their end and deleting what they
-//! made.
+//! Ends attempts that will have no volume: by the author's `clean_up`, or by calling `provision` until it answers and
+//! deleting the result.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,32 +11,32 @@ use provisioner_runtime::controller::{Call, CallPermit, Intent, Refused};
 
 use super::attempt::{Answer, Attempt};
 use super::lock::Lock;
-use super::{Actor, Step};
+use super::{Actions, Step};
 use crate::controller::volume::decide::Decision;
 use crate::controller::volume::facts::{ClaimState, Facts, Progress};
 use crate::controller::volume::outcome::Outcome;
 use crate::error::DeleteVerdict;
 use crate::request::ProvisionedVolume;
 
-impl Actor {
+impl Actions {
     pub(super) async fn clean_up(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let attempt = match self.attempt(Decision::CleanUp, None, facts, step) {
             Ok(attempt) => attempt,
             Err(outcome) => return outcome,
         };
         if self.no_clean_up.load(Ordering::Relaxed) {
-            // What the backend may be making must become a volume, or nobody would ever delete it.
+            // The asset that the backend may be making must become a volume, which is then deleted.
             return self.carry_on(attempt, facts).await;
         }
         let (pending, key) = (attempt.pending.clone(), step.key());
-        let lock = match self.hold_claim(facts, &pending, key).await {
+        let lock = match self.lock_claim(facts, &pending, key).await {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
         if let Err(outcome) = self.still_without_volume(&attempt).await {
             return outcome;
         }
-        let held = lock.as_ref().map(Lock::held);
+        let held = lock.as_ref().map(Lock::held_state);
         let answer = self.ask(attempt, lock, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await;
         let error = match answer {
             Ok(Answer { value: Ok(Ok(())), .. }) => {
@@ -60,7 +60,8 @@ impl Actor {
         Outcome::NotCleanedUp { verdict, message: error.to_string(), retry_after }
     }
 
-    /// Asks the API server itself: a volume that our watch has not told of may be in use, and its claim may live.
+    /// Reads the volume and the claim from the API server. Our watch may be behind: the volume may be in use, and the
+    /// claim may exist.
     async fn still_without_volume(&self, attempt: &Attempt<'_>) -> Result<(), Outcome> {
         match self.read_volume(&attempt.step.key().to_string()).await {
             Err(CallError::NotFound) => {}
@@ -79,13 +80,13 @@ impl Actor {
         }
         let goes = live.metadata().deletion_timestamp.is_some();
         let has_other = live.fields.as_ref().is_ok_and(|claim| claim.bound_to().is_some());
-        // Of a claim that is known to live the class is the reason.
+        // If the cache knows that the claim exists, the class is the reason for the clean-up.
         let known = self.cache().facts(attempt.step.key()).claim;
         let lives = matches!(known, ClaimState::Waiting(claim) if !claim.facts.deleting);
         if goes || has_other || lives { Ok(()) } else { Err(Outcome::Behind) }
     }
 
-    /// Deletes by the author's own `delete` what was made for a volume that somebody else has saved with another asset.
+    /// Calls the author's `delete` for a surplus asset: another process has saved the volume with another asset.
     pub(super) async fn delete_surplus(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let Progress::Surplus(unsaved) = &facts.progress else { return Outcome::Changed };
         let class = unsaved.pending.class.name();
@@ -101,8 +102,8 @@ impl Actor {
         let (fencing_token, _guard) = step.token(None::<fn() -> bool>);
         let argument = ProvisionedVolume::new(Arc::new(object)).with(secrets, fencing_token.clone());
         let limit = self.limits.delete;
-        let order = Call { permit: CallPermit::Of(class), limit, token: &fencing_token, intent: Intent::Recorded };
-        match step.call(order, |_| true, || self.backend.delete(argument)).await {
+        let call = Call { permit: CallPermit::Of(class), limit, token: &fencing_token, intent: Intent::Recorded };
+        match step.call(call, |_| true, || self.backend.delete(argument)).await {
             Ok(Ok(())) => {
                 self.cache().set_progress(step.key(), Progress::None);
                 Outcome::CleanedUp

@@ -1,4 +1,4 @@
-//! Calls the author's `delete` for a released volume, once, and deletes its object.
+//! Calls the author's `delete` once for a released volume, and deletes its object.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,8 @@ use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent, No
 use provisioner_runtime::limiter::LimiterPermit;
 use tokio::time::Instant;
 
-use super::lock::{Carrier, Lock};
-use super::{Actor, Step};
+use super::lock::{Lock, LockedObject};
+use super::{Actions, Step};
 use crate::controller::volume::decide::{Decision, Deletion, NoAction};
 use crate::controller::volume::facts::{ClaimState, Facts, OurVolume, VolumeState};
 use crate::controller::volume::key::Key;
@@ -21,34 +21,34 @@ use crate::error::{DeleteError, DeleteVerdict};
 use crate::request::ProvisionedVolume;
 use crate::secrets::Secrets;
 
-/// What the calls of the author's code for one volume have in common.
-struct Calls<'a> {
+/// The common parts of the calls of the author's code for one volume.
+struct DeleteCalls<'a> {
     step: &'a Step<'a>,
     permit: &'a LimiterPermit,
     token: &'a FencingToken,
 }
 
-impl<'a> Calls<'a> {
+impl<'a> DeleteCalls<'a> {
     fn call(&self, limit: Duration, intent: Intent) -> Call<'a> {
         Call { permit: CallPermit::Held(self.permit), limit, token: self.token, intent }
     }
 }
 
-impl Actor {
+impl Actions {
     pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, step: &Step<'_>) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
         let class = volume.facts.class.as_deref().unwrap_or_default();
         let Some(_permit) = step.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
         let (key, name, started) = (step.key(), step.key().to_string(), Instant::now());
         let permit = step.call_permit(class).await;
-        let carrier = Carrier::Volume { name: &name, uid: &volume.facts.uid };
-        let lock = match self.lock(key, carrier, &volume.resource_version, volume.lock.as_deref()).await {
+        let object = LockedObject::Volume { name: &name, uid: &volume.facts.uid };
+        let lock = match self.lock(key, object, &volume.resource_version, volume.lock.as_deref()).await {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
         let (token, _guard) = step.token(lock.as_ref().map(Lock::validity));
         let version = lock.as_ref().map(|lock| lock.version.clone());
-        let calls = Calls { step, permit: &permit, token: &token };
+        let calls = DeleteCalls { step, permit: &permit, token: &token };
         let deleting = async {
             let live = self.ready_to_delete(deletion, facts, version, &calls).await?;
             let secrets = self.secrets_of(&live).await?;
@@ -62,7 +62,7 @@ impl Actor {
             }
         };
         let answer = self.while_locked(lock, deleting).await;
-        // Deleting the object is a part of the attempt.
+        // The call's permit ends here. Deleting the object belongs to the attempt, not to the call.
         drop(permit);
         let live = match answer {
             Some(Ok((live, Ok(Ok(()))))) => live,
@@ -75,13 +75,13 @@ impl Actor {
         self.remove_object(&live, volume, key, started).await
     }
 
-    /// The volume as it is now, once nothing speaks against deleting its asset.
+    /// Reads the volume and makes sure that its asset may be deleted.
     async fn ready_to_delete(
         &self,
         deletion: Deletion,
         facts: &Facts,
         version: Option<String>,
-        calls: &Calls<'_>,
+        calls: &DeleteCalls<'_>,
     ) -> Result<Arc<PersistentVolume>, Outcome> {
         let key = calls.step.key();
         let VolumeState::Ours(volume) = &facts.volume else { return Err(Outcome::Changed) };
@@ -92,19 +92,19 @@ impl Actor {
         if deletion == Deletion::NeverBound {
             self.still_unbound(facts).await?;
         }
-        // Nobody may make an asset anew that was once begun: the fence before the call stores what was removed before it.
+        // No process may make the asset again by an old entry. The fence before the call stores the removal.
         if !self.cache().unfinished(key) {
             calls.step.remove_entry();
         }
         Ok(live)
     }
 
-    /// Asks the author before anything is deleted. Returns the version of the volume that was shown.
+    /// Asks the author's `should_delete` before anything is deleted. Returns the volume's version that the author saw.
     async fn ask_guard(
         &self,
         deletion: Deletion,
         volume: &OurVolume,
-        calls: &Calls<'_>,
+        calls: &DeleteCalls<'_>,
     ) -> Result<Option<String>, Outcome> {
         if self.no_guard.load(Ordering::Relaxed) {
             return Ok(None);
@@ -126,7 +126,7 @@ impl Actor {
         }
     }
 
-    /// Of a volume that is not named after its claim the cache need not know the claim: it may ask nobody.
+    /// The cache may not have the claim of a volume that is not named after its claim: such a claim need not ask us.
     async fn owner_is_gone(&self, volume: &OurVolume, key: &Key) -> Result<(), Outcome> {
         let Some(claim) = volume.facts.claim.as_ref().filter(|_| volume.owner().is_some_and(|owner| owner != *key))
         else {
@@ -143,7 +143,7 @@ impl Actor {
         }
     }
 
-    /// The asset went in an earlier attempt; what is left is the object.
+    /// An earlier attempt has deleted the asset. Deletes the object.
     pub(super) async fn finish_delete(&self, facts: &Facts, key: &Key) -> Outcome {
         let (VolumeState::Ours(volume), started) = (&facts.volume, Instant::now()) else { return Outcome::Changed };
         let live = match self.read_volume(&key.to_string()).await {
@@ -158,7 +158,7 @@ impl Actor {
         self.remove_object(&live.object, volume, key, started).await
     }
 
-    /// The volume as it is now, or why it is not to be deleted after all.
+    /// The current volume, or the reason why it must not be deleted.
     async fn live_volume(
         &self,
         deletion: Deletion,
@@ -167,8 +167,8 @@ impl Actor {
         key: &Key,
     ) -> Result<Arc<PersistentVolume>, Outcome> {
         let (name, uid) = (key.to_string(), &volume.facts.uid);
-        // The preconditions make sure that it is the object that was decided on, and the answer is that object. Our finalizer
-        // holds it; where there is none the object records that its deletion has begun.
+        // The preconditions select the object that the decision was about, and the API server returns it. Our finalizer
+        // keeps the object; without the finalizer, an annotation records that the deletion has begun.
         let (doing, answer) = match deletion {
             Deletion::Protected if !volume.facts.deleting => {
                 ("deleting the volume", self.delete_volume(&name, uid, Some(version)).await)
@@ -189,7 +189,7 @@ impl Actor {
         }
     }
 
-    /// The volume as it is now, if the same is decided about it.
+    /// The current volume, if the rules decide the same about it.
     async fn as_decided(
         &self,
         decided: Decision,
@@ -206,7 +206,7 @@ impl Actor {
         if same { Ok(Arc::new(live.object)) } else { Err(Outcome::Changed) }
     }
 
-    /// Looks at the claim itself: the watch may not have told yet that it is bound.
+    /// Reads the claim from the API server: the watch may not show yet that it is bound.
     async fn still_unbound(&self, facts: &Facts) -> Result<(), Outcome> {
         let ClaimState::Waiting(claim) = &facts.claim else { return Err(Outcome::Changed) };
         let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {

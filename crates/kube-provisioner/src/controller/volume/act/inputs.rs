@@ -7,18 +7,18 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, Secret};
 use kube::api::Api;
 use provisioner_runtime::call::CallError;
 
-use super::Actor;
+use super::Actions;
 use crate::controller::volume::decide::{Decision, Refusal};
 use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::key::Key;
-use crate::controller::volume::outcome::Outcome;
-use crate::controller::volume::secret_names::{self, Names, SecretName};
+use crate::controller::volume::outcome::{MissingInput, Outcome};
+use crate::controller::volume::secret_names::{self, SecretName, TemplateNames};
 use crate::secrets::Secrets;
 
-/// How long a released volume may be left to the replica of its node.
+/// How long the replica of its node has to delete a released volume.
 const NODE_GRACE: Duration = Duration::from_secs(300);
 
-impl Actor {
+impl Actions {
     /// The Secrets that the class names for this claim.
     pub(super) async fn secrets_for(
         &self,
@@ -28,21 +28,22 @@ impl Actor {
     ) -> Result<Secrets, Outcome> {
         let mut secrets = Secrets::default();
         for secret in named {
-            let place = self.secret_place(secret, claim, key)?;
-            self.read_secret(&mut secrets, &secret.role, &place).await?;
+            let reference = self.secret_reference(secret, claim, key)?;
+            self.read_secret(&mut secrets, &secret.role, &reference).await?;
         }
         Ok(secrets)
     }
 
-    /// Where they are, for the volume's annotations: its deletion needs them too.
+    /// The annotations that name these Secrets on the volume: its deletion needs them too.
     pub(super) fn secret_annotations(
         &self,
         named: &[SecretName],
         claim: &ClaimFacts,
         key: &Key,
     ) -> Result<BTreeMap<String, String>, Outcome> {
-        let annotation =
-            |secret: &SecretName| Ok(secret_names::annotation(&secret.role, &self.secret_place(secret, claim, key)?));
+        let annotation = |secret: &SecretName| {
+            Ok(secret_names::annotation(&secret.role, &self.secret_reference(secret, claim, key)?))
+        };
         named.iter().map(annotation).collect()
     }
 
@@ -50,15 +51,15 @@ impl Actor {
     pub(super) async fn secrets_of(&self, volume: &PersistentVolume) -> Result<Secrets, Outcome> {
         let mut secrets = Secrets::default();
         for role in &self.rules.capabilities.secrets {
-            if let Some(place) = secret_names::of_volume(volume.metadata.annotations.as_ref(), &role.role) {
-                self.read_secret(&mut secrets, &role.role, &place).await?;
+            if let Some(reference) = secret_names::of_volume(volume.metadata.annotations.as_ref(), &role.role) {
+                self.read_secret(&mut secrets, &role.role, &reference).await?;
             }
         }
         Ok(secrets)
     }
 
-    /// The labels of the selected node, where the author reads them. A node that is gone can be served no more, but what was
-    /// begun for it can be removed.
+    /// The labels of the selected node, where the author reads them. A missing node ends provisioning, but not cleaning
+    /// up.
     pub(super) async fn node_labels(
         &self,
         node: Option<&str>,
@@ -69,14 +70,12 @@ impl Actor {
         match self.request(api.get_metadata(name)).await {
             Ok(node) => Ok(node.metadata.labels.unwrap_or_default()),
             Err(CallError::NotFound) if *decision == Decision::CleanUp => Ok(BTreeMap::new()),
-            Err(CallError::NotFound) => {
-                Err(Outcome::NotReady { problem: format!("the selected node {name} does not exist any more") })
-            }
+            Err(CallError::NotFound) => Err(Outcome::NotReady(MissingInput::Node(name.to_owned()))),
             Err(error) => Err(Outcome::CallFailed { doing: "reading the selected node", error }),
         }
     }
 
-    /// A node's own replica deletes its volumes, and is given time for it. Where the node is gone nobody will.
+    /// Waits for the node's own replica to delete the volume. Refuses the volume where the node does not exist.
     pub(super) async fn look_for_node(&self, name: String, looks: u32) -> Outcome {
         if looks == 0 {
             return Outcome::LooksAgain { after: NODE_GRACE };
@@ -89,10 +88,15 @@ impl Actor {
         }
     }
 
-    fn secret_place(&self, secret: &SecretName, claim: &ClaimFacts, key: &Key) -> Result<(String, String), Outcome> {
+    fn secret_reference(
+        &self,
+        secret: &SecretName,
+        claim: &ClaimFacts,
+        key: &Key,
+    ) -> Result<(String, String), Outcome> {
         let volume = key.to_string();
-        let names = Names { claim: &claim.name, namespace: &claim.namespace, volume: &volume };
-        secret.resolve(names).map_err(|problem| Outcome::NotReady { problem })
+        let names = TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume: &volume };
+        secret.resolve(names).map_err(|problem| Outcome::NotReady(MissingInput::SecretName(problem)))
     }
 
     async fn read_secret(
@@ -109,7 +113,8 @@ impl Actor {
                 Ok(())
             }
             Err(CallError::NotFound) => {
-                Err(Outcome::NotReady { problem: format!("the Secret {namespace}/{name} does not exist; create it") })
+                let (namespace, name) = (namespace.clone(), name.clone());
+                Err(Outcome::NotReady(MissingInput::Secret { namespace, name }))
             }
             Err(error) => Err(Outcome::CallFailed { doing: "reading a Secret that the class names", error }),
         }

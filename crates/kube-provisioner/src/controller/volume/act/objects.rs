@@ -1,4 +1,4 @@
-//! The few calls to the API server, each with its deadline and its preconditions.
+//! The requests about claims and volumes, each with its deadline and its preconditions.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::Actor;
+use super::Actions;
 use crate::controller::volume::facts::{ClaimFacts, Progress, VolumeFacts};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::narrow::{WatchedClaim, WatchedVolume};
@@ -20,7 +20,7 @@ use crate::controller::volume::outcome::Outcome;
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
 
-/// How often a claim is looked at again whose finalizers have changed meanwhile.
+/// How often a claim's release is tried when its finalizers change meanwhile.
 const RELEASES: usize = 3;
 
 /// A volume as the API server has it.
@@ -29,8 +29,8 @@ pub(super) struct LiveVolume {
     pub(super) object: PersistentVolume,
 }
 
-impl Actor {
-    /// One request about claims or volumes, when it is its turn.
+impl Actions {
+    /// One request about claims or volumes, under the limit of requests.
     pub(super) async fn request<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
         self.context.request(request).await
     }
@@ -42,7 +42,7 @@ impl Actor {
         shown(&self.claims, answer, WatchedClaim::version).await
     }
 
-    /// Looks whether the volume is there that the watch has told of: then what was begun for it has ended.
+    /// Reads the volume that the watch has shown. If it exists, the attempt has ended.
     pub(super) async fn confirm_volume(&self, key: &Key) -> Outcome {
         match self.read_volume(&key.to_string()).await {
             Ok(live) => {
@@ -74,8 +74,8 @@ impl Actor {
         shown(&self.volumes, answer, WatchedVolume::version).await
     }
 
-    /// Deletes the object only if it is still the one that was seen. The answer is the object while
-    /// finalizers hold it.
+    /// Deletes the object if it still has this uid and version. The API server returns the object while finalizers keep
+    /// it.
     pub(super) async fn delete_volume(
         &self,
         name: &str,
@@ -92,7 +92,7 @@ impl Actor {
         shown(&self.volumes, answer, |left| left.as_ref()?.metadata.resource_version.as_deref()).await
     }
 
-    /// Records on the volume that the deletion of its asset begins, if it is still the one that was seen.
+    /// Records on the volume that the deletion of its asset begins, if the volume still has this uid and version.
     pub(super) async fn mark_deleting(
         &self,
         name: &str,
@@ -108,9 +108,9 @@ impl Actor {
         shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await
     }
 
-    /// Takes our finalizer and what goes with it off a claim, as long as its lock is still this record: whoever has taken it
-    /// since may have begun something. A record that is our own may be newer than we know.
-    pub(super) async fn release_claim(&self, claim: &ClaimFacts, held: Held<'_>) -> Result<(), CallError> {
+    /// Removes our finalizer and the attempt's mark from a claim if its lock is still this record. A process that has
+    /// taken the lock since may have begun an attempt. Our own record may be newer than the known one.
+    pub(super) async fn release_claim(&self, claim: &ClaimFacts, held: HeldState<'_>) -> Result<(), CallError> {
         let mut held = held;
         for _ in 0..RELEASES {
             let Some(operations) = release_patch(claim, &held) else { return Ok(()) };
@@ -137,7 +137,7 @@ impl Actor {
                 self.cache().saw_claim(live);
                 return Err(CallError::Conflict);
             }
-            held = Held {
+            held = HeldState {
                 finalizers: live.metadata().finalizers.clone().into(),
                 lock: lock.map(|lock| Cow::Owned(lock.into())),
             };
@@ -146,7 +146,7 @@ impl Actor {
         Err(CallError::Conflict)
     }
 
-    /// The volumes of this provisioner, whole.
+    /// The whole objects of this provisioner's volumes.
     pub(crate) async fn own_volumes(&self) -> Result<Vec<PersistentVolume>, CallError> {
         #[derive(Deserialize)]
         struct List {
@@ -172,19 +172,19 @@ impl Actor {
         }
     }
 
-    /// Whether another installation's volume, or somebody else's.
+    /// Whether another installation or another provisioner made this volume.
     pub(super) fn is_elsewhere(&self, volume: &WatchedVolume) -> bool {
         let Ok(fields) = &volume.fields else { return true };
         let elsewhere = VolumeFacts::read(fields).is_none_or(|facts| self.rules.made_elsewhere(&facts));
         elsewhere || !self.rules.own(fields)
     }
 
-    /// Removes our finalizer and touches no other.
+    /// Removes our finalizer and no other.
     pub(super) async fn remove_finalizer(&self, volume: &PersistentVolume) -> Result<(), CallError> {
         self.patch_finalizer(volume, finalizer_patch(volume, false)).await
     }
 
-    /// Adds or removes our finalizer as long as the volume is as it was seen: its policy may change at any time.
+    /// Adds or removes our finalizer if the volume still has this version: its policy may change at any time.
     pub(super) async fn set_finalizer(&self, volume: &PersistentVolume, wanted: bool) -> Result<(), CallError> {
         let unchanged = json!({
             "op": "test", "path": "/metadata/resourceVersion", "value": volume.metadata.resource_version,
@@ -203,7 +203,7 @@ impl Actor {
         shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await.map(drop)
     }
 
-    /// Takes the node back that cannot be served, unless the scheduler chose another one already. `None`: it has.
+    /// Removes the selected node from the claim. `None` if the scheduler has chosen another node already.
     pub(super) async fn unselect_node(
         &self,
         claim: &ClaimFacts,
@@ -223,15 +223,15 @@ impl Actor {
     }
 }
 
-/// What a claim was seen to hold.
-pub(super) struct Held<'a> {
+/// The last known finalizers and lock of a claim.
+pub(super) struct HeldState<'a> {
     pub(super) finalizers: Cow<'a, [String]>,
     /// The record of its lock.
     pub(super) lock: Option<Cow<'a, str>>,
 }
 
-/// `None` where our finalizer is off already.
-fn release_patch(claim: &ClaimFacts, held: &Held<'_>) -> Option<Value> {
+/// `None` if the claim does not have our finalizer.
+fn release_patch(claim: &ClaimFacts, held: &HeldState<'_>) -> Option<Value> {
     let at = held.finalizers.iter().position(|name| name == protocol::CLAIM_FINALIZER)?;
     let path = format!("/metadata/finalizers/{at}");
     let annotation = |key: &str| format!("/metadata/annotations/{}", key.replace('/', "~1"));
@@ -244,13 +244,13 @@ fn release_patch(claim: &ClaimFacts, held: &Held<'_>) -> Option<Value> {
         held.lock.as_ref().map(|lock| json!({"op": "test", "path": annotation(protocol::CLAIM_LOCK), "value": lock})),
     );
     operations.push(json!({"op": "remove", "path": path}));
-    // What is not there cannot be removed, and who owns the claim may have done so.
+    // A `remove` of a missing annotation fails, and the claim's owner may have removed it. So it is added first.
     operations.push(json!({"op": "add", "path": mark, "value": ""}));
     operations.push(json!({"op": "remove", "path": mark}));
     Some(Value::from(operations))
 }
 
-/// What the answer shows, the watch has to tell of too: the object as it is now, or that one is gone that was there.
+/// Tells the watch's health check which version the answer has shown: the watch must show it soon, too.
 async fn shown<T>(
     watch: &WatchHealth,
     answer: impl Future<Output = Result<T, CallError>>,
@@ -267,7 +267,7 @@ async fn shown<T>(
     answer
 }
 
-/// `test` operations make sure that what is removed is ours and that the list is the one that was seen.
+/// The `test` operations make sure that the patch removes our finalizer from the known list.
 fn finalizer_patch(volume: &PersistentVolume, wanted: bool) -> Option<Value> {
     let finalizers = volume.metadata.finalizers.as_deref().unwrap_or_default();
     let at = finalizers.iter().position(|name| name == protocol::FINALIZER);
@@ -293,8 +293,7 @@ fn finalizer_patch(volume: &PersistentVolume, wanted: bool) -> Option<Value> {
     }
 }
 
-/// A failed `test` means that the object is not what was seen any more.
-/// Nothing when what a patch takes for granted is not so.
+/// `None` if a `test` of the patch failed: the object has changed.
 fn patched<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match answer {
         Ok(object) => Ok(Some(object)),

@@ -1,14 +1,14 @@
-//! Adds our finalizer to volumes, and takes it off where nothing is to be deleted.
+//! Adds our finalizer to volumes, and removes it from volumes that are not to be deleted.
 
 use provisioner_runtime::call::CallError;
 
-use super::Actor;
+use super::Actions;
 use crate::controller::volume::decide::{Decision, NoAction};
 use crate::controller::volume::facts::{Facts, VolumeState};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;
 
-impl Actor {
+impl Actions {
     pub(super) async fn set_protection(&self, facts: &Facts, key: &Key, wanted: bool) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
         let seen = if wanted { Decision::Protect } else { Decision::Unprotect };

@@ -1,4 +1,4 @@
-//! Calls the author's `provision` and hands what it made to be saved.
+//! Calls the author's `provision` and saves the volume.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use tokio::time::sleep;
 
 use super::attempt::{Answer, Attempt};
 use super::lock::Lock;
-use super::{Actor, Step};
+use super::{Actions, Step};
 use crate::controller::volume::decide::{Decision, NoAction};
+use crate::controller::volume::events::{SLOW, slow};
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress, UnsavedVolume};
 use crate::controller::volume::key::Key;
-use crate::controller::volume::notice::{SLOW, slow};
-use crate::controller::volume::object::{self, Order};
+use crate::controller::volume::object::{self, VolumeInputs};
 use crate::controller::volume::outcome::Outcome;
 use crate::controller::volume::safeguards::Safeguard;
 use crate::controller::volume::secret_names::SecretName;
 use crate::error::{ProvisionError, Verdict};
 use crate::volume::Volume;
 
-impl Actor {
+impl Actions {
     pub(super) async fn provision(
         &self,
         claim: Option<Arc<PersistentVolumeClaim>>,
@@ -42,14 +42,14 @@ impl Actor {
     pub(super) async fn carry_on(&self, attempt: Attempt<'_>, facts: &Facts) -> Outcome {
         let (pending, step, key) = (attempt.pending.clone(), attempt.step, attempt.step.key());
         let (claim, secrets) = (attempt.claim.clone(), attempt.parameters.secrets.clone());
-        let lock = match self.hold_claim(facts, &pending, key).await {
+        let lock = match self.lock_claim(facts, &pending, key).await {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
-        let (held, valid) = (lock.as_ref().map(Lock::held), lock.as_ref().map(Lock::validity));
+        let (held, valid) = (lock.as_ref().map(Lock::held_state), lock.as_ref().map(Lock::validity));
         let answer = self.ask(attempt, lock, self.limits.provision, |request| self.backend.provision(request)).await;
         let outcome = match answer {
-            // Whoever has the lock by now may have ended the attempt.
+            // The next holder of the lock may have ended the attempt.
             Ok(Answer { value: Ok(Ok(_)), .. }) if valid.is_some_and(|valid| !valid()) => {
                 Outcome::ProvisionBroke { method: "provision", no_answer: NoAnswer::CutOff }
             }
@@ -82,14 +82,15 @@ impl Actor {
         let finalizer = self.rules.finalizer && class.reclaim_policy.as_deref() != Some("Retain");
         let bytes = pending.claim.facts.request.clone().unwrap_or_default();
         volume.annotations.extend(self.secret_annotations(secrets, &pending.claim.facts, key)?);
-        let order = Order { name: &name, bytes, claim, class, finalizer, identity: Some(&*self.rules.identity) };
-        let object = object::build(&order, volume).map_err(Outcome::BadTemplate)?;
+        let inputs =
+            VolumeInputs { name: &name, bytes, claim, class, finalizer, identity: Some(&*self.rules.identity) };
+        let object = object::build(&inputs, volume).map_err(Outcome::BadTemplate)?;
         let body =
             serde_json::to_vec(&object).map_err(|error| Outcome::NotSaved(CallError::Other(error.to_string())))?;
         Ok(UnsavedVolume { name, pending, body })
     }
 
-    /// A call that tells the claim's user when it takes its time.
+    /// Runs a call and sends an event if it is slow.
     pub(super) async fn watched<T>(&self, claim: &ClaimFacts, call: impl Future<Output = T>) -> T {
         let mut call = pin!(call);
         tokio::select! {
@@ -100,7 +101,7 @@ impl Actor {
         call.await
     }
 
-    /// What ends the attempt ends what was remembered; what may have left something keeps it.
+    /// A final answer ends the attempt. After any other answer the attempt stays recorded.
     async fn not_provisioned(&self, error: &ProvisionError, pending: &Pending, step: &Step<'_>) -> Outcome {
         let verdict = error.verdict();
         let may_be_left = match verdict {
@@ -122,7 +123,8 @@ impl Actor {
         Outcome::NotProvisioned { verdict, message, retry_after: error.retry_after(), rescheduled }
     }
 
-    /// Lets the scheduler choose another node, whose replica may begin at once: nothing of this attempt is left by then.
+    /// Lets the scheduler choose another node. That node's replica may begin at once, so this attempt's entry is
+    /// removed first.
     async fn reschedule(&self, claim: &ClaimFacts, node: &str, step: &Step<'_>) -> Result<(), Outcome> {
         step.remove_entry();
         step.fence().await.map_err(Outcome::NotJournaled)?;
@@ -135,7 +137,7 @@ impl Actor {
             }
             answer => answer,
         };
-        // What is known of the claim is out of date, and the watch may be behind.
+        // Our copy of the claim is out of date, and the watch may be behind.
         cache.confirm_first(step.key());
         match answer {
             Ok(_) | Err(CallError::NotFound) => Ok(()),
@@ -143,12 +145,12 @@ impl Actor {
         }
     }
 
-    /// Reads the claim itself: the watch may not have told yet that it has a volume.
+    /// Reads the claim from the API server: the watch may not show yet that it has a volume.
     pub(super) async fn confirm(&self, facts: &Facts, key: &Key) -> Outcome {
         let ClaimState::Waiting(claim) = &facts.claim else { return Outcome::Changed };
         let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
             Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.facts.uid) => live,
-            // The watch will tell, and what it tells of another claim of that name.
+            // The watch will show it, and any other claim of that name.
             Ok(_) | Err(CallError::NotFound) => return Outcome::NoAction(NoAction::ClaimGoes),
             Err(error) => return Outcome::CallFailed { doing: "reading the claim again", error },
         };

@@ -1,11 +1,11 @@
-//! Saves a PersistentVolume whose asset is made. What is there already is compared, never taken on trust.
+//! Saves a PersistentVolume whose asset exists. If the name is taken, it compares the two volumes.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
 
-use super::Actor;
+use super::Actions;
 use super::objects::LiveVolume;
 use crate::controller::volume::decide::NoAction;
 use crate::controller::volume::facts::{Facts, Progress, UnsavedVolume};
@@ -14,24 +14,24 @@ use crate::controller::volume::outcome::Outcome;
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
 
-/// What a volume that has the name already is to the one that was to be saved.
+/// How a volume with the same name compares with the one to save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// The same, saved by an earlier attempt whose answer was lost.
+    /// The same volume: an earlier request has saved it, and its answer was lost.
     Same,
     /// Another installation's, with the same asset.
     SameAsset,
-    /// The same claim's, with another asset: ours is one too many.
+    /// A volume of the same claim with another asset: ours is surplus.
     OtherAsset,
-    /// Something else.
+    /// Another volume.
     Foreign,
 }
 
-impl Actor {
+impl Actions {
     pub(super) async fn save_again(&self, facts: &Facts, key: &Key) -> Outcome {
         let Progress::Unsaved(unsaved) = &facts.progress else { return Outcome::Changed };
         let outcome = self.try_save(key, unsaved).await;
-        // A claim that records its attempt can let go of it.
+        // The claim need not record the attempt any more.
         if matches!(outcome, Outcome::Provisioned { .. }) {
             self.release_if_over_now(facts, key).await;
         }
@@ -40,7 +40,7 @@ impl Actor {
 
     pub(super) async fn save(&self, key: &Key, unsaved: UnsavedVolume) -> Outcome {
         let unsaved = Arc::new(unsaved);
-        // From here on there is an asset, so nothing but a saved volume ends the work.
+        // The asset exists, so only a saved volume ends the work.
         self.cache().set_progress(key, Progress::Unsaved(unsaved.clone()));
         self.try_save(key, &unsaved).await
     }
@@ -90,7 +90,7 @@ fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Found {
     }
 }
 
-/// Whether two specs are of the same asset, as far as what names it tells: a server may have another name by now.
+/// Whether two specs name the same asset. Server names are not compared: a server may have been renamed.
 fn same_asset(wanted: &serde_json::Value, found: &serde_json::Value) -> bool {
     const HANDLES: [(&str, &[&str]); 7] = [
         ("csi", &["driver", "volumeHandle"]),

@@ -9,19 +9,20 @@ use crate::controller::volume::key::Key;
 use crate::controller::volume::narrow::WatchedVolume;
 
 impl VolumeCache {
-    /// How many attempts are in journals that nobody writes any more.
+    /// How many attempts are in journals that no process writes any more.
     pub(crate) fn awaiting_adoption(&self) -> usize {
         self.progress.values().filter(|progress| matches!(progress, Progress::AwaitsAdoption)).count()
     }
 
-    /// Where claims record attempts, one whose record is gone has been ended by somebody else.
+    /// Where claims record attempts: the record is gone, so another process has ended the attempt.
     pub(super) fn record_gone(&mut self, key: &Key) {
         if self.rules.claims_record {
             self.drop_attempt(key);
         }
     }
 
-    /// Takes in the answer to our own save, unless the watch was faster: it may have told of the end already.
+    /// Applies the answer to our own save, unless the watch was faster: it may have shown the volume's deletion
+    /// already.
     pub(crate) fn saved(&mut self, key: &Key, answer: WatchedVolume) {
         if matches!(self.progress.get(key), Some(Progress::Unsaved(_))) {
             self.progress.remove(key);

@@ -1,5 +1,5 @@
-//! Which claims are looked at once more before they get a volume, because what is known of them may be of before somebody
-//! else worked on them: the watch may be behind by the whole life of a volume.
+//! Which claims are read once more before they get a volume. The watch may be behind the work of another process, even
+//! by the whole life of a volume.
 
 use provisioner_runtime::watch::Event;
 
@@ -10,19 +10,19 @@ use crate::controller::volume::narrow::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::safeguards::Safeguard;
 
 impl VolumeCache {
-    /// From now on nobody else works on our claims, which are at this version: what is known of an earlier one is stale.
+    /// From now on only this process works on our claims. Claims of an earlier version than this are stale.
     pub(crate) fn claims_stale_before(&mut self, version: u64) {
         self.stale_claims = self.stale_claims.max(version);
     }
 
-    /// The same of volumes: the watch may yet tell of one that has gone since, and an attempt must not end by it.
+    /// The same for volumes. The watch may still show a volume that is gone; such a volume must not end an attempt.
     pub(crate) fn volumes_stale_before(&mut self, version: u64) {
         if self.rules.safeguards.include(Safeguard::FreshVolumes) {
             self.stale_volumes = self.stale_volumes.max(version);
         }
     }
 
-    /// Whether a volume is told of as it was before our term: it may have gone since.
+    /// Whether this state of the volume is older than our term: it may be gone since.
     pub(super) fn is_stale(&self, volume: &WatchedVolume) -> bool {
         volume
             .version()
@@ -30,7 +30,7 @@ impl VolumeCache {
             .is_some_and(|version| version <= self.stale_volumes)
     }
 
-    /// Has the claims among these keys looked at first, unless the watch has got to where nothing is stale.
+    /// Marks the claims among these keys to be read first, unless the watch has passed the stale versions.
     pub(crate) fn revalidate_claims(&mut self, position: u64, among: impl Fn(&Key) -> bool) {
         if position < self.stale_claims {
             let keys: Vec<Key> = self.claims.iter().map(|(key, _)| key).filter(|key| among(key)).cloned().collect();
@@ -38,7 +38,7 @@ impl VolumeCache {
         }
     }
 
-    /// Takes in what the watch tells as it was at this version.
+    /// Applies a watch event of this version.
     pub(crate) fn claim_event_at(&mut self, version: u64, event: Event<WatchedClaim>) -> Vec<Key> {
         let keys = self.claim_event(event);
         if version < self.stale_claims {
@@ -47,14 +47,14 @@ impl VolumeCache {
         keys
     }
 
-    /// The claim may look unbound only because its watch is behind: it gets no second volume unasked.
+    /// The claim may look unbound only because the watch is behind. It is read before it gets another volume.
     pub(crate) fn confirm_first(&mut self, key: &Key) {
         if matches!(self.claims.get(key), Some(ClaimEntry::Waiting(_))) && !self.progress.contains_key(key) {
             self.progress.insert(key.clone(), Progress::Confirm);
         }
     }
 
-    /// The claim was looked at. What was adopted for it meanwhile stays.
+    /// The claim was read. An attempt that was adopted meanwhile stays.
     pub(crate) fn confirmed(&mut self, key: &Key) {
         if matches!(self.progress.get(key), Some(Progress::Confirm)) {
             self.progress.remove(key);

@@ -1,4 +1,4 @@
-//! What the loop asks of the cache.
+//! The cache as the control loop uses it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Cache for VolumeCache {
 
     fn adopt(&mut self, key: &Key, pending: Pending) -> bool {
         let saved = matches!(self.volumes.get(key), Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts));
-        // A volume that we know may be of before our term, so it is looked for.
+        // The known volume may be older than our term, so the attempt reads it first.
         if saved && !self.rules.safeguards.include(Safeguard::FreshVolumes) {
             self.adopted(key);
             return false;

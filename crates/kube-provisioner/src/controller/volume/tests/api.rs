@@ -1,4 +1,5 @@
-//! An API server inside the test that holds a few objects, tells watches of every change, and fails as the test wants.
+//! An API server inside the test. It holds a few objects, sends every change to the watches, and fails as the test
+//! wants.
 //!
 //! It binds a claim when its volume is created, as the controller-manager does. Claims are told apart by name: all are in
 //! one namespace.
@@ -126,7 +127,7 @@ impl Api {
     }
 
     /// The texts of the events with this reason about the object of this name.
-    pub(super) fn told(&self, name: &str, reason: &str) -> Vec<String> {
+    pub(super) fn messages(&self, name: &str, reason: &str) -> Vec<String> {
         let about = |event: &Value| event["regarding"]["name"] == name && event["reason"] == reason;
         let events = self.all(EVENTS).into_iter().filter(about);
         events.map(|event| event["note"].as_str().unwrap_or_default().to_owned()).collect()
@@ -336,7 +337,7 @@ impl State {
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let known = self.objects.insert((resource, name), object.clone()).is_some();
-        self.tell(if known { "MODIFIED" } else { "ADDED" }, resource, &object);
+        self.send(if known { "MODIFIED" } else { "ADDED" }, resource, &object);
         object
     }
 
@@ -344,12 +345,12 @@ impl State {
         let mut object = self.objects.remove(&(resource, name.to_owned()))?;
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.tell("DELETED", resource, &object);
+        self.send("DELETED", resource, &object);
         Some(object)
     }
 
     /// The type comes first, as from a real server.
-    fn tell(&mut self, kind: &str, resource: &'static str, object: &Value) {
+    fn send(&mut self, kind: &str, resource: &'static str, object: &Value) {
         let line = format!(r#"{{"type":"{kind}","object":{object}}}"#);
         self.changes.push((self.version, resource, line));
     }

@@ -105,7 +105,7 @@ fn g1_an_answer_newer_than_the_watch_stands() {
     assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::Bound));
 }
 
-/// The watch told of making and deleting before our own answer came.
+/// The watch shows that the volume was made and deleted before our own request is answered.
 #[test]
 fn g1_a_late_answer_makes_no_ghost() {
     let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
@@ -115,7 +115,7 @@ fn g1_a_late_answer_makes_no_ghost() {
     assert_eq!(scene.about_claim(), Decision::Confirm);
 }
 
-/// A look at an object is answered after the watch has told that it went.
+/// A read of an object is answered after the watch has shown its deletion.
 #[test]
 fn g1_an_answer_of_before_the_end_makes_no_ghost() {
     let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
@@ -163,11 +163,11 @@ fn g1_a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
     scene.cache.revalidate_claims(19, |_| true);
     assert_eq!(scene.about_claim(), Decision::Confirm);
     scene.cache.set_progress(&key(), Progress::None);
-    let told = |version: u64| claim(json!({"metadata": {"resourceVersion": version.to_string()}}));
-    scene.cache.claim_event_at(19, Event::Applied(sent(told(19))));
+    let at = |version: u64| claim(json!({"metadata": {"resourceVersion": version.to_string()}}));
+    scene.cache.claim_event_at(19, Event::Applied(sent(at(19))));
     assert_eq!(scene.about_claim(), Decision::Confirm, "the watch is behind");
     scene.cache.set_progress(&key(), Progress::None);
-    scene.cache.claim_event_at(21, Event::Applied(sent(told(21))));
+    scene.cache.claim_event_at(21, Event::Applied(sent(at(21))));
     assert_eq!(scene.about_claim(), Decision::Provision);
 }
 

@@ -26,7 +26,7 @@ async fn g24_a_list_that_hangs_is_cut_off_and_asked_for_again() {
     }
 }
 
-/// What happens while a watch of this resource does not tell, is acted upon within this time.
+/// The controller acts within this time on changes that a silent watch does not show.
 async fn nothing_is_lost(resource: &str, fault: Fault, limit: Duration) {
     let api = with_class();
     put_volume(&api, "old", "Bound", json!({}));
@@ -56,7 +56,7 @@ async fn g25_a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
     nothing_is_lost(CLASSES, Still, 65 * SECOND).await;
     // The claim of the volume that is to be deleted is asked for, and is gone.
     nothing_is_lost(CLAIMS, Still, 5 * SECOND).await;
-    // The volume that is saved for `a` is told of by the answer.
+    // The answer shows the volume that is saved for `a`.
     nothing_is_lost(VOLUMES, Still, 5 * SECOND).await;
 }
 
@@ -102,7 +102,7 @@ async fn g24_what_changed_while_an_attempt_waited_is_what_the_author_is_asked_fo
     assert_eq!(running.nodes(), [Some("second".to_owned())]);
 }
 
-/// The watch of claims does not tell that the scheduler was asked for another node.
+/// The watch of claims does not show that the scheduler was asked for another node.
 #[tokio::test(start_paused = true)]
 async fn g25_a_node_that_was_taken_back_is_not_served_again() {
     for lost in [None, Some(Swallow)] {
@@ -120,7 +120,7 @@ async fn g25_a_node_that_was_taken_back_is_not_served_again() {
     }
 }
 
-/// The watch of claims does not tell that the claim and its volume went and that another claim has the name now.
+/// The watch of claims does not show that the claim and its volume are gone and that another claim has the name.
 #[tokio::test(start_paused = true)]
 async fn g25_another_claim_of_the_same_name_is_not_taken_for_the_one_that_is_known() {
     let api = with_class();
@@ -153,8 +153,10 @@ async fn g24_a_save_that_hangs_holds_up_no_other_claim() {
     let took = running.until_bound("slow").await;
     assert!((LIMIT..LIMIT + PAUSE).contains(&took), "{took:?}");
     assert_eq!(running.provisions("slow"), 1, "saving again is not provisioning again");
-    running.until("the user is told", |running| !running.api.told("slow", "ProvisioningSucceeded").is_empty()).await;
-    let warnings = api.told("slow", "ProvisioningFailed");
+    running
+        .until("the user is told", |running| !running.api.messages("slow", "ProvisioningSucceeded").is_empty())
+        .await;
+    let warnings = api.messages("slow", "ProvisioningFailed");
     assert!(warnings[0].contains("made but not saved yet"), "{warnings:?}");
 }
 
@@ -185,11 +187,11 @@ async fn g24_events_that_hang_hold_up_no_work_and_come_later() {
     for claim in &claims {
         assert!(running.until_bound(claim).await < PAUSE);
     }
-    let all_told = |running: &Running| running.api.all(EVENTS).len() == CLAIMS_MADE;
-    assert!(running.until("all are told", all_told).await < LIMIT);
+    let all_have_events = |running: &Running| running.api.all(EVENTS).len() == CLAIMS_MADE;
+    assert!(running.until("all are told", all_have_events).await < LIMIT);
     assert!(api.has_failed());
     for claim in &claims {
-        assert_eq!(api.told(claim, "ProvisioningSucceeded").len(), 1, "{claim}");
+        assert_eq!(api.messages(claim, "ProvisioningSucceeded").len(), 1, "{claim}");
     }
 }
 
@@ -210,8 +212,8 @@ async fn until_all_is_done(running: &Running) {
     running.until_bound("a").await;
     running.until_gone("old").await;
     running.until("the node is taken back", is_moved).await;
-    let told = |running: &Running| running.api.told("no-room", "ProvisioningFailed").len();
-    running.until("the user is told", |running| told(running) > 0).await;
+    let messages = |running: &Running| running.api.messages("no-room", "ProvisioningFailed").len();
+    running.until("the user is told", |running| messages(running) > 0).await;
 }
 
 /// Every request that changes something.
@@ -300,7 +302,7 @@ async fn g28_lost_answers_do_not_double_what_was_done() {
             let volumes: Vec<Value> = api.all(VOLUMES);
             assert_eq!(volumes.len(), 1, "{case}");
             assert_eq!(volumes[0]["metadata"]["name"], volume_of("a"), "{case}");
-            assert!(api.told("a", "ProvisioningSucceeded").len() <= 1, "{case}");
+            assert!(api.messages("a", "ProvisioningSucceeded").len() <= 1, "{case}");
         }
     }
 }
@@ -320,7 +322,7 @@ async fn g35_stopping_under_load_tells_of_every_volume_that_was_saved() {
     running.stop().await;
     assert!(api.all(VOLUMES).len() < 400);
     for claim in claims.iter().filter(|claim| api.is_bound(claim)) {
-        assert_eq!(api.told(claim, "ProvisioningSucceeded").len(), 1, "{claim}");
+        assert_eq!(api.messages(claim, "ProvisioningSucceeded").len(), 1, "{claim}");
     }
 }
 

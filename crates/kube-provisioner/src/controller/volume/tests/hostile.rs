@@ -52,8 +52,8 @@ async fn g29_a_claim_that_the_journal_cannot_hold_is_refused_with_the_reason() {
     let put = |api: &Api| put_claim(api, "large", labels.clone());
     let check = |running: &Running| {
         assert_eq!(running.provisions("large"), 0);
-        let told = running.api.told("large", "ProvisioningFailed").join(" ");
-        assert!(told.contains("shorten the claim's spec or labels"), "{told}");
+        let messages = running.api.messages("large", "ProvisioningFailed").join(" ");
+        assert!(messages.contains("shorten the claim's spec or labels"), "{messages}");
     };
     beside_others(true, &put, &check).await;
 }
@@ -89,8 +89,11 @@ async fn g30_sizes_are_read_or_refused_with_the_reason() {
         for (at, text) in refused.iter().enumerate() {
             let name = format!("refused-{at}");
             assert_eq!(running.provisions(&name), 0, "{text:?}");
-            let told = running.api.told(&name, "ProvisioningFailed");
-            assert!(told.len() == 1 && told[0].contains("storage request cannot be read"), "{text:?}: {told:?}");
+            let messages = running.api.messages(&name, "ProvisioningFailed");
+            assert!(
+                messages.len() == 1 && messages[0].contains("storage request cannot be read"),
+                "{text:?}: {messages:?}"
+            );
         }
     })
     .await;
@@ -110,8 +113,8 @@ async fn g31_claims_that_lack_parts_or_have_unknown_ones_harm_nobody() {
     listed_and_watched(put, |running| {
         let provisioned = |name: &str| running.provisions(name);
         assert_eq!(changes.iter().map(|(name, _)| provisioned(name)).collect::<Vec<_>>(), [0, 1, 1, 0, 0, 0]);
-        let told = running.api.told("no-spec", "ProvisioningFailed");
-        assert!(told.len() == 1 && told[0].contains("names no StorageClass"), "{told:?}");
+        let messages = running.api.messages("no-spec", "ProvisioningFailed");
+        assert!(messages.len() == 1 && messages[0].contains("names no StorageClass"), "{messages:?}");
         assert_eq!(running.api.all(VOLUMES).len(), 4, "one for each claim that was served");
     })
     .await;

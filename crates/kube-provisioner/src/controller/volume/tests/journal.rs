@@ -58,9 +58,9 @@ async fn g38_without_a_journal_nothing_is_provisioned_and_the_claim_says_why() {
             api.fail(verb, CONFIG_MAPS, [Fault::Refuse(code); 3]);
             let running = Running::start(&api);
             put_claim(&api, "one", json!({}));
-            let told = |running: &Running| running.api.told("one", "ProvisioningFailed").join(" ");
-            running.until("told", |running| !told(running).is_empty()).await;
-            assert!(told(&running).contains(text), "{verb} {code}: {}", told(&running));
+            let messages = |running: &Running| running.api.messages("one", "ProvisioningFailed").join(" ");
+            running.until("told", |running| !messages(running).is_empty()).await;
+            assert!(messages(&running).contains(text), "{verb} {code}: {}", messages(&running));
             assert_eq!(running.provisions("one"), 0, "{verb} {code}");
             // It goes on by itself.
             running.until_bound("one").await;

@@ -1,4 +1,4 @@
-//! What users are told, and when a key is looked at again.
+//! The events of outcomes, and when a key is looked at again.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use provisioner_runtime::queue::Next;
 use super::*;
 use crate::controller::volume::decide::{NoAction, Refusal};
 use crate::controller::volume::outcome::Outcome;
-use crate::controller::volume::report::{About, Case, Summary, Thresholds, report};
+use crate::controller::volume::report::{Case, EventObject, OutcomeReport, Thresholds, report};
 use crate::{DeleteVerdict, Verdict};
 use provisioner_runtime::controller::NoAnswer;
 
-fn told(outcome: Outcome, attempt: u32, thresholds: Thresholds) -> Summary {
+fn reported(outcome: Outcome, attempt: u32, thresholds: Thresholds) -> OutcomeReport {
     let scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
     let facts = scene.cache.facts(&Key::of_claim("uid-1-1"));
     let (provisioner, volume) = (OURS, "pvc-uid-1-1");
     report(outcome, &Case { provisioner, volume, facts: &facts, attempt, repeats: 0, waits: 0, thresholds })
 }
 
-fn first(outcome: Outcome) -> Summary {
-    told(outcome, 1, Thresholds::default())
+fn first(outcome: Outcome) -> OutcomeReport {
+    reported(outcome, 1, Thresholds::default())
 }
 
 fn failure(verdict: Verdict, retry_after: Option<Duration>, rescheduled: bool) -> Outcome {
@@ -30,18 +30,18 @@ fn failure(verdict: Verdict, retry_after: Option<Duration>, rescheduled: bool) -
 #[test]
 fn n1_n2_c20_c23_verdicts_each_has_its_pause_and_its_event() {
     let retry = first(failure(Verdict::Retry, None, false));
-    assert!(matches!(retry.next, Next::Retry) && retry.notice.unwrap().warning);
+    assert!(matches!(retry.next, Next::Retry) && retry.event.unwrap().warning);
     let pause = Duration::from_secs(7);
     assert!(
         matches!(first(failure(Verdict::Retry, Some(pause), false)).next, Next::RetryAfter(after) if after == pause)
     );
     let background = first(failure(Verdict::InProgress, None, false));
-    let notice = background.notice.unwrap();
-    assert!(!notice.warning && notice.reason == "Provisioning" && matches!(background.next, Next::Wait(None)));
+    let event = background.event.unwrap();
+    assert!(!event.warning && event.reason == "Provisioning" && matches!(background.next, Next::Wait(None)));
     let invalid = first(failure(Verdict::Invalid, None, false));
-    assert!(matches!(invalid.next, Next::AwaitChange) && invalid.notice.is_some());
+    assert!(matches!(invalid.next, Next::AwaitChange) && invalid.event.is_some());
     let foreign = first(failure(Verdict::NotMine, None, false));
-    assert!(matches!(foreign.next, Next::AwaitChange) && foreign.notice.is_none());
+    assert!(matches!(foreign.next, Next::AwaitChange) && foreign.event.is_none());
     assert!(matches!(first(failure(Verdict::Reschedule, None, true)).next, Next::Done));
     assert!(matches!(first(failure(Verdict::Reschedule, None, false)).next, Next::Retry));
 }
@@ -49,15 +49,15 @@ fn n1_n2_c20_c23_verdicts_each_has_its_pause_and_its_event() {
 #[test]
 fn g21_threshold_gives_up_and_says_so() {
     let two = Thresholds { provision: 2, delete: 2 };
-    assert!(matches!(told(failure(Verdict::Retry, None, false), 2, two).next, Next::Retry));
-    let last = told(failure(Verdict::Retry, None, false), 3, two);
+    assert!(matches!(reported(failure(Verdict::Retry, None, false), 2, two).next, Next::Retry));
+    let last = reported(failure(Verdict::Retry, None, false), 3, two);
     assert!(matches!(last.next, Next::AwaitChange));
-    assert!(last.notice.unwrap().text.contains("gave up after 3 attempts"));
-    assert!(matches!(told(failure(Verdict::InProgress, None, false), 99, two).next, Next::Wait(None)));
-    let not_saved = told(Outcome::NotSaved(CallError::Conflict), 99, two);
+    assert!(last.event.unwrap().text.contains("gave up after 3 attempts"));
+    assert!(matches!(reported(failure(Verdict::InProgress, None, false), 99, two).next, Next::Wait(None)));
+    let not_saved = reported(Outcome::NotSaved(CallError::Conflict), 99, two);
     assert!(matches!(not_saved.next, Next::Retry), "an asset without a volume is never given up");
     let kept = Outcome::NotDeleted { verdict: DeleteVerdict::Retry, message: "no".into(), retry_after: None };
-    assert!(matches!(told(kept, 3, two).next, Next::AwaitChange));
+    assert!(matches!(reported(kept, 3, two).next, Next::AwaitChange));
 }
 
 #[test]
@@ -67,19 +67,19 @@ fn g18_g19_breakage_is_told_and_tried_again() {
         no_answer: NoAnswer::Panicked("index out of bounds".into()),
     });
     assert!(matches!(panicked.next, Next::Retry));
-    assert!(panicked.notice.unwrap().text.contains("index out of bounds"));
+    assert!(panicked.event.unwrap().text.contains("index out of bounds"));
     let slow = first(Outcome::DeleteBroke { method: "delete", no_answer: NoAnswer::TimedOut(Duration::from_secs(5)) });
-    let notice = slow.notice.unwrap();
-    assert_eq!((notice.about, notice.reason), (About::Volume, "VolumeFailedDelete"));
-    assert!(notice.text.contains("within 5 s"));
+    let event = slow.event.unwrap();
+    assert_eq!((event.object, event.reason), (EventObject::Volume, "VolumeFailedDelete"));
+    assert!(event.text.contains("within 5 s"));
 }
 
 #[test]
 fn g22_in_use_is_no_warning() {
     let busy = Outcome::NotDeleted { verdict: DeleteVerdict::InUse, message: "mounted".into(), retry_after: None };
     let report = first(busy);
-    let notice = report.notice.unwrap();
-    assert!(!notice.warning && notice.reason == "VolumeDelete" && matches!(report.next, Next::Retry));
+    let event = report.event.unwrap();
+    assert!(!event.warning && event.reason == "VolumeDelete" && matches!(report.next, Next::Retry));
 }
 
 #[test]
@@ -100,19 +100,19 @@ fn g46_what_the_server_does_not_take_is_told_when_it_happens_again() {
     let rejected =
         || Outcome::Rejected { doing: "setting the volume's finalizer", error: CallError::Invalid("no".into()) };
     let quiet = first(rejected());
-    assert!(quiet.notice.is_none() && quiet.next == Next::Again);
+    assert!(quiet.event.is_none() && quiet.next == Next::Again);
     let scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
     let facts = scene.cache.facts(&Key::of_claim("uid-1-1"));
     let (provisioner, volume, thresholds) = (OURS, "pvc-uid-1-1", Thresholds::default());
     let again = Case { provisioner, volume, facts: &facts, attempt: 1, repeats: 1, waits: 0, thresholds };
     let loud = report(rejected(), &again);
-    assert!(loud.notice.unwrap().text.contains("no") && loud.next == Next::Retry);
+    assert!(loud.event.unwrap().text.contains("no") && loud.next == Next::Retry);
 }
 
 #[test]
 fn c7_a_class_that_may_still_come_is_no_failure() {
     let report = first(Outcome::Refused(Refusal::ClassMissing(Some("fast".into()))));
-    assert!(report.notice.is_none() && matches!(report.next, Next::RetryAfter(_)), "{:?}", report.notice);
+    assert!(report.event.is_none() && matches!(report.next, Next::RetryAfter(_)), "{:?}", report.event);
 }
 
 #[test]
@@ -133,11 +133,11 @@ fn g15_refusals_say_what_to_do() {
         Refusal::Request("\"lots\" is no quantity".into()),
         Refusal::Selector,
     ] {
-        let report = told(Outcome::Refused(refusal.clone()), 2, Thresholds::default());
-        let notice = report.notice.unwrap();
-        assert!(notice.warning && notice.reason == "ProvisioningFailed", "{refusal:?}");
+        let report = reported(Outcome::Refused(refusal.clone()), 2, Thresholds::default());
+        let event = report.event.unwrap();
+        assert!(event.warning && event.reason == "ProvisioningFailed", "{refusal:?}");
         assert!(matches!(report.next, Next::AwaitChange), "{refusal:?}");
-        assert!(notice.text.len() > 30, "{}", notice.text);
+        assert!(event.text.len() > 30, "{}", event.text);
     }
 }
 
@@ -149,6 +149,6 @@ fn quiet_outcomes_have_no_event() {
         Outcome::ProtectionSet,
         Outcome::Deleted { took: Duration::ZERO },
     ] {
-        assert!(first(quiet).notice.is_none());
+        assert!(first(quiet).event.is_none());
     }
 }

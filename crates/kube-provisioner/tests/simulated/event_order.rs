@@ -1,4 +1,4 @@
-//! When users are told.
+//! When events are sent.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Provisioner for Slow {
 
 /// Every event would keep the API server from saving a volume.
 #[tokio::test(start_paused = true)]
-async fn work_comes_before_telling_of_it() {
+async fn volumes_are_saved_before_events_are_sent() {
     let cluster = Cluster::builder().trace().build();
     let _actors = cluster.run(Actors::all());
     let class = json!({

@@ -1,0 +1,90 @@
+//! Events and log lines of a report.
+
+use std::time::Duration;
+
+use provisioner_runtime::events::{Event, EventKind, ObjectRef};
+
+use super::facts::{ClaimFacts, Facts, VolumeState};
+use super::report::{Case, EventDraft, EventObject, Operation, OutcomeReport, not_now, still_provisioning};
+
+/// A call that takes longer than this has an event of its own.
+pub(super) const SLOW: Duration = Duration::from_secs(2);
+
+/// The event of a slow call of the author's code.
+pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
+    about_claim(still_provisioning(provisioner, claim), claim)
+}
+
+/// The event of a claim while the provisioner cannot work.
+pub(super) fn held_up(claim: &ClaimFacts, problem: &str) -> Event {
+    about_claim(not_now(problem), claim)
+}
+
+/// The event with its object, if the object is known.
+pub(super) fn to_event(event: EventDraft, case: &Case<'_>) -> Option<Event> {
+    match event.object {
+        EventObject::Claim => case.facts.claim_at_work().map(|claim| about_claim(event, claim)),
+        EventObject::Volume => about_volume(event, case.volume, case.facts),
+    }
+}
+
+fn about_claim(event: EventDraft, claim: &ClaimFacts) -> Event {
+    let object = ObjectRef {
+        api_version: "v1",
+        kind: "PersistentVolumeClaim",
+        namespace: Some(claim.namespace.clone()),
+        name: claim.name.clone(),
+        uid: claim.uid.clone(),
+    };
+    build(event, object, "Provision")
+}
+
+fn about_volume(event: EventDraft, name: &str, facts: &Facts) -> Option<Event> {
+    let VolumeState::Ours(volume) = &facts.volume else { return None };
+    let object = ObjectRef {
+        api_version: "v1",
+        kind: "PersistentVolume",
+        namespace: None,
+        name: name.into(),
+        uid: volume.facts.uid.clone(),
+    };
+    Some(build(event, object, "Delete"))
+}
+
+fn build(event: EventDraft, object: ObjectRef, action: &'static str) -> Event {
+    let kind = if event.warning { EventKind::Warning } else { EventKind::Normal };
+    let EventDraft { reason, text: note, same_from_all, .. } = event;
+    Event { object, kind, reason, action, note, same_from_all }
+}
+
+pub(super) fn log(report: &OutcomeReport, case: &Case<'_>) {
+    let claim = case.facts.claim_at_work();
+    let (namespace, name) = claim.map(|claim| (&*claim.namespace, &*claim.name)).unzip();
+    let class = claim.and_then(|claim| claim.class.as_deref());
+    let (attempt, pv, outcome) = (case.attempt, case.volume, report.label);
+    let took_ms = report.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    match &report.event {
+        Some(EventDraft { warning: true, text, .. }) => {
+            tracing::warn!(
+                pvc.namespace = namespace,
+                pvc.name = name,
+                pv,
+                storage_class = class,
+                attempt,
+                outcome,
+                "{text}"
+            );
+        }
+        // Polls of a running operation are frequent, and the event counts them.
+        Some(EventDraft { text, .. }) if report.took.is_none() && case.repeats_itself() => {
+            tracing::debug!(pvc.namespace = namespace, pvc.name = name, pv, outcome, "{text}");
+        }
+        Some(EventDraft { text, .. }) => {
+            tracing::info!(pvc.namespace = namespace, pvc.name = name, pv, storage_class = class, took_ms, "{text}");
+        }
+        None if report.operation == Operation::Delete && report.took.is_some() => {
+            tracing::info!(pv, took_ms, "deleted");
+        }
+        None => tracing::debug!(pv, attempt, outcome, "looked at"),
+    }
+}

@@ -1,0 +1,116 @@
+//! What is known of one claim.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::class::class_name;
+use crate::controller::volume::narrow;
+use crate::quantity;
+
+/// The data source of a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct DataSource {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+}
+
+impl DataSource {
+    /// Kind and group, as authors declare them.
+    pub(crate) fn type_name(&self) -> String {
+        if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    /// Whether a volume populator fills the volume by way of another claim: neither a clone nor a snapshot.
+    /// <https://kubernetes.io/docs/concepts/storage/volume-populators/>
+    pub(crate) fn needs_populator(&self) -> bool {
+        self.label() == "other"
+    }
+
+    pub(super) fn label(&self) -> &'static str {
+        match (self.kind.as_str(), self.group.as_str()) {
+            ("PersistentVolumeClaim", "") => "PersistentVolumeClaim",
+            ("VolumeSnapshot", "snapshot.storage.k8s.io") => "VolumeSnapshot",
+            _ => "other",
+        }
+    }
+}
+
+/// A claim that asks us for a volume: what rules read, and the whole object for the author.
+#[derive(Debug)]
+pub(crate) struct WaitingClaim {
+    pub(crate) facts: ClaimFacts,
+    /// The fingerprint of `facts`: an unrelated update does not change it.
+    pub(crate) fingerprint: u64,
+    pub(crate) resource_version: Box<str>,
+    /// The record of its lock, where claims are locked. It is no fact: a change of it has no meaning.
+    pub(crate) lock: Option<Box<str>>,
+    /// The claim has our finalizer and records an attempt. The text is the attempt's mark, see [`OurClass::mark`].
+    pub(crate) held: Option<Box<str>>,
+    /// The claim's finalizers, where it may record an attempt.
+    pub(crate) finalizers: Vec<String>,
+    /// When it was first seen to wait.
+    pub(crate) since: Instant,
+    /// The claim as the author gets it, as JSON: a third of the size of the decoded object. `None` once the volume is
+    /// saved. The claim is read again in the rare case that it needs another volume.
+    pub(crate) object: Option<Box<str>>,
+}
+
+/// A claim that still has our finalizer, although it has a volume.
+#[derive(Debug)]
+pub(crate) struct HeldClaim {
+    pub(crate) claim: ClaimFacts,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) lock: Option<Box<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ClaimFacts {
+    pub(crate) uid: Arc<str>,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) deleting: bool,
+    pub(crate) class: Option<Box<str>>,
+    pub(crate) block: bool,
+    pub(crate) access_modes: Vec<String>,
+    pub(crate) selector: bool,
+    pub(crate) data_source: Option<DataSource>,
+    pub(crate) attributes_class: Option<Box<str>>,
+    pub(crate) selected_node: Option<Box<str>>,
+    /// The requested bytes, or what is wrong with the request.
+    pub(crate) request: Result<u64, String>,
+}
+
+impl ClaimFacts {
+    /// Reads a claim. `None` for an object that lacks what every stored object has.
+    pub(crate) fn read(claim: &narrow::ClaimFields) -> Option<Self> {
+        let (meta, spec) = (&claim.metadata, claim.spec.clone().unwrap_or_default());
+        Some(Self {
+            uid: meta.uid.as_deref()?.into(),
+            namespace: meta.namespace.as_deref()?.into(),
+            name: meta.name.as_deref()?.into(),
+            deleting: meta.deletion_timestamp.is_some(),
+            class: class_name(meta.annotations.beta_storage_class.as_deref(), spec.storage_class_name.as_deref()),
+            block: spec.volume_mode.as_deref() == Some("Block"),
+            access_modes: spec.access_modes,
+            selector: spec.selector.is_some(),
+            data_source: spec.data_source_ref.or(spec.data_source).map(|source| DataSource {
+                group: source.api_group.unwrap_or_default(),
+                kind: source.kind,
+                name: source.name,
+            }),
+            attributes_class: spec.volume_attributes_class_name.filter(|name| !name.is_empty()).map(Into::into),
+            selected_node: meta.annotations.selected_node.as_deref().filter(|node| !node.is_empty()).map(Into::into),
+            request: requested_bytes(spec.resources.requests.get("storage")),
+        })
+    }
+}
+
+fn requested_bytes(storage: Option<&serde_json::Value>) -> Result<u64, String> {
+    match storage {
+        None | Some(serde_json::Value::Null) => Ok(0),
+        Some(serde_json::Value::String(text)) => quantity::parse_bytes(text).map_err(|error| error.to_string()),
+        Some(other) => quantity::parse_bytes(&other.to_string()).map_err(|error| error.to_string()),
+    }
+}

@@ -1,0 +1,103 @@
+//! What is known of one class of ours.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use provisioner_runtime::controller::unpanicked;
+use provisioner_runtime::stable_hash;
+
+use crate::capabilities::Capabilities;
+use crate::controller::volume::backend::{Backend, Parsed};
+use crate::controller::volume::secret_names::{self, SecretName};
+use crate::protocol;
+
+/// A class of ours, with its parameters parsed once.
+#[derive(Debug)]
+pub(crate) struct OurClass {
+    /// As the author gets it.
+    pub(crate) object: Arc<StorageClass>,
+    /// Changes whenever the class does.
+    pub(crate) fingerprint: u64,
+    pub(crate) waits_for_consumer: bool,
+    /// What the author gets, or what is wrong with the parameters.
+    pub(crate) parameters: Result<ClassParameters, BadParameters>,
+    /// The class as the journal keeps it, under its name there.
+    pub(crate) snapshot: (String, Arc<str>),
+}
+
+/// A class's parameters: the author's, and the Secrets that they name.
+#[derive(Clone, Debug)]
+pub(crate) struct ClassParameters {
+    pub(crate) parsed: Parsed,
+    pub(crate) secrets: Vec<SecretName>,
+}
+
+/// Why a class's parameters cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BadParameters {
+    /// They are wrong, however often they are read.
+    Wrong(String),
+    /// The author's code crashed.
+    Crashed(String),
+}
+
+impl ClassParameters {
+    /// Calls the author's code.
+    fn read(class: &StorageClass, backend: &dyn Backend, capabilities: &Capabilities) -> Result<Self, BadParameters> {
+        let mut parameters = class.parameters.clone().unwrap_or_default();
+        let secrets = secret_names::take(&mut parameters, &capabilities.secrets).map_err(BadParameters::Wrong)?;
+        let parsed = unpanicked(|| backend.parse(&parameters)).map_err(BadParameters::Crashed)?;
+        Ok(Self { parsed: parsed.map_err(|error| BadParameters::Wrong(error.to_string()))?, secrets })
+    }
+}
+
+impl OurClass {
+    /// Calls the author's code, so no lock may be held. `snapshot` is the class as [`OurClass::snapshot`] writes it.
+    pub(crate) fn read(
+        object: StorageClass,
+        fingerprint: u64,
+        (backend, capabilities): (&dyn Backend, &Capabilities),
+        snapshot: (String, Arc<str>),
+    ) -> Self {
+        Self {
+            fingerprint,
+            waits_for_consumer: object.volume_binding_mode.as_deref() == Some(protocol::WAIT_FOR_FIRST_CONSUMER),
+            parameters: ClassParameters::read(&object, backend, capabilities),
+            object: Arc::new(object),
+            snapshot,
+        }
+    }
+
+    /// The same class, read once more. Calls the author's code.
+    pub(crate) fn read_again(&self, backend: (&dyn Backend, &Capabilities)) -> Self {
+        Self::read((*self.object).clone(), self.fingerprint, backend, self.snapshot.clone())
+    }
+
+    /// A hash of the class's provisioner and parameters, for the claim's annotation. It shows whether the class was
+    /// created anew with other parameters. The annotation does not hold the parameters: the claim's owner could change
+    /// them.
+    pub(crate) fn mark(&self) -> String {
+        let StorageClass { provisioner, parameters, .. } = &*self.object;
+        // What was read as JSON can be written as JSON, and a map has one order.
+        let text = serde_json::to_string(&(provisioner, parameters)).unwrap_or_default();
+        format!("{:016x}", stable_hash(&text))
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.object.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Whether this class was created after the other was deleted. Our watch may be behind the class of an adopted
+    /// attempt.
+    pub(crate) fn replaces(&self, other: &Self) -> bool {
+        let (this, other) = (&self.object.metadata, &other.object.metadata);
+        let version = |version: &Option<String>| version.as_ref()?.parse::<u64>().ok();
+        let versions = version(&this.resource_version).zip(version(&other.resource_version));
+        this.uid != other.uid && versions.is_none_or(|(this, other)| this > other)
+    }
+}
+
+/// The beta annotation wins when it is present, even empty.
+pub(super) fn class_name(annotation: Option<&str>, field: Option<&str>) -> Option<Box<str>> {
+    annotation.or(field).filter(|name| !name.is_empty()).map(Into::into)
+}

@@ -1,0 +1,105 @@
+//! What is known of one volume of ours.
+
+use std::sync::Arc;
+
+use super::class::class_name;
+use super::fingerprint::fingerprint;
+use crate::controller::volume::key::Key;
+use crate::controller::volume::narrow::{self, ClaimRef};
+use crate::protocol;
+
+/// A volume of ours.
+#[derive(Debug)]
+pub(crate) struct OurVolume {
+    pub(crate) facts: VolumeFacts,
+    pub(crate) resource_version: Box<str>,
+    /// As [`WaitingClaim::lock`](super::WaitingClaim::lock).
+    pub(crate) lock: Option<Box<str>>,
+}
+
+impl OurVolume {
+    /// The key of the volume's claim.
+    pub(crate) fn owner(&self) -> Option<Key> {
+        let uid = &self.facts.claim.as_ref()?.uid;
+        (!uid.is_empty()).then(|| Key::of_claim(uid))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct VolumeFacts {
+    pub(crate) uid: Arc<str>,
+    pub(crate) phase: Phase,
+    pub(crate) policy: ReclaimPolicy,
+    pub(crate) deleting: bool,
+    /// Has our finalizer.
+    pub(crate) protected: bool,
+    pub(crate) claim: Option<ClaimRef>,
+    pub(crate) class: Option<Box<str>>,
+    /// The installation that made it, if it says so.
+    pub(crate) identity: Option<Box<str>>,
+    /// The deletion of its asset has begun, and that is recorded on the volume itself.
+    pub(crate) deletion_begun: bool,
+}
+
+impl VolumeFacts {
+    pub(crate) fn read(volume: &narrow::VolumeFields) -> Option<Self> {
+        let (meta, spec) = (&volume.metadata, volume.spec.clone().unwrap_or_default());
+        Some(Self {
+            uid: meta.uid.as_deref()?.into(),
+            phase: Phase::read(volume.status.phase.as_deref()),
+            policy: ReclaimPolicy::read(spec.persistent_volume_reclaim_policy.as_deref()),
+            deleting: meta.deletion_timestamp.is_some(),
+            protected: meta.finalizers.iter().any(|name| name == protocol::FINALIZER),
+            claim: spec.claim_ref,
+            class: class_name(meta.annotations.beta_storage_class.as_deref(), spec.storage_class_name.as_deref()),
+            identity: meta.annotations.identity.clone(),
+            deletion_begun: meta.annotations.deleting.is_some()
+                && meta.annotations.deleting.as_deref() == meta.uid.as_deref(),
+        })
+    }
+}
+
+impl VolumeFacts {
+    /// A fingerprint of the facts that work on the volume depends on. Our own writes during a deletion do not change
+    /// it, so they do not shorten the pause after a failure.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        match self.phase {
+            Phase::Released => fingerprint(&Self { deleting: false, deletion_begun: false, ..self.clone() }),
+            _ => fingerprint(self),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Pending,
+    Available,
+    Bound,
+    Released,
+    Failed,
+}
+
+impl Phase {
+    fn read(text: Option<&str>) -> Self {
+        match text {
+            Some("Available") => Self::Available,
+            Some("Bound") => Self::Bound,
+            Some("Released") => Self::Released,
+            Some("Failed") => Self::Failed,
+            _ => Self::Pending,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ReclaimPolicy {
+    Delete,
+    /// `Retain`, `Recycle` and whatever a later version adds: not ours to delete.
+    Keep,
+}
+
+impl ReclaimPolicy {
+    fn read(text: Option<&str>) -> Self {
+        if text == Some("Delete") { Self::Delete } else { Self::Keep }
+    }
+}

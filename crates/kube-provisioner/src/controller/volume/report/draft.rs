@@ -1,0 +1,40 @@
+//! Events before they have the reference to their object.
+
+/// An event of the claim or of the volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EventDraft {
+    pub(crate) object: EventObject,
+    pub(crate) warning: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) text: String,
+    /// Every replica sends the same event.
+    pub(crate) same_from_all: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventObject {
+    Claim,
+    Volume,
+}
+
+/// The reasons of events, as users of the Go library know them.
+pub(super) mod reason {
+    pub(crate) const PROVISIONING: &str = "Provisioning";
+    pub(crate) const FAILED: &str = "ProvisioningFailed";
+    pub(crate) const CLEANUP_FAILED: &str = "ProvisioningCleanupFailed";
+    pub(crate) const SUCCEEDED: &str = "ProvisioningSucceeded";
+    pub(crate) const DELETE: &str = "VolumeDelete";
+    pub(crate) const DELETE_FAILED: &str = "VolumeFailedDelete";
+}
+
+pub(super) fn failed(text: String) -> EventDraft {
+    warning(EventObject::Claim, reason::FAILED, text)
+}
+
+pub(super) fn warning(object: EventObject, reason: &'static str, text: String) -> EventDraft {
+    EventDraft { object, warning: true, reason, text, same_from_all: false }
+}
+
+pub(super) fn normal(object: EventObject, reason: &'static str, text: String) -> EventDraft {
+    EventDraft { object, warning: false, reason, text, same_from_all: false }
+}

@@ -1,0 +1,278 @@
+//! `docs/events.md` has a row for each message that users can see, and no others.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::controller::NoAnswer;
+use provisioner_runtime::journal::JournalError;
+
+use tokio::time::Instant;
+
+use self::Example::{Claim, Volume};
+use super::*;
+use crate::controller::volume::decide::Refusal;
+use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Progress};
+use crate::controller::volume::object::TemplateError;
+use crate::controller::volume::outcome::{MissingInput, Outcome};
+use crate::controller::volume::report::{
+    Case, EventDraft, EventObject, Thresholds, not_now, report, still_provisioning,
+};
+use crate::{DeleteVerdict, Verdict};
+
+/// Stands for every number. The page says NUMBER.
+const NUMBER: u32 = 777;
+/// Stands for what the author's code says.
+const MESSAGE: &str = "MESSAGE";
+
+/// Examples of the variants of a type. A variant without a line does not compile; `[]` is for one that no user sees.
+macro_rules! every {
+    ($name:ident -> $type:ty { $($lines:tt)* }) => { every!($name of $type => $type { $($lines)* }); };
+    ($name:ident of $type:ty => $example:ty { $($variant:pat => $examples:expr,)* }) => {
+        fn $name() -> Vec<$example> {
+            let _has_a_line = |value: &$type| match value { $($variant => (),)* };
+            let mut all: Vec<$example> = Vec::new();
+            $(all.extend(IntoIterator::into_iter($examples).map(|example: $example| example));)*
+            all
+        }
+    };
+}
+
+every!(refusals -> Refusal {
+    Refusal::AccessModes(_) => [Refusal::AccessModes(vec!["MODES".to_owned()])],
+    Refusal::AllowedTopologies => [Refusal::AllowedTopologies],
+    Refusal::AttemptOfOtherClass => [Refusal::AttemptOfOtherClass],
+    Refusal::AttributesClass(_) => [Refusal::AttributesClass("NAME".to_owned())],
+    Refusal::Block => [Refusal::Block],
+    Refusal::ClassMissing(_) => [Refusal::ClassMissing(Some("CLASS".to_owned())), Refusal::ClassMissing(None)],
+    Refusal::DataSource { .. } => [Refusal::DataSource { kind: "KIND".to_owned(), name: "NAME".to_owned() }],
+    Refusal::ImmediateClass => [Refusal::ImmediateClass],
+    Refusal::MountOptions => [Refusal::MountOptions],
+    Refusal::NameTaken => [Refusal::NameTaken],
+    Refusal::NodeGone { .. } => [Refusal::NodeGone { node: "NODE".to_owned() }],
+    Refusal::OtherInstallation { .. } => [Refusal::OtherInstallation { maker: "IDENTITY".to_owned() }],
+    Refusal::Parameters(_) => [Refusal::Parameters("PROBLEMS".to_owned())],
+    // The class is read again, and the crash is reported as that of a call.
+    Refusal::ParametersCrash(_) => [],
+    Refusal::Populator { .. } => [Refusal::Populator { kind: "KIND".to_owned(), name: "NAME".to_owned() }],
+    Refusal::Request(_) => [Refusal::Request("PROBLEM".to_owned())],
+    Refusal::RetainedTooLate => [Refusal::RetainedTooLate],
+    Refusal::Selector => [Refusal::Selector],
+});
+
+every!(missing_inputs -> MissingInput {
+    MissingInput::Node(_) => [MissingInput::Node("NODE".to_owned())],
+    MissingInput::Secret { .. } => [MissingInput::Secret { namespace: "NAMESPACE".to_owned(), name: "NAME".to_owned() }],
+    MissingInput::SecretName(_) => [MissingInput::SecretName("PROBLEM".to_owned())],
+});
+
+every!(template_errors -> TemplateError {
+    TemplateError::AccessMode(_) => [TemplateError::AccessMode("MODE".to_owned())],
+    TemplateError::TooSmall { .. } => [TemplateError::TooSmall { made: NUMBER.into(), asked: NUMBER.into() }],
+    TemplateError::LocalWithoutNode => [TemplateError::LocalWithoutNode],
+    TemplateError::Path(_) => [TemplateError::Path("PATH".to_owned())],
+});
+
+every!(no_answers -> NoAnswer {
+    NoAnswer::Panicked(_) => [NoAnswer::Panicked("PANIC".to_owned())],
+    NoAnswer::TimedOut(_) => [NoAnswer::TimedOut(Duration::from_secs(NUMBER.into()))],
+    NoAnswer::CutOff => [NoAnswer::CutOff],
+});
+
+every!(verdicts -> Verdict {
+    Verdict::Retry => [Verdict::Retry],
+    Verdict::NothingLeft => [Verdict::NothingLeft],
+    Verdict::InProgress => [Verdict::InProgress],
+    Verdict::Reschedule => [Verdict::Reschedule],
+    Verdict::Invalid => [Verdict::Invalid],
+    Verdict::NotMine => [Verdict::NotMine],
+});
+
+every!(delete_verdicts -> DeleteVerdict {
+    DeleteVerdict::Retry => [DeleteVerdict::Retry],
+    DeleteVerdict::InUse => [DeleteVerdict::InUse],
+    DeleteVerdict::InProgress => [DeleteVerdict::InProgress],
+    DeleteVerdict::NotMine => [DeleteVerdict::NotMine],
+    DeleteVerdict::Unsupported => [],
+});
+
+/// An outcome of work on a claim that waits, or on a released volume whose claim is gone.
+enum Example {
+    Claim(Outcome),
+    Volume(Outcome),
+}
+
+every!(examples of Outcome => Example {
+    Outcome::NoAction(_) => [],
+    Outcome::Refused(_) => refusals().into_iter().map(|refusal| Claim(Outcome::Refused(refusal))),
+    Outcome::AwaitsPermit(_) => [],
+    Outcome::Changed => [],
+    Outcome::Behind => [],
+    Outcome::LooksAgain { .. } => [],
+    Outcome::Rejected { .. } => both(|| Outcome::Rejected { doing: "DOING", error: call_error() }),
+    Outcome::Provisioned { .. } => [Claim(Outcome::Provisioned { took: Duration::ZERO })],
+    Outcome::Locked { .. } => [],
+    Outcome::NotJournaled(_) => journal_errors(),
+    Outcome::NotReady(_) => missing_inputs().into_iter().map(|missing| Claim(Outcome::NotReady(missing))),
+    Outcome::NotProvisioned { .. } => verdicts().into_iter().map(|verdict| {
+        let rescheduled = verdict == Verdict::Reschedule;
+        Claim(Outcome::NotProvisioned { verdict, message: MESSAGE.to_owned(), retry_after: None, rescheduled })
+    }),
+    Outcome::ProvisionBroke { .. } => no_answers().into_iter().map(|no_answer| {
+        Claim(Outcome::ProvisionBroke { method: "METHOD", no_answer })
+    }),
+    Outcome::BadTemplate(_) => template_errors().into_iter().map(|error| Claim(Outcome::BadTemplate(error))),
+    Outcome::NotSaved(_) => [Claim(Outcome::NotSaved(call_error()))],
+    Outcome::NameTakenMeanwhile => [Claim(Outcome::NameTakenMeanwhile)],
+    Outcome::CleanedUp => [],
+    Outcome::NotCleanedUp { .. } => delete_verdicts().into_iter().map(|verdict| {
+        Claim(Outcome::NotCleanedUp { verdict, message: MESSAGE.to_owned(), retry_after: None })
+    }),
+    Outcome::ClaimReleased => [],
+    Outcome::ClaimLives => [],
+    Outcome::Deleted { .. } => [],
+    Outcome::NotDeleted { .. } => delete_verdicts().into_iter().map(|verdict| {
+        Volume(Outcome::NotDeleted { verdict, message: MESSAGE.to_owned(), retry_after: None })
+    }),
+    Outcome::DeleteBroke { .. } => no_answers().into_iter().map(|no_answer| {
+        Volume(Outcome::DeleteBroke { method: "METHOD", no_answer })
+    }),
+    Outcome::ProtectionSet => [],
+    Outcome::CallFailed { .. } => both(|| Outcome::CallFailed { doing: "DOING", error: call_error() }),
+});
+
+fn both(outcome: impl Fn() -> Outcome) -> [Example; 2] {
+    [Claim(outcome()), Volume(outcome())]
+}
+
+/// One that is not transient: the others have no event of their own.
+fn call_error() -> CallError {
+    CallError::Forbidden("ERROR".to_owned())
+}
+
+/// The type is another crate's, which may add to it.
+fn journal_errors() -> Vec<Example> {
+    let number = NUMBER as usize;
+    let mut all = vec![
+        Claim(Outcome::NotJournaled(JournalError::Full { entries: number, bytes: number })),
+        Claim(Outcome::NotJournaled(JournalError::TooLarge { bytes: number, most: number })),
+        Claim(Outcome::NotJournaled(JournalError::Dropped)),
+    ];
+    all.extend(both(|| Outcome::NotJournaled(JournalError::Call(Arc::new(call_error())))));
+    all
+}
+
+/// A row of the page: the reason, then the message.
+type Row = (String, String);
+
+/// The event as the page shows it.
+fn row(event: EventDraft) -> Row {
+    let EventDraft { object, warning, reason, text, .. } = event;
+    let kind = if warning { "Warning" } else { "Normal" };
+    let object = match object {
+        EventObject::Claim => "claim",
+        EventObject::Volume => "volume",
+    };
+    let text = text.replace(&call_error().to_string(), "ERROR").replace(&NUMBER.to_string(), "NUMBER");
+    (format!("`{reason}` ({kind}, on the {object})"), text)
+}
+
+fn waiting() -> Scene {
+    let named = json!({"metadata": {"name": "CLAIM", "namespace": "NAMESPACE"}, "spec": {"storageClassName": "CLASS"}});
+    Scene::new().class(class(json!({"metadata": {"name": "CLASS"}}))).claim(claim(named))
+}
+
+fn facts_of_claim() -> Facts {
+    waiting().cache.facts(&Key::of_claim("uid-1-1"))
+}
+
+fn facts_of_volume() -> Facts {
+    let scene = Scene::new().volume(volume("Released", "Delete", json!({})));
+    scene.cache.facts(&Key::of_volume("volume-1"))
+}
+
+fn event(outcome: Outcome, facts: &Facts, thresholds: Thresholds) -> Option<EventDraft> {
+    let (provisioner, volume) = ("PROVISIONER", "VOLUME");
+    // Not the first attempt: some outcomes have an event only when they come again.
+    report(outcome, &Case { provisioner, volume, facts, attempt: NUMBER, repeats: 1, waits: 0, thresholds }).event
+}
+
+fn rows_of_outcomes() -> BTreeSet<Row> {
+    let (of_claim, of_volume, thresholds) = (facts_of_claim(), facts_of_volume(), Thresholds::default());
+    let events = examples().into_iter().filter_map(|example| match example {
+        Claim(outcome) => event(outcome, &of_claim, thresholds),
+        Volume(outcome) => event(outcome, &of_volume, thresholds),
+    });
+    let claim = of_claim.claim_at_work().unwrap();
+    events.chain([still_provisioning("PROVISIONER", claim), not_now("PROBLEM")]).map(row).collect()
+}
+
+/// What follows some messages.
+fn rows_of_additions() -> BTreeSet<Row> {
+    let failed = |verdict| {
+        let message = MESSAGE.to_owned();
+        Outcome::NotProvisioned { verdict, message, retry_after: None, rescheduled: false }
+    };
+    let not_deleted =
+        Outcome::NotDeleted { verdict: DeleteVerdict::Retry, message: MESSAGE.to_owned(), retry_after: None };
+    let once = Thresholds { provision: 1, delete: 1 };
+    let mut events =
+        vec![event(failed(Verdict::Retry), &facts_of_claim(), once), event(not_deleted, &facts_of_volume(), once)];
+    let mut begun = facts_of_claim();
+    let ClassState::Ours(class_now) = begun.class.clone() else { panic!("{:?}", begun.class) };
+    let ClaimState::Waiting(waits) = begun.claim.clone() else { panic!("{:?}", begun.claim) };
+    let class_then =
+        Scene::new().class(class(json!({"metadata": {"name": "CLASS", "uid": "former", "resourceVersion": "0"}})));
+    let class_then = class_then
+        .claim(claim(json!({"spec": {"storageClassName": "CLASS"}})))
+        .cache
+        .facts(&Key::of_claim("uid-1-1"))
+        .class;
+    let ClassState::Ours(class_then) = class_then else { panic!("{class_then:?}") };
+    let token = "token".into();
+    begun.progress =
+        Progress::Background(Arc::new(Pending { claim: waits, class: class_then, token, begun: Instant::now() }));
+    let changes = [
+        (ClaimState::Absent, ClassState::Missing),
+        (begun.claim.clone(), ClassState::Missing),
+        (begun.claim.clone(), ClassState::Foreign),
+        (begun.claim.clone(), ClassState::Ours(class_now)),
+    ];
+    for (claim, class) in changes {
+        let facts = Facts { claim, class, ..begun.clone() };
+        events.push(event(failed(Verdict::Retry), &facts, Thresholds::default()));
+    }
+    let addition = |event: EventDraft| {
+        let (_, text) = row(event);
+        ("Additions".to_owned(), text.strip_prefix("MESSAGE ").unwrap_or_else(|| panic!("{text}")).to_owned())
+    };
+    events.into_iter().flatten().map(addition).collect()
+}
+
+/// The rows of the page, each with the heading above it.
+fn rows_of_page() -> BTreeSet<Row> {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md")).unwrap();
+    let (mut heading, mut rows) = ("", BTreeSet::new());
+    for line in page.lines() {
+        if let Some(text) = line.strip_prefix("## ") {
+            heading = text;
+        }
+        let Some(cells) = line.strip_prefix("| `") else { continue };
+        let cells: Vec<&str> = cells.split(" | ").collect();
+        assert_eq!(cells.len(), 3, "message, cause and remedy: {line}");
+        let message = cells[0].trim_matches('`').trim();
+        assert!(rows.insert((heading.to_owned(), message.to_owned())), "twice: {line}");
+    }
+    rows
+}
+
+#[test]
+fn the_page_has_a_row_for_each_message() {
+    let produced: BTreeSet<Row> = rows_of_outcomes().into_iter().chain(rows_of_additions()).collect();
+    let page = rows_of_page();
+    let missing: Vec<_> = produced.difference(&page).collect();
+    assert!(missing.is_empty(), "docs/events.md lacks rows for these messages: {missing:#?}");
+    let unknown: Vec<_> = page.difference(&produced).collect();
+    assert!(unknown.is_empty(), "nothing produces these rows of docs/events.md: {unknown:#?}");
+}

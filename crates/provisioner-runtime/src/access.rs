@@ -114,9 +114,9 @@ impl<'a> Question<'a> {
     fn in_words(&self) -> String {
         let AccessRule { group, resource, namespaced, .. } = self.rule;
         let dot = if group.is_empty() { "" } else { "." };
-        let place = if *namespaced { format!(" in namespace {}", self.namespace) } else { String::new() };
+        let scope = if *namespaced { format!(" in namespace {}", self.namespace) } else { String::new() };
         let name = self.name.map(|name| format!(" named {name}")).unwrap_or_default();
-        format!("{} {resource}{dot}{group}{name}{place}", self.verb)
+        format!("{} {resource}{dot}{group}{name}{scope}", self.verb)
     }
 }
 

@@ -71,18 +71,18 @@ impl AdminServer {
 
     /// Answers until `stop` is cancelled, and then finishes what is under way, for at most a second.
     pub async fn serve(self, checks: Checks, registry: Arc<Registry>, stop: CancellationToken) {
-        let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let connections = TaskTracker::new();
         let accept = async {
             loop {
                 // The semaphore is never closed.
-                let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
                 match self.listener.accept().await {
                     Ok((stream, _)) => {
                         let connection = answer(stream, checks.clone(), Arc::clone(&registry));
                         connections.spawn(async move {
                             connection.await;
-                            drop(place);
+                            drop(permit);
                         });
                     }
                     Err(error) => {

@@ -59,13 +59,13 @@ fn write_request(request: Builder, body: Vec<u8>) -> Result<Request<Vec<u8>>, Ca
 /// What is read of the answer to a write that is made again and again: all else is as it was sent.
 #[derive(Deserialize)]
 pub(crate) struct Written {
-    pub(crate) metadata: Version,
+    pub(crate) metadata: WrittenMetadata,
 }
 
 /// Which object was written, and what its version is now.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Version {
+pub(crate) struct WrittenMetadata {
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
 }

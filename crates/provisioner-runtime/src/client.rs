@@ -42,7 +42,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectErr
     // An error means that a provider is installed already, and that one is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
 
-    let (mut config, source) = Environment::from_env().config(kubeconfig).await?;
+    let (mut config, source) = ConfigSources::from_env().config(kubeconfig).await?;
     // The queue repeats what failed, and knows better when.
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
@@ -76,13 +76,13 @@ async fn check(client: &Client, origin: error::Origin) -> Result<(), ConnectErro
 }
 
 /// What decides where connection data are looked for.
-struct Environment {
+struct ConfigSources {
     kubeconfig: Option<OsString>,
     in_pod: bool,
     home: Option<PathBuf>,
 }
 
-impl Environment {
+impl ConfigSources {
     fn from_env() -> Self {
         let given = |value: &OsString| !value.is_empty();
         Self {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::shards::{Ownership, Shards};
 use super::step::{Safeguards, Step};
-use super::watches::{Change, Start, WatchSpec, Watched};
+use super::watches::{Start, Update, WatchSpec, Watched};
 use super::{Cache, Context, FactsOf, KeyOf, Reconciler, Report};
 use crate::CallError;
 use crate::admin::Checks;
@@ -69,7 +69,7 @@ impl<R: Reconciler> Engine<R> {
         let mut set = JoinSet::new();
         for Start { name, run, after_first_term } in starts.into_iter().rev() {
             let (engine, first_term) = (self.clone(), self.first_term.clone());
-            let run = run(self.context.environment(), Box::new(move |change| engine.apply(change)));
+            let run = run(self.context.environment(), Box::new(move |update| engine.apply(update)));
             set.spawn(async move {
                 if after_first_term {
                     let _ = timeout(HEAD_START, first_term.cancelled()).await;
@@ -98,7 +98,7 @@ impl<R: Reconciler> Engine<R> {
         let mut versions = Vec::with_capacity(self.watches.len());
         for watch in &self.watches {
             versions.push(match &watch.version {
-                Some(ask) => ask(self.context.clone()).await?,
+                Some(fetch) => fetch(self.context.clone()).await?,
                 None => 0,
             });
         }
@@ -138,7 +138,7 @@ impl<R: Reconciler> Engine<R> {
     /// Nothing is done about these keys until they are adopted, and whoever waits is told why.
     pub(super) fn await_adoption(&self, keys: &[KeyOf<R>], problem: &str) {
         let mut cache = self.cache();
-        self.tell(&cache, keys, problem);
+        self.report_held_up(&cache, keys, problem);
         cache.await_adoption(keys);
     }
 
@@ -173,10 +173,10 @@ impl<R: Reconciler> Engine<R> {
     pub(super) fn held_up(&self, here: impl Fn(&KeyOf<R>) -> bool, problem: &str) {
         let cache = self.cache();
         let keys = cache.unsettled(&here);
-        self.tell(&cache, &keys, problem);
+        self.report_held_up(&cache, &keys, problem);
     }
 
-    fn tell(&self, cache: &R::Cache, keys: &[KeyOf<R>], problem: &str) {
+    fn report_held_up(&self, cache: &R::Cache, keys: &[KeyOf<R>], problem: &str) {
         keys.iter().for_each(|key| self.reconciler.held_up(&cache.facts(key), problem, self.context.events()));
     }
 
@@ -189,9 +189,9 @@ impl<R: Reconciler> Engine<R> {
         self.context.cache()
     }
 
-    fn apply(&self, change: Change<'_, R::Cache>) {
+    fn apply(&self, update: Update<'_, R::Cache>) {
         let mut cache = self.cache();
-        let keys = change(&mut cache);
+        let keys = update(&mut cache);
         self.wake(&cache, keys, Priority::Change);
     }
 

@@ -67,9 +67,9 @@ impl<R: Reconciler> Shard<'_, R> {
                 }
                 Err(error) => error,
             };
-            let place = format!("ConfigMap {}/{}", options.namespace, options.name);
-            self.set_problem(Some(format!("the journal ({place}) cannot be taken over: {error}")));
-            retry.failed(format!("{place}: {error}")).await;
+            let config_map = format!("ConfigMap {}/{}", options.namespace, options.name);
+            self.set_problem(Some(format!("the journal ({config_map}) cannot be taken over: {error}")));
+            retry.failed(format!("{config_map}: {error}")).await;
         }
     }
 

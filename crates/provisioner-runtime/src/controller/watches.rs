@@ -9,7 +9,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 use super::{Cache, Context};
-use crate::watch::{Event, FromJson, watch};
+use crate::watch::{Change, FromJson, watch};
 use crate::{CallError, Environment, WatchHealth};
 
 /// One kind of object that a controller follows, and how changes get into its cache.
@@ -17,7 +17,7 @@ pub struct WatchSpec<C: Cache> {
     name: &'static str,
     health: WatchHealth,
     run: Run<C>,
-    version: Version<C>,
+    version: FetchVersion<C>,
     dated: bool,
     after_first_term: bool,
 }
@@ -27,7 +27,7 @@ pub(super) struct Watched<C> {
     pub(super) name: &'static str,
     pub(super) health: WatchHealth,
     /// Where its objects may be stale when a term begins.
-    pub(super) version: Option<Version<C>>,
+    pub(super) version: Option<FetchVersion<C>>,
 }
 
 /// How a watch is started.
@@ -38,12 +38,12 @@ pub(super) struct Start<C: Cache> {
 }
 
 /// A change of the cache. It answers with the keys that it may matter to.
-pub(super) type Change<'a, C> = Box<dyn FnOnce(&mut C) -> Vec<<C as Cache>::Key> + 'a>;
+pub(super) type Update<'a, C> = Box<dyn FnOnce(&mut C) -> Vec<<C as Cache>::Key> + 'a>;
 /// Runs a change under the cache's lock.
-pub(super) type Apply<C> = Box<dyn Fn(Change<'_, C>) + Send>;
+pub(super) type Apply<C> = Box<dyn Fn(Update<'_, C>) + Send>;
 pub(super) type Run<C> = Box<dyn FnOnce(Environment, Apply<C>) -> BoxFuture<'static, ()> + Send>;
 /// Asks the API server for the version of everything of this kind.
-pub(super) type Version<C> = Box<dyn Fn(Context<C>) -> BoxFuture<'static, Result<u64, CallError>> + Send + Sync>;
+pub(super) type FetchVersion<C> = Box<dyn Fn(Context<C>) -> BoxFuture<'static, Result<u64, CallError>> + Send + Sync>;
 
 impl<C: Cache> WatchSpec<C> {
     /// Follows what `api` covers, under the plural's name. `read` turns an event into what `apply` puts into the cache;
@@ -52,7 +52,7 @@ impl<C: Cache> WatchSpec<C> {
         name: &'static str,
         api: Api<T>,
         health: WatchHealth,
-        read: impl Fn(Event<T>) -> U + Send + 'static,
+        read: impl Fn(Change<T>) -> U + Send + 'static,
         apply: impl Fn(&mut C, U) -> Vec<C::Key> + Send + 'static,
     ) -> Self
     where
@@ -68,14 +68,14 @@ impl<C: Cache> WatchSpec<C> {
             .boxed()
         };
         let watched = health.clone();
-        let run = move |environment: Environment, change: Apply<C>| {
-            let sink = move |event: Event<T>| {
-                let read = read(event);
-                change(Box::new(|cache| apply(cache, read)));
+        let run = move |environment: Environment, update: Apply<C>| {
+            let sink = move |change: Change<T>| {
+                let read = read(change);
+                update(Box::new(|cache| apply(cache, read)));
             };
             watch(api, name, environment, watched, sink).boxed()
         };
-        let (run, version): (Run<C>, Version<C>) = (Box::new(run), Box::new(version));
+        let (run, version): (Run<C>, FetchVersion<C>) = (Box::new(run), Box::new(version));
         Self { name, health, run, version, dated: false, after_first_term: false }
     }
 

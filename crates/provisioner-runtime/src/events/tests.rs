@@ -83,10 +83,10 @@ async fn while_a_line_waits_the_last_note_wins_and_the_count_grows() {
     test.sink.record(Event { reason: "Other", ..event("a", "four") });
     test.sink.record(Event { kind: EventKind::Normal, ..event("a", "five") });
     test.wait(1).await;
-    let told: Vec<_> =
+    let sent: Vec<_> =
         test.requests().iter().map(|request| (request.note(), request.body["series"]["count"].as_i64())).collect();
     let expected = [("three", Some(3)), ("four", None), ("five", None)];
-    assert_eq!(told, expected.map(|(note, count)| (note.to_owned(), count)));
+    assert_eq!(sent, expected.map(|(note, count)| (note.to_owned(), count)));
     assert_eq!(test.sink.stats(), EventStats { sent: 3, coalesced: 2, ..EventStats::default() });
 }
 

@@ -1,4 +1,4 @@
-//! How it is going, for probes, metrics and people.
+//! The state of the Leases, for probes, metrics and people.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// How the holding of Leases is going; clones show the same.
+/// The state of a replica's Leases; clones show the same.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseHealth {
     state: Arc<Mutex<State>>,
@@ -39,8 +39,7 @@ impl LeaseHealth {
         crate::lock(&self.state).held.values().copied().collect()
     }
 
-    /// How many replicas share the shards, as far as is known; this one counts. With one shard the others are not
-    /// known.
+    /// How many replicas share the shards, this one included. With one shard the others are not known.
     pub fn members(&self) -> usize {
         crate::lock(&self.state).members.max(1)
     }
@@ -55,14 +54,13 @@ impl LeaseHealth {
         crate::lock(&self.state).lost
     }
 
-    /// What does not work, in words for a person. Fit for a readiness probe.
+    /// What does not work, for a person. Suitable for a readiness probe.
     pub fn problem(&self) -> Option<String> {
         joined(&crate::lock(&self.state).problems)
     }
 
-    /// What is waited for although all works, in words for a person: above all a fleet with another number of shards
-    /// that is still alive. Not fit for a readiness probe: a rolling update waits for new replicas to be ready before
-    /// it ends the old ones.
+    /// What is waited for although everything works, for a person: mostly a fleet with another number of shards that is
+    /// still alive. Not suitable for a readiness probe: a rolling update ends old replicas only when new ones are ready.
     pub fn notice(&self) -> Option<String> {
         joined(&crate::lock(&self.state).notices)
     }

@@ -88,7 +88,7 @@ impl Terms {
 
 /// What a replica's work is like.
 #[derive(Clone, Copy, PartialEq)]
-enum Duty {
+enum Workload {
     /// Winds up at once when asked.
     Obedient,
     /// Takes this long to wind up.
@@ -96,10 +96,10 @@ enum Duty {
     /// Returns by itself after this time.
     Short(Duration),
     /// Hears nothing.
-    Deaf,
+    Stuck,
 }
 
-impl Duty {
+impl Workload {
     async fn work(self, term: Term) {
         match self {
             Self::Obedient | Self::Slow(_) => tokio::select! {
@@ -110,7 +110,7 @@ impl Duty {
                 }
             },
             Self::Short(time) => sleep(time).await,
-            Self::Deaf => std::future::pending().await,
+            Self::Stuck => std::future::pending().await,
         }
     }
 }
@@ -126,10 +126,10 @@ struct Replica {
 
 impl Replica {
     fn start(cluster: &Cluster, terms: &Terms, identity: &str, shards: u32) -> Self {
-        Self::start_with(cluster, terms, identity, shards, Duty::Obedient)
+        Self::start_with(cluster, terms, identity, shards, Workload::Obedient)
     }
 
-    fn start_with(cluster: &Cluster, terms: &Terms, identity: &str, shards: u32, duty: Duty) -> Self {
+    fn start_with(cluster: &Cluster, terms: &Terms, identity: &str, shards: u32, workload: Workload) -> Self {
         let seed = identity.bytes().map(u64::from).sum();
         let environment = Environment::simulated(seed, SimClock::EPOCH);
         let options = LeaseOptions { shards, environment, ..LeaseOptions::new(NAMESPACE, NAME, identity) };
@@ -138,7 +138,7 @@ impl Replica {
         let (terms, identity) = (terms.clone(), identity.to_owned());
         let hold = leases.hold(stop.clone(), move |term| {
             terms.add(shards, &identity, &term);
-            duty.work(term)
+            workload.work(term)
         });
         let task = tokio::spawn(Pausable { future: Box::pin(hold), pause: pause.clone() });
         Self { shards: shards as usize, stop, health, pause, task }
@@ -245,7 +245,7 @@ struct Cut {
     updates: std::sync::atomic::AtomicUsize,
     requests: std::sync::atomic::AtomicUsize,
     /// Whose next watch never tells anything.
-    deaf: Mutex<Option<&'static str>>,
+    silent: Mutex<Option<&'static str>>,
 }
 
 /// Nothing ever comes from this watch.
@@ -298,7 +298,7 @@ impl kube_sim::Interceptor for Cut {
     }
 
     fn watch(&self, request: &kube_sim::Request) -> Option<Box<dyn kube_sim::WatchInterceptor>> {
-        let deaf = crate::lock(&self.deaf).take_if(|user| **user == *request.user);
-        deaf.map(|_| Box::new(Silence) as _)
+        let silent = crate::lock(&self.silent).take_if(|user| **user == *request.user);
+        silent.map(|_| Box::new(Silence) as _)
     }
 }

@@ -300,11 +300,11 @@ impl Test {
         tokio::spawn(watch(api, "test", Environment::default(), health.clone(), move |event| {
             let name = |object: ConfigMap| object.name_any();
             crate::lock(&sink).push(match event {
-                Event::Begin => "begin".to_owned(),
-                Event::Listed(object) => format!("listed {}", name(object)),
-                Event::Ready => "ready".to_owned(),
-                Event::Applied(object) => format!("applied {}", name(object)),
-                Event::Deleted(object) => format!("deleted {}", name(object)),
+                Change::Begin => "begin".to_owned(),
+                Change::Listed(object) => format!("listed {}", name(object)),
+                Change::Ready => "ready".to_owned(),
+                Change::Applied(object) => format!("applied {}", name(object)),
+                Change::Deleted(object) => format!("deleted {}", name(object)),
             });
         }));
         Self { health, events, queries }

@@ -33,10 +33,11 @@ async fn storm(seed: u64, shards: &[u32]) -> String {
     for _ in 0..25 {
         match dice.below(8) {
             0..3 if replicas.len() < 4 => {
-                let duty =
-                    [Duty::Obedient, Duty::Deaf, Duty::Slow(seconds(3)), Duty::Short(seconds(20))][dice.below(4)];
+                let workload =
+                    [Workload::Obedient, Workload::Stuck, Workload::Slow(seconds(3)), Workload::Short(seconds(20))]
+                        [dice.below(4)];
                 let count = shards[dice.below(shards.len())];
-                replicas.push(Replica::start_with(&cluster, &terms, &format!("{seed}-{next}"), count, duty));
+                replicas.push(Replica::start_with(&cluster, &terms, &format!("{seed}-{next}"), count, workload));
                 next += 1;
             }
             3 if !replicas.is_empty() => {
@@ -118,7 +119,7 @@ fn fleets_of_different_numbers_never_work_at_the_same_time_in_any_storm() {
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_slept_knows_that_its_term_is_over() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
-    let first = Replica::start_with(&cluster, &terms, "a", 1, Duty::Deaf);
+    let first = Replica::start_with(&cluster, &terms, "a", 1, Workload::Stuck);
     first.until_holding(1).await;
     // Another number of shards, so that nobody touches the Lease of the one that sleeps.
     let second = Replica::start(&cluster, &terms, "b", 2);

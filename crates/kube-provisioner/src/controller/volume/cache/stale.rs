@@ -1,7 +1,7 @@
 //! Which claims are looked at once more before they get a volume, because what is known of them may be of before somebody
 //! else worked on them: the watch may be behind by the whole life of a volume.
 
-use provisioner_runtime::watch::Event;
+use provisioner_runtime::watch::Change;
 
 use super::{ClaimEntry, VolumeCache};
 use crate::controller::volume::facts::Progress;
@@ -39,7 +39,7 @@ impl VolumeCache {
     }
 
     /// Takes in what the watch tells as it was at this version.
-    pub(crate) fn claim_event_at(&mut self, version: u64, event: Event<WatchedClaim>) -> Vec<Key> {
+    pub(crate) fn claim_event_at(&mut self, version: u64, event: Change<WatchedClaim>) -> Vec<Key> {
         let keys = self.claim_event(event);
         if version < self.stale_claims {
             keys.iter().for_each(|key| self.confirm_first(key));

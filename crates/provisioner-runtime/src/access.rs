@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub struct AccessRule {
     /// The API group; the core group is empty.
     pub group: &'static str,
-    /// The resource in the plural, with a subresource after a slash where one is meant.
+    /// The resource in the plural; a subresource follows after a slash.
     pub resource: &'static str,
     /// The verbs in lower case.
     pub verbs: &'static [&'static str],
@@ -35,8 +35,8 @@ pub struct AccessRule {
 ///
 /// # Errors
 ///
-/// [`AccessError::Missing`] names all that is missing; [`AccessError::Unknown`] says why the server did
-/// not tell.
+/// [`AccessError::Missing`] names all missing permissions; [`AccessError::Unknown`] says why the server gave no
+/// answer.
 pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]) -> Result<(), AccessError> {
     let questions: Vec<Question<'_>> = rules.iter().flat_map(|rule| Question::of(rule, namespace)).collect();
     let missing: Vec<String> = stream::iter(questions)
@@ -52,11 +52,11 @@ pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]
     if missing.is_empty() { Ok(()) } else { Err(AccessError::Missing(missing)) }
 }
 
-/// Why the account cannot be relied on. The texts are sentences for a person.
+/// Why the check failed. The texts are sentences for a person.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// What is not allowed: each entry is `verb resource.group`, and name and namespace where only one is meant.
+    /// What is not allowed: each entry is `verb resource.group`, with name and namespace if the rule has them.
     #[error(
         "The account lacks permissions: {}.",
         .0.join(", ")
@@ -186,7 +186,7 @@ mod tests {
         let names = vec!["mine".to_owned(), "other".to_owned()];
         let rule = AccessRule { group: "", resource: "configmaps", verbs: &["get", "update"], names, namespaced: true };
         let AccessError::Missing(missing) = check_access(&client, "home", &[rule]).await.unwrap_err() else {
-            panic!("the server tells");
+            panic!("the server answers");
         };
         let expected =
             ["get configmaps named other in namespace home", "update configmaps named other in namespace home"];
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_tell_is_an_error() {
+    async fn a_server_that_does_not_answer_is_an_error() {
         let client = client(|_| async { refusal(503, "ServiceUnavailable", "starting") });
         let error = check_access(&client, "home", RULES).await.unwrap_err();
         assert_eq!(

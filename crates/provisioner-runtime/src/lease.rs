@@ -36,6 +36,7 @@
 mod balance;
 mod cache;
 mod elector;
+mod fleet;
 mod health;
 mod member;
 mod options;
@@ -47,19 +48,17 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use futures::future::{BoxFuture, FutureExt as _, join};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use kube::Client;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use balance::{Action, View, balance};
 use cache::LeaseCache;
 use elector::Elector;
+use fleet::Fleet;
 use store::Store;
 
 pub use crate::name::lease_name;
@@ -136,48 +135,5 @@ impl Leases {
 impl std::fmt::Debug for Leases {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Leases").field("options", &self.fleet.options).finish_non_exhaustive()
-    }
-}
-
-/// What the parts of one replica share.
-struct Fleet {
-    options: LeaseOptions,
-    store: Store,
-    cache: LeaseCache,
-    health: LeaseHealth,
-    /// The shards with a term of ours, and whether the term was asked to leave.
-    serving: Mutex<BTreeMap<u32, bool>>,
-    /// The watch was found to deliver nothing.
-    stale: Notify,
-}
-
-impl Fleet {
-    fn is_serving(&self, shard: u32) -> bool {
-        crate::lock(&self.serving).contains_key(&shard)
-    }
-
-    /// What to do about the shards, by what is known.
-    fn plan(&self, now: Instant) -> Vec<Action> {
-        let LeaseOptions { shards, identity, .. } = &self.options;
-        if *shards == 1 {
-            // There is nothing to share, and standbys have no Lease that shows them.
-            self.health.set_members(1);
-            let holder = self.cache.holder(&self.options.shard_name(0), now).filter(|holder| holder != identity);
-            let free = holder.is_none() && !self.is_serving(0);
-            return free.then_some(Action::Acquire(0)).into_iter().collect();
-        }
-        let mut members = self.cache.members(*shards, now);
-        members.insert(identity.clone());
-        self.health.set_members(members.len());
-        let serving = crate::lock(&self.serving).clone();
-        let holders = (0..*shards)
-            .map(|shard| match serving.contains_key(&shard) {
-                true => Some(identity.clone()),
-                // What was ours once is free for us.
-                false => self.cache.holder(&self.options.shard_name(shard), now).filter(|holder| holder != identity),
-            })
-            .collect();
-        let leaving = serving.into_iter().filter_map(|(shard, leaving)| leaving.then_some(shard)).collect();
-        balance(&View { me: identity, members, holders, leaving })
     }
 }

@@ -16,7 +16,7 @@ impl Checks {
         Self::default()
     }
 
-    /// Adds a check: a closure that answers at once, and says for a person what is wrong.
+    /// Adds a check: a closure that returns at once. Its error says for a person what is wrong.
     pub fn add(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         crate::lock(&self.checks).push(Check { name: name.into(), ask: Arc::new(check) });
     }
@@ -43,7 +43,7 @@ impl Checks {
     }
 
     fn results(&self) -> Vec<(String, Result<(), String>)> {
-        // The checks are asked without the lock: one may look at this list itself.
+        // The checks run without the lock: a check may use this list.
         let checks = crate::lock(&self.checks).clone();
         let ask = |check: Check| {
             let result = catch_unwind(AssertUnwindSafe(|| (check.ask)()));

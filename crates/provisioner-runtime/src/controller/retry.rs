@@ -1,4 +1,4 @@
-//! What is tried until it succeeds, because nothing may begin before.
+//! Retries what has to succeed before anything may begin.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Retry {
         Self { about, environment, failed: 0 }
     }
 
-    /// One has failed: the next one may be made when this returns.
+    /// An attempt has failed. Returns when the next one may be made.
     pub(super) async fn failed(&mut self, error: impl fmt::Display) {
         self.failed += 1;
         tracing::warn!("{}: {error}", self.about);

@@ -153,7 +153,7 @@ async fn whoever_is_not_the_holder_any_more_can_begin_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fence_alone_costs_a_look_and_no_write_and_finds_the_new_holder() {
+async fn a_fence_alone_costs_a_check_and_no_write_and_finds_the_new_holder() {
     let cluster = Cluster::builder().build();
     let old = hold(&cluster, "old").await;
     old.journal.fence().await.unwrap();

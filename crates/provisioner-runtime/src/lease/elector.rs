@@ -8,11 +8,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::error;
 
 use super::balance::Action;
+use super::fleet::Fleet;
+use super::health::Held;
 use super::options::JITTER;
 use super::record::{Spec, next_transition};
 use super::store::Draft;
 use super::term::Term;
-use super::{Fleet, Held};
 use crate::CallError;
 use crate::backoff::Random;
 

@@ -6,7 +6,7 @@ use futures::future::FutureExt as _;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::Fleet;
+use super::fleet::Fleet;
 use super::store::Draft;
 use crate::CallError;
 use crate::name::{short_hash, with_suffix};

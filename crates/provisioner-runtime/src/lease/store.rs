@@ -9,8 +9,8 @@ use kube::core::ApiResource;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
-use super::LeaseOptions;
 use super::cache::LeaseCache;
+use super::options::LeaseOptions;
 use super::record::{self, FLEET, Lease, MEMBER, SHARDS, Spec};
 use crate::call::{Written, create_request, replace_request, unsent};
 use crate::name::label_value;

@@ -25,7 +25,7 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// All terms that there ever were in a cluster, with the number of shards their replica believed in.
+/// All terms that there ever were in a cluster, with their replica's number of shards.
 #[derive(Clone, Default)]
 struct Terms(Arc<Mutex<Vec<(u32, String, Term)>>>, Arc<Mutex<Option<String>>>);
 
@@ -40,13 +40,13 @@ impl Drop for Terms {
 impl Terms {
     fn add(&self, shards: u32, identity: &str, term: &Term) {
         crate::lock(&self.0).push((shards, identity.to_owned(), term.clone()));
-        // Not to be lost with the task that we are in.
+        // A panic here would be lost with this task.
         let conflict = self.conflict();
         let mut first = crate::lock(&self.1);
         *first = first.take().or(conflict);
     }
 
-    /// That no key is in two hands, nor ever was when a term began.
+    /// Asserts that no shard has two holders, and had none when a term began.
     fn check(&self) {
         assert_eq!(crate::lock(&self.1).clone(), None);
         assert_eq!(self.conflict(), None);
@@ -86,16 +86,16 @@ impl Terms {
     }
 }
 
-/// What a replica's work is like.
+/// How a replica's work behaves.
 #[derive(Clone, Copy, PartialEq)]
 enum Workload {
-    /// Winds up at once when asked.
+    /// Finishes at once when asked.
     Obedient,
-    /// Takes this long to wind up.
+    /// Takes this long to finish.
     Slow(Duration),
     /// Returns by itself after this time.
     Short(Duration),
-    /// Hears nothing.
+    /// Never returns.
     Stuck,
 }
 
@@ -154,7 +154,7 @@ impl Replica {
         self.task.await.unwrap();
     }
 
-    /// It is gone, without a word.
+    /// It crashes and releases nothing.
     async fn crash(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
@@ -176,7 +176,7 @@ async fn until(holds: impl Fn() -> bool) -> Duration {
     start.elapsed()
 }
 
-/// Keeps a future from being polled for a while, as a machine does that hangs.
+/// Keeps a future from being polled for a while, as when a machine hangs.
 #[derive(Clone, Default)]
 struct Pause(Arc<Mutex<(bool, Option<Waker>)>>);
 
@@ -235,20 +235,20 @@ fn foreign(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// Refuses all requests, or those of one verb, and counts what comes.
+/// Refuses all requests, or those of one verb, and counts the requests.
 #[derive(Default)]
 struct Cut {
     all: std::sync::atomic::AtomicBool,
     verb: Mutex<Option<kube_sim::Verb>>,
-    /// To one in so many updates the answer comes; 0 is every one.
+    /// One in so many updates is answered; 0 is every one.
     mute: std::sync::atomic::AtomicUsize,
     updates: std::sync::atomic::AtomicUsize,
     requests: std::sync::atomic::AtomicUsize,
-    /// Whose next watch never tells anything.
+    /// The user whose next watch delivers nothing.
     silent: Mutex<Option<&'static str>>,
 }
 
-/// Nothing ever comes from this watch.
+/// A watch that delivers nothing.
 struct Silence;
 
 impl kube_sim::WatchInterceptor for Silence {

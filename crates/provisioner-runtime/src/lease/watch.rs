@@ -6,8 +6,8 @@ use kube::ResourceExt;
 use kube::api::{WatchEvent, WatchParams};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Fleet;
 use super::cache::version_of;
+use super::fleet::Fleet;
 use super::record::Lease;
 use crate::watch::{Reader, SETTLED, WATCH_SECONDS};
 use crate::{Backoff, CallError};

@@ -125,7 +125,7 @@ proptest! {
         let mut real = shares(total, per_group);
         let mut held: Vec<usize> = Vec::new();
         let mut waiting: Vec<(usize, u64)> = Vec::new();
-        // The groups with waiters, in the order of their turns.
+        // The groups with waiters, in their order.
         let mut turns: Vec<usize> = Vec::new();
         for step in steps {
             let of = |held: &[usize], group| held.iter().filter(|of| **of == group).count();

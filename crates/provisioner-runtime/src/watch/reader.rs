@@ -103,7 +103,7 @@ fn read<T: FromJson>(line: &[u8]) -> serde_json::Result<WatchEvent<T>> {
         "DELETED" => WatchEvent::Deleted(T::from_json(object)?),
         "BOOKMARK" => WatchEvent::Bookmark(serde_json::from_str(object)?),
         "ERROR" => WatchEvent::Error(serde_json::from_str(object)?),
-        other => return Err(serde::de::Error::custom(format_args!("no watch tells of {other:?}"))),
+        other => return Err(serde::de::Error::custom(format_args!("unknown type of watch event {other:?}"))),
     })
 }
 

@@ -24,7 +24,7 @@ async fn entries_of_another_layout_are_adopted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_journal_that_was_written_since_it_was_looked_at_is_left_to_its_holder() {
+async fn a_journal_that_was_written_since_it_was_read_is_left_to_its_holder() {
     let cluster = Cluster::builder().build();
     let living = old_journal(&cluster, &[entry("a")]).await;
     let (options, mine) = new_journal(&cluster, "mine").await;

@@ -6,7 +6,7 @@ use kube_sim::Cluster;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_a_person_drops_is_gone_soon_and_told_of() {
+async fn an_entry_that_a_person_drops_is_gone_soon_and_reported() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     for key in ["a", "b"] {
@@ -27,7 +27,7 @@ async fn an_entry_that_a_person_drops_is_gone_soon_and_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_journal_is_not_looked_at_and_one_with_entries_now_and_then() {
+async fn an_empty_journal_is_not_checked_and_one_with_entries_now_and_then() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     sleep(Duration::from_secs(100)).await;
@@ -134,7 +134,7 @@ async fn only_what_is_in_a_journal_can_be_dropped() {
     assert_eq!(request("nothing").await, "The object does not exist.");
 }
 
-/// Whatever is answered, what is asked for happens and is reported once.
+/// Whatever the server answers, the drop happens and is reported once.
 #[tokio::test(start_paused = true)]
 async fn in_a_storm_what_is_to_be_dropped_is_dropped() {
     let mut reported = 0;

@@ -91,7 +91,7 @@ async fn after_a_crash_the_standby_waits_for_the_duration_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_whose_watch_is_mute_looks_for_itself() {
+async fn a_standby_whose_watch_delivers_nothing_lists() {
     let faults = Faults::none(1).with(Fault::WatchSilence, 1.0).only("b");
     let cluster = Cluster::builder().faults(&faults).build();
     let terms = Terms::default();
@@ -104,7 +104,7 @@ async fn a_standby_whose_watch_is_mute_looks_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_found_to_be_mute_is_begun_anew() {
+async fn a_watch_that_delivers_nothing_connects_again() {
     let cut = Arc::new(Cut::default());
     *crate::lock(&cut.silent) = Some("b");
     let cluster = Cluster::builder().interceptor(cut).trace().build();
@@ -256,7 +256,7 @@ async fn what_is_forbidden_is_a_problem_and_no_busy_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_may_not_watch_looks_now_and_then() {
+async fn a_replica_that_may_not_watch_lists_now_and_then() {
     let cut = Arc::new(Cut::default());
     let cluster = Cluster::builder().interceptor(cut.clone()).build();
     cut.forbid(kube_sim::Verb::Watch);
@@ -291,7 +291,7 @@ async fn a_lease_of_the_go_library_is_respected_and_taken_over() {
     assert_eq!(terms.transitions("a"), [8]);
 }
 
-/// A leader that gets the answer to one update in `answered`, for so long. It must keep its Lease all the time.
+/// A leader that gets an answer to one update in `answered`, for this time. It must keep its Lease.
 async fn holds_behind(cut: Cut, answered: usize, time: Duration) {
     let cut = Arc::new(cut);
     let cluster = Cluster::builder().interceptor(cut.clone()).build();
@@ -313,15 +313,15 @@ async fn a_renewal_whose_answer_is_lost_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_watch_tells_of_every_renewal_is_held_without_any_answer() {
+async fn a_lease_whose_watch_delivers_every_renewal_is_held_without_any_answer() {
     holds_behind(Cut::default(), usize::MAX, seconds(120)).await;
 }
 
-/// The second attempt meets the first one's change, and a look shows whose it was.
+/// The second attempt conflicts with the first one's write, and a read shows whose it was.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_only_a_look_tells_of_counts_from_when_it_was_sent() {
+async fn a_renewal_that_only_a_read_shows_counts_from_when_it_was_sent() {
     let silent = Cut { silent: Mutex::new(Some("a")), ..Cut::default() };
-    // Then the watch is begun anew.
+    // Then the watch connects again.
     holds_behind(silent, 2, seconds(60)).await;
 }
 

@@ -1,4 +1,4 @@
-//! No key in two hands, whatever goes wrong.
+//! No shard has two holders, whatever goes wrong.
 
 use kube_sim::{DeleteOptions, Fault, Faults};
 
@@ -7,7 +7,7 @@ use super::*;
 /// How many storms each kind of fleet goes through.
 const SEEDS: u64 = 6;
 
-/// Chance for the trace itself.
+/// Randomness for the run itself.
 struct Dice(crate::backoff::Random);
 
 impl Dice {
@@ -65,7 +65,7 @@ async fn storm(seed: u64, shards: &[u32]) -> String {
         }
     }
 
-    // When all is well again, a fleet comes to hold all its shards, whatever is left of the others.
+    // When all faults end, a fleet gets all its shards, whatever is left of the others.
     faults.stop();
     for replica in replicas.into_iter().chain(stopped) {
         replica.task.abort();
@@ -81,7 +81,7 @@ async fn storm(seed: u64, shards: &[u32]) -> String {
     cluster.trace()
 }
 
-/// In a runtime of its own, so that nothing of it is left.
+/// In a runtime of its own, so that nothing is left over.
 fn run(seed: u64, shards: &[u32]) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(storm(seed, shards))

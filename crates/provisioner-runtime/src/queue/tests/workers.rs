@@ -85,7 +85,7 @@ async fn after_shut_down_nothing_is_handed_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_statistics_tell_what_is_where() {
+async fn the_statistics_count_keys_by_state() {
     let queue = limited(1, 0);
     for key in ["runs", "delayed", "waits", "ready"] {
         queue.wake(key, 1, Change);

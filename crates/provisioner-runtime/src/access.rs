@@ -7,7 +7,7 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessR
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use crate::{CallError, call};
+use crate::call::{CallError, call};
 
 /// How many questions are asked at once.
 const CONCURRENCY: usize = 8;

@@ -144,12 +144,12 @@ impl From<kube::Error> for CallError {
         use kube::Error;
         match error {
             Error::Api(status) => Self::from(*status),
-            Error::Auth(error) => Self::Unauthorized(crate::explain(&error)),
-            Error::HyperError(error) => Self::Unavailable(crate::explain(&error)),
-            Error::ReadEvents(error) => Self::Unavailable(crate::explain(&error)),
-            Error::Service(error) => Self::Unavailable(crate::explain(&*error)),
+            Error::Auth(error) => Self::Unauthorized(crate::explain::explain(&error)),
+            Error::HyperError(error) => Self::Unavailable(crate::explain::explain(&error)),
+            Error::ReadEvents(error) => Self::Unavailable(crate::explain::explain(&error)),
+            Error::Service(error) => Self::Unavailable(crate::explain::explain(&*error)),
             Error::SerdeError(error) => Self::Other(format!("the answer is not what was expected: {error}")),
-            error => Self::Other(crate::explain(&error)),
+            error => Self::Other(crate::explain::explain(&error)),
         }
     }
 }

@@ -48,11 +48,12 @@ use self::shards::{Plan, Shards};
 use self::term::serve;
 use self::watches::Start;
 use crate::admin::{AdminError, AdminServer};
+use crate::backoff::Backoff;
+use crate::environment::Environment;
 use crate::events::{EventOptions, EventRecorder};
-use crate::lease::{LeaseOptions, LeaseOptionsError, Leases, Term};
+use crate::lease::{LeaseOptionsError, Leases, Term};
 use crate::limiter::{Limiter, Limits};
 use crate::queue::{Queue, QueueOptions};
-use crate::{Backoff, Environment};
 
 /// How many groups may hang at the same time and leave workers for others.
 const GROUPS: usize = 200;

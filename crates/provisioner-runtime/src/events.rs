@@ -30,7 +30,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::Environment;
+use crate::environment::Environment;
 use state::State;
 
 /// Something that users should know about an object.
@@ -176,7 +176,7 @@ impl EventRecorder {
         // It may wait long, and others with it.
         note.shrink_to_fit();
         let event = Event { note, ..event };
-        crate::lock(&self.shared.state).record(event, Instant::now(), self.shared.environment.now());
+        crate::sync::lock(&self.shared.state).record(event, Instant::now(), self.shared.environment.now());
         self.shared.changed.notify_one();
         self.shared.moved.notify_waiters();
     }
@@ -184,7 +184,7 @@ impl EventRecorder {
     /// Whether a line may be sent now, but for the bound that [`EventRecorder::pace`] sets.
     pub fn is_due(&self) -> bool {
         let now = Instant::now();
-        crate::lock(&self.shared.state).next_due(now).is_some_and(|due| due <= now)
+        crate::sync::lock(&self.shared.state).next_due(now).is_some_and(|due| due <= now)
     }
 
     /// Returns when [`EventRecorder::is_due`].
@@ -192,7 +192,7 @@ impl EventRecorder {
         loop {
             let moved = self.shared.moved.notified();
             let now = Instant::now();
-            let due = crate::lock(&self.shared.state).next_due(now);
+            let due = crate::sync::lock(&self.shared.state).next_due(now);
             match due {
                 Some(due) if due <= now => return,
                 // Whatever ends first: the due time is read again.
@@ -214,7 +214,7 @@ impl EventRecorder {
         let idle = async {
             loop {
                 let idle = self.shared.idle.notified();
-                if crate::lock(&self.shared.state).flush() == 0 {
+                if crate::sync::lock(&self.shared.state).flush() == 0 {
                     return;
                 }
                 self.shared.changed.notify_one();
@@ -234,7 +234,7 @@ impl EventRecorder {
 
     /// What became of the events so far.
     pub fn stats(&self) -> EventStats {
-        crate::lock(&self.shared.state).stats()
+        crate::sync::lock(&self.shared.state).stats()
     }
 }
 

@@ -157,7 +157,7 @@ impl Journal {
     pub async fn dropped(&self) -> Vec<String> {
         loop {
             let notified = self.shared.dropped.notified();
-            let keys = crate::lock(&self.shared.state).dropped();
+            let keys = crate::sync::lock(&self.shared.state).dropped();
             if !keys.is_empty() {
                 return keys;
             }
@@ -167,7 +167,7 @@ impl Journal {
 
     /// Whether there is an entry for `key`.
     pub fn contains(&self, key: &str) -> bool {
-        crate::lock(&self.shared.state).contains(key)
+        crate::sync::lock(&self.shared.state).contains(key)
     }
 
     /// Returns when an answer of the API server, to a request after this call, shows that the journal is still ours.
@@ -190,7 +190,7 @@ impl Journal {
 
     /// Whether the answer to a request that is at most this old has shown that the journal is ours.
     pub fn is_confirmed(&self, age: Duration) -> bool {
-        crate::lock(&self.shared.state).is_confirmed(age)
+        crate::sync::lock(&self.shared.state).is_confirmed(age)
     }
 
     /// Stores everything now instead of waiting for the next commit; returns when it is stored.
@@ -217,16 +217,16 @@ impl Journal {
 
     /// What it holds, and counts since it was taken over.
     pub fn stats(&self) -> JournalStats {
-        crate::lock(&self.shared.state).stats()
+        crate::sync::lock(&self.shared.state).stats()
     }
 
     /// Why the last attempt to write failed; `None` while it works.
     pub fn problem(&self) -> Option<String> {
-        crate::lock(&self.shared.state).problem()
+        crate::sync::lock(&self.shared.state).problem()
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let result = change(&mut crate::lock(&self.shared.state));
+        let result = change(&mut crate::sync::lock(&self.shared.state));
         self.shared.changed.notify_one();
         result
     }

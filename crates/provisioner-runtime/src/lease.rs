@@ -66,7 +66,7 @@ pub use health::{Held, LeaseHealth};
 pub use options::{LeaseOptions, LeaseOptionsError};
 pub use term::Term;
 
-use crate::AccessRule;
+use crate::access::AccessRule;
 
 /// What the account must be allowed to do for a fleet of `shards` shards, in the Leases' namespace.
 pub const fn access_rule(shards: u32) -> AccessRule {

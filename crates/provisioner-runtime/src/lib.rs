@@ -68,9 +68,6 @@ pub use table::Table;
 pub use throttle::{ApiLimiter, ApiPermit};
 pub use watch::{Change, WatchHealth, watch};
 
-use explain::explain;
-use sync::lock;
-
 /// The examples of the README are compiled as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

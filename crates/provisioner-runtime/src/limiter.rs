@@ -68,7 +68,7 @@ impl Limiter {
         loop {
             let (waiter, permit) = oneshot::channel();
             let ticket = {
-                let mut shares = crate::lock(&self.shares);
+                let mut shares = crate::sync::lock(&self.shares);
                 match shares.try_acquire(group) {
                     Some(group) => return LimiterPermit { limiter: self.clone(), group },
                     None => shares.wait(group, waiter),
@@ -83,7 +83,7 @@ impl Limiter {
     }
 
     fn release(&self, group: &str) {
-        let mut shares = crate::lock(&self.shares);
+        let mut shares = crate::sync::lock(&self.shares);
         shares.release(group);
         let admitted: Vec<_> = std::iter::from_fn(|| shares.admit()).collect();
         drop(shares);
@@ -128,6 +128,6 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        crate::lock(&self.limiter.shares).cancel(self.group, self.ticket);
+        crate::sync::lock(&self.limiter.shares).cancel(self.group, self.ticket);
     }
 }

@@ -32,7 +32,8 @@ use prometheus_client::registry::Registry;
 use crate::events::EventRecorder;
 use crate::journal::JournalStats;
 use crate::lease::LeaseHealth;
-use crate::{Queue, QueueStats, WatchHealth};
+use crate::queue::{Queue, QueueStats};
+use crate::watch::WatchHealth;
 
 /// The parts to measure.
 ///

@@ -52,7 +52,9 @@ use tokio::time::Instant;
 pub use run::work;
 use state::State;
 
-use crate::{Backoff, Environment, Limits};
+use crate::backoff::Backoff;
+use crate::environment::Environment;
+use crate::limiter::Limits;
 
 /// A queue of keys; clones are the same queue.
 pub struct Queue<K> {
@@ -100,7 +102,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
             let pass_on = PassOn(&self.shared.changed);
             let changed = self.shared.changed.notified();
             let due = {
-                let mut state = crate::lock(&self.shared.state);
+                let mut state = crate::sync::lock(&self.shared.state);
                 if state.shut_down {
                     return None;
                 }
@@ -133,7 +135,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
 
     /// What is in the queue at this moment.
     pub fn stats(&self) -> QueueStats {
-        crate::lock(&self.shared.state).stats(Instant::now())
+        crate::sync::lock(&self.shared.state).stats(Instant::now())
     }
 }
 
@@ -325,7 +327,7 @@ struct Shared<K> {
 impl<K: Clone + Eq + Hash> Shared<K> {
     fn update<T>(&self, change: impl FnOnce(&mut State<K>, Instant) -> T) -> T {
         let now = Instant::now();
-        let mut state = crate::lock(&self.state);
+        let mut state = crate::sync::lock(&self.state);
         let due = state.next_due();
         let result = change(&mut state, now);
         let due_changed = state.has_ready() || state.next_due() != due || state.shut_down;

@@ -23,7 +23,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::Random;
-use crate::{CallError, Environment};
+use crate::call::CallError;
+use crate::environment::Environment;
 
 /// The pause when a busy server does not say how long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -78,7 +79,7 @@ impl ApiLimiter {
     /// as long again, at random.
     pub fn observe(&self, error: &CallError) {
         let CallError::TooManyRequests { retry_after, .. } = error else { return };
-        let mut state = crate::lock(&self.state);
+        let mut state = crate::sync::lock(&self.state);
         let pause = retry_after.unwrap_or(PAUSE).min(LONGEST_PAUSE).mul_f64(1.0 + state.random.next() / 2.0);
         let until = Instant::now() + pause.min(LONGEST_PAUSE);
         state.paused_until = Some(state.paused_until.map_or(until, |before| before.max(until)));
@@ -86,7 +87,7 @@ impl ApiLimiter {
 
     /// When to look again, during a pause.
     fn next_start(&self) -> Option<Instant> {
-        let mut state = crate::lock(&self.state);
+        let mut state = crate::sync::lock(&self.state);
         let until = state.paused_until.filter(|until| *until > Instant::now())?;
         Some(until + SPREAD.mul_f64(state.random.next()))
     }

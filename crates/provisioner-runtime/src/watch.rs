@@ -22,8 +22,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use self::stale::Expected;
+use crate::backoff::Backoff;
+use crate::call::CallError;
+use crate::environment::Environment;
 use crate::notify::Notifier;
-use crate::{Backoff, CallError, Environment};
 pub use reader::FromJson;
 pub(crate) use reader::Reader;
 
@@ -171,12 +173,12 @@ impl WatchHealth {
 
     /// How long ago the server sent something: at least every 65 seconds, even if nothing changes.
     pub fn last_progress(&self) -> Duration {
-        crate::lock(&self.shared.state).last_progress.elapsed()
+        crate::sync::lock(&self.shared.state).last_progress.elapsed()
     }
 
     /// What is wrong, for a person; `None` while the watch works.
     pub fn problem(&self) -> Option<String> {
-        crate::lock(&self.shared.state).problem.clone()
+        crate::sync::lock(&self.shared.state).problem.clone()
     }
 
     async fn wait_listed(&self, asked: u64) {
@@ -187,11 +189,11 @@ impl WatchHealth {
     }
 
     fn last_list(&self) -> Option<Listed> {
-        crate::lock(&self.shared.state).listed
+        crate::sync::lock(&self.shared.state).listed
     }
 
     fn listed(&self, listed: Listed) {
-        crate::lock(&self.shared.state).listed = Some(listed);
+        crate::sync::lock(&self.shared.state).listed = Some(listed);
         self.shared.lists.notify();
     }
 
@@ -204,11 +206,11 @@ impl WatchHealth {
     }
 
     fn progress(&self) {
-        crate::lock(&self.shared.state).last_progress = Instant::now();
+        crate::sync::lock(&self.shared.state).last_progress = Instant::now();
     }
 
     fn works(&self, name: &str) {
-        let mut state = crate::lock(&self.shared.state);
+        let mut state = crate::sync::lock(&self.shared.state);
         state.last_progress = Instant::now();
         if state.problem.take().is_some() {
             info!(watch = name, "the watch works again");
@@ -216,7 +218,7 @@ impl WatchHealth {
     }
 
     fn fails(&self, name: &str, problem: String) {
-        let mut state = crate::lock(&self.shared.state);
+        let mut state = crate::sync::lock(&self.shared.state);
         if state.problem.as_ref() != Some(&problem) {
             warn!(watch = name, "the watch does not work, retrying: {problem}");
             state.problem = Some(problem);

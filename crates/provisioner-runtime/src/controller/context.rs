@@ -6,10 +6,11 @@ use std::time::Duration;
 use kube::Client;
 
 use super::cache::Cache;
+use crate::call::{CallError, call};
+use crate::environment::Environment;
 use crate::events::EventRecorder;
 use crate::limiter::Limiter;
 use crate::throttle::ApiLimiter;
-use crate::{CallError, Environment, call};
 
 /// Time limit of one request to the API server.
 const API_TIMEOUT: Duration = Duration::from_secs(30);
@@ -55,7 +56,7 @@ impl<C: Cache> Context<C> {
 
     /// What is known. Nothing slow may happen while this lock is held.
     pub fn cache(&self) -> MutexGuard<'_, C> {
-        crate::lock(&self.shared.cache)
+        crate::sync::lock(&self.shared.cache)
     }
 
     /// The recorder of events for users.

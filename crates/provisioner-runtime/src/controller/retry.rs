@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::{Backoff, Environment};
+use crate::backoff::Backoff;
+use crate::environment::Environment;
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(250), Duration::from_secs(15));
 

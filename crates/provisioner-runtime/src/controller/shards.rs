@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::Environment;
+use crate::environment::Environment;
 use crate::journal::{Entry, Journal, JournalError, JournalOptions, JournalStats, journal_name};
 use crate::lease::{LeaseOptions, Term, lease_name};
 use crate::name::stable_hash;
@@ -202,7 +202,7 @@ impl Shards {
         owned.working.close();
         if let Some(journal) = owned.record.journal() {
             journal.close();
-            let mut past = crate::lock(&self.past);
+            let mut past = crate::sync::lock(&self.past);
             *past = *past + JournalStats { entries: 0, bytes: 0, ..journal.stats() };
         }
         Some(owned.working)
@@ -211,12 +211,12 @@ impl Shards {
     /// What stops this process from working, for a person.
     pub(super) fn problem(&self) -> Option<String> {
         let journals = self.owned().values().filter_map(|owned| owned.record.journal()?.problem()).collect::<Vec<_>>();
-        let problems: Vec<String> = crate::lock(&self.problems).values().cloned().chain(journals).collect();
+        let problems: Vec<String> = crate::sync::lock(&self.problems).values().cloned().chain(journals).collect();
         (!problems.is_empty()).then(|| problems.join("; "))
     }
 
     pub(super) fn set_problem(&self, shard: u32, problem: Option<String>) {
-        let mut problems = crate::lock(&self.problems);
+        let mut problems = crate::sync::lock(&self.problems);
         match problem {
             Some(problem) => problems.insert(shard, problem),
             None => problems.remove(&shard),
@@ -230,7 +230,7 @@ impl Shards {
 
     /// What the journals hold, and the counts of these and of earlier ones.
     pub(super) fn journal_stats(&self) -> JournalStats {
-        let past = *crate::lock(&self.past);
+        let past = *crate::sync::lock(&self.past);
         self.owned()
             .values()
             .filter_map(|owned| owned.record.journal())
@@ -245,7 +245,7 @@ impl Shards {
     }
 
     fn owned(&self) -> MutexGuard<'_, BTreeMap<u32, Owned>> {
-        crate::lock(&self.owned)
+        crate::sync::lock(&self.owned)
     }
 }
 

@@ -10,8 +10,9 @@ use serde::de::DeserializeOwned;
 
 use super::cache::Cache;
 use super::context::Context;
-use crate::watch::{Change, FromJson, watch};
-use crate::{CallError, Environment, WatchHealth};
+use crate::call::CallError;
+use crate::environment::Environment;
+use crate::watch::{Change, FromJson, WatchHealth, watch};
 
 /// One kind of object that a controller watches, and how changes get into its cache.
 pub struct WatchSpec<C: Cache> {

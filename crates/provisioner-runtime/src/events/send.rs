@@ -18,8 +18,7 @@ use tracing::{debug, warn};
 
 use super::state::{Ending, Job, LastEvent, Pending};
 use super::{Event, ObjectRef, Shared};
-use crate::call::{create_request, unsent};
-use crate::{CallError, call};
+use crate::call::{CallError, call, create_request, unsent};
 
 /// How long one request may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -35,12 +34,12 @@ pub(super) async fn run(shared: Arc<Shared>) {
         let changed = shared.changed.notified();
         let room = loop {
             let room = sending.len() < shared.concurrency.load(Ordering::Relaxed);
-            match room.then(|| crate::lock(&shared.state).take(Instant::now())).flatten() {
+            match room.then(|| crate::sync::lock(&shared.state).take(Instant::now())).flatten() {
                 Some(job) => sending.push(send(&shared, job)),
                 None => break room,
             }
         };
-        let due = crate::lock(&shared.state).next_due(Instant::now()).filter(|_| room);
+        let due = crate::sync::lock(&shared.state).next_due(Instant::now()).filter(|_| room);
         let outcome = tokio::select! {
             biased;
             () = changed => None,
@@ -49,7 +48,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         };
         if let Some((job, outcome)) = outcome {
             let ending = judge(&job, outcome, &mut warned);
-            crate::lock(&shared.state).conclude(job, ending, Instant::now());
+            crate::sync::lock(&shared.state).conclude(job, ending, Instant::now());
             shared.idle.notify_waiters();
             shared.moved.notify_waiters();
         }

@@ -10,8 +10,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{Event, EventKind, EventOptions, EventStats, head};
-use crate::Backoff;
-use crate::backoff::Random;
+use crate::backoff::{Backoff, Random};
 use crate::name::stable_hash;
 
 /// For how long the count of a written event may be raised.

@@ -359,7 +359,7 @@ async fn objects_are_forgotten() {
         test.wait(3_600).await;
     }
     assert_eq!(test.recorder.stats().sent, 6_000);
-    let remembered = crate::lock(&test.recorder.shared.state).remembered();
+    let remembered = crate::sync::lock(&test.recorder.shared.state).remembered();
     assert!(remembered <= 3_000, "{remembered}");
 }
 
@@ -372,7 +372,7 @@ async fn however_many_objects_there_are_at_once_memory_is_bounded() {
             test.wait(1).await;
         }
     }
-    let remembered = crate::lock(&test.recorder.shared.state).remembered();
+    let remembered = crate::sync::lock(&test.recorder.shared.state).remembered();
     assert!(remembered <= 1_024, "{remembered}");
 }
 
@@ -444,12 +444,12 @@ impl Server {
         self.most.fetch_max(self.now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        crate::lock(&self.requests).push(Seen {
+        crate::sync::lock(&self.requests).push(Seen {
             method: parts.method,
             path: parts.uri.path().to_owned(),
             body: serde_json::from_slice(&body).unwrap(),
         });
-        let answer = crate::lock(&self.answers).pop_front().unwrap_or(Answer::Ok);
+        let answer = crate::sync::lock(&self.answers).pop_front().unwrap_or(Answer::Ok);
         sleep(Duration::from_millis(10)).await;
         let answer = match answer {
             Answer::Ok => object(&json!({ "metadata": {}, "eventTime": null })),
@@ -489,7 +489,7 @@ impl Test {
     }
 
     fn requests(&self) -> Vec<Seen> {
-        crate::lock(&self.server.requests).clone()
+        crate::sync::lock(&self.server.requests).clone()
     }
 
     fn only(&self) -> Seen {

@@ -14,7 +14,7 @@ use super::error::JournalError;
 use super::options::JournalOptions;
 use super::text::{Content, Entry, HOLDER, LAYOUT, VERSION, VERSION_KEY, drop_requests, labels, write};
 use super::write::{LIMIT, TRIES};
-use crate::{CallError, call};
+use crate::call::{CallError, call};
 
 /// The pause after an answer that leaves the outcome open.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::text::{COMPONENT, Content, DROP, drop_requests};
 use super::write::{LIMIT, TRIES};
-use crate::{CallError, call};
+use crate::call::{CallError, call};
 
 /// Why an entry cannot be dropped.
 #[derive(Debug, thiserror::Error)]

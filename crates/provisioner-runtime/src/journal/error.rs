@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::CallError;
+use crate::call::CallError;
 
 /// Why something was not recorded. It must not begin then.
 #[derive(Clone, Debug, thiserror::Error)]

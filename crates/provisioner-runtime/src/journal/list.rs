@@ -6,8 +6,8 @@ use kube::{Api, Client, ResourceExt};
 
 use super::text::{COMPONENT, Content, Entry, HOLDER, INSTANCE, LAYOUT, VERSION, VERSION_KEY, drop_requests};
 use super::write::LIMIT;
+use crate::call::{CallError, call};
 use crate::name::label_value;
-use crate::{CallError, call};
 
 /// One journal as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]

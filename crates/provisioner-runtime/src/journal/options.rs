@@ -1,6 +1,6 @@
 //! Where a journal is and who writes it.
 
-use crate::Environment;
+use crate::environment::Environment;
 use crate::name::lease_name;
 
 /// Where a journal is and who writes it.

@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::entries::{Entries, MOST_BYTES_OF_ONE, Room};
 use super::error::JournalError;
 use super::text::{Content, Entry};
-use crate::{Backoff, CallError};
+use crate::backoff::Backoff;
+use crate::call::CallError;
 
 /// Etcd keeps every version until the next compaction. The API server compacts every 5 minutes. In that time this rate
 /// makes 450 MB, far below the usual quota of 2 GiB, which all objects share.

@@ -17,8 +17,7 @@ use super::options::JournalOptions;
 use super::state::{Batch, Shared, WriterAction};
 use super::text::{Content, HOLDER, LAYOUT, Unreadable, VERSION, VERSION_KEY, drop_requests, labels, write};
 use crate::backoff::Random;
-use crate::call::{Written, create_request, replace_request, unsent};
-use crate::{CallError, call};
+use crate::call::{CallError, Written, call, create_request, replace_request, unsent};
 
 /// How long one request may take.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -54,7 +53,7 @@ impl Writer {
         let shared = self.shared.clone();
         loop {
             let changed = shared.changed.notified();
-            let action = crate::lock(&shared.state).next_action(Instant::now());
+            let action = crate::sync::lock(&shared.state).next_action(Instant::now());
             let outcome = match action {
                 WriterAction::Wait(due) => {
                     tokio::select! {
@@ -68,7 +67,7 @@ impl Writer {
                 WriterAction::Commit(data, mut batch) => (self.store(data, &mut batch).await, batch, true),
                 WriterAction::Check(mut batch) => (self.check(&mut batch).await, batch, false),
             };
-            let mut state = crate::lock(&shared.state);
+            let mut state = crate::sync::lock(&shared.state);
             match outcome {
                 (Ok(()), batch, true) => state.committed(batch),
                 (Ok(()), batch, false) => state.checked(batch),
@@ -96,7 +95,7 @@ impl Writer {
             };
             // The change may be an earlier write of ours whose answer was lost, or a person's.
             match self.check_holder(batch).await {
-                Ok(()) => data = crate::lock(&self.shared.state).data(),
+                Ok(()) => data = crate::sync::lock(&self.shared.state).data(),
                 Err(WriteError::Failed(CallError::NotFound)) if (self.still_ours)() => {
                     tracing::warn!(journal = self.store.options.name, "the journal has vanished and is written anew");
                     (self.store.uid, self.store.version) = (None, None);
@@ -114,7 +113,7 @@ impl Writer {
     async fn check(&mut self, batch: &mut Batch) -> Result<(), WriteError> {
         match self.check_holder(batch).await {
             Err(WriteError::Failed(CallError::NotFound)) => {
-                let data = crate::lock(&self.shared.state).data();
+                let data = crate::sync::lock(&self.shared.state).data();
                 self.store(data, batch).await
             }
             other => other,
@@ -124,7 +123,7 @@ impl Writer {
     /// Checks whether we are the holder, and drops what a person has asked for.
     async fn check_holder(&mut self, batch: &mut Batch) -> Result<(), WriteError> {
         if let Some(keys) = self.store.check_holder().await? {
-            crate::lock(&self.shared.state).drop_entries(keys, batch);
+            crate::sync::lock(&self.shared.state).drop_entries(keys, batch);
             self.shared.dropped.notify_one();
         }
         Ok(())

@@ -199,7 +199,7 @@ impl LeaseCache {
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        change(&mut crate::lock(&self.state))
+        change(&mut crate::sync::lock(&self.state))
     }
 }
 

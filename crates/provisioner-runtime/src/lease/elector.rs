@@ -14,8 +14,8 @@ use super::options::JITTER;
 use super::record::{Spec, next_transition};
 use super::store::Draft;
 use super::term::Term;
-use crate::CallError;
 use crate::backoff::Random;
+use crate::call::CallError;
 
 pub(super) struct Elector<'a, W> {
     fleet: &'a Fleet,
@@ -219,7 +219,7 @@ where
         let valid_until = self.sent.map_or_else(Instant::now, |sent| sent + options.renew_deadline);
         let term = Term::new(self.shard, acquisition.transitions, self.stop.child_token(), valid_until);
         let _end = term.lost.clone().drop_guard();
-        crate::lock(serving).insert(self.shard, false);
+        crate::sync::lock(serving).insert(self.shard, false);
         health.begins(Held { shard: self.shard, since: Instant::now(), transitions: acquisition.transitions });
 
         let mut task = AbortOnDropHandle::new(tokio::spawn((self.work)(term.clone())));
@@ -237,7 +237,7 @@ where
                 let _ = task.await;
             }
         }
-        crate::lock(serving).remove(&self.shard);
+        crate::sync::lock(serving).remove(&self.shard);
         health.ends(self.shard);
         result
     }
@@ -302,7 +302,7 @@ where
     /// Asks the work to finish when another replica has too few shards.
     fn consider_leaving(&self, term: &Term) {
         if !term.leave.is_cancelled() && self.fleet.plan(Instant::now()).contains(&Action::Leave(self.shard)) {
-            crate::lock(&self.fleet.serving).insert(self.shard, true);
+            crate::sync::lock(&self.fleet.serving).insert(self.shard, true);
             term.leave.cancel();
         }
     }

@@ -26,7 +26,7 @@ pub(super) struct Fleet {
 
 impl Fleet {
     pub(super) fn is_serving(&self, shard: u32) -> bool {
-        crate::lock(&self.serving).contains_key(&shard)
+        crate::sync::lock(&self.serving).contains_key(&shard)
     }
 
     /// What to do about the shards, by what is known.
@@ -42,7 +42,7 @@ impl Fleet {
         let mut members = self.cache.members(*shards, now);
         members.insert(identity.clone());
         self.health.set_members(members.len());
-        let serving = crate::lock(&self.serving).clone();
+        let serving = crate::sync::lock(&self.serving).clone();
         let holders = (0..*shards)
             .map(|shard| match serving.contains_key(&shard) {
                 true => Some(identity.clone()),

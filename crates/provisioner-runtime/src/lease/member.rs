@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fleet::Fleet;
 use super::store::Draft;
-use crate::CallError;
+use crate::call::CallError;
 use crate::name::{short_hash, with_suffix};
 
 const PART: &str = "Lease of this replica";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Environment;
+use crate::environment::Environment;
 use crate::name::{is_valid, with_suffix};
 
 /// `JitterFactor` of client-go's leader election.

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use super::cache::LeaseCache;
 use super::options::LeaseOptions;
 use super::record::{self, FLEET, Lease, MEMBER, SHARDS, Spec};
-use crate::call::{Written, create_request, replace_request, unsent};
+use crate::call::{CallError, Written, call, create_request, replace_request, unsent};
+use crate::environment::Environment;
 use crate::name::label_value;
-use crate::{CallError, Environment, call};
 
 pub(super) struct Store {
     pub(super) api: Api<Lease>,

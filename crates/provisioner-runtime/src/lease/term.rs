@@ -45,7 +45,7 @@ impl Term {
     }
 
     pub(super) fn valid_until(&self) -> Instant {
-        *crate::lock(&self.valid_until)
+        *crate::sync::lock(&self.valid_until)
     }
 
     /// The Lease was renewed. Returns `false` when the answer came too late: others may have found the Lease expired, so
@@ -53,7 +53,7 @@ impl Term {
     pub(super) fn extend(&self, until: Instant) -> bool {
         let in_time = self.is_valid();
         if in_time {
-            *crate::lock(&self.valid_until) = until;
+            *crate::sync::lock(&self.valid_until) = until;
         }
         in_time
     }

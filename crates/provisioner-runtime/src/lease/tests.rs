@@ -39,16 +39,16 @@ impl Drop for Terms {
 
 impl Terms {
     fn add(&self, shards: u32, identity: &str, term: &Term) {
-        crate::lock(&self.0).push((shards, identity.to_owned(), term.clone()));
+        crate::sync::lock(&self.0).push((shards, identity.to_owned(), term.clone()));
         // A panic here would be lost with this task.
         let conflict = self.conflict();
-        let mut first = crate::lock(&self.1);
+        let mut first = crate::sync::lock(&self.1);
         *first = first.take().or(conflict);
     }
 
     /// Asserts that no shard has two holders, and had none when a term began.
     fn check(&self) {
-        assert_eq!(crate::lock(&self.1).clone(), None);
+        assert_eq!(crate::sync::lock(&self.1).clone(), None);
         assert_eq!(self.conflict(), None);
     }
 
@@ -69,7 +69,7 @@ impl Terms {
     }
 
     fn valid(&self) -> Vec<(u32, String, u32)> {
-        let terms = crate::lock(&self.0);
+        let terms = crate::sync::lock(&self.0);
         let valid = terms.iter().filter(|(_, _, term)| term.is_valid());
         valid.map(|(shards, identity, term)| (*shards, identity.clone(), term.shard)).collect()
     }
@@ -81,7 +81,7 @@ impl Terms {
 
     /// The numbers of transitions of a replica's terms.
     fn transitions(&self, replica: &str) -> Vec<u32> {
-        let terms = crate::lock(&self.0);
+        let terms = crate::sync::lock(&self.0);
         terms.iter().filter(|(_, identity, _)| identity == replica).map(|(_, _, term)| term.transitions).collect()
     }
 }
@@ -182,11 +182,11 @@ struct Pause(Arc<Mutex<(bool, Option<Waker>)>>);
 
 impl Pause {
     fn begin(&self) {
-        crate::lock(&self.0).0 = true;
+        crate::sync::lock(&self.0).0 = true;
     }
 
     fn end(&self) {
-        let mut state = crate::lock(&self.0);
+        let mut state = crate::sync::lock(&self.0);
         state.0 = false;
         if let Some(waker) = state.1.take() {
             waker.wake();
@@ -204,7 +204,7 @@ impl Future for Pausable {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         {
-            let mut state = crate::lock(&self.pause.0);
+            let mut state = crate::sync::lock(&self.pause.0);
             if state.0 {
                 state.1 = Some(context.waker().clone());
                 return Poll::Pending;
@@ -263,11 +263,11 @@ impl Cut {
     }
 
     fn forbid(&self, verb: kube_sim::Verb) {
-        *crate::lock(&self.verb) = Some(verb);
+        *crate::sync::lock(&self.verb) = Some(verb);
     }
 
     fn allow(&self) {
-        *crate::lock(&self.verb) = None;
+        *crate::sync::lock(&self.verb) = None;
     }
 
     fn requests(&self) -> usize {
@@ -279,7 +279,7 @@ impl kube_sim::Interceptor for Cut {
     fn before<'a>(&'a self, request: &'a kube_sim::Request) -> futures::future::BoxFuture<'a, kube_sim::Before> {
         use kube_sim::{Before, Status};
         self.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let forbidden = *crate::lock(&self.verb) == Some(request.verb);
+        let forbidden = *crate::sync::lock(&self.verb) == Some(request.verb);
         let before = match (self.all.load(std::sync::atomic::Ordering::Relaxed), forbidden) {
             (true, _) => Before::Refuse(Status::service_unavailable("the server is not there")),
             (false, true) => Before::Refuse(Status::forbidden(&request.resource, &request.name, "no")),
@@ -298,7 +298,7 @@ impl kube_sim::Interceptor for Cut {
     }
 
     fn watch(&self, request: &kube_sim::Request) -> Option<Box<dyn kube_sim::WatchInterceptor>> {
-        let silent = crate::lock(&self.silent).take_if(|user| **user == *request.user);
+        let silent = crate::sync::lock(&self.silent).take_if(|user| **user == *request.user);
         silent.map(|_| Box::new(Silence) as _)
     }
 }

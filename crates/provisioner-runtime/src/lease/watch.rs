@@ -9,8 +9,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::cache::version_of;
 use super::fleet::Fleet;
 use super::record::Lease;
+use crate::backoff::Backoff;
+use crate::call::CallError;
 use crate::watch::{Reader, SETTLED, WATCH_SECONDS};
-use crate::{Backoff, CallError};
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(10));
 

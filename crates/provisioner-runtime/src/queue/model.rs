@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use super::state::{Handout, State};
 use super::{Next, Priority, QueueOptions, QueueStats};
-use crate::{Backoff, Limits};
+use crate::backoff::Backoff;
+use crate::limiter::Limits;
 
 const KEYS: u8 = 8;
 const GROUPS: [&str; 3] = ["a", "b", "c"];

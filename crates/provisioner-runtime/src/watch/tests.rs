@@ -292,14 +292,14 @@ impl Test {
         let mut answers: VecDeque<Answer> = answers.into_iter().collect();
         let seen = Arc::clone(&queries);
         let client = client(move |request: Request<Body>| {
-            crate::lock(&seen).push(request.uri().query().unwrap_or_default().to_owned());
+            crate::sync::lock(&seen).push(request.uri().query().unwrap_or_default().to_owned());
             reply(answers.pop_front().unwrap_or(Answer::Events(Vec::new())))
         });
         let sink = Arc::clone(&events);
         let api = Api::<ConfigMap>::all(client);
         tokio::spawn(watch(api, "test", Environment::default(), health.clone(), move |event| {
             let name = |object: ConfigMap| object.name_any();
-            crate::lock(&sink).push(match event {
+            crate::sync::lock(&sink).push(match event {
                 Change::Begin => "begin".to_owned(),
                 Change::Listed(object) => format!("listed {}", name(object)),
                 Change::Ready => "ready".to_owned(),
@@ -315,11 +315,11 @@ impl Test {
     }
 
     fn events(&self) -> Vec<String> {
-        crate::lock(&self.events).clone()
+        crate::sync::lock(&self.events).clone()
     }
 
     fn queries(&self) -> Vec<String> {
-        crate::lock(&self.queries).clone()
+        crate::sync::lock(&self.queries).clone()
     }
 }
 

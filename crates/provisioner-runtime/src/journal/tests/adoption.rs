@@ -75,7 +75,7 @@ async fn where_nothing_finds_room_the_former_holder_is_fenced_all_the_same() {
     let (options, mine) = new_journal(&cluster, "mine").await;
     // An earlier version had room for more.
     let large = (0..5).map(|key| Entry { text: "x".repeat(100_000), ..entry(&format!("large-{key}")) });
-    *crate::lock(&mine.journal.shared.state) =
+    *crate::sync::lock(&mine.journal.shared.state) =
         State::new(Content { entries: large.collect(), unreadable: Vec::new() }, Vec::new());
     let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
     for _ in 0..2 {

@@ -106,7 +106,7 @@ async fn a_standby_whose_watch_delivers_nothing_lists() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_delivers_nothing_connects_again() {
     let cut = Arc::new(Cut::default());
-    *crate::lock(&cut.silent) = Some("b");
+    *crate::sync::lock(&cut.silent) = Some("b");
     let cluster = Cluster::builder().interceptor(cut).trace().build();
     let terms = Terms::default();
     let first = Replica::start(&cluster, &terms, "a", 1);

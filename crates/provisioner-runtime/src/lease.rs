@@ -59,7 +59,7 @@ use tokio_util::sync::CancellationToken;
 use cache::LeaseCache;
 use elector::Elector;
 use fleet::Fleet;
-use store::Store;
+use store::LeaseStore;
 
 pub use crate::name::lease_name;
 pub use health::{Held, LeaseHealth};
@@ -96,7 +96,7 @@ impl Leases {
         options.check()?;
         let cache = LeaseCache::new(options.duration);
         let health = LeaseHealth::default();
-        let store = Store::new(client, &options);
+        let store = LeaseStore::new(client, &options);
         let (serving, stale) = (Mutex::default(), Notify::new());
         Ok(Self { fleet: Fleet { store, cache, health, serving, stale, options } })
     }

@@ -55,9 +55,9 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-type Outcome = Result<(), CallError>;
+type SendResult = Result<(), CallError>;
 
-async fn send(shared: &Shared, job: Job) -> (Job, Outcome) {
+async fn send(shared: &Shared, job: Job) -> (Job, SendResult) {
     let outcome = match request(shared, &job) {
         // Nobody reads the answer.
         Ok(request) => call(LIMIT, shared.client.request_text(request)).await.map(drop),
@@ -85,7 +85,7 @@ fn request(shared: &Shared, job: &Job) -> Result<http::Request<Vec<u8>>, CallErr
 }
 
 /// What the outcome means for the line. Logs problems.
-fn judge(job: &Job, outcome: Outcome, warned: &mut bool) -> Ending {
+fn judge(job: &Job, outcome: SendResult, warned: &mut bool) -> Ending {
     let Err(error) = outcome else {
         *warned = false;
         return Ending::Written;

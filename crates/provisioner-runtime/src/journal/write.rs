@@ -30,7 +30,7 @@ const METADATA_ONLY: HeaderValue =
 
 /// Writes a journal while it [runs](Self::run).
 pub struct Writer {
-    store: Store,
+    store: JournalStore,
     shared: Arc<Shared>,
     still_ours: Box<dyn Fn() -> bool + Send + Sync>,
     random: Random,
@@ -43,7 +43,11 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(super) fn new(store: Store, shared: Arc<Shared>, still_ours: Box<dyn Fn() -> bool + Send + Sync>) -> Self {
+    pub(super) fn new(
+        store: JournalStore,
+        shared: Arc<Shared>,
+        still_ours: Box<dyn Fn() -> bool + Send + Sync>,
+    ) -> Self {
         let random = Random::new(store.options.environment.number("journal"));
         Self { store, shared, still_ours, random }
     }
@@ -131,7 +135,7 @@ impl Writer {
 }
 
 /// The ConfigMap, and the version after our last request.
-pub(super) struct Store {
+pub(super) struct JournalStore {
     client: Client,
     options: JournalOptions,
     uid: Option<String>,
@@ -153,8 +157,8 @@ impl From<CallError> for WriteError {
 pub(super) async fn take_over(
     client: Client,
     options: JournalOptions,
-) -> Result<(Store, Content, Vec<String>), TakeOverError> {
-    let mut store = Store { client, options, uid: None, version: None };
+) -> Result<(JournalStore, Content, Vec<String>), TakeOverError> {
+    let mut store = JournalStore { client, options, uid: None, version: None };
     for _ in 0..TRIES {
         let found = match store.read().await {
             Ok(found) => Some(found),
@@ -187,7 +191,7 @@ pub(super) async fn take_over(
     Err(CallError::Conflict.into())
 }
 
-impl Store {
+impl JournalStore {
     /// Checks whether we are the holder, and reads the version. Returns what a person has asked to drop, if anything.
     async fn check_holder(&mut self) -> Result<Option<Vec<String>>, WriteError> {
         let request = kube::core::Request::new(ConfigMap::url_path(&(), Some(&self.options.namespace)));

@@ -10,12 +10,12 @@ use super::balance::{Action, View, balance};
 use super::cache::LeaseCache;
 use super::health::LeaseHealth;
 use super::options::LeaseOptions;
-use super::store::Store;
+use super::store::LeaseStore;
 
 /// What the parts of one replica share.
 pub(super) struct Fleet {
     pub(super) options: LeaseOptions,
-    pub(super) store: Store,
+    pub(super) store: LeaseStore,
     pub(super) cache: LeaseCache,
     pub(super) health: LeaseHealth,
     /// The shards with a term of ours, and whether the term was asked to leave.

@@ -16,7 +16,7 @@ use crate::call::{CallError, Written, call, create_request, replace_request, uns
 use crate::environment::Environment;
 use crate::name::label_value;
 
-pub(super) struct Store {
+pub(super) struct LeaseStore {
     pub(super) api: Api<Lease>,
     resource: ApiResource,
     /// The value of the fleet's label.
@@ -31,7 +31,7 @@ pub(super) struct Store {
 pub(super) struct Draft<'a> {
     pub(super) holder: &'a str,
     pub(super) duration: Duration,
-    /// [`Store::now`].
+    /// [`LeaseStore::now`].
     pub(super) now: String,
     /// `None` for now.
     pub(super) acquired: Option<String>,
@@ -39,7 +39,7 @@ pub(super) struct Draft<'a> {
     pub(super) member: bool,
 }
 
-impl Store {
+impl LeaseStore {
     pub(super) fn new(client: Client, options: &LeaseOptions) -> Self {
         let resource = ApiResource::erase::<coordination::v1::Lease>(&());
         Self {

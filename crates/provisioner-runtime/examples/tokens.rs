@@ -14,10 +14,10 @@ use provisioner_runtime::controller::{
     Call, CallPermit, Context, ControlLoop, Intent, LoopError, LoopOptions, Reconciler, Refused, Report, Safeguards,
     Sharing, Step, WatchSpec,
 };
-use provisioner_runtime::events::{Event as Message, EventKind, ObjectRef};
+use provisioner_runtime::events::{Event, EventKind, ObjectRef};
 use provisioner_runtime::lease::LeaseOptions;
 use provisioner_runtime::{
-    Backoff, Cache, CallError, Entry, Environment, Event, Limits, Next, Table, WatchHealth, Work, stable_hash,
+    Backoff, Cache, CallError, Change, Entry, Environment, Limits, Next, Table, WatchHealth, Work, stable_hash,
 };
 use serde_json::json;
 
@@ -84,20 +84,20 @@ impl Cache for Tokens {
 }
 
 impl Tokens {
-    fn apply(&mut self, event: Event<ConfigMap>) -> Vec<String> {
+    fn apply(&mut self, change: Change<ConfigMap>) -> Vec<String> {
         let key = |map: &ConfigMap| {
             let (namespace, uid) = (map.namespace().unwrap_or_default(), map.uid().unwrap_or_default());
             format!("{namespace}/{}/{uid}", map.name_any())
         };
-        match event {
-            Event::Begin => self.maps.begin_snapshot(),
-            Event::Listed(map) | Event::Applied(map) if map.annotations().contains_key("example.com/token") => {
+        match change {
+            Change::Begin => self.maps.begin_snapshot(),
+            Change::Listed(map) | Change::Applied(map) if map.annotations().contains_key("example.com/token") => {
                 let has_token = map.data.as_ref().is_some_and(|data| data.contains_key("token"));
                 self.maps.insert(key(&map), !has_token);
                 return vec![key(&map)];
             }
-            Event::Deleted(map) => return self.maps.remove(&key(&map)).map(|_| key(&map)).into_iter().collect(),
-            Event::Ready => return self.maps.end_snapshot().into_iter().map(|(key, _)| key).collect(),
+            Change::Deleted(map) => return self.maps.remove(&key(&map)).map(|_| key(&map)).into_iter().collect(),
+            Change::Ready => return self.maps.end_snapshot().into_iter().map(|(key, _)| key).collect(),
             _ => {}
         }
         Vec::new()
@@ -158,7 +158,7 @@ impl Reconciler for TokenReconciler {
             uid: uid.into(),
         };
         let message =
-            |kind, reason, note| Some(Message { object, kind, reason, action: "Issue", note, same_from_all: false });
+            |kind, reason, note| Some(Event { object, kind, reason, action: "Issue", note, same_from_all: false });
         match outcome {
             Ok(done) => {
                 let event = done.and_then(|note| message(EventKind::Normal, "TokenIssued", note.to_owned()));

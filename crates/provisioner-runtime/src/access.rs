@@ -7,7 +7,7 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessR
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use crate::{CallError, call};
+use crate::call::{CallError, call};
 
 /// How many questions are asked at once.
 const CONCURRENCY: usize = 8;
@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub struct AccessRule {
     /// The API group; the core group is empty.
     pub group: &'static str,
-    /// The resource in the plural, with a subresource after a slash where one is meant.
+    /// The resource in the plural; a subresource follows after a slash.
     pub resource: &'static str,
     /// The verbs in lower case.
     pub verbs: &'static [&'static str],
@@ -35,8 +35,8 @@ pub struct AccessRule {
 ///
 /// # Errors
 ///
-/// [`AccessError::Missing`] names all that is missing; [`AccessError::Unknown`] says why the server did
-/// not tell.
+/// [`AccessError::Missing`] names all missing permissions; [`AccessError::Unknown`] says why the server gave no
+/// answer.
 pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]) -> Result<(), AccessError> {
     let questions: Vec<Question<'_>> = rules.iter().flat_map(|rule| Question::of(rule, namespace)).collect();
     let missing: Vec<String> = stream::iter(questions)
@@ -52,11 +52,11 @@ pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]
     if missing.is_empty() { Ok(()) } else { Err(AccessError::Missing(missing)) }
 }
 
-/// Why the account cannot be relied on. The texts are sentences for a person.
+/// Why the check failed. The texts are sentences for a person.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// What is not allowed: each entry is `verb resource.group`, and name and namespace where only one is meant.
+    /// What is not allowed: each entry is `verb resource.group`, with name and namespace if the rule has them.
     #[error(
         "The account lacks permissions: {}.",
         .0.join(", ")
@@ -114,9 +114,9 @@ impl<'a> Question<'a> {
     fn in_words(&self) -> String {
         let AccessRule { group, resource, namespaced, .. } = self.rule;
         let dot = if group.is_empty() { "" } else { "." };
-        let place = if *namespaced { format!(" in namespace {}", self.namespace) } else { String::new() };
+        let scope = if *namespaced { format!(" in namespace {}", self.namespace) } else { String::new() };
         let name = self.name.map(|name| format!(" named {name}")).unwrap_or_default();
-        format!("{} {resource}{dot}{group}{name}{place}", self.verb)
+        format!("{} {resource}{dot}{group}{name}{scope}", self.verb)
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         let names = vec!["mine".to_owned(), "other".to_owned()];
         let rule = AccessRule { group: "", resource: "configmaps", verbs: &["get", "update"], names, namespaced: true };
         let AccessError::Missing(missing) = check_access(&client, "home", &[rule]).await.unwrap_err() else {
-            panic!("the server tells");
+            panic!("the server answers");
         };
         let expected =
             ["get configmaps named other in namespace home", "update configmaps named other in namespace home"];
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_tell_is_an_error() {
+    async fn a_server_that_does_not_answer_is_an_error() {
         let client = client(|_| async { refusal(503, "ServiceUnavailable", "starting") });
         let error = check_access(&client, "home", RULES).await.unwrap_err();
         assert_eq!(

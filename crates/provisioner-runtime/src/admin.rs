@@ -44,7 +44,7 @@ const CONNECTION: Duration = Duration::from_secs(15);
 /// The longest request's head, in bytes.
 const LONGEST_HEAD: usize = 16 * 1024;
 
-/// A server that has its address and does not answer yet.
+/// A server that is bound to its address and does not answer yet.
 #[derive(Debug)]
 pub struct AdminServer {
     listener: TcpListener,
@@ -52,11 +52,11 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// Takes the address; port 0 is any free one.
+    /// Binds the address; port 0 is any free one.
     ///
     /// # Errors
     ///
-    /// When the address cannot be had, most often because another process has it.
+    /// When the address cannot be bound, most often because another process has it.
     pub async fn bind(address: SocketAddr) -> Result<Self, AdminError> {
         let failed = |source| AdminError { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -71,22 +71,22 @@ impl AdminServer {
 
     /// Answers until `stop` is cancelled, and then finishes what is under way, for at most a second.
     pub async fn serve(self, checks: Checks, registry: Arc<Registry>, stop: CancellationToken) {
-        let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let connections = TaskTracker::new();
         let accept = async {
             loop {
                 // The semaphore is never closed.
-                let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
                 match self.listener.accept().await {
                     Ok((stream, _)) => {
                         let connection = answer(stream, checks.clone(), Arc::clone(&registry));
                         connections.spawn(async move {
                             connection.await;
-                            drop(place);
+                            drop(permit);
                         });
                     }
                     Err(error) => {
-                        // Most often there are too many open files; more haste would not help.
+                        // Most often there are too many open files, so trying again at once would not help.
                         warn!("the admin server could not take a connection: {error}");
                         sleep(Duration::from_secs(1)).await;
                     }
@@ -99,7 +99,7 @@ impl AdminServer {
     }
 }
 
-/// The admin server's address cannot be had.
+/// The admin server's address cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("The address {address} for probes and metrics cannot be had: {source}. Choose another, or stop what uses it.")]
 pub struct AdminError {
@@ -120,7 +120,7 @@ async fn answer(stream: TcpStream, checks: Checks, registry: Arc<Registry>) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(LONGEST_HEAD)
-        // A connection that stays open for the next probe would keep others waiting.
+        // An idle connection would make others wait.
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     match timeout(CONNECTION, connection).await {

@@ -1,4 +1,18 @@
 //! How long to wait before the next attempt.
+//!
+//! The delay after failed attempt *n*, counted from 1, is
+//!
+//! ```text
+//! full(n)  = min(initial × factor^(n − 1), max)
+//! delay(n) = full(n) × (1 − jitter × r),   r random in [0, 1)
+//! ```
+//!
+//! | rule | factor | jitter |
+//! |---|---|---|
+//! | [`Backoff::exponential`] | 2 | 0.1: a delay is 90 to 100 % of `full` |
+//! | [`Backoff::fixed`] | 1 | 0 |
+//!
+//! Jitter only shortens, so `max` bounds every delay. An `initial` above `max` counts as `max`.
 
 use std::time::Duration;
 
@@ -38,15 +52,14 @@ impl Backoff {
         Self { jitter: share(jitter), ..self }
     }
 
-    /// Never longer than `max`.
+    /// Bounds the delay by `max` as well.
     pub fn with_max(self, max: Duration) -> Self {
         Self { max: self.max.min(max), ..self }
     }
 
     /// The delay after the attempt with this number; the first attempt is 1.
     ///
-    /// `random` is from 0 to 1 and decides how much of the jitter is taken off. The delay is never
-    /// longer than the rule's maximum.
+    /// `random` is from 0 to 1; 0 takes nothing off, 1 the whole jitter. Attempt 0 counts as the first.
     pub fn delay(&self, attempt: u32, random: f64) -> Duration {
         let doublings = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
         // A maximum below the initial delay wins; infinity and what exceeds a Duration mean the maximum.

@@ -1,4 +1,4 @@
-//! One API call with a deadline, and its failure by meaning.
+//! One API call with a deadline, and errors by meaning.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use serde::Deserialize;
 
 /// Runs one API request with a deadline.
 ///
-/// The client itself waits without end for an answer, so every request except a watch needs this.
+/// The client waits for an answer without end, so every request except a watch needs this.
 ///
 /// # Errors
 ///
-/// What the API server's answer means, or why there was none; see [`CallError`].
+/// See [`CallError`].
 pub fn call<T>(
     limit: Duration,
     request: impl Future<Output = kube::Result<T>>,
 ) -> impl Future<Output = Result<T, CallError>> {
-    // A request's state takes kilobytes; in a box it takes them only while it is under way, and only once.
+    // A request's future takes kilobytes. In a box it takes them once, and only while it is under way.
     let request = Box::pin(request);
     async move {
         match tokio::time::timeout(limit, request).await {
@@ -30,11 +30,11 @@ pub fn call<T>(
     }
 }
 
-/// The request that creates an object, whose body was made of types, in the collection at this path.
+/// The request that creates an object in the collection at this path. Only for bodies made of types.
 ///
 /// # Errors
 ///
-/// When the path is none.
+/// When the path is not valid.
 pub fn create_request(collection: &str, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
     write_request(Request::post(format!("{collection}?{UNCHECKED}")), body)
 }
@@ -43,34 +43,33 @@ pub fn create_request(collection: &str, body: Vec<u8>) -> Result<Request<Vec<u8>
 ///
 /// # Errors
 ///
-/// When the path is none.
+/// When the path is not valid.
 pub fn replace_request(collection: &str, name: &str, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
     write_request(Request::put(format!("{collection}/{name}?{UNCHECKED}")), body)
 }
 
-/// Bodies that no person wrote need not be read once more for fields that the server does not know, of which it would only
-/// warn.
+/// Bodies made of types have no unknown fields, so the server need not look for them.
 const UNCHECKED: &str = "fieldValidation=Ignore";
 
 fn write_request(request: Builder, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
     request.header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body).map_err(unsent)
 }
 
-/// What is read of the answer to a write that is made again and again: all else is as it was sent.
+/// What is read of the answer to a frequent write. The rest is as it was sent.
 #[derive(Deserialize)]
 pub(crate) struct Written {
-    pub(crate) metadata: Version,
+    pub(crate) metadata: WrittenMetadata,
 }
 
-/// Which object was written, and what its version is now.
+/// The written object's uid, and its new version.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Version {
+pub(crate) struct WrittenMetadata {
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
 }
 
-/// The failure of a call whose request could not even be made.
+/// The error of a call whose request could not be built.
 pub fn unsent(error: impl std::fmt::Display) -> CallError {
     CallError::Other(error.to_string())
 }
@@ -145,12 +144,12 @@ impl From<kube::Error> for CallError {
         use kube::Error;
         match error {
             Error::Api(status) => Self::from(*status),
-            Error::Auth(error) => Self::Unauthorized(crate::explain(&error)),
-            Error::HyperError(error) => Self::Unavailable(crate::explain(&error)),
-            Error::ReadEvents(error) => Self::Unavailable(crate::explain(&error)),
-            Error::Service(error) => Self::Unavailable(crate::explain(&*error)),
+            Error::Auth(error) => Self::Unauthorized(crate::explain::explain(&error)),
+            Error::HyperError(error) => Self::Unavailable(crate::explain::explain(&error)),
+            Error::ReadEvents(error) => Self::Unavailable(crate::explain::explain(&error)),
+            Error::Service(error) => Self::Unavailable(crate::explain::explain(&*error)),
             Error::SerdeError(error) => Self::Other(format!("the answer is not what was expected: {error}")),
-            error => Self::Other(crate::explain(&error)),
+            error => Self::Other(crate::explain::explain(&error)),
         }
     }
 }
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart_by_meaning() {
+    fn answers_are_distinguished_by_meaning() {
         let cases = [
             (404, "NotFound", "NotFound"),
             (409, "AlreadyExists", "AlreadyExists"),

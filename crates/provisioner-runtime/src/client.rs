@@ -39,11 +39,11 @@ pub struct Connection {
 ///
 /// One line that names the server and where its address comes from, and says what to do.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
-    // An error means that a provider is installed already, and that one is as good.
+    // An error means that another provider is installed already, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
 
-    let (mut config, source) = Environment::from_env().config(kubeconfig).await?;
-    // The queue repeats what failed, and knows better when.
+    let (mut config, source) = ConfigSources::from_env().config(kubeconfig).await?;
+    // The queue repeats what failed, with a better back-off.
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     config.write_timeout = Some(Duration::from_secs(30));
@@ -60,13 +60,13 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectErr
     Ok(Connection { client, namespace, source })
 }
 
-/// Asks for something that every account may have and nobody else.
+/// Requests something that every account may read and nobody else.
 async fn check(client: &Client, origin: error::Origin) -> Result<(), ConnectError> {
     let request = Request::get("/api").body(Vec::new()).map_err(kube::Error::HttpError);
     let answer = async { client.request_text(request?).await };
     match tokio::time::timeout(FIRST_ANSWER, answer).await {
         Ok(Ok(_)) => Ok(()),
-        // A known account that may not look around is good enough.
+        // A known account without this permission is good enough.
         Ok(Err(kube::Error::Api(status))) if status.is_forbidden() && !status.message.contains("system:anonymous") => {
             Ok(())
         }
@@ -75,14 +75,14 @@ async fn check(client: &Client, origin: error::Origin) -> Result<(), ConnectErro
     }
 }
 
-/// What decides where connection data are looked for.
-struct Environment {
+/// Where to look for connection data.
+struct ConfigSources {
     kubeconfig: Option<OsString>,
     in_pod: bool,
     home: Option<PathBuf>,
 }
 
-impl Environment {
+impl ConfigSources {
     fn from_env() -> Self {
         let given = |value: &OsString| !value.is_empty();
         Self {

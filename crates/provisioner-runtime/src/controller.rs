@@ -1,8 +1,8 @@
-//! The loop that every controller is run by.
+//! The loop that runs a controller.
 //!
-//! A controller says what it follows, what to do about one key, does it, and says what came of it: it implements
-//! [`Reconciler`], with a [`Cache`] of what is known. [`ControlLoop`] owns the rest: watches, queue, shard ownership, taking
-//! over and adopting journals, the guarded call of an author's code, the pace of events, metrics, readiness and shutdown.
+//! A controller implements [`Reconciler`]: what it watches, what to do about one key, doing it, and what to report. Its
+//! [`Cache`] holds what is known. [`ControlLoop`] owns the rest: watches, queue, shard ownership, taking over and adopting
+//! journals, the guarded call of an author's code, the pace of events, metrics, readiness and shutdown.
 //!
 //! ```text
 //!  API watch ─► Cache ─► queue ─► facts ─► decide ─► act ─► outcome ─► report
@@ -10,10 +10,11 @@
 //!                         at a time) data)             Step)
 //! ```
 //!
-//! A shard's term: take its journal over, which fences the former holder; adopt what it had begun; work on the shard's keys;
-//! give it up. The example `tokens` is a whole controller.
+//! In a shard's term it takes the journal over, which fences the former holder, adopts what that had begun, works on the
+//! shard's keys, and gives the shard up. The example `tokens` is a whole controller.
 
 mod adoption;
+mod cache;
 mod context;
 mod engine;
 mod fencing;
@@ -34,10 +35,11 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub use self::cache::Cache;
 pub use self::context::Context;
 pub use self::fencing::{FencingToken, TokenGuard};
-pub use self::reconciler::{Cache, FactsOf, KeyOf, Reconciler, Report};
-pub use self::shards::shard_of;
+pub use self::reconciler::{FactsOf, KeyOf, Reconciler, Report};
+pub use self::shards::{Sharing, shard_of};
 pub use self::step::{Call, CallPermit, Intent, NoAnswer, Refused, Safeguards, Step, guarded, unpanicked};
 pub use self::watches::WatchSpec;
 
@@ -46,67 +48,52 @@ use self::shards::{Plan, Shards};
 use self::term::serve;
 use self::watches::Start;
 use crate::admin::{AdminError, AdminServer};
+use crate::backoff::Backoff;
+use crate::environment::Environment;
 use crate::events::{EventOptions, EventRecorder};
-use crate::lease::{LeaseOptions, LeaseOptionsError, Leases, Term};
+use crate::lease::{LeaseOptionsError, Leases, Term};
 use crate::limiter::{Limiter, Limits};
 use crate::queue::{Queue, QueueOptions};
-use crate::{Backoff, Environment};
 
-/// More groups than this are not expected to hang at the same time.
+/// How many groups may hang at the same time and leave workers for others.
 const GROUPS: usize = 200;
-/// Attempts that are recorded ahead of their calls: a commit of the journal takes about as long as an object takes to be saved.
+/// How many attempts are recorded ahead of their calls: a commit of the journal takes about as long as saving an object.
 const AHEAD: usize = 32;
-/// Enough for a burst that takes a minute to tell.
+/// How many event lines may wait: a burst that takes a minute to send.
 const EVENTS: usize = 32 * 1024;
-/// How long events that are still to be sent may take when the controller stops.
+/// How long the last events may take when the controller stops.
 const LAST_EVENTS: Duration = Duration::from_secs(5);
-
-/// How the replicas of a controller share the work.
-#[derive(Clone, Debug)]
-pub enum Sharing {
-    /// A Lease for each shard; who holds it works.
-    Leases(LeaseOptions),
-    /// One process works, and a second one ends the first.
-    Alone,
-    /// Each process has a part and a journal of its own; a second one of the same part ends the first.
-    Own {
-        /// Which part, such as a node.
-        part: String,
-    },
-    /// Every process works. Each object has a lock and records what was begun for it, so there is no journal.
-    Objects,
-}
 
 /// How a controller is run.
 #[derive(Clone, Debug)]
 pub struct LoopOptions {
-    /// What it is called: a qualified name such as `example.com/disks`, of which journals and events have their names.
+    /// The controller's name: a qualified one such as `example.com/disks`. Journals and events are named after it.
     pub name: String,
     /// Where its journals are.
     pub namespace: String,
-    /// This process: no two have ever had the same.
+    /// This process. No other may ever have the same name.
     pub instance: String,
-    /// What its queue is called in metrics.
+    /// The queue's name in metrics.
     pub queue: &'static str,
     /// How replicas share the work.
     pub sharing: Sharing,
-    /// Requests about objects at a time.
+    /// How many requests about objects are sent at a time.
     pub requests: usize,
-    /// Calls of the author's code at a time.
+    /// How many calls of the author's code run at a time.
     pub calls: Limits,
-    /// The pauses after failed attempts.
+    /// The delays after failed attempts.
     pub backoff: Backoff,
-    /// The time between looks at everything that needs work, as a safety net.
+    /// The time between resyncs of all keys that need work, as a safety net.
     pub resync: Duration,
-    /// Whether what was given up is tried once more with every resync.
+    /// Whether each resync also retries keys that await a change.
     pub retry_on_resync: bool,
     /// How long work in flight may take to end when a shard is given up.
     pub grace: Duration,
-    /// Where probes and metrics are served.
+    /// The address for probes and metrics.
     pub admin_address: Option<SocketAddr>,
     /// The clock and chance.
     pub environment: Environment,
-    /// What a test of a simulation leaves out.
+    /// The safeguards; tests of a simulation leave one out.
     pub safeguards: Safeguards,
 }
 
@@ -114,13 +101,13 @@ pub struct LoopOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoopError {
-    /// The address for probes and metrics cannot be had.
+    /// The address for probes and metrics cannot be bound.
     #[error(transparent)]
     Admin(#[from] AdminError),
-    /// The options for the Leases make no sense.
+    /// The options for the Leases are not valid.
     #[error(transparent)]
     Leases(#[from] LeaseOptionsError),
-    /// Another process works in the place of this one.
+    /// Another process has taken over from this one.
     #[error(
         "{by} has taken over; only one replica may run with this --coordination (and --node-name), so end one of them"
     )]
@@ -128,12 +115,12 @@ pub enum LoopError {
         /// The other process, as the journal names it.
         by: String,
     },
-    /// A part has ended that others rely on: a fault of this library.
+    /// A part has ended that must not: a bug of this library.
     #[error("the controller's {part} has ended by itself{how}; this is a fault, please report it")]
     Ended {
-        /// Which.
+        /// The part.
         part: String,
-        /// How, where that is known.
+        /// How it ended, if that is known.
         how: String,
     },
 }
@@ -148,11 +135,11 @@ pub struct ControlLoop<R: Reconciler> {
 }
 
 impl<R: Reconciler> ControlLoop<R> {
-    /// A loop around what `reconciler` makes of the context. Nothing is asked of the API server yet. Must be called inside a
+    /// A loop around the reconciler that `reconciler` makes from the context. Sends no request yet. Must be called inside a
     /// tokio runtime.
     ///
     /// # Errors
-    /// When the options make no sense.
+    /// When the options are not valid.
     pub fn new(
         client: Client,
         options: LoopOptions,
@@ -171,7 +158,7 @@ impl<R: Reconciler> ControlLoop<R> {
         let attempts = attempts(calls);
         let queue = Queue::new(QueueOptions { backoff: options.backoff, environment, limits: attempts });
         let settings = Settings {
-            // All attempts, one of each group beyond, and beside them what has nothing to do with the author's code.
+            // All attempts, one more of each group, and work without the author's code.
             tasks: attempts.total.saturating_add(options.requests).saturating_add(GROUPS),
             retry_on_resync: options.retry_on_resync,
             queue: options.queue,
@@ -184,10 +171,10 @@ impl<R: Reconciler> ControlLoop<R> {
     /// Runs until `shutdown` is cancelled. Dropping the future ends everything at once, as a crash would.
     ///
     /// # Errors
-    /// See [`LoopError`]. What the API server does not take at once is tried again.
+    /// See [`LoopError`]. Failed requests to the API server are retried.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), LoopError> {
         let Self { engine, watches, leases, resync, admin_address } = self;
-        // What is in these sets ends with them: nothing goes on when this future is dropped.
+        // The tasks end with these sets: nothing goes on when this future is dropped.
         let mut helpers = engine.spawn_watches(watches);
         let mut working = JoinSet::new();
         if let Some(address) = admin_address {
@@ -222,7 +209,7 @@ impl<R: Reconciler> ControlLoop<R> {
         };
         engine.shut_down();
         working.shutdown().await;
-        // The pacer among them: it would keep events waiting for keys that nobody takes any more.
+        // That ends the pacer too, which would hold events back for keys that nobody takes any more.
         helpers.shutdown().await;
         let unsent = engine.flush_events(LAST_EVENTS).await;
         if unsent > 0 {
@@ -232,7 +219,7 @@ impl<R: Reconciler> ControlLoop<R> {
     }
 }
 
-/// Returns when a task has ended that must not.
+/// Returns when a task has ended that must not end.
 async fn unexpected_end(
     helpers: &mut JoinSet<String>,
     working: &mut JoinSet<()>,
@@ -249,14 +236,14 @@ async fn unexpected_end(
                 ("work".to_owned(), ended.err().map(|error| format!(" ({error})")).unwrap_or_default())
             }
         };
-        // Some end because they were told to.
+        // On shutdown some end as they should.
         if !shutdown.is_cancelled() {
             return LoopError::Ended { part, how };
         }
     }
 }
 
-/// How many attempts may be under way: some record what they are about to begin while others are at work.
+/// How many attempts may be under way: some are being recorded while others call the author's code.
 fn attempts(calls: Limits) -> Limits {
     let more = |calls: usize| calls + calls.min(AHEAD);
     Limits { total: more(calls.total), per_group: more(calls.per_group), ..calls }

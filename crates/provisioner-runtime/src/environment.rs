@@ -1,4 +1,4 @@
-//! What a process takes from outside beside the API: the time of day, and chance.
+//! The time of day and randomness, from the machine or simulated.
 
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 
@@ -9,8 +9,8 @@ use crate::backoff::Random;
 
 /// Where the time of day and randomness come from.
 ///
-/// By default from the machine. [`simulated`](Self::simulated) ones repeat: with the same seed, under tokio's paused
-/// clock and on one thread, a controller does the same things in the same order.
+/// By default from the machine. A [`simulated`](Self::simulated) environment repeats: with the same seed, under tokio's
+/// paused clock and on one thread, a controller does the same things in the same order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Environment(Option<Simulated>);
 
@@ -22,7 +22,7 @@ struct Simulated {
 }
 
 impl Environment {
-    /// All chance comes from `seed`; the time of day is `epoch` plus what tokio's clock counts from now on.
+    /// All randomness comes from `seed`. The time of day is `epoch` plus the time on tokio's clock since this call.
     pub fn simulated(seed: u64, epoch: Timestamp) -> Self {
         Self(Some(Simulated { seed, epoch, start: Instant::now() }))
     }
@@ -35,7 +35,7 @@ impl Environment {
         elapsed.and_then(|elapsed| simulated.epoch.checked_add(elapsed).ok()).unwrap_or(Timestamp::MAX)
     }
 
-    /// A number that nobody can foresee; simulated, it is the same for the same seed and `purpose`.
+    /// A random number. Simulated, it is the same for the same seed and `purpose`.
     pub fn number(&self, purpose: &str) -> u64 {
         match self.0 {
             None => RandomState::new().hash_one(0),

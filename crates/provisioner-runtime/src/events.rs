@@ -1,16 +1,16 @@
 //! Kubernetes events: what a person sees at the end of `kubectl describe`.
 //!
-//! Events must never slow down the work they tell of, so [`EventRecorder::record`] only puts them into a
-//! queue; a task of its own sends them, a few at a time, to `events.k8s.io/v1`.
+//! Events must never slow down the work that they report. So [`EventRecorder::record`] only puts them into a
+//! queue, and a task of its own sends them, a few at a time, to `events.k8s.io/v1`.
 //!
 //! * **Coalescing.** Events of one object with the same reason and type are one *line*. While the line
-//!   waits to be sent, the last note wins and the count grows. After that, an event with the same note
-//!   within 10 minutes raises the count of the one that was written; with another note it becomes a new
-//!   one, because the API server does not let the note of an event change.
-//! * **Rate.** Each object has 25 events at once and one more every 5 minutes, as with the Go client.
-//!   Beyond that its lines wait, and coalesce, until there is room for them.
-//! * **Bounds.** A full queue drops what comes, a busy server is left alone for as long as it asks, and
-//!   notes are cut at 1024 bytes. What was dropped is counted.
+//!   waits to be sent, the last note wins and the count grows. Later, an event with the same note within
+//!   10 minutes raises the count of the one that was written. With another note it becomes a new event,
+//!   because the API server does not let a note change.
+//! * **Rate.** Each object has a burst of 25 events and one more every 5 minutes, as in client-go.
+//!   Beyond that its lines wait, and coalesce.
+//! * **Bounds.** A full queue drops new events and counts them. A busy server gets no requests for as long as
+//!   it asks. Notes are cut at 1024 bytes.
 //!
 //! The account needs the verbs `create` and `patch` on `events` of the group `events.k8s.io`.
 
@@ -30,15 +30,15 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::Environment;
+use crate::environment::Environment;
 use state::State;
 
-/// Something worth telling about an object.
+/// Something that users should know about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What it is about.
+    /// The object.
     pub object: ObjectRef,
-    /// Whether it is good or bad news.
+    /// Normal or a warning.
     pub kind: EventKind,
     /// Why, as one word in CamelCase, at most 128 bytes.
     pub reason: &'static str,
@@ -46,7 +46,7 @@ pub struct Event {
     pub action: &'static str,
     /// What happened, for a person; cut at 1024 bytes.
     pub note: String,
-    /// All replicas tell the same: whoever is first writes it, and the others find it written.
+    /// All replicas report the same: the first one writes the event, the others find it.
     pub same_from_all: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct ObjectRef {
     pub uid: Arc<str>,
 }
 
-/// Whether an event is good or bad news.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// All is as it should be.
@@ -86,19 +86,19 @@ impl EventKind {
 /// How events are sent.
 #[derive(Clone, Debug)]
 pub struct EventOptions {
-    /// Who reports: a qualified name such as `example.com/controller`.
+    /// The reporting controller: a qualified name such as `example.com/controller`.
     pub component: String,
-    /// Which of several replicas reports; cut at 128 bytes.
+    /// The reporting replica; cut at 128 bytes.
     pub instance: String,
     /// How many lines may wait to be sent; the default is 4096.
     pub capacity: usize,
     /// How many requests may be under way at once; the default is 4.
     pub concurrency: usize,
-    /// How many events each object has at once; the default is 25.
+    /// How many events each object may have at once; the default is 25.
     pub burst: u32,
-    /// After how long each object has one more; the default is 5 minutes.
+    /// The time after which each object may have one more; the default is 5 minutes.
     pub refill: Duration,
-    /// What events take their times from.
+    /// Where events get their times from.
     pub environment: Environment,
 }
 
@@ -126,16 +126,14 @@ pub struct EventStats {
     pub sent: u64,
     /// Events that became part of a line that was waiting.
     pub coalesced: u64,
-    /// Events that were given up: the queue was full, the namespace is going away, or the account may
+    /// Events that were dropped: the queue was full, the namespace is being deleted, or the account may
     /// not write events.
     pub dropped: u64,
     /// Lines that the server rejected or failed to write again and again.
     pub failed: u64,
 }
 
-/// Sends events in the background; clones are the same sink.
-///
-/// The sending ends when the last clone is dropped.
+/// Sends events in the background, until the last clone is dropped; clones are the same recorder.
 #[derive(Clone)]
 pub struct EventRecorder {
     shared: Arc<Shared>,
@@ -167,26 +165,26 @@ impl EventRecorder {
         Self { shared, stopped, _stop: Arc::new(stop.drop_guard()) }
     }
 
-    /// Returns when nothing is sent any more: the last clone was dropped, or the sending has panicked.
+    /// Returns when nothing is sent any more: the last clone was dropped, or the task has panicked.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         self.stopped.clone().cancelled_owned()
     }
 
-    /// Takes an event, to be sent when its turn comes. Never waits.
+    /// Takes an event, to be sent later. Never waits.
     pub fn record(&self, event: Event) {
         let mut note = cut(event.note, LONGEST_NOTE);
-        // It may wait for long, among many.
+        // It may wait long, and others with it.
         note.shrink_to_fit();
         let event = Event { note, ..event };
-        crate::lock(&self.shared.state).record(event, Instant::now(), self.shared.environment.now());
+        crate::sync::lock(&self.shared.state).record(event, Instant::now(), self.shared.environment.now());
         self.shared.changed.notify_one();
         self.shared.moved.notify_waiters();
     }
 
-    /// Whether something waits that may be sent now, as far as [`EventRecorder::pace`] allows it.
+    /// Whether a line may be sent now, but for the bound that [`EventRecorder::pace`] sets.
     pub fn is_due(&self) -> bool {
         let now = Instant::now();
-        crate::lock(&self.shared.state).next_due(now).is_some_and(|due| due <= now)
+        crate::sync::lock(&self.shared.state).next_due(now).is_some_and(|due| due <= now)
     }
 
     /// Returns when [`EventRecorder::is_due`].
@@ -194,30 +192,29 @@ impl EventRecorder {
         loop {
             let moved = self.shared.moved.notified();
             let now = Instant::now();
-            let due = crate::lock(&self.shared.state).next_due(now);
+            let due = crate::sync::lock(&self.shared.state).next_due(now);
             match due {
                 Some(due) if due <= now => return,
-                // What comes first does not matter: both are looked at anew.
+                // Whatever ends first: the due time is read again.
                 Some(due) => drop(timeout_at(due, moved).await),
                 None => moved.await,
             }
         }
     }
 
-    /// Changes how many requests may be under way at once: fewer leave more of the server to the work, 0 all of it.
+    /// Sets how many requests may be under way at once: fewer leave more of the server to other work, 0 leaves all of it.
     pub fn pace(&self, concurrency: usize) {
         if self.shared.concurrency.swap(concurrency, Ordering::Relaxed) < concurrency {
             self.shared.changed.notify_one();
         }
     }
 
-    /// Sends what waits, also what the objects' rates hold back, for at most `limit`; returns how many
-    /// lines are left.
+    /// Sends all lines that wait, whatever the objects' rates, for at most `limit`; returns how many are left.
     pub async fn flush(&self, limit: Duration) -> usize {
         let idle = async {
             loop {
                 let idle = self.shared.idle.notified();
-                if crate::lock(&self.shared.state).flush() == 0 {
+                if crate::sync::lock(&self.shared.state).flush() == 0 {
                     return;
                 }
                 self.shared.changed.notify_one();
@@ -225,19 +222,19 @@ impl EventRecorder {
                 idle.await;
             }
         };
-        // Whether all was sent or the time is over is seen in what is left.
+        // The statistics show whether all was sent.
         let _ = timeout(limit, idle).await;
         self.stats().queued
     }
 
-    /// How many events were given up.
+    /// How many events were dropped.
     pub fn dropped(&self) -> u64 {
         self.stats().dropped
     }
 
     /// What became of the events so far.
     pub fn stats(&self) -> EventStats {
-        crate::lock(&self.shared.state).stats()
+        crate::sync::lock(&self.shared.state).stats()
     }
 }
 

@@ -1,37 +1,87 @@
 //! A record of intents that survives the process: what was begun and is not known to have ended.
 //!
-//! Who does something that cannot be found again by looking, such as making an asset in a backend, first
-//! [records](Journal::record) that it is about to. Whoever comes next [takes the journal over](Journal::take_over)
-//! and finishes what is in it. The journal is a ConfigMap:
+//! Some work cannot be found again by looking, such as making an asset in a backend. Whoever begins it
+//! [records](Journal::record) that first. The next holder [takes the journal over](Journal::take_over) and finishes what is
+//! in it.
+//!
+//! * **One writer.** Every write names the version that the last one left. Taking over writes the new holder's name. From
+//!   then on no write of the former holder succeeds, so it can begin nothing more: it is *fenced*. Work that needs no
+//!   record asks for a [fence](Journal::fence) instead.
+//! * **Group commit.** What arrives while a write is under way goes into the next one. Removals wait up to a second for other
+//!   changes, because an entry that stays too long does no harm.
+//! * **Bounded.** At most 20 writes and 1.5 MB in a second; see the limits below. An entry that finds no room is refused,
+//!   not queued.
+//! * **Open to people.** An entry that the annotation `kube-provisioner/drop` names is [dropped](Journal::dropped): nobody
+//!   finishes it any more. [`list`] and [`request_drop`] are for a command line.
+//!
+//! # Format
+//!
+//! A journal is a ConfigMap:
 //!
 //! ```yaml
 //! metadata:
+//!   name: example.com-disks-journal
 //!   labels: {app.kubernetes.io/component: journal, app.kubernetes.io/instance: example.com-disks}
 //!   annotations: {kube-provisioner/holder: disks-7f9c_01ab…, kube-provisioner/layout: "1"}
 //! data:
 //!   version: "1"
 //!   entries: |
-//!     pvc-4a1c… gold-9f21,spec-07c4 {"metadata":{"name":"data",…}}
+//!     disk-4a1c… gold-9f21,spec-07c4 {"name":"data",…}
+//!     disk-77b0… - {"name":"logs",…}
 //!   shared: |
-//!     gold-9f21 {"provisioner":"example.com/disks",…}
-//!     spec-07c4 {"accessModes":["ReadWriteOnce"],…}
+//!     gold-9f21 {"replicas":"3",…}
+//!     spec-07c4 {"size":"1Gi",…}
 //! ```
 //!
-//! * **One writer.** Every write names the version that the last one left. Taking over writes the new holder's name, so
-//!   that from then on no write of the former one succeeds, and it can begin nothing more: it is *fenced*. What needs no
-//!   record asks for a [fence](Journal::fence) instead.
-//! * **Group commit.** What arrives while a write is under way goes into the next one. Removals wait a second for
-//!   company, for an entry that stays too long does no harm.
-//! * **Bounded.** At most 20 writes and 1.5 MB in a second, at most 450 kB in all and 16 kB in one entry. Entries that name
-//!   the same shared text first are a group, and leave room for other groups as in [`limiter`](crate::limiter). What
-//!   finds no room is refused, not queued.
-//! * **Open to people.** Whose key is in the annotation `kube-provisioner/drop` is [dropped](Journal::dropped): nobody
-//!   finishes it any more. [`list`] and [`request_drop`] are for a command line.
+//! | where | key | value |
+//! |---|---|---|
+//! | labels | `app.kubernetes.io/component` | `journal` |
+//! | labels | `app.kubernetes.io/instance` | [`JournalOptions::group`]; one that is too long for a label is cut and ends with a hash |
+//! | annotations | `kube-provisioner/holder` | [`JournalOptions::holder`]: who writes the journal; nobody else may |
+//! | annotations | `kube-provisioner/layout` | [`JournalOptions::layout`]: how keys are spread over the group's journals |
+//! | annotations | `kube-provisioner/drop` | the keys of entries to be dropped, separated by commas. People write it, the holder's next write removes it |
+//! | data | `version` | the format, `1`; if it is missing, the format is `1` |
+//! | data | `entries` | a line for each entry, in the order of the keys; missing when there is none |
+//! | data | `shared` | a line for each shared text, in the order of the names; missing when there is none |
+//!
+//! ```text
+//! entries = *(entry LF)      entry  = key SP names SP text
+//! shared  = *(common LF)     common = name SP text
+//! names   = "-" / name *("," name)
+//! key     = 1*(any character but SP and LF)
+//! name    = 1*(any character but SP, "," and LF), not "-"
+//! text    = *(any character but LF)
+//! ```
+//!
+//! `names` are the shared texts that an entry needs; `-` is none. Where a name stands for another text already, `+` is
+//! appended to it. The first name is the entry's *group*.
+//!
+//! What a reader does with what it does not expect:
+//!
+//! * **Another version:** taking over fails with [`TakeOverError::Version`], adoption leaves the journal alone, [`list`] shows
+//!   it as unreadable. Nothing is written.
+//! * **An unreadable line** of `entries` (a field or a shared text is missing): it is logged, kept as it is, and written behind
+//!   the entries. Its first word counts as its key for `drop`.
+//! * **Blank lines, shared texts that no entry names, other keys of the data, other labels and annotations:** they are gone
+//!   after the next write.
+//! * **Two entries with one key:** the last one counts.
+//!
+//! Limits, in bytes of `entries` and `shared`:
+//!
+//! | limit | bytes |
+//! |---|---|
+//! | one entry with its shared texts | 16 000 |
+//! | all entries; a group leaves room for others by [`fair_share`](crate::limiter::fair_share) | 450 000 |
+//! | all entries, if the new one is the first of its group | 900 000 |
+//!
+//! Entries of a journal that is taken over stay, whatever room they take.
 
 mod adopt;
 mod drop;
 mod entries;
+mod error;
 mod list;
+mod options;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -39,102 +89,33 @@ mod text;
 mod write;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use self::state::{State, Stored};
-use crate::name::lease_name;
-use crate::{CallError, Environment};
+use self::state::{Shared, State, Stored};
 
 pub use self::adopt::{Adopted, Adoption, Other};
 pub use self::drop::{DropError, request_drop};
+pub use self::error::{JournalError, TakeOverError};
 pub use self::list::{Listing, list};
+pub use self::options::{JournalOptions, journal_name};
 pub use self::state::JournalStats;
 pub use self::text::Entry;
 pub use self::write::Writer;
 
-/// Where a journal is and who writes it.
-#[derive(Clone, Debug)]
-pub struct JournalOptions {
-    /// The ConfigMap's namespace.
-    pub namespace: String,
-    /// The ConfigMap's name.
-    pub name: String,
-    /// What all journals of one kind of work share: a label, cut and marked where it is too long for one.
-    pub group: String,
-    /// How keys are spread over the journals of the group. Entries of other layouts can be [adopted](Adoption).
-    pub layout: String,
-    /// This process: no two have ever had the same.
-    pub holder: String,
-    /// What the jitter of pauses is drawn from.
-    pub environment: Environment,
-}
-
-/// One journal, from taking it over to losing it. Clones are the same journal.
+/// A journal that this process has taken over. Clones are the same journal.
 #[derive(Clone)]
 pub struct Journal {
     shared: Arc<Shared>,
 }
 
-/// Why something was not recorded, so that it must not be begun.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum JournalError {
-    /// No room, or none that leaves others theirs.
-    #[error(
-        "it has no room for more of this class: {entries} entries take {bytes} bytes; \
-         other attempts of this class have to end first"
-    )]
-    Full {
-        /// How many entries there are.
-        entries: usize,
-        /// How large they are together.
-        bytes: usize,
-    },
-    /// One entry is not to take so much.
-    #[error("an entry of {bytes} bytes is too large for it; it takes {most}")]
-    TooLarge {
-        /// How large the entry would be.
-        bytes: usize,
-        /// How large it may be at most.
-        most: usize,
-    },
-    /// A person has dropped it meanwhile.
-    #[error("a person has dropped the entry")]
-    Dropped,
-    /// Another process has taken the journal over, or this one has given it up.
-    #[error("it was taken over by {0}")]
-    Lost(String),
-    /// The API server did not take it.
-    #[error(transparent)]
-    Call(#[from] Arc<CallError>),
-}
-
-/// Why a journal could not be taken over.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TakeOverError {
-    /// The API server did not answer as it should.
-    #[error(transparent)]
-    Call(#[from] CallError),
-    /// What is there was not written by this version of the program or an earlier one.
-    #[error("its format {0:?} is not known to this version; run the version that wrote it")]
-    Version(String),
-}
-
-/// The ConfigMap of one shard's journal, for a controller that is called `name`.
-pub fn journal_name(name: &str, shard: u32, shards: u32) -> String {
-    let part = if shards > 1 { format!("-{shard}-of-{shards}") } else { String::new() };
-    lease_name(&format!("{name}-journal{part}"))
-}
-
 impl Journal {
-    /// Takes a journal over, or begins it. Returns what is to be finished, and the writer: nothing is written unless it
-    /// [runs](Writer::run), and whoever waits for a write waits for that.
+    /// Takes a journal over, or creates it. Returns the entries to finish, and the writer: nothing is written unless it
+    /// [runs](Writer::run).
     ///
     /// `still_ours` is asked when the ConfigMap has vanished: whether it may be written anew.
     ///
@@ -145,76 +126,74 @@ impl Journal {
         options: JournalOptions,
         still_ours: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<(Self, Writer, Vec<Entry>), TakeOverError> {
-        let (place, content, dropped) = write::take_over(client, options).await?;
+        let (store, content, dropped) = write::take_over(client, options).await?;
         let entries = content.entries.clone();
-        let state = Mutex::new(State::new(content, dropped));
-        let (changed, dropped) = (Notify::new(), Notify::new());
-        let shared = Arc::new(Shared { state, changed, dropped, over: CancellationToken::new() });
-        let writer = Writer::new(place, shared.clone(), Box::new(still_ours));
+        let shared = Arc::new(Shared::new(State::new(content, dropped)));
+        let writer = Writer::new(store, shared.clone(), Box::new(still_ours));
         Ok((Self { shared }, writer, entries))
     }
 
-    /// Records that something is about to be begun, and returns when that is stored. It replaces an entry of the same key.
+    /// Records that something is about to begin; returns when that is stored. It replaces an entry of the same key.
     ///
     /// # Errors
-    /// When it is not stored; then it must not be begun.
+    /// When it is not stored; then it must not begin.
     pub async fn record(&self, entry: Entry) -> Result<(), JournalError> {
         let stored = self.change(|state| state.record(entry))?;
         wait(stored).await
     }
 
-    /// The work on `key` has ended and can be found again by looking, or left nothing behind.
+    /// Removes the entry: the work on `key` can be found again by looking, or has left nothing.
     pub fn remove(&self, key: &str) {
         self.change(|state| state.remove(key));
     }
 
-    /// Records an entry of another journal, unless there is one for its key. Returns how that ends.
+    /// Records an entry of another journal, unless there is one for its key. The future returns when it is stored.
     fn adopt(&self, entry: Entry) -> Result<impl Future<Output = Result<(), JournalError>>, JournalError> {
         self.change(|state| state.adopt(entry)).map(wait)
     }
 
-    /// Waits until a person has dropped entries, and returns their keys. What is known of them is to be forgotten. Each key
-    /// is returned once; dropping the future loses none.
+    /// Waits until a person has dropped entries; returns their keys, for the caller to forget. Each key is returned once;
+    /// dropping the future loses none.
     pub async fn dropped(&self) -> Vec<String> {
         loop {
-            let told = self.shared.dropped.notified();
-            let keys = crate::lock(&self.shared.state).dropped();
+            let notified = self.shared.dropped.notified();
+            let keys = crate::sync::lock(&self.shared.state).dropped();
             if !keys.is_empty() {
                 return keys;
             }
-            told.await;
+            notified.await;
         }
     }
 
     /// Whether there is an entry for `key`.
     pub fn contains(&self, key: &str) -> bool {
-        crate::lock(&self.shared.state).contains(key)
+        crate::sync::lock(&self.shared.state).contains(key)
     }
 
-    /// Returns once the API server has said, after this call, that the journal is still ours. Removals made before are
-    /// stored by then.
+    /// Returns when an answer of the API server, to a request after this call, shows that the journal is still ours.
+    /// Earlier removals are stored by then.
     ///
     /// # Errors
-    /// When it is not ours, or when the server does not say.
+    /// When it is not ours, or when the server does not answer.
     pub async fn fence(&self) -> Result<(), JournalError> {
         let stored = self.change(State::fence)?;
         wait(stored).await
     }
 
-    /// As [`fence`](Self::fence), but what the API server has said to a request of at most so long ago counts.
+    /// As [`fence`](Self::fence), but the answer to a request that is at most this old counts.
     ///
     /// # Errors
-    /// When the journal is not ours, or when the server does not say.
+    /// When the journal is not ours, or when the server does not answer.
     pub async fn fence_since(&self, age: Duration) -> Result<(), JournalError> {
         if self.is_confirmed(age) { Ok(()) } else { self.fence().await }
     }
 
-    /// Whether the API server has said to a request of at most so long ago that the journal is ours.
+    /// Whether the answer to a request that is at most this old has shown that the journal is ours.
     pub fn is_confirmed(&self, age: Duration) -> bool {
-        crate::lock(&self.shared.state).is_confirmed(age)
+        crate::sync::lock(&self.shared.state).is_confirmed(age)
     }
 
-    /// Returns when everything is stored, which it does not wait for as long as it usually would.
+    /// Stores everything now instead of waiting for the next commit; returns when it is stored.
     ///
     /// # Errors
     /// When the first attempt fails.
@@ -225,7 +204,7 @@ impl Journal {
         }
     }
 
-    /// Gives the journal up: nothing more is written. What is in it stays.
+    /// Gives the journal up: nothing more is written. Its entries stay.
     pub fn close(&self) {
         self.change(|state| state.end("nobody yet"));
         self.shared.over.cancel();
@@ -236,18 +215,18 @@ impl Journal {
         &self.shared.over
     }
 
-    /// Counts since it was taken over.
+    /// What it holds, and counts since it was taken over.
     pub fn stats(&self) -> JournalStats {
-        crate::lock(&self.shared.state).stats()
+        crate::sync::lock(&self.shared.state).stats()
     }
 
     /// Why the last attempt to write failed; `None` while it works.
     pub fn problem(&self) -> Option<String> {
-        crate::lock(&self.shared.state).problem()
+        crate::sync::lock(&self.shared.state).problem()
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let result = change(&mut crate::lock(&self.shared.state));
+        let result = change(&mut crate::sync::lock(&self.shared.state));
         self.shared.changed.notify_one();
         result
     }
@@ -257,14 +236,6 @@ impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Journal").field("stats", &self.stats()).finish_non_exhaustive()
     }
-}
-
-struct Shared {
-    state: Mutex<State>,
-    changed: Notify,
-    /// A person has dropped something.
-    dropped: Notify,
-    over: CancellationToken,
 }
 
 async fn wait(stored: oneshot::Receiver<Stored>) -> Result<(), JournalError> {

@@ -1,15 +1,15 @@
 //! Leases (`coordination.k8s.io/v1`) held by a fleet of replicas: leader election, with one Lease or with several.
 //!
 //! With one shard this is the leader election of [client-go], on the same object and by the same rules. With more, each
-//! shard is a Lease of its own, and the live replicas share them evenly.
+//! shard has a Lease, and the live replicas share them evenly.
 //!
-//! * **Nobody's clock is believed.** A Lease has run out when its record was not seen to change for its duration, by the
-//!   own monotonic clock. The times in it are for people.
-//! * **A term ends before anybody else may begin one.** It is valid for the renew deadline after the last renewal was
-//!   sent, which is shorter than the duration; what has once become invalid never becomes valid again.
-//! * **Fleets of different numbers of shards never work at the same time.** Each Lease says how many there are. Who wins
-//!   one looks at all others of the same name before it begins, and steps back when a fleet of another number is alive.
-//! * **A Lease that is deleted is still its holder's** for those who saw it held: they wait as if it were there.
+//! * **Clocks of others do not matter.** A Lease has expired when its record did not change for its duration, as measured
+//!   by the observer's monotonic clock. The times in it are for people.
+//! * **A term ends before another may begin.** It is valid for the renew deadline after the last renewal was sent. That
+//!   is shorter than the duration. A term that has become invalid stays invalid.
+//! * **Fleets of different numbers of shards never work at the same time.** Each Lease says how many there are. Who
+//!   acquires one first lists all others of the fleet, and releases it when a fleet of another number is alive.
+//! * **A deleted Lease still belongs to its holder** for those who saw it held: they wait as if it were there.
 //!
 //! ```no_run
 //! # use provisioner_runtime::lease::{LeaseOptions, Leases, Term, lease_name};
@@ -36,6 +36,7 @@
 mod balance;
 mod cache;
 mod elector;
+mod fleet;
 mod health;
 mod member;
 mod options;
@@ -47,27 +48,25 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use futures::future::{BoxFuture, FutureExt as _, join};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use kube::Client;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use balance::{Action, View, balance};
 use cache::LeaseCache;
 use elector::Elector;
-use store::Store;
+use fleet::Fleet;
+use store::LeaseStore;
 
 pub use crate::name::lease_name;
 pub use health::{Held, LeaseHealth};
 pub use options::{LeaseOptions, LeaseOptionsError};
 pub use term::Term;
 
-use crate::AccessRule;
+use crate::access::AccessRule;
 
 /// What the account must be allowed to do for a fleet of `shards` shards, in the Leases' namespace.
 pub const fn access_rule(shards: u32) -> AccessRule {
@@ -82,13 +81,13 @@ pub const fn access_rule(shards: u32) -> AccessRule {
     }
 }
 
-/// This replica's part in a fleet that shares Leases.
+/// This replica as a member of a fleet that shares Leases.
 pub struct Leases {
     fleet: Fleet,
 }
 
 impl Leases {
-    /// Nothing is asked of the API server yet.
+    /// Sends no request yet.
     ///
     /// # Errors
     ///
@@ -97,7 +96,7 @@ impl Leases {
         options.check()?;
         let cache = LeaseCache::new(options.duration);
         let health = LeaseHealth::default();
-        let store = Store::new(client, &options);
+        let store = LeaseStore::new(client, &options);
         let (serving, stale) = (Mutex::default(), Notify::new());
         Ok(Self { fleet: Fleet { store, cache, health, serving, stale, options } })
     }
@@ -107,28 +106,28 @@ impl Leases {
         self.fleet.health.clone()
     }
 
-    /// Takes part until `stop` is cancelled and all terms have ended; then all Leases are released.
+    /// Acquires and holds Leases until `stop` is cancelled and all terms have ended. Then all Leases are released.
     ///
-    /// `duty` runs as a task for each term that is won. When it returns, the Lease is released; when it returns without
-    /// having been asked to, this replica tries again after a retry period. When the term is lost, the task has a moment
-    /// to return, and is aborted then.
+    /// `work` runs as a task for each term. When it returns, the Lease is released. If nobody asked it to return, this
+    /// replica tries to acquire a Lease again after a retry period. When the term is lost, the task may return within a
+    /// second at most, and is then aborted.
     ///
     /// Dropping the future ends everything at once and releases nothing, as a crash would.
-    pub async fn hold<D, F>(self, stop: CancellationToken, duty: D)
+    pub async fn hold<W, F>(self, stop: CancellationToken, work: W)
     where
-        D: Fn(Term) -> F + Send + Sync,
+        W: Fn(Term) -> F + Send + Sync,
         F: Future<Output = ()> + Send + 'static,
     {
         let fleet = &self.fleet;
-        // Known to the others before the first shard is taken, so that replicas which start together share at once.
+        // The others know this replica before it takes a shard, so that replicas that start together share at once.
         member::announce(fleet).await;
-        let electors = (0..fleet.options.shards).map(|shard| Elector::new(fleet, shard, &stop, &duty).run());
-        // Of all these mostly one has something to do: only those that are woken are polled.
+        let electors = (0..fleet.options.shards).map(|shard| Elector::new(fleet, shard, &stop, &work).run());
+        // Mostly one of these has something to do: only those that are woken are polled.
         let electors = electors.collect::<FuturesUnordered<_>>().collect::<()>();
-        let work = join(electors, member::remain(fleet, &stop)).map(drop);
+        let held = join(electors, member::remain(fleet, &stop)).map(drop);
         let parts: [BoxFuture<'_, ()>; 3] =
-            [Box::pin(work), Box::pin(watch::follow(fleet)), Box::pin(watch::poll(fleet))];
-        // Only the work comes to an end.
+            [Box::pin(held), Box::pin(watch::follow(fleet)), Box::pin(watch::poll(fleet))];
+        // Only the first comes to an end.
         FuturesUnordered::from_iter(parts).next().await;
     }
 }
@@ -136,48 +135,5 @@ impl Leases {
 impl std::fmt::Debug for Leases {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Leases").field("options", &self.fleet.options).finish_non_exhaustive()
-    }
-}
-
-/// What the parts of one replica share.
-struct Fleet {
-    options: LeaseOptions,
-    store: Store,
-    cache: LeaseCache,
-    health: LeaseHealth,
-    /// The shards with a term of ours, and whether it was asked to leave.
-    serving: Mutex<BTreeMap<u32, bool>>,
-    /// The watch was found to tell nothing of what happens.
-    stale: Notify,
-}
-
-impl Fleet {
-    fn is_serving(&self, shard: u32) -> bool {
-        crate::lock(&self.serving).contains_key(&shard)
-    }
-
-    /// What is to be done about the shards, going by what is known.
-    fn plan(&self, now: Instant) -> Vec<Action> {
-        let LeaseOptions { shards, identity, .. } = &self.options;
-        if *shards == 1 {
-            // Nothing to share, and nobody tells who stands by.
-            self.health.set_members(1);
-            let holder = self.cache.holder(&self.options.shard_name(0), now).filter(|holder| holder != identity);
-            let free = holder.is_none() && !self.is_serving(0);
-            return free.then_some(Action::Acquire(0)).into_iter().collect();
-        }
-        let mut members = self.cache.members(*shards, now);
-        members.insert(identity.clone());
-        self.health.set_members(members.len());
-        let serving = crate::lock(&self.serving).clone();
-        let holders = (0..*shards)
-            .map(|shard| match serving.contains_key(&shard) {
-                true => Some(identity.clone()),
-                // What was ours once is free for us.
-                false => self.cache.holder(&self.options.shard_name(shard), now).filter(|holder| holder != identity),
-            })
-            .collect();
-        let leaving = serving.into_iter().filter_map(|(shard, leaving)| leaving.then_some(shard)).collect();
-        balance(&View { me: identity, members, holders, leaving })
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! | module | what it is for |
 //! |---|---|
+//! | [`controller`] | the loop that runs a [`Reconciler`] |
 //! | [`client`] | one connection to the API server, checked before anything else starts |
 //! | [`access`] | what the account may do, asked once and reported in one line |
 //! | [`watch`](mod@watch) | list and watch one kind of object, with health |
@@ -19,7 +20,7 @@
 //! | [`environment`] | the time of day and chance: the machine's, or simulated ones |
 //! | [`logs`] | log lines on stderr, as text or JSON |
 //!
-//! The usual way of a change through these parts:
+//! How a change gets from the API server to the work, without [`controller`]:
 //!
 //! ```text
 //! watch ─► table ─► queue.wake(key) ─► queue::work(handler) ─► call(request)
@@ -34,6 +35,7 @@ pub mod client;
 pub mod controller;
 pub mod environment;
 pub mod events;
+mod explain;
 pub mod journal;
 pub mod lease;
 pub mod limiter;
@@ -43,16 +45,13 @@ mod name;
 mod notify;
 pub mod queue;
 pub mod shutdown;
+mod sync;
 pub mod table;
 pub mod throttle;
 pub mod watch;
 
 #[cfg(test)]
 mod testing;
-
-use std::error::Error;
-use std::fmt::Write as _;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use access::{AccessError, AccessRule, check_access};
 pub use backoff::Backoff;
@@ -67,31 +66,9 @@ pub use name::stable_hash;
 pub use queue::{Next, Permit, Priority, Queue, QueueOptions, QueueStats, Work, work};
 pub use table::Table;
 pub use throttle::{ApiLimiter, ApiPermit};
-pub use watch::{Event, WatchHealth, watch};
+pub use watch::{Change, WatchHealth, watch};
 
-/// Locks `mutex` even when a thread panicked while holding it: every change made under our
-/// locks is complete before anything in it can panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The error and its causes in one line, without repeating a cause that is already quoted.
-fn explain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    // The HTTP client's own words name only the step that failed.
-    if let (true, Some(error)) = (text.starts_with("client error ("), cause) {
-        text = error.to_string();
-        cause = error.source();
-    }
-    while let Some(error) = cause {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            // Writing to a String cannot fail.
-            let _ = write!(text, ": {part}");
-        }
-        cause = error.source();
-    }
-    // So a connection says that is not made in time.
-    text.replace("deadline has elapsed", "it did not answer in time")
-}
+/// The examples of the README are compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

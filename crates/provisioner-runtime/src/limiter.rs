@@ -1,10 +1,10 @@
 //! Bounded concurrency that groups share fairly.
 //!
-//! A *group* is whatever may hang on its own, such as one StorageClass. All groups together hold at most
+//! A *group* is whatever may hang on its own, such as one backend. All groups together hold at most
 //! [`Limits::total`] permits, and a group takes no more than [`fair_share`] leaves it: alone it gets 4 of 5
 //! permits, two groups get 44 of 100 each. So a group whose calls hang never keeps the others from work.
 //!
-//! Within a group permits are given in the order in which they were asked for, between groups in turns.
+//! Within a group permits are given in the order in which they were asked for, and the groups take turns.
 //!
 //! ```
 //! # use provisioner_runtime::{Limiter, Limits};
@@ -35,21 +35,21 @@ pub struct Limits {
     pub total: usize,
     /// For each group; 0 is unbounded.
     pub per_group: usize,
-    /// A group that holds none gets one, even beyond the total: then no number of groups that hang keeps another from work.
+    /// A group that holds none gets one, even beyond the total. So groups that hang never stop another, however many hang.
     pub one_each: bool,
 }
 
-/// Whether a group that holds `held` may take `more` of the `free` rest.
+/// Whether a group that holds `held` may take `more` of `free`.
 ///
-/// It may while it then holds at most 4 times what stays free: the dynamic threshold of switches with shared
-/// memory (Choudhury and Hahne, 1998). A group that holds nothing may take whatever there is. So one group
-/// alone takes 4/5, and only a newcomer takes the last permit.
+/// It may if it then holds at most 4 times what stays free. This is the dynamic threshold of switches with shared
+/// memory (Choudhury and Hahne, 1998). A group that holds nothing may take all that is free. So a single group
+/// takes 4/5, and only a group that holds nothing takes the last permit.
 pub fn fair_share(held: usize, more: usize, free: usize) -> bool {
     let Some(rest) = free.checked_sub(more) else { return false };
     held == 0 || held.saturating_add(more) <= rest.saturating_mul(4)
 }
 
-/// Gives permits to those who ask; clones share them.
+/// Hands out permits; clones share them.
 #[derive(Clone)]
 pub struct Limiter {
     shares: Arc<Mutex<Shares<Waiter>>>,
@@ -68,13 +68,13 @@ impl Limiter {
         loop {
             let (waiter, permit) = oneshot::channel();
             let ticket = {
-                let mut shares = crate::lock(&self.shares);
+                let mut shares = crate::sync::lock(&self.shares);
                 match shares.try_acquire(group) {
                     Some(group) => return LimiterPermit { limiter: self.clone(), group },
                     None => shares.wait(group, waiter),
                 }
             };
-            // A permit that is in the channel by then is given back by its own drop.
+            // A permit that is in the channel when this future is dropped is given back by its own drop.
             let _waiting = Waiting { limiter: self, group, ticket };
             if let Ok(permit) = permit.await {
                 return permit;
@@ -83,12 +83,12 @@ impl Limiter {
     }
 
     fn release(&self, group: &str) {
-        let mut shares = crate::lock(&self.shares);
+        let mut shares = crate::sync::lock(&self.shares);
         shares.release(group);
         let admitted: Vec<_> = std::iter::from_fn(|| shares.admit()).collect();
         drop(shares);
         for (group, waiter) in admitted {
-            // Whoever has just gone away gives it back at once.
+            // If the receiver is gone, the permit is dropped here, which gives it back.
             drop(waiter.send(LimiterPermit { limiter: self.clone(), group }));
         }
     }
@@ -119,7 +119,7 @@ impl fmt::Debug for LimiterPermit {
     }
 }
 
-/// Somebody who waits for a permit; one who goes away is not remembered.
+/// A waiter; dropping it takes it out of the wait.
 struct Waiting<'a> {
     limiter: &'a Limiter,
     group: &'a str,
@@ -128,6 +128,6 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        crate::lock(&self.limiter.shares).cancel(self.group, self.ticket);
+        crate::sync::lock(&self.limiter.shares).cancel(self.group, self.ticket);
     }
 }

@@ -6,8 +6,8 @@ use tracing_subscriber::EnvFilter;
 
 /// What is logged unless `RUST_LOG` says otherwise.
 ///
-/// The client's own lines are left out: it logs each failed request as an error although the caller
-/// decides what the failure means, and answers that it cannot read with all their content.
+/// The client's own lines are left out. It logs each failed request as an error, although the caller decides
+/// what the failure means, and it logs unreadable answers with all their content.
 const DEFAULT_FILTER: &str = "info,kube_client=off,kube_runtime=off,hyper=warn,hyper_util=warn,rustls=warn";
 
 /// How log lines look.
@@ -23,8 +23,7 @@ pub enum LogFormat {
 /// Sends log lines to stderr. `RUST_LOG` chooses what is logged; by default it is everything from `info`
 /// up, without the API client's own lines.
 ///
-/// Does nothing when something else takes the lines already. A filter that cannot be understood is
-/// reported, and the default used.
+/// Does nothing when a subscriber is set already. An invalid filter is reported, and the default is used.
 pub fn init(format: LogFormat) {
     let wanted = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let (filter, mistake) = parse(&wanted);

@@ -1,4 +1,4 @@
-//! What the parts of this crate can be measured by, read when somebody asks.
+//! Metrics of this crate's parts, read at each scrape.
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! | `queue_retries_total` | `queue` | how often an attempt ended with a delay before the next |
 //! | `watch_synced` | `watch` | 1 when all objects have been listed |
 //! | `watch_failing` | `watch` | 1 while the watch does not work |
-//! | `watch_silence_seconds` | `watch` | how long ago something was heard from the server |
+//! | `watch_silence_seconds` | `watch` | how long ago the server sent something |
 //! | `events_queued` | | event lines that wait to be sent |
 //! | `events_total` | `outcome` | events that were `sent`, `coalesced`, `dropped` or `failed` |
 //! | `journal_entries`, `journal_bytes` | | what is begun and not known to have ended |
@@ -18,7 +18,7 @@
 //! | `leases_held`, `lease_members` | | shards of this replica; replicas that share them |
 //! | `leases_lost_total` | | terms that ended against this replica's will |
 //!
-//! A prefix, where one is wanted, is the registry's: [`Registry::with_prefix`].
+//! A prefix is the registry's: [`Registry::with_prefix`].
 
 use std::fmt::{self, Debug};
 use std::hash::Hash;
@@ -32,9 +32,10 @@ use prometheus_client::registry::Registry;
 use crate::events::EventRecorder;
 use crate::journal::JournalStats;
 use crate::lease::LeaseHealth;
-use crate::{Queue, QueueStats, WatchHealth};
+use crate::queue::{Queue, QueueStats};
+use crate::watch::WatchHealth;
 
-/// The parts to be measured.
+/// The parts to measure.
 ///
 /// ```
 /// # use prometheus_client::registry::Registry;
@@ -53,7 +54,7 @@ pub struct RuntimeMetrics {
     leases: Option<LeaseHealth>,
 }
 
-/// Asks a queue for its statistics, whatever its keys are.
+/// Reads a queue's statistics, whatever its keys are.
 type Ask = Box<dyn Fn() -> QueueStats + Send + Sync>;
 
 impl RuntimeMetrics {
@@ -79,12 +80,12 @@ impl RuntimeMetrics {
     }
 
     /// Adds the events.
-    pub fn events(mut self, sink: &EventRecorder) -> Self {
-        self.events = Some(sink.clone());
+    pub fn events(mut self, recorder: &EventRecorder) -> Self {
+        self.events = Some(recorder.clone());
         self
     }
 
-    /// Adds what the journals of this process hold and have cost.
+    /// Adds the journals of this process.
     pub fn journal(mut self, stats: impl Fn() -> JournalStats + Send + Sync + 'static) -> Self {
         self.journal = Some(Box::new(stats));
         self
@@ -96,7 +97,7 @@ impl RuntimeMetrics {
         self
     }
 
-    /// Lets `registry` report all that was added.
+    /// Registers all added parts with `registry`.
     pub fn register(self, registry: &mut Registry) {
         registry.register_collector(Box::new(self));
     }
@@ -189,7 +190,7 @@ impl Debug for RuntimeMetrics {
     }
 }
 
-/// The answer to a question for metrics, as far as it is written.
+/// The page of one scrape, as far as it is written.
 struct Page<'a> {
     encoder: DescriptorEncoder<'a>,
 }
@@ -257,13 +258,13 @@ mod tests {
         let _running = take();
         let other = Queue::<u8>::new(QueueOptions::default());
         let client = client(|_| async { object(&json!({})) });
-        let sink = EventRecorder::new(client, EventOptions::new("tester", "one"));
+        let recorder = EventRecorder::new(client, EventOptions::new("tester", "one"));
         let mut registry = Registry::default();
         RuntimeMetrics::new()
             .queue("first", &queue)
             .queue("second", &other)
             .watch("things", &WatchHealth::new())
-            .events(&sink)
+            .events(&recorder)
             .journal(|| JournalStats { entries: 2, bytes: 400, commits: 3, bytes_written: 900, checks: 1, failures: 0 })
             .leases(&LeaseHealth::default())
             .register(&mut registry);

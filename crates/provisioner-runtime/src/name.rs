@@ -1,4 +1,4 @@
-//! Names of objects, and values of labels, made of anything.
+//! Makes names of objects and values of labels from any text.
 
 /// The longest name an object may have.
 const NAME: usize = 253;
@@ -8,8 +8,8 @@ const LABEL: usize = 63;
 
 /// The name of the Lease of a controller that is called `text`.
 ///
-/// For ordinary names it is that of the Go library: `/` becomes `-`. What could not be the name of an object is brought
-/// into form, and a hash of the whole tells it from what looks the same then.
+/// For ordinary names it is that of the Go library: `/` becomes `-`. A text that is no valid name then is made one, and
+/// ends with a hash of the whole text, so that different texts keep different names.
 ///
 /// ```
 /// # use provisioner_runtime::lease::lease_name;
@@ -41,21 +41,21 @@ pub(crate) fn label_value(name: &str) -> String {
     if name.len() <= LABEL { name.to_owned() } else { hashed(name, name, LABEL) }
 }
 
-/// Eight characters that stand for a text.
+/// A hash of a text, as eight characters.
 pub(crate) fn short_hash(text: &str) -> String {
     // FNV-1a: the same in every version, unlike the standard library's hash.
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     format!("{:08x}", text.bytes().fold(0x811c_9dc5, mix))
 }
 
-/// A number that stands for a text: the same in all replicas, whatever they were compiled with. It is FNV-1a.
+/// A hash of a text (FNV-1a): the same in all replicas, whatever compiled them.
 pub fn stable_hash(text: &str) -> u64 {
     // FNV-1a, as above.
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
-/// Whether this is a DNS subdomain of the length that a name may have.
+/// Whether this is a DNS subdomain that is not too long for a name.
 pub(crate) fn is_valid(name: &str) -> bool {
     let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     let part =
@@ -63,10 +63,10 @@ pub(crate) fn is_valid(name: &str) -> bool {
     name.len() <= NAME && name.split('.').all(part)
 }
 
-/// As much of `text` as there is room for, and a hash of `whole`.
+/// The start of `text`, and a hash of `whole`, together at most `limit` bytes.
 fn hashed(text: &str, whole: &str, limit: usize) -> String {
     let hash = short_hash(whole);
-    // Only ASCII comes here, so any place is the border of a character.
+    // Only ASCII comes here, so every byte is a character.
     let room = limit - hash.len() - 1;
     let start = text.get(..room.min(text.len())).unwrap_or_default().trim_end_matches(['-', '.']);
     if start.is_empty() { hash } else { format!("{start}-{hash}") }

@@ -1,4 +1,4 @@
-//! Notifier that several tasks may wait for.
+//! A notifier that several tasks may wait for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,8 +6,8 @@ use tokio::sync::Notify;
 
 /// Something that happens again and again, and is counted.
 ///
-/// Those who wait are woken in the order in which they began to wait. Tokio's own `watch` wakes them in a random order,
-/// with which no simulated run would be the same twice.
+/// Waiters are woken in the order in which they began to wait. Tokio's `watch` wakes them in a random order, so no
+/// simulated run would be the same twice.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     count: AtomicU64,
@@ -15,20 +15,20 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// It happened; returns how often it has, now.
+    /// Counts one more, wakes the waiters, and returns the count.
     pub(crate) fn notify(&self) -> u64 {
         let count = self.count.fetch_add(1, Ordering::Release) + 1;
         self.waiting.notify_waiters();
         count
     }
 
-    /// Follows everything that happens from now on.
+    /// Follows the notifications from now on.
     pub(crate) fn follow(&self) -> Follower<'_> {
         Follower { notifier: self, seen: self.count.load(Ordering::Acquire) }
     }
 }
 
-/// Waits for what happens.
+/// Waits for notifications.
 #[derive(Debug)]
 pub(crate) struct Follower<'a> {
     notifier: &'a Notifier,
@@ -36,11 +36,11 @@ pub(crate) struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// Returns when something happened since this was made, since the last call, or since [`Follower::catch_up`].
+    /// Returns when there was a notification since this was made, since the last call, or since [`Follower::catch_up`].
     pub(crate) async fn changed(&mut self) {
         let before = self.seen;
         loop {
-            // Before the look, so that nothing is missed in between.
+            // Created before the check, so that no notification is missed.
             let notified = self.notifier.waiting.notified();
             if self.catch_up() != before {
                 return;
@@ -49,7 +49,7 @@ impl Follower<'_> {
         }
     }
 
-    /// Takes everything as seen, and says how often it has happened.
+    /// Takes all notifications as seen; returns their count.
     pub(crate) fn catch_up(&mut self) -> u64 {
         self.seen = self.notifier.count.load(Ordering::Acquire);
         self.seen
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_told_meanwhile_is_heard_once() {
+    async fn notifications_meanwhile_are_observed_once() {
         let notifier = Notifier::default();
         let mut follower = notifier.follow();
         notifier.notify();

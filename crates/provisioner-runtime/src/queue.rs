@@ -1,16 +1,19 @@
 //! A queue of keys that need work.
 //!
-//! A key is only a name: what is to be done about it is found out when its turn comes, so however often
-//! it is woken meanwhile, it is worked on once. The queue decides *when*:
+//! A key is only a name. What to do about it is found out when a worker gets it, so a key that is woken
+//! several times meanwhile is worked on once. The queue decides *when*:
 //!
 //! * **Order.** First in, first out within a [`Priority`]; a more urgent one first, but at most 8 keys in
 //!   a row while a less urgent one waits. A key is never handed out twice at the same time.
-//! * **Back-off.** A failed attempt is repeated after a delay that grows with the attempts. The delay
-//!   belongs to the *inputs*, a fingerprint of what the work depends on: a wake with the same inputs never
+//! * **Back-off.** A failed attempt is repeated after the delay of [`QueueOptions::backoff`] for its number; see
+//!   [`backoff`](crate::backoff). The default is 1 s × 2^(n − 1), at most 300 s, less up to 10 % at random. The
+//!   delay belongs to the *inputs*, a fingerprint of what the work depends on: a wake with the same inputs never
 //!   cuts it short, a wake with other inputs always does and counts attempts from 1 again.
-//! * **Waiting is not failing.** A key that [waits](Next::Wait) for somebody else keeps its attempt number.
+//! * **Waiting is not failing.** A key that [waits](Next::Wait) for somebody else keeps its attempt number. Without a
+//!   pause of its own it waits by the same formula with a maximum of 30 s, and *n* counts its waits in a row.
 //! * **Permits.** Groups of keys share the permits of [`QueueOptions::limits`] as in [`limiter`](crate::limiter).
-//!   A key that gets none is parked without holding a worker, and comes to the front when one is kept for it.
+//!   A key that gets none is parked and holds no worker. When a permit is free, it is reserved for the key, and
+//!   the key goes to the front.
 //! * **Memory.** A key that is done is not remembered.
 //!
 //! Every operation is O(log n) under one lock; no task and no timer runs beside the callers of
@@ -49,7 +52,9 @@ use tokio::time::Instant;
 pub use run::work;
 use state::State;
 
-use crate::{Backoff, Environment, Limits};
+use crate::backoff::Backoff;
+use crate::environment::Environment;
+use crate::limiter::Limits;
 
 /// A queue of keys; clones are the same queue.
 pub struct Queue<K> {
@@ -75,9 +80,9 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
         self.shared.update(|state, now| state.wake(key, inputs, priority, now));
     }
 
-    /// Runs a key again that awaits a change, whatever its inputs. Other keys are left alone.
+    /// Runs a key that awaits a change once more, whatever its inputs. Other keys are left alone.
     ///
-    /// For a periodic resync in the style of the Go library; attempts go on counting.
+    /// For a periodic resync as the Go library does it. The attempt number goes on.
     pub fn revive(&self, key: &K) {
         self.shared.update(|state, now| state.revive(key, now));
     }
@@ -93,11 +98,11 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
     /// May be called from many tasks, and dropped at any time without losing a key.
     pub async fn next(&self) -> Option<Work<K>> {
         loop {
-            // Whoever goes away while waiting passes on what it may have been told, and the timer it kept.
+            // A caller that is dropped while it waits passes on its notification and the timer that it kept.
             let pass_on = PassOn(&self.shared.changed);
             let changed = self.shared.changed.notified();
             let due = {
-                let mut state = crate::lock(&self.shared.state);
+                let mut state = crate::sync::lock(&self.shared.state);
                 if state.shut_down {
                     return None;
                 }
@@ -130,7 +135,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
 
     /// What is in the queue at this moment.
     pub fn stats(&self) -> QueueStats {
-        crate::lock(&self.shared.state).stats(Instant::now())
+        crate::sync::lock(&self.shared.state).stats(Instant::now())
     }
 }
 
@@ -246,7 +251,7 @@ impl<K: Clone + Eq + Hash> Work<K> {
         Some(Permit { shared: Arc::clone(&self.shared), group })
     }
 
-    /// Says how the attempt ended.
+    /// Ends the attempt with this result.
     pub fn finish(mut self, next: Next) {
         self.conclude(next);
     }
@@ -272,7 +277,7 @@ impl<K: Clone + Eq + Hash + Debug> Debug for Work<K> {
     }
 }
 
-/// Leave to work on a key of one group, given back on drop.
+/// The right to work on a key of one group, given back on drop.
 #[must_use = "the permit is given back when it is dropped"]
 pub struct Permit<K: Clone + Eq + Hash> {
     shared: Arc<Shared<K>>,
@@ -291,7 +296,7 @@ impl<K: Clone + Eq + Hash> Debug for Permit<K> {
     }
 }
 
-/// What is to become of a key after an attempt.
+/// What happens to a key after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Settled: the key is forgotten.
@@ -300,7 +305,7 @@ pub enum Next {
     Retry,
     /// Again after this delay; it counts as a failed attempt.
     RetryAfter(Duration),
-    /// Pointless with these inputs: again when they change, or on [`Queue::revive`].
+    /// These inputs can only fail: again when they change, or on [`Queue::revive`].
     AwaitChange,
     /// Not failed, only too early: again after this pause. Attempts stay as they are.
     ///
@@ -309,20 +314,20 @@ pub enum Next {
     /// There was no permit of this group: again when there is one. All counts stay as they are.
     AwaitPermit(Arc<str>),
     /// Again at once. Attempts stay as they are. The third in a row and all after it count as [`Next::Retry`],
-    /// so that no key runs in a circle.
+    /// so that no key loops without a delay.
     Again,
 }
 
 struct Shared<K> {
     state: Mutex<State<K>>,
-    /// Told once for each change that somebody in `next` should look at.
+    /// Notified once for each change that a caller of `next` has to look at.
     changed: Notify,
 }
 
 impl<K: Clone + Eq + Hash> Shared<K> {
     fn update<T>(&self, change: impl FnOnce(&mut State<K>, Instant) -> T) -> T {
         let now = Instant::now();
-        let mut state = crate::lock(&self.state);
+        let mut state = crate::sync::lock(&self.state);
         let due = state.next_due();
         let result = change(&mut state, now);
         let due_changed = state.has_ready() || state.next_due() != due || state.shut_down;

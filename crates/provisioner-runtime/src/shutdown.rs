@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 /// The token that SIGTERM or SIGINT cancels. A second signal ends the process at once, with the exit
-/// code 143 or 130: for whoever does not want to wait for an orderly end.
+/// code 143 or 130, for users who do not want to wait.
 ///
 /// Only for binaries, once, and inside a tokio runtime.
 ///

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::mem;
 
-/// Maps below this room are never made smaller: it is not worth the move.
+/// Maps with less capacity are never shrunk: it is not worth the move.
 const SMALL: usize = 256;
 
 /// What is known of every object of a kind: a map that can be compared with a new list.
@@ -133,7 +133,7 @@ impl<K: Eq + Hash, V> Default for Table<K, V> {
     }
 }
 
-/// Halves the map's room when three quarters of it are spare, so that the cost per removal is constant.
+/// Halves the map's capacity when three quarters of it are spare, so that the cost per removal is constant.
 fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
     if map.capacity() > SMALL && map.len() < map.capacity() / 4 {
         map.shrink_to(map.len() * 2);

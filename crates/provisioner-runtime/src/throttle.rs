@@ -23,18 +23,19 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::Random;
-use crate::{CallError, Environment};
+use crate::call::CallError;
+use crate::environment::Environment;
 
-/// Where a busy server does not say how long it wants to be left alone.
+/// The pause when a busy server does not say how long.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Whatever the server asks for.
+/// No pause is longer, whatever the server asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// What waited for the end of a pause begins within this time after it.
+/// Requests that waited for the end of a pause start within this time after it.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// Lets so many requests go on at a time, and none while the API server asks to be left alone.
+/// Bounds the requests under way, and starts none while the API server asks for a pause.
 ///
-/// Not for what must not wait behind other work: Leases, journals, events and watches.
+/// Requests for Leases, journals, events and watches must not wait behind other work, so they do without it.
 pub struct ApiLimiter {
     permits: Semaphore,
     state: Mutex<State>,
@@ -45,7 +46,7 @@ struct State {
     random: Random,
 }
 
-/// Leave to make one request, given back on drop.
+/// The right to make one request, given back on drop.
 #[derive(Debug)]
 #[must_use = "the permit is given back when it is dropped"]
 pub struct ApiPermit<'a> {
@@ -69,16 +70,16 @@ impl ApiLimiter {
         permit
     }
 
-    /// Whether nobody else could make a request at this moment.
+    /// Whether another request would have to wait.
     pub fn is_full(&self) -> bool {
         self.permits.available_permits() == 0
     }
 
-    /// Takes note of a failed request: when the server was too busy, all requests pause for as long as it asks, and a
-    /// little longer by chance.
+    /// Observes a failed request. If the server was too busy, all requests pause for as long as it asks, and up to half
+    /// as long again, at random.
     pub fn observe(&self, error: &CallError) {
         let CallError::TooManyRequests { retry_after, .. } = error else { return };
-        let mut state = crate::lock(&self.state);
+        let mut state = crate::sync::lock(&self.state);
         let pause = retry_after.unwrap_or(PAUSE).min(LONGEST_PAUSE).mul_f64(1.0 + state.random.next() / 2.0);
         let until = Instant::now() + pause.min(LONGEST_PAUSE);
         state.paused_until = Some(state.paused_until.map_or(until, |before| before.max(until)));
@@ -86,7 +87,7 @@ impl ApiLimiter {
 
     /// When to look again, during a pause.
     fn next_start(&self) -> Option<Instant> {
-        let mut state = crate::lock(&self.state);
+        let mut state = crate::sync::lock(&self.state);
         let until = state.paused_until.filter(|until| *until > Instant::now())?;
         Some(until + SPREAD.mul_f64(state.random.next()))
     }

@@ -1,9 +1,9 @@
 //! List and watch one kind of object.
 //!
-//! Built on the client's plain list and watch calls rather than on a ready-made watcher, because each
-//! step needs a deadline: the client waits without end for an answer, so a connection that was cut without
-//! a word while a list or the start of a watch was under way would otherwise blind the controller until
-//! the kernel gives up, a quarter of an hour later. The lines of a watch are read by `reader`.
+//! It uses the client's plain list and watch calls, because each step needs a deadline. The client waits for
+//! an answer without end. If a connection is cut silently while a list or the start of a watch is under way,
+//! the controller would see nothing until the kernel gives up, a quarter of an hour later. `reader` reads the
+//! lines of a watch.
 
 mod reader;
 mod stale;
@@ -22,8 +22,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use self::stale::Expected;
+use crate::backoff::Backoff;
+use crate::call::CallError;
+use crate::environment::Environment;
 use crate::notify::Notifier;
-use crate::{Backoff, CallError, Environment};
 pub use reader::FromJson;
 pub(crate) use reader::Reader;
 
@@ -33,7 +35,7 @@ const PAGE: u32 = 500;
 /// How long the server keeps a watch open, in seconds.
 pub(crate) const WATCH_SECONDS: u32 = 60;
 
-/// A watch that is silent this long is dead: the server would have ended it before.
+/// A watch that is silent for so long is dead: the server would have ended it before.
 pub(crate) const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 
 /// How long a list page may take.
@@ -43,16 +45,16 @@ const LIST: Duration = Duration::from_secs(30);
 /// is gone.
 const START: Duration = Duration::from_secs(15);
 
-/// A watch that is open this long works; one that ends before, with nothing to tell, has failed.
+/// A watch that is open for so long works. One that ends before and has delivered nothing has failed.
 pub(crate) const SETTLED: Duration = Duration::from_secs(1);
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(30));
 
-/// What a watch delivers, in the order in which it happened.
+/// What a watch delivers, in the order of the changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event<T> {
-    /// A complete list follows: at the start, and after a gap that cannot be closed otherwise. May come
-    /// again before `Ready` when a list could not be completed.
+pub enum Change<T> {
+    /// A complete list follows: at the start, and after a gap that only a list closes. If a list could not be completed,
+    /// this comes again before `Ready`.
     Begin,
     /// An object of the list.
     Listed(T),
@@ -67,14 +69,14 @@ pub enum Event<T> {
 /// Keeps `sink` informed of all objects that `api` covers. Runs until dropped.
 ///
 /// Failures are repeated with a back-off from 0.2 to 30 seconds, and are seen in `health` and, once per
-/// distinct problem, in the log under `name`. A connection that is cut without a word is noticed after at
-/// most 65 seconds, and 5 seconds after [`WatchHealth::expect`] was told of what it should have said.
+/// distinct problem, in the log under `name`. A connection that is cut silently is noticed after
+/// 65 seconds, or 5 seconds after [`WatchHealth::expect`] has named a version that it does not deliver.
 pub async fn watch<T>(
     api: Api<T>,
     name: &'static str,
     environment: Environment,
     health: WatchHealth,
-    mut sink: impl FnMut(Event<T>) + Send,
+    mut sink: impl FnMut(Change<T>) + Send,
 ) where
     T: Resource + Clone + FromJson + Debug + Send + 'static,
 {
@@ -103,11 +105,11 @@ pub async fn watch<T>(
         };
         match step {
             Ok(()) => continue,
-            Err(Trouble::Expired) => {
+            Err(WatchError::Expired) => {
                 debug!(watch = name, "the server does not know the position, listing again");
                 position = None;
             }
-            Err(Trouble::Failed(error)) => health.fails(name, error.to_string()),
+            Err(WatchError::Failed(error)) => health.fails(name, error.to_string()),
         }
         failures += 1;
         sleep(BACKOFF.delay(failures, random.next())).await;
@@ -145,17 +147,17 @@ impl WatchHealth {
         self.wait_listed(0).await;
     }
 
-    /// Lists all objects anew, and returns when everything is known as it was when this was called, or newer.
+    /// Lists all objects anew. Returns when everything is known as it was at the call, or newer.
     pub async fn list_again(&self) {
         self.wait_listed(self.shared.asked.notify()).await;
     }
 
-    /// Up to which resource version everything has been delivered, where that is a number; 0 before the first list.
+    /// The resource version up to which everything has been delivered; 0 before the first list, or where it is no number.
     pub fn position(&self) -> u64 {
         self.shared.position.load(Ordering::Acquire)
     }
 
-    /// The API server has shown something at this resource version that the watch has to deliver: if it does not soon, its
+    /// The API server has shown an object at this resource version. If the watch does not get there soon, its
     /// connection is taken for dead.
     pub fn expect(&self, version: u64) {
         // Where versions are no numbers there is no position.
@@ -169,15 +171,14 @@ impl WatchHealth {
         self.shared.delivering.load(Ordering::Relaxed)
     }
 
-    /// How long ago something was heard from the server; a watch of a kind that never changes hears
-    /// something at least every 65 seconds.
+    /// How long ago the server sent something: at least every 65 seconds, even if nothing changes.
     pub fn last_progress(&self) -> Duration {
-        crate::lock(&self.shared.state).last_progress.elapsed()
+        crate::sync::lock(&self.shared.state).last_progress.elapsed()
     }
 
-    /// What is wrong, in words for a person; `None` while the watch works.
+    /// What is wrong, for a person; `None` while the watch works.
     pub fn problem(&self) -> Option<String> {
-        crate::lock(&self.shared.state).problem.clone()
+        crate::sync::lock(&self.shared.state).problem.clone()
     }
 
     async fn wait_listed(&self, asked: u64) {
@@ -188,11 +189,11 @@ impl WatchHealth {
     }
 
     fn last_list(&self) -> Option<Listed> {
-        crate::lock(&self.shared.state).listed
+        crate::sync::lock(&self.shared.state).listed
     }
 
     fn listed(&self, listed: Listed) {
-        crate::lock(&self.shared.state).listed = Some(listed);
+        crate::sync::lock(&self.shared.state).listed = Some(listed);
         self.shared.lists.notify();
     }
 
@@ -205,11 +206,11 @@ impl WatchHealth {
     }
 
     fn progress(&self) {
-        crate::lock(&self.shared.state).last_progress = Instant::now();
+        crate::sync::lock(&self.shared.state).last_progress = Instant::now();
     }
 
     fn works(&self, name: &str) {
-        let mut state = crate::lock(&self.shared.state);
+        let mut state = crate::sync::lock(&self.shared.state);
         state.last_progress = Instant::now();
         if state.problem.take().is_some() {
             info!(watch = name, "the watch works again");
@@ -217,7 +218,7 @@ impl WatchHealth {
     }
 
     fn fails(&self, name: &str, problem: String) {
-        let mut state = crate::lock(&self.shared.state);
+        let mut state = crate::sync::lock(&self.shared.state);
         if state.problem.as_ref() != Some(&problem) {
             warn!(watch = name, "the watch does not work, retrying: {problem}");
             state.problem = Some(problem);
@@ -262,8 +263,8 @@ struct State {
 async fn list<T>(
     api: &Api<T>,
     health: &WatchHealth,
-    sink: &mut (impl FnMut(Event<T>) + Send),
-) -> Result<(String, usize), Trouble>
+    sink: &mut (impl FnMut(Change<T>) + Send),
+) -> Result<(String, usize), WatchError>
 where
     T: Clone + DeserializeOwned + Debug,
 {
@@ -274,19 +275,19 @@ where
         health.progress();
         if std::mem::take(&mut first) {
             health.delivers(page.metadata.resource_version.as_deref().unwrap_or_default());
-            sink(Event::Begin);
+            sink(Change::Begin);
         }
         let given = |text: &String| !text.is_empty();
         params.continue_token = page.metadata.continue_.filter(given);
         size += page.items.len();
-        page.items.into_iter().for_each(|object| sink(Event::Listed(object)));
+        page.items.into_iter().for_each(|object| sink(Change::Listed(object)));
         if params.continue_token.is_some() {
             continue;
         }
         let Some(version) = page.metadata.resource_version.filter(given) else {
-            return Err(Trouble::no_version());
+            return Err(WatchError::no_version());
         };
-        sink(Event::Ready);
+        sink(Change::Ready);
         health.delivered(&version);
         health.shared.expected.forget();
         return Ok((version, size));
@@ -300,8 +301,8 @@ async fn follow<T>(
     health: &WatchHealth,
     version: &mut String,
     failures: &mut u32,
-    sink: &mut (impl FnMut(Event<T>) + Send),
-) -> Result<(), Trouble>
+    sink: &mut (impl FnMut(Change<T>) + Send),
+) -> Result<(), WatchError>
 where
     T: Resource + Clone + FromJson + 'static,
 {
@@ -329,8 +330,8 @@ where
         };
         let event = match event {
             None if settled => return Ok(()),
-            None => return Err(Trouble::broken("it ended the watch as soon as it had begun")),
-            // The connection is in order: leave out what cannot be read rather than hear nothing more.
+            None => return Err(WatchError::broken("it ended the watch as soon as it had begun")),
+            // The connection works, so only this change is lost.
             Some(Err(kube::Error::SerdeError(_))) => {
                 unreadable += 1;
                 if unreadable == 1 {
@@ -344,15 +345,15 @@ where
         };
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                *version = object.resource_version().ok_or_else(Trouble::no_version)?;
+                *version = object.resource_version().ok_or_else(WatchError::no_version)?;
                 health.delivers(version);
-                sink(Event::Applied(object));
+                sink(Change::Applied(object));
                 health.delivered(version);
             }
             WatchEvent::Deleted(object) => {
-                *version = object.resource_version().ok_or_else(Trouble::no_version)?;
+                *version = object.resource_version().ok_or_else(WatchError::no_version)?;
                 health.delivers(version);
-                sink(Event::Deleted(object));
+                sink(Change::Deleted(object));
                 health.delivered(version);
             }
             WatchEvent::Bookmark(bookmark) => {
@@ -369,23 +370,23 @@ where
     }
 }
 
-async fn answer<T>(limit: Duration, request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+async fn answer<T>(limit: Duration, request: impl Future<Output = kube::Result<T>>) -> Result<T, WatchError> {
     match timeout(limit, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) => Err((*status).into()),
         Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(Trouble::Failed(CallError::TimedOut(limit))),
+        Err(_) => Err(WatchError::Failed(CallError::TimedOut(limit))),
     }
 }
 
-/// Why a list or a watch came to an end.
-enum Trouble {
-    /// The server knows nothing of our position.
+/// Why a list or a watch ended.
+enum WatchError {
+    /// The server does not know our position any more.
     Expired,
     Failed(CallError),
 }
 
-impl Trouble {
+impl WatchError {
     fn broken(text: &str) -> Self {
         Self::Failed(CallError::Unavailable(text.to_owned()))
     }
@@ -395,9 +396,9 @@ impl Trouble {
     }
 }
 
-impl From<Status> for Trouble {
+impl From<Status> for WatchError {
     fn from(status: Status) -> Self {
-        // A position that is too new comes from a time before the server's data were restored from a copy.
+        // A position that is too new is from before the server's data were restored from a backup.
         let mut causes = status.details.iter().flat_map(|details| &details.causes);
         if status.code == 410 || causes.any(|cause| cause.reason == "ResourceVersionTooLarge") {
             return Self::Expired;
@@ -406,7 +407,7 @@ impl From<Status> for Trouble {
     }
 }
 
-impl From<kube::Error> for Trouble {
+impl From<kube::Error> for WatchError {
     fn from(error: kube::Error) -> Self {
         Self::Failed(error.into())
     }

@@ -69,7 +69,7 @@ async fn storm(seed: u64, safeguards: Safeguards) -> Vec<Difference> {
     let registry = Registry::default();
     let fleet = Fleet { cluster: cluster.clone(), seed, registry: registry.clone(), safeguards };
     let mut replicas: Vec<_> = (0..2).map(|number| fleet.start(number)).collect();
-    // ConfigMaps that were deleted with a token. Who did not hear that the token was saved revokes it.
+    // ConfigMaps that were deleted with a token. A replica that did not observe that the token was saved revokes it.
     let mut spent = BTreeSet::new();
     for round in 0..12_u64 {
         let dice = |limit: u64| (seed * 7919 + round * 104_729) % limit;

@@ -39,7 +39,7 @@ use provisioner_runtime::events::EventRecorder;
 use provisioner_runtime::journal::Entry;
 use provisioner_runtime::limiter::Limits as GroupLimits;
 use provisioner_runtime::queue::Work;
-use provisioner_runtime::watch::{Event, WatchHealth};
+use provisioner_runtime::watch::{Change, WatchHealth};
 use provisioner_runtime::{Backoff, Environment};
 
 use self::act::{Actions, CallLimits, Locks, Step};
@@ -194,10 +194,11 @@ impl Reconciler for VolumeReconciler {
     fn watches(&self) -> Vec<WatchSpec<VolumeCache>> {
         let client = || self.actions.context.client().clone();
         let (claims, actions) = (self.actions.claims.clone(), self.actions.clone());
-        let on_claim =
-            move |cache: &mut VolumeCache, event: Event<WatchedClaim>| cache.claim_event_at(claims.delivering(), event);
+        let on_claim = move |cache: &mut VolumeCache, event: Change<WatchedClaim>| {
+            cache.claim_event_at(claims.delivering(), event)
+        };
         let read_class =
-            move |event: Event<WatchedClass>| ReadClass::of_event(event, &actions.rules, &*actions.backend);
+            move |event: Change<WatchedClass>| ReadClass::of_event(event, &actions.rules, &*actions.backend);
         let claims = WatchSpec::new(
             "persistentvolumeclaims",
             Api::all(client()),
@@ -210,14 +211,14 @@ impl Reconciler for VolumeReconciler {
             Api::all(client()),
             self.actions.volumes.clone(),
             std::convert::identity,
-            |cache: &mut VolumeCache, event: Event<WatchedVolume>| cache.volume_event(event),
+            |cache: &mut VolumeCache, event: Change<WatchedVolume>| cache.volume_event(event),
         );
         let classes = WatchSpec::new(
             "storageclasses",
             Api::all(client()),
             WatchHealth::new(),
             read_class,
-            |cache: &mut VolumeCache, event: Event<ReadClass>| cache.class_event(event),
+            |cache: &mut VolumeCache, event: Change<ReadClass>| cache.class_event(event),
         );
         vec![claims.dated().after_first_term(), volumes.dated(), classes]
     }

@@ -16,9 +16,9 @@ impl Checks {
         Self::default()
     }
 
-    /// Adds a check: a closure that answers at once, and says for a person what is wrong.
+    /// Adds a check: a closure that returns at once. Its error says for a person what is wrong.
     pub fn add(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        crate::lock(&self.checks).push(Check { name: name.into(), ask: Arc::new(check) });
+        crate::sync::lock(&self.checks).push(Check { name: name.into(), ask: Arc::new(check) });
     }
 
     /// The names of the checks that fail, and what is wrong.
@@ -43,8 +43,8 @@ impl Checks {
     }
 
     fn results(&self) -> Vec<(String, Result<(), String>)> {
-        // The checks are asked without the lock: one may look at this list itself.
-        let checks = crate::lock(&self.checks).clone();
+        // The checks run without the lock: a check may use this list.
+        let checks = crate::sync::lock(&self.checks).clone();
         let ask = |check: Check| {
             let result = catch_unwind(AssertUnwindSafe(|| (check.ask)()));
             (check.name, result.unwrap_or_else(|_| Err("the check itself failed".to_owned())))
@@ -55,7 +55,7 @@ impl Checks {
 
 impl fmt::Debug for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = crate::lock(&self.checks).iter().map(|check| check.name.clone()).collect::<Vec<_>>();
+        let names = crate::sync::lock(&self.checks).iter().map(|check| check.name.clone()).collect::<Vec<_>>();
         f.debug_struct("Checks").field("names", &names).finish_non_exhaustive()
     }
 }

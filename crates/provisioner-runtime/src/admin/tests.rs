@@ -94,7 +94,7 @@ async fn a_taken_address_is_one_clear_line() {
 }
 
 #[tokio::test]
-async fn it_ends_when_it_is_told_to() {
+async fn it_ends_when_it_is_stopped() {
     let server = Server::start(Checks::new()).await;
     server.stop.cancel();
     timeout(Duration::from_secs(5), server.task).await.unwrap().unwrap();

@@ -177,7 +177,7 @@ fn credentials(error: &AuthError) -> String {
 }
 
 fn causes(error: &dyn Error) -> String {
-    one_line(&crate::explain(error))
+    one_line(&crate::explain::explain(error))
 }
 
 fn one_line(text: &str) -> String {

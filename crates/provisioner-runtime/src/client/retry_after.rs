@@ -1,4 +1,4 @@
-//! Keeps the server's wish to wait, which the client would drop.
+//! Keeps the server's `Retry-After`, which the client would drop.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -10,7 +10,7 @@ use kube::core::response::{Status, StatusDetails};
 use tower::BoxError;
 use tower::util::AndThenLayer;
 
-/// More of an error's text is of no use to anybody.
+/// The longest text of an error that is read.
 const LONGEST_TEXT: usize = 16 * 1024;
 
 type Answer = Response<Box<DynBody>>;

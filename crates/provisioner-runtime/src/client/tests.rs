@@ -132,26 +132,26 @@ async fn a_server_in_trouble_is_one_clear_line() {
 #[tokio::test]
 async fn connection_data_are_looked_for_in_the_promised_order() {
     let home = TempDir::new().unwrap();
-    let place =
-        |kubeconfig: Option<OsString>, in_pod| Environment { kubeconfig, in_pod, home: Some(home.path().to_owned()) };
+    let sources =
+        |kubeconfig: Option<OsString>, in_pod| ConfigSources { kubeconfig, in_pod, home: Some(home.path().to_owned()) };
     let explicit = kubeconfig("server: http://explicit");
     let named = kubeconfig("server: http://named");
-    let named = |pod| place(Some(named.path().as_os_str().to_owned()), pod);
+    let named = |pod| sources(Some(named.path().as_os_str().to_owned()), pod);
     assert_eq!(server(&named(true), Some(explicit.path())).await.unwrap(), "http://explicit/");
     assert_eq!(server(&named(true), None).await.unwrap(), "http://named/");
 
     // This process is no pod, so the error shows that the service account was asked.
-    let text = server(&place(None, true), None).await.unwrap_err();
+    let text = server(&sources(None, true), None).await.unwrap_err();
     assert!(text.starts_with("The pod's service account cannot be used: "), "{text}");
 
-    let text = server(&place(None, false), None).await.unwrap_err();
+    let text = server(&sources(None, false), None).await.unwrap_err();
     assert!(text.starts_with("There is no cluster to connect to: "), "{text}");
     assert!(text.contains(".kube/config does not exist"), "{text}");
 
     std::fs::create_dir(home.path().join(".kube")).unwrap();
     let file = kubeconfig("server: http://home");
     std::fs::copy(file.path(), home.path().join(".kube/config")).unwrap();
-    assert_eq!(server(&place(None, false), None).await.unwrap(), "http://home/");
+    assert_eq!(server(&sources(None, false), None).await.unwrap(), "http://home/");
 }
 
 #[tokio::test]
@@ -164,8 +164,8 @@ async fn several_kubeconfigs_are_one() {
     assert_eq!(source, format!("the kubeconfig {}", names.join(":")));
 }
 
-async fn server(place: &Environment, explicit: Option<&Path>) -> Result<String, String> {
-    match place.config(explicit).await {
+async fn server(sources: &ConfigSources, explicit: Option<&Path>) -> Result<String, String> {
+    match sources.config(explicit).await {
         Ok((config, _)) => Ok(config.cluster_url.to_string()),
         Err(error) => Err(error.to_string()),
     }

@@ -1,17 +1,17 @@
-//! What other journals of the fleet hold that nobody else will finish: it is taken over as far as there is room, and the
-//! rest as entries end.
+//! Adopts entries of other journals of the fleet that nobody else will finish: as many as find room, and the rest as
+//! entries end.
 
 use std::time::Duration;
 
 use kube::Client;
 use tokio::time::sleep;
 
-use super::Reconciler;
 use super::engine::Engine;
+use super::reconciler::Reconciler;
 use super::retry::Retry;
 use crate::journal::{self, Adopted, Adoption, Entry, Journal, JournalOptions, Other};
 
-/// Between looks at what found no room.
+/// The pause between attempts to adopt entries that found no room.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The adoption of one shard's entries during one term.
@@ -26,13 +26,13 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
         Self { engine, shard, adoption: Adoption::new(engine.context.client().clone(), options, journal) }
     }
 
-    /// Moves what fits, however often the API server has to be asked.
+    /// Moves what finds room. Retries until the API server answers.
     pub(super) async fn adopt(&mut self) -> Adopted {
         let plan = &self.engine.shards.plan;
         let mut retry = Retry::new("the journals of other replicas cannot be looked at", plan.environment);
         let layout = plan.journal(self.shard).layout;
         loop {
-            // Journals of another number of shards, or of another way to share the work, have no holder any more.
+            // Journals of another number of shards, or of another kind of sharing, have no holder any more.
             let abandoned = |other: Other<'_>| other.layout != layout;
             let reconciler = &self.engine.reconciler;
             let mine = |entry: &Entry| plan.is_mine(self.shard, entry, |entry| reconciler.owns_entry(entry));
@@ -50,7 +50,7 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
     }
 }
 
-/// Returns when no journal of the fleet has an entry: objects that record attempts themselves cannot take them over.
+/// Returns when no journal of the fleet has an entry. Objects that record attempts cannot take entries over.
 pub(super) async fn until_empty(client: &Client, options: &JournalOptions, mut problem: impl FnMut(Option<String>)) {
     let mut retry = Retry::new("the journals of the fleet cannot be looked at", options.environment);
     loop {

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use kube::Client;
 
-use super::Cache;
+use super::cache::Cache;
+use crate::call::{CallError, call};
+use crate::environment::Environment;
 use crate::events::EventRecorder;
 use crate::limiter::Limiter;
 use crate::throttle::ApiLimiter;
-use crate::{CallError, Environment, call};
 
 /// Time limit of one request to the API server.
 const API_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the parts of one controller share; clones are the same.
+/// What the parts of one controller share; clones share it.
 pub struct Context<C> {
     shared: Arc<Shared<C>>,
 }
@@ -26,7 +27,7 @@ struct Shared<C> {
     events: EventRecorder,
     /// Calls of the author's code, by group.
     calls: Limiter,
-    /// Requests about objects. Neither waits for the other.
+    /// Requests about objects. Calls and requests do not wait for each other.
     api: ApiLimiter,
 }
 
@@ -53,17 +54,17 @@ impl<C: Cache> Context<C> {
         self.shared.environment
     }
 
-    /// What is known. Nothing that may take its time may happen while this is held.
+    /// What is known. Nothing slow may happen while this lock is held.
     pub fn cache(&self) -> MutexGuard<'_, C> {
-        crate::lock(&self.shared.cache)
+        crate::sync::lock(&self.shared.cache)
     }
 
-    /// Where users are told.
+    /// The recorder of events for users.
     pub fn events(&self) -> &EventRecorder {
         &self.shared.events
     }
 
-    /// Sends one request when it is its turn, with a deadline of 30 s.
+    /// Sends one request within the limit of [`LoopOptions::requests`](super::LoopOptions::requests), with a deadline of 30 s.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -76,7 +77,7 @@ impl<C: Cache> Context<C> {
         answer
     }
 
-    /// Sends one request at once, with the same deadline: for locks, which must not wait behind other work.
+    /// Sends one request at once, with the same deadline. For locks, which must not wait behind other work.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -88,7 +89,7 @@ impl<C: Cache> Context<C> {
         &self.shared.calls
     }
 
-    /// Whether requests wait for others.
+    /// Whether another request would have to wait.
     pub(super) fn is_busy(&self) -> bool {
         self.shared.api.is_full()
     }

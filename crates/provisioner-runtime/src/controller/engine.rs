@@ -1,4 +1,4 @@
-//! The loop around [`decide`](Reconciler::decide): feeds it, has it carried out, and passes on what is reported.
+//! The loop around [`decide`](Reconciler::decide): gathers facts, carries decisions out, and passes reports on.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -8,24 +8,26 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::cache::Cache;
+use super::context::Context;
+use super::reconciler::{FactsOf, KeyOf, Reconciler, Report};
 use super::shards::{Ownership, Shards};
 use super::step::{Safeguards, Step};
-use super::watches::{Change, Start, WatchSpec, Watched};
-use super::{Cache, Context, FactsOf, KeyOf, Reconciler, Report};
-use crate::CallError;
+use super::watches::{Start, Update, WatchSpec, Watched};
 use crate::admin::Checks;
+use crate::call::CallError;
 use crate::journal::Entry;
 use crate::lease::LeaseHealth;
 use crate::metrics::RuntimeMetrics;
 use crate::queue::{Next, Priority, Queue, Work, work};
 
-/// How long a watch that waits for the first term waits at most.
+/// The longest time that a watch waits for the first term.
 const HEAD_START: Duration = Duration::from_millis(500);
-/// How many objects can be listed in the time in which one is read.
+/// How many objects can be listed in the time that reading one takes.
 const OBJECTS_PER_READ: usize = 16;
-/// Requests for events under way at a time, when nothing else is to be done.
+/// How many events are sent at a time when there is no other work.
 const IDLE_EVENTS: usize = 16;
-/// After so long under load events are sent beside the work, or a load without end would silence them.
+/// After this time under load events are sent beside the work. Otherwise endless load would hold them back for ever.
 const EVENT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the tasks of one controller share.
@@ -44,7 +46,7 @@ pub(super) struct Engine<R: Reconciler> {
 pub(super) struct Settings {
     /// Keys worked on at a time.
     pub(super) tasks: usize,
-    /// Whether what was given up is tried once more with every resync.
+    /// Whether each resync also retries keys that await a change.
     pub(super) retry_on_resync: bool,
     /// The queue's name in metrics.
     pub(super) queue: &'static str,
@@ -69,7 +71,7 @@ impl<R: Reconciler> Engine<R> {
         let mut set = JoinSet::new();
         for Start { name, run, after_first_term } in starts.into_iter().rev() {
             let (engine, first_term) = (self.clone(), self.first_term.clone());
-            let run = run(self.context.environment(), Box::new(move |change| engine.apply(change)));
+            let run = run(self.context.environment(), Box::new(move |update| engine.apply(update)));
             set.spawn(async move {
                 if after_first_term {
                     let _ = timeout(HEAD_START, first_term.cancelled()).await;
@@ -87,18 +89,18 @@ impl<R: Reconciler> Engine<R> {
         "sending of events".to_owned()
     }
 
-    /// Readiness says why this process ends.
+    /// Makes readiness say why this process ends.
     pub(super) fn fail(&self, error: &impl ToString) {
         self.shards.fail(error.to_string());
     }
 
-    /// Makes sure that what is known is of this term: what was seen before may be another holder's, who has finished with it.
-    /// Returns when everything has been listed.
+    /// Makes sure that the cache is of this term: earlier, another holder may have changed what the cache shows. Returns when
+    /// everything has been listed.
     pub(super) async fn refresh(&self) -> Result<(), CallError> {
         let mut versions = Vec::with_capacity(self.watches.len());
         for watch in &self.watches {
             versions.push(match &watch.version {
-                Some(ask) => ask(self.context.clone()).await?,
+                Some(fetch) => fetch(self.context.clone()).await?,
                 None => 0,
             });
         }
@@ -109,7 +111,7 @@ impl<R: Reconciler> Engine<R> {
         }
         for (index, (watch, version)) in self.watches.iter().zip(versions).enumerate() {
             let reads = self.context.cache().stale_reads(index);
-            // A list is quicker than reading many one by one.
+            // A list is quicker than many reads.
             if watch.health.position() < version && reads * OBJECTS_PER_READ > watch.health.size() {
                 watch.health.list_again().await;
             }
@@ -117,9 +119,9 @@ impl<R: Reconciler> Engine<R> {
         Ok(())
     }
 
-    /// Takes in what is to be finished. `remove` is told of what is not.
+    /// Adopts entries to finish. Calls `remove` with the keys that need no work.
     pub(super) fn adopt(&self, entries: Vec<Entry>, remove: impl Fn(&str)) {
-        // The author's code may be called, so before the lock.
+        // This may call the author's code, so the lock is taken later.
         let attempts: Vec<_> =
             entries.into_iter().map(|entry| (self.reconciler.read_entry(&entry), entry.key)).collect();
         let mut cache = self.cache();
@@ -135,21 +137,21 @@ impl<R: Reconciler> Engine<R> {
         }
     }
 
-    /// Nothing is done about these keys until they are adopted, and whoever waits is told why.
+    /// Nothing is done about these keys until they are adopted. Reports why to their users.
     pub(super) fn await_adoption(&self, keys: &[KeyOf<R>], problem: &str) {
         let mut cache = self.cache();
-        self.tell(&cache, keys, problem);
+        self.report_held_up(&cache, keys, problem);
         cache.await_adoption(keys);
     }
 
-    /// Work on these keys can go on.
+    /// Resumes the work on these keys.
     pub(super) fn go_on(&self, keys: Vec<KeyOf<R>>) {
         let mut cache = self.cache();
         keys.iter().for_each(|key| cache.adopted(key));
         self.wake(&cache, keys, Priority::Resync);
     }
 
-    /// A person has ended the attempt of this key.
+    /// A person has dropped the attempt of this key.
     pub(super) fn drop_attempt(&self, key: &KeyOf<R>) {
         let mut cache = self.cache();
         cache.drop_attempt(key);
@@ -157,26 +159,26 @@ impl<R: Reconciler> Engine<R> {
         self.wake(&cache, vec![key.clone()], Priority::Change);
     }
 
-    /// Begins to work on the keys that are `here`. `own` makes them ours.
+    /// Begins the work on the keys that are `here`. `own` makes them ours.
     pub(super) fn begin(&self, here: impl Fn(&KeyOf<R>) -> bool, own: impl FnOnce()) {
         let mut cache = self.cache();
         let positions: Vec<u64> = self.watches.iter().map(|watch| watch.health.position()).collect();
         cache.revalidate(&positions, &here);
         own();
         let keys = cache.unsettled(&here);
-        // Pauses and waits are those of an earlier term, in which another process may have finished what was waited for.
+        // Delays and waits are of an earlier term. What they waited for may have ended since.
         keys.iter().for_each(|key| self.queue.forget(key));
         self.wake(&cache, keys, Priority::Resync);
     }
 
-    /// Tells whoever waits for one of these keys why nothing is done.
+    /// Reports to the users of these keys why nothing is done.
     pub(super) fn held_up(&self, here: impl Fn(&KeyOf<R>) -> bool, problem: &str) {
         let cache = self.cache();
         let keys = cache.unsettled(&here);
-        self.tell(&cache, &keys, problem);
+        self.report_held_up(&cache, &keys, problem);
     }
 
-    fn tell(&self, cache: &R::Cache, keys: &[KeyOf<R>], problem: &str) {
+    fn report_held_up(&self, cache: &R::Cache, keys: &[KeyOf<R>], problem: &str) {
         keys.iter().for_each(|key| self.reconciler.held_up(&cache.facts(key), problem, self.context.events()));
     }
 
@@ -189,13 +191,13 @@ impl<R: Reconciler> Engine<R> {
         self.context.cache()
     }
 
-    fn apply(&self, change: Change<'_, R::Cache>) {
+    fn apply(&self, update: Update<'_, R::Cache>) {
         let mut cache = self.cache();
-        let keys = change(&mut cache);
+        let keys = update(&mut cache);
         self.wake(&cache, keys, Priority::Change);
     }
 
-    /// Keys of others are left to them.
+    /// Wakes the keys of this process.
     fn wake(&self, cache: &R::Cache, keys: Vec<KeyOf<R>>, priority: Priority) {
         for key in keys.into_iter().filter(|key| self.shards.owns(key)) {
             let inputs = cache.inputs(&key);
@@ -215,13 +217,13 @@ impl<R: Reconciler> Engine<R> {
         }
     }
 
-    /// Work comes before telling of it: while there is some, events wait, for a time. Never ends.
+    /// Work comes before events: while there is work, events wait, for a time. Never returns.
     pub(super) async fn pace_events(self: Arc<Self>) -> String {
         let events = self.context.events();
         let mut busy_since = None;
         loop {
             if !events.is_due() {
-                // What comes next has to wait until it is known how much there is to do.
+                // The next event waits until the load is known.
                 events.pace(0);
                 events.wait_due().await;
                 busy_since = None;
@@ -237,7 +239,7 @@ impl<R: Reconciler> Engine<R> {
         }
     }
 
-    /// Sends what is still to be told, for at most so long; returns how much is left.
+    /// Sends the last events, for at most `limit`; returns how many lines are left.
     pub(super) async fn flush_events(&self, limit: Duration) -> usize {
         self.context.events().pace(IDLE_EVENTS);
         self.context.events().flush(limit).await
@@ -290,7 +292,7 @@ impl<R: Reconciler> Engine<R> {
         registry
     }
 
-    /// One key, one step. Work that is cut off was another replica's to finish from that moment.
+    /// One step of one key. When it is cut off, the key is another replica's already.
     async fn step(self: Arc<Self>, work: Work<KeyOf<R>>) {
         let Some(ownership) = self.shards.ownership(work.key()) else { return work.finish(Next::Done) };
         let over = ownership.over();
@@ -306,7 +308,7 @@ impl<R: Reconciler> Engine<R> {
         }
     }
 
-    /// What is known, what to do, doing it, what came of it.
+    /// Gathers facts, decides, acts, and reports.
     async fn attempt(&self, work: &Work<KeyOf<R>>, ownership: &Ownership) -> Report {
         let facts: FactsOf<R> = self.cache().facts(work.key());
         let decision = self.reconciler.decide(&facts);
@@ -314,8 +316,7 @@ impl<R: Reconciler> Engine<R> {
         let step = Step { context: &self.context, work, ownership, safeguards: self.settings.safeguards };
         let started = Instant::now();
         let outcome = self.reconciler.act(decision, &facts, &step).await;
-        // What the API server shows, or what left nothing behind, needs no entry. Under the cache's lock, because an entry that
-        // is just adopted makes the key unfinished.
+        // A key that is not unfinished needs no entry. The cache's lock is held, because an adoption makes the key unfinished.
         let name = work.key().to_string();
         if ownership.contains(&name) {
             let cache = self.cache();

@@ -1,20 +1,20 @@
-//! Whether a call may still act.
+//! A token that says whether a call may still act.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the call that this came with may still act: nobody has given it up, and no other replica works in its place.
-/// Cheap to clone and to ask, from any thread.
+/// Whether a call may still act: it was not given up, and no other replica has taken its work over. Cheap to clone and to
+/// check, from any thread.
 ///
-/// Code behind an `.await` needs none: it is not polled any more. A blocking thread should ask right before each step that
-/// makes or removes something, and so should a request that takes long to prepare: a process that stood still does not
-/// know that others went on without it.
+/// Async code needs none: it is not polled any more. A blocking thread should check right before each step that makes or
+/// removes something, and so should a request that takes long to prepare. A process that was suspended does not know that
+/// others have taken over.
 ///
 /// ```
 /// # use provisioner_runtime::FencingToken;
 /// # fn make(name: &str) {}
-/// # async fn provision(token: FencingToken) -> Result<(), String> {
+/// # async fn make_disk(token: FencingToken) -> Result<(), String> {
 /// let answer = tokio::task::spawn_blocking(move || {
 ///     if !token.is_valid() {
 ///         return Err("cut off".to_owned());
@@ -31,25 +31,25 @@ pub struct FencingToken {
     over: Arc<AtomicBool>,
 }
 
-/// Ends a token when it is dropped: nobody waits for the call any more.
+/// Ends its token when it is dropped: nobody waits for the call any more.
 #[must_use = "the token ends when this is dropped"]
 #[derive(Debug)]
 pub struct TokenGuard(Arc<AtomicBool>);
 
 impl FencingToken {
-    /// For one call: valid as long as `valid` says so and the guard lives.
+    /// A token for one call: valid while `valid` returns true and the guard lives.
     pub fn of_call(valid: impl Fn() -> bool + Send + Sync + 'static) -> (Self, TokenGuard) {
         let token = Self::as_long_as(valid);
         let guard = TokenGuard(token.over.clone());
         (token, guard)
     }
 
-    /// Always valid: for an author's own tests.
+    /// A token that is always valid, for an author's tests.
     pub fn unlimited() -> Self {
         Self::as_long_as(|| true)
     }
 
-    /// Valid as long as `valid` says so: for an author's own tests.
+    /// A token that is valid while `valid` returns true, for an author's tests.
     pub fn as_long_as(valid: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self { valid: Arc::new(valid), over: Arc::default() }
     }

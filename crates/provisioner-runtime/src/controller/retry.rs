@@ -1,11 +1,12 @@
-//! What is tried until it succeeds, because nothing may begin before.
+//! Retries what has to succeed before anything may begin.
 
 use std::fmt;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::{Backoff, Environment};
+use crate::backoff::Backoff;
+use crate::environment::Environment;
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(250), Duration::from_secs(15));
 
@@ -21,7 +22,7 @@ impl Retry {
         Self { about, environment, failed: 0 }
     }
 
-    /// One has failed: the next one may be made when this returns.
+    /// An attempt has failed. Returns when the next one may be made.
     pub(super) async fn failed(&mut self, error: impl fmt::Display) {
         self.failed += 1;
         tracing::warn!("{}: {error}", self.about);

@@ -9,18 +9,33 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::Sharing;
-use crate::Environment;
+use crate::environment::Environment;
 use crate::journal::{Entry, Journal, JournalError, JournalOptions, JournalStats, journal_name};
-use crate::lease::{Term, lease_name};
+use crate::lease::{LeaseOptions, Term, lease_name};
 use crate::name::stable_hash;
+
+/// How the replicas of a controller share the work.
+#[derive(Clone, Debug)]
+pub enum Sharing {
+    /// A Lease for each shard; its holder works.
+    Leases(LeaseOptions),
+    /// One process works. A second one ends the first.
+    Alone,
+    /// Each process has a part and a journal of its own. A second one of the same part ends the first.
+    Own {
+        /// The part, such as a node.
+        part: String,
+    },
+    /// Every process works, without a journal: each object has a lock, and records what was begun for it.
+    Objects,
+}
 
 /// The shards that this process holds.
 pub(super) struct Shards {
     pub(super) plan: Plan,
     owned: Mutex<BTreeMap<u32, Owned>>,
     problems: Mutex<BTreeMap<u32, String>>,
-    /// The costs of journals that were given up.
+    /// The counts of journals that were closed.
     past: Mutex<JournalStats>,
 }
 
@@ -41,10 +56,10 @@ pub(super) struct Ownership {
     _working: TaskTrackerToken,
 }
 
-/// Whether nobody else can have taken a shard, as far as the clock tells.
+/// Whether nobody else can have taken a shard, as far as the clock shows.
 type Valid = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Where it is recorded what was begun.
+/// Where attempts are recorded.
 #[derive(Clone)]
 pub(super) enum Record {
     /// In the shard's journal, which fences former holders too.
@@ -101,21 +116,21 @@ impl Plan {
     }
 }
 
-/// Which of so many shards a key belongs to. It never changes: an old replica and a new one share the keys during an update.
+/// The shard of a key. The formula must never change: old and new replicas share the keys during an update.
 pub fn shard_of(key: &str, shards: u32) -> u32 {
     // The upper half, where the bits are mixed best.
     ((stable_hash(key) >> 32) % u64::from(shards.max(1))) as u32
 }
 
 impl Ownership {
-    /// Says whether nobody else can have taken the shard. Together with the journal, which believes no clock, it keeps a
-    /// process that stood still from going on.
+    /// Returns whether nobody else can have taken the shard. Together with the journal, which needs no clock, it stops a
+    /// process that was suspended.
     pub(super) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
         let (over, valid) = (self.over(), self.valid.clone());
         move || !over.is_cancelled() && valid()
     }
 
-    /// Records what is about to begin; without it nothing may begin.
+    /// Records what is about to begin. If that fails, it must not begin.
     pub(super) async fn record(&self, entry: Entry) -> Result<(), JournalError> {
         match self.record.journal() {
             Some(journal) => journal.record(entry).await,
@@ -131,7 +146,7 @@ impl Ownership {
         }
     }
 
-    /// Makes sure that this process could begin something at most so long ago.
+    /// As [`fence`](Self::fence), but a confirmation that is at most this old counts.
     pub(super) async fn fence_since(&self, age: Duration) -> Result<(), JournalError> {
         match self.record.journal() {
             Some(journal) => journal.fence_since(age).await,
@@ -151,7 +166,7 @@ impl Ownership {
         self.record.journal().is_some_and(|journal| journal.contains(key))
     }
 
-    /// Cancelled when another process goes on with all of this.
+    /// Cancelled when another process has the shard.
     pub(super) fn over(&self) -> CancellationToken {
         self.record.journal().map_or_else(CancellationToken::new, |journal| journal.over().clone())
     }
@@ -181,27 +196,27 @@ impl Shards {
         self.owned().insert(shard, Owned { record, valid, working: working.clone() });
     }
 
-    /// Ends all work on a shard; returns what is still to unwind.
+    /// Ends all work on a shard; returns the tracker of what still runs.
     pub(super) fn remove(&self, shard: u32) -> Option<TaskTracker> {
         let owned = self.owned().remove(&shard)?;
         owned.working.close();
         if let Some(journal) = owned.record.journal() {
             journal.close();
-            let mut past = crate::lock(&self.past);
+            let mut past = crate::sync::lock(&self.past);
             *past = *past + JournalStats { entries: 0, bytes: 0, ..journal.stats() };
         }
         Some(owned.working)
     }
 
-    /// What keeps this process from working, in words for a person.
+    /// What stops this process from working, for a person.
     pub(super) fn problem(&self) -> Option<String> {
         let journals = self.owned().values().filter_map(|owned| owned.record.journal()?.problem()).collect::<Vec<_>>();
-        let problems: Vec<String> = crate::lock(&self.problems).values().cloned().chain(journals).collect();
+        let problems: Vec<String> = crate::sync::lock(&self.problems).values().cloned().chain(journals).collect();
         (!problems.is_empty()).then(|| problems.join("; "))
     }
 
     pub(super) fn set_problem(&self, shard: u32, problem: Option<String>) {
-        let mut problems = crate::lock(&self.problems);
+        let mut problems = crate::sync::lock(&self.problems);
         match problem {
             Some(problem) => problems.insert(shard, problem),
             None => problems.remove(&shard),
@@ -213,9 +228,9 @@ impl Shards {
         self.set_problem(u32::MAX, Some(problem));
     }
 
-    /// What the journals hold, and what they and those before them have cost.
+    /// What the journals hold, and the counts of these and of earlier ones.
     pub(super) fn journal_stats(&self) -> JournalStats {
-        let past = *crate::lock(&self.past);
+        let past = *crate::sync::lock(&self.past);
         self.owned()
             .values()
             .filter_map(|owned| owned.record.journal())
@@ -230,19 +245,18 @@ impl Shards {
     }
 
     fn owned(&self) -> MutexGuard<'_, BTreeMap<u32, Owned>> {
-        crate::lock(&self.owned)
+        crate::sync::lock(&self.owned)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::LeaseOptions;
 
     fn plan(sharing: Sharing) -> Plan {
         Plan {
             name: "example.com/disks".to_owned(),
-            namespace: "storage".to_owned(),
+            namespace: "disks".to_owned(),
             instance: "host_1".to_owned(),
             sharing,
             grace: Duration::ZERO,
@@ -251,7 +265,7 @@ mod tests {
     }
 
     fn sharded(shards: u32) -> Plan {
-        plan(Sharing::Leases(LeaseOptions { shards, ..LeaseOptions::new("storage", "example.com-disks", "host_1") }))
+        plan(Sharing::Leases(LeaseOptions { shards, ..LeaseOptions::new("disks", "example.com-disks", "host_1") }))
     }
 
     #[test]

@@ -9,14 +9,15 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use tokio::time::timeout;
 
-use super::fencing::TokenGuard;
+use super::cache::Cache;
+use super::context::Context;
+use super::fencing::{FencingToken, TokenGuard};
 use super::shards::Ownership;
-use super::{Cache, Context, FencingToken};
 use crate::journal::{Entry, JournalError};
 use crate::limiter::LimiterPermit;
 use crate::queue::{Permit, Work};
 
-/// For how long what the API server has said of the journal's holder is taken for true.
+/// For how long a confirmation of the journal's holder counts.
 const FRESH: Duration = Duration::from_millis(200);
 
 /// The right to work on one key, for one step.
@@ -27,12 +28,12 @@ pub struct Step<'a, C: Cache> {
     pub(super) safeguards: Safeguards,
 }
 
-/// The safeguards of the loop. Tests of a simulation leave one out to see that it is missed.
+/// The safeguards of the loop. Tests of a simulation leave one out to see that this is noticed.
 #[derive(Clone, Copy, Debug)]
 pub struct Safeguards {
     /// An attempt is recorded before it begins.
     pub journal: bool,
-    /// Who has lost the journal begins nothing any more.
+    /// A process that has lost the journal begins nothing any more.
     pub fencing: bool,
 }
 
@@ -45,35 +46,35 @@ impl Default for Safeguards {
 
 /// A call of an author's code.
 pub struct Call<'a> {
-    /// Groups share the calls fairly.
+    /// The permit: groups share the calls fairly.
     pub permit: CallPermit<'a>,
-    /// Until when there must be an answer.
+    /// How long the call may take.
     pub limit: Duration,
-    /// What the call is given so that it can ask whether it may still act.
+    /// The token by which the call checks whether it may still act.
     pub token: &'a FencingToken,
-    /// What keeps two processes from beginning the same.
+    /// What stops two processes from beginning the same.
     pub intent: Intent,
 }
 
 /// The permit of a call.
 pub enum CallPermit<'a> {
-    /// To be waited for, in this group.
+    /// Wait for one in this group.
     Of(&'a str),
-    /// Held already.
+    /// The caller holds one.
     Held(&'a LimiterPermit),
 }
 
-/// What keeps two processes from beginning the same.
+/// What stops two processes from beginning the same.
 pub enum Intent {
     /// Recorded in the journal before the call.
     Record(Entry),
-    /// Recorded elsewhere, such as in the object: only the fence is asked.
+    /// Recorded elsewhere, such as in the object: only a fence is needed.
     Recorded,
-    /// The call only asks.
+    /// The call changes nothing.
     None,
 }
 
-/// How fresh the API server's word that the journal is ours must be.
+/// How recently the API server must have confirmed that the journal is ours.
 enum Fence {
     Now,
     Since(Duration),
@@ -85,9 +86,9 @@ enum Fence {
 pub enum Refused {
     /// It could not be recorded, or this process may not begin it.
     Journal(JournalError),
-    /// The last look at the cache said no.
+    /// The last check of the cache refused it.
     Unwanted,
-    /// It was called.
+    /// It was called, and gave no answer.
     NoAnswer(NoAnswer),
 }
 
@@ -98,7 +99,7 @@ pub enum NoAnswer {
     Panicked(String),
     /// It took longer than this.
     TimedOut(Duration),
-    /// Another process may be at it.
+    /// The token became invalid: another process may have taken over.
     CutOff,
 }
 
@@ -108,7 +109,7 @@ impl<'a, C: Cache> Step<'a, C> {
         self.work.key()
     }
 
-    /// How this step came about.
+    /// The queue's work item of this step.
     pub fn work(&self) -> &'a Work<C::Key> {
         self.work
     }
@@ -123,13 +124,13 @@ impl<'a, C: Cache> Step<'a, C> {
         self.context.calls().acquire(group).await
     }
 
-    /// A token that is valid while nobody else can work on this key, `also` says so, and the guard lives.
+    /// A token that is valid while nobody else can work on this key, `also` returns true, and the guard lives.
     pub fn token(&self, also: Option<impl Fn() -> bool + Send + Sync + 'static>) -> (FencingToken, TokenGuard) {
         let (fenced, valid) = (self.safeguards.fencing, self.ownership.validity());
         FencingToken::of_call(move || !fenced || (valid() && also.as_ref().is_none_or(|also| also())))
     }
 
-    /// The work on this key has left nothing: its entry goes with one of the next writes of the journal.
+    /// Removes the key's entry with one of the next writes of the journal: the work has left nothing.
     pub fn remove_entry(&self) {
         self.ownership.remove(&self.key().to_string());
     }
@@ -137,13 +138,13 @@ impl<'a, C: Cache> Step<'a, C> {
     /// Makes sure that this process may still begin something, and that removed entries are stored.
     ///
     /// # Errors
-    /// Another process has the journal, or it cannot be read.
+    /// When another process has the journal, or it cannot be read.
     pub async fn fence(&self) -> Result<(), JournalError> {
         self.fenced(self.ownership.fence().await)
     }
 
-    /// Calls an author's code: recorded or fenced before, one of its group, with one last look at what is wanted, a
-    /// deadline, and a panic as a value. It gets no time once the token is not valid any more.
+    /// Calls an author's code. Before, the call is recorded or fenced, waits for a permit of its group, and `wanted` checks
+    /// the cache once more. The call has a deadline, its panic is an error, and it is not polled once the token is invalid.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -173,7 +174,7 @@ impl<'a, C: Cache> Step<'a, C> {
             Fence::Now => self.fence().await.map_err(Refused::Journal)?,
             Fence::None => {}
         }
-        // All that took its time.
+        // The cache may have changed meanwhile.
         if !wanted(&mut self.context.cache()) {
             return Err(Refused::Unwanted);
         }
@@ -189,7 +190,7 @@ impl<'a, C: Cache> Step<'a, C> {
     }
 }
 
-/// A call of an author's code with a deadline, and its panic as a value.
+/// Runs a call of an author's code with a deadline. A panic is an error.
 ///
 /// # Errors
 /// See [`NoAnswer`].
@@ -205,10 +206,10 @@ pub async fn guarded<T>(limit: Duration, token: &FencingToken, call: impl Future
     timeout(limit, call).await.unwrap_or(Err(NoAnswer::TimedOut(limit)))
 }
 
-/// What an author's code returns, or the text of its panic.
+/// Runs an author's code; returns its result, or the text of its panic.
 ///
 /// # Errors
-/// It panicked.
+/// When it panicked.
 pub fn unpanicked<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| panic_text(&*panic))
 }

@@ -9,9 +9,9 @@ use tokio_util::task::TaskTracker;
 
 use super::adoption::{Adopter, until_empty};
 use super::engine::Engine;
+use super::reconciler::{KeyOf, Reconciler};
 use super::retry::Retry;
-use super::shards::Record;
-use super::{KeyOf, Reconciler, Sharing};
+use super::shards::{Record, Sharing};
 use crate::journal::{Adopted, Entry, Journal, JournalOptions, Writer};
 use crate::lease::Term;
 
@@ -21,7 +21,7 @@ const LAST_WRITE: Duration = Duration::from_secs(5);
 /// Works on a shard until its term ends. Returns who took the journal over, if another process did.
 pub(super) async fn serve<R: Reconciler>(engine: Arc<Engine<R>>, term: Term) -> Option<String> {
     let shard = Shard { engine: &engine, number: term.shard };
-    // What was remembered of an earlier term has been another process's since.
+    // Other processes may have changed what an earlier term remembered.
     shard.forget();
     let options = engine.shards.plan.journal(term.shard);
     if matches!(engine.shards.plan.sharing, Sharing::Objects) {
@@ -67,13 +67,13 @@ impl<R: Reconciler> Shard<'_, R> {
                 }
                 Err(error) => error,
             };
-            let place = format!("ConfigMap {}/{}", options.namespace, options.name);
-            self.set_problem(Some(format!("the journal ({place}) cannot be taken over: {error}")));
-            retry.failed(format!("{place}: {error}")).await;
+            let config_map = format!("ConfigMap {}/{}", options.namespace, options.name);
+            self.set_problem(Some(format!("the journal ({config_map}) cannot be taken over: {error}")));
+            retry.failed(format!("{config_map}: {error}")).await;
         }
     }
 
-    /// Everything between taking the journal over and having nothing in flight any more.
+    /// Runs from taking the journal over until no work is in flight any more.
     async fn work(&self, term: &Term, options: &JournalOptions, journal: &Journal, mut entries: Vec<Entry>) {
         let mut adopter = Adopter::new(self.engine, self.number, options, journal);
         let left = tokio::select! {
@@ -95,11 +95,11 @@ impl<R: Reconciler> Shard<'_, R> {
             () = self.honour_drops(journal) => {}
         }
         self.end(&working).await;
-        // What was removed last need not be looked at by the next holder.
+        // Then the next holder need not look at what was removed last.
         let _ = timeout(LAST_WRITE, journal.flush()).await;
     }
 
-    /// Every replica works, and has nothing but the locks of objects.
+    /// Works without a journal: every replica works, and objects have locks.
     async fn serve_without_journal(&self, term: &Term, options: &JournalOptions) {
         let working = TaskTracker::new();
         tokio::select! {
@@ -116,7 +116,7 @@ impl<R: Reconciler> Shard<'_, R> {
         self.give_up().await;
     }
 
-    /// Waits until everything is known, asks how old what is known may be, and lets the author begin.
+    /// Waits until everything is known and of this term, and starts the author's code.
     async fn ready(&self) {
         let environment = self.engine.shards.plan.environment;
         let mut retry = Retry::new("the cluster cannot be looked at", environment);
@@ -144,7 +144,7 @@ impl<R: Reconciler> Shard<'_, R> {
         }
     }
 
-    /// Goes on with what found no room at first. Never ends.
+    /// Adopts entries that found no room at first. Never returns.
     async fn adopt_rest(&self, adopter: &mut Adopter<'_, R>, journal: &Journal, mut left: Vec<Entry>) {
         while !left.is_empty() {
             let Adopted { entries, left: rest } = adopter.adopt_rest().await;
@@ -157,7 +157,7 @@ impl<R: Reconciler> Shard<'_, R> {
         std::future::pending::<()>().await;
     }
 
-    /// Says what waits for room.
+    /// Reports the entries that wait for room.
     fn left_behind(&self, left: &[Entry]) {
         let keys = keys::<R>(left);
         let problem = (!keys.is_empty()).then(|| {
@@ -173,7 +173,7 @@ impl<R: Reconciler> Shard<'_, R> {
         self.engine.shards.set_problem(self.number, problem);
     }
 
-    /// Ends the attempts that a person has dropped. Never ends.
+    /// Ends attempts that a person has dropped. Never returns.
     async fn honour_drops(&self, journal: &Journal) {
         loop {
             for key in journal.dropped().await {
@@ -183,7 +183,7 @@ impl<R: Reconciler> Shard<'_, R> {
         }
     }
 
-    /// Says on `/readyz` and to whoever waits why nothing is done.
+    /// Reports on `/readyz` and to users why nothing is done.
     fn set_problem(&self, problem: Option<String>) {
         if let Some(problem) = &problem {
             self.engine.held_up(|key| self.is_here(key), problem);
@@ -193,7 +193,7 @@ impl<R: Reconciler> Shard<'_, R> {
 
     async fn give_up(&self) {
         if let Some(working) = self.engine.shards.remove(self.number) {
-            // They see that the journal is over as soon as they run.
+            // They end as soon as they run, because the journal is over.
             working.wait().await;
         }
         self.forget();

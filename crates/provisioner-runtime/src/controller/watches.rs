@@ -1,4 +1,4 @@
-//! What a controller follows.
+//! What a controller watches.
 
 use std::fmt::Debug;
 
@@ -8,26 +8,28 @@ use kube::api::ListParams;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use super::{Cache, Context};
-use crate::watch::{Event, FromJson, watch};
-use crate::{CallError, Environment, WatchHealth};
+use super::cache::Cache;
+use super::context::Context;
+use crate::call::CallError;
+use crate::environment::Environment;
+use crate::watch::{Change, FromJson, WatchHealth, watch};
 
-/// One kind of object that a controller follows, and how changes get into its cache.
+/// One kind of object that a controller watches, and how changes get into its cache.
 pub struct WatchSpec<C: Cache> {
     name: &'static str,
     health: WatchHealth,
     run: Run<C>,
-    version: Version<C>,
+    version: FetchVersion<C>,
     dated: bool,
     after_first_term: bool,
 }
 
-/// A watch, as the loop knows it.
+/// A running watch.
 pub(super) struct Watched<C> {
     pub(super) name: &'static str,
     pub(super) health: WatchHealth,
-    /// Where its objects may be stale when a term begins.
-    pub(super) version: Option<Version<C>>,
+    /// How to fetch the current version; `None` if the watch is not dated.
+    pub(super) version: Option<FetchVersion<C>>,
 }
 
 /// How a watch is started.
@@ -37,22 +39,22 @@ pub(super) struct Start<C: Cache> {
     pub(super) after_first_term: bool,
 }
 
-/// A change of the cache. It answers with the keys that it may matter to.
-pub(super) type Change<'a, C> = Box<dyn FnOnce(&mut C) -> Vec<<C as Cache>::Key> + 'a>;
-/// Runs a change under the cache's lock.
-pub(super) type Apply<C> = Box<dyn Fn(Change<'_, C>) + Send>;
+/// An update of the cache. Returns the keys that it may concern.
+pub(super) type Update<'a, C> = Box<dyn FnOnce(&mut C) -> Vec<<C as Cache>::Key> + 'a>;
+/// Runs an update under the cache's lock.
+pub(super) type Apply<C> = Box<dyn Fn(Update<'_, C>) + Send>;
 pub(super) type Run<C> = Box<dyn FnOnce(Environment, Apply<C>) -> BoxFuture<'static, ()> + Send>;
-/// Asks the API server for the version of everything of this kind.
-pub(super) type Version<C> = Box<dyn Fn(Context<C>) -> BoxFuture<'static, Result<u64, CallError>> + Send + Sync>;
+/// Asks the API server for the current version of this kind.
+pub(super) type FetchVersion<C> = Box<dyn Fn(Context<C>) -> BoxFuture<'static, Result<u64, CallError>> + Send + Sync>;
 
 impl<C: Cache> WatchSpec<C> {
-    /// Follows what `api` covers, under the plural's name. `read` turns an event into what `apply` puts into the cache;
-    /// it may call an author's code, because no lock is held then.
+    /// Watches what `api` covers; `name` is the plural. `read` turns a change into what `apply` puts into the cache. It may
+    /// call an author's code, because no lock is held.
     pub fn new<T, U>(
         name: &'static str,
         api: Api<T>,
         health: WatchHealth,
-        read: impl Fn(Event<T>) -> U + Send + 'static,
+        read: impl Fn(Change<T>) -> U + Send + 'static,
         apply: impl Fn(&mut C, U) -> Vec<C::Key> + Send + 'static,
     ) -> Self
     where
@@ -68,26 +70,26 @@ impl<C: Cache> WatchSpec<C> {
             .boxed()
         };
         let watched = health.clone();
-        let run = move |environment: Environment, change: Apply<C>| {
-            let sink = move |event: Event<T>| {
-                let read = read(event);
-                change(Box::new(|cache| apply(cache, read)));
+        let run = move |environment: Environment, update: Apply<C>| {
+            let sink = move |change: Change<T>| {
+                let read = read(change);
+                update(Box::new(|cache| apply(cache, read)));
             };
             watch(api, name, environment, watched, sink).boxed()
         };
-        let (run, version): (Run<C>, Version<C>) = (Box::new(run), Box::new(version));
+        let (run, version): (Run<C>, FetchVersion<C>) = (Box::new(run), Box::new(version));
         Self { name, health, run, version, dated: false, after_first_term: false }
     }
 
-    /// At the start of each term the API server is asked how new everything of this kind is, see
+    /// At the start of each term the API server is asked for the current version of this kind; see
     /// [`Cache::stale_before`].
     #[must_use]
     pub fn dated(self) -> Self {
         Self { dated: true, ..self }
     }
 
-    /// Begins when this process gets its first shard, so that nothing that it tells is stale; or soon, for everything is to
-    /// be known by then.
+    /// Starts when this process gets its first shard, so that nothing it delivers is stale. It waits at most half a second,
+    /// so that everything is known by then.
     #[must_use]
     pub fn after_first_term(self) -> Self {
         Self { after_first_term: true, ..self }

@@ -16,10 +16,9 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
-use super::state::{Ending, Job, Pending, Written};
+use super::state::{Ending, Job, LastEvent, Pending};
 use super::{Event, ObjectRef, Shared};
-use crate::call::{create_request, unsent};
-use crate::{CallError, call};
+use crate::call::{CallError, call, create_request, unsent};
 
 /// How long one request may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -27,20 +26,20 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Where events of cluster-scoped objects are.
 const CLUSTER_SCOPED: &str = "default";
 
-/// Sends what waits, for ever.
+/// Sends lines as they are due. Never returns.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut sending = FuturesUnordered::new();
-    let mut complained = false;
+    let mut warned = false;
     loop {
         let changed = shared.changed.notified();
         let room = loop {
             let room = sending.len() < shared.concurrency.load(Ordering::Relaxed);
-            match room.then(|| crate::lock(&shared.state).take(Instant::now())).flatten() {
+            match room.then(|| crate::sync::lock(&shared.state).take(Instant::now())).flatten() {
                 Some(job) => sending.push(send(&shared, job)),
                 None => break room,
             }
         };
-        let due = crate::lock(&shared.state).next_due(Instant::now()).filter(|_| room);
+        let due = crate::sync::lock(&shared.state).next_due(Instant::now()).filter(|_| room);
         let outcome = tokio::select! {
             biased;
             () = changed => None,
@@ -48,17 +47,17 @@ pub(super) async fn run(shared: Arc<Shared>) {
             outcome = sending.next(), if !sending.is_empty() => outcome,
         };
         if let Some((job, outcome)) = outcome {
-            let ending = judge(&job, outcome, &mut complained);
-            crate::lock(&shared.state).conclude(job, ending, Instant::now());
+            let ending = judge(&job, outcome, &mut warned);
+            crate::sync::lock(&shared.state).conclude(job, ending, Instant::now());
             shared.idle.notify_waiters();
             shared.moved.notify_waiters();
         }
     }
 }
 
-type Outcome = Result<(), CallError>;
+type SendResult = Result<(), CallError>;
 
-async fn send(shared: &Shared, job: Job) -> (Job, Outcome) {
+async fn send(shared: &Shared, job: Job) -> (Job, SendResult) {
     let outcome = match request(shared, &job) {
         // Nobody reads the answer.
         Ok(request) => call(LIMIT, shared.client.request_text(request)).await.map(drop),
@@ -85,14 +84,14 @@ fn request(shared: &Shared, job: &Job) -> Result<http::Request<Vec<u8>>, CallErr
     }
 }
 
-/// What the outcome means for the line; tells the log what somebody should know.
-fn judge(job: &Job, outcome: Outcome, complained: &mut bool) -> Ending {
+/// What the outcome means for the line. Logs problems.
+fn judge(job: &Job, outcome: SendResult, warned: &mut bool) -> Ending {
     let Err(error) = outcome else {
-        *complained = false;
+        *warned = false;
         return Ending::Written;
     };
     match error {
-        // Written by an earlier request that seemed to fail.
+        // An earlier request wrote it, and its answer was lost.
         CallError::AlreadyExists => Ending::Written,
         CallError::NotFound if job.series.is_some() => Ending::SeriesGone,
         CallError::NotFound => {
@@ -104,29 +103,29 @@ fn judge(job: &Job, outcome: Outcome, complained: &mut bool) -> Ending {
             Ending::Unwanted
         }
         CallError::Forbidden(_) => {
-            complain(complained, &error);
+            warn_once(warned, &error);
             Ending::Unwanted
         }
         CallError::Invalid(_) | CallError::Other(_) | CallError::Conflict => {
-            complain(complained, &error);
+            warn_once(warned, &error);
             Ending::Rejected
         }
         error => {
-            complain(complained, &error);
+            warn_once(warned, &error);
             Ending::Failed(error.retry_after())
         }
     }
 }
 
-/// Once, until events are written again.
-fn complain(complained: &mut bool, error: &CallError) {
-    if !std::mem::replace(complained, true) {
+/// Warns once, until an event is written again.
+fn warn_once(warned: &mut bool, error: &CallError) {
+    if !std::mem::replace(warned, true) {
         warn!("an event could not be written: {error}");
     }
 }
 
 fn body(shared: &Shared, event: &Event, pending: &Pending, namespace: &str) -> ApiEvent {
-    let ObjectRef { api_version, kind, namespace: place, name, uid } = &event.object;
+    let ObjectRef { api_version, kind, namespace: object_namespace, name, uid } = &event.object;
     ApiEvent {
         metadata: ObjectMeta {
             name: Some(pending.id.name(&event.object.name)),
@@ -137,7 +136,7 @@ fn body(shared: &Shared, event: &Event, pending: &Pending, namespace: &str) -> A
         regarding: Some(ObjectReference {
             api_version: Some((*api_version).to_owned()),
             kind: Some((*kind).to_owned()),
-            namespace: place.as_deref().map(str::to_owned),
+            namespace: object_namespace.as_deref().map(str::to_owned),
             name: Some(name.to_string()),
             uid: Some(uid.to_string()).filter(|uid| !uid.is_empty()),
             ..ObjectReference::default()
@@ -155,6 +154,6 @@ fn body(shared: &Shared, event: &Event, pending: &Pending, namespace: &str) -> A
     }
 }
 
-fn series(written: &Written, pending: &Pending) -> EventSeries {
+fn series(written: &LastEvent, pending: &Pending) -> EventSeries {
     EventSeries { count: written.count.saturating_add(pending.count), last_observed_time: MicroTime(pending.last) }
 }

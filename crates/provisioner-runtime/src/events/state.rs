@@ -1,4 +1,4 @@
-//! What waits to be sent, what was written, and what each object has left. No clock, no tasks.
+//! Which lines wait, which events were written, and each object's rate. No clock, no tasks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,17 +10,16 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{Event, EventKind, EventOptions, EventStats, head};
-use crate::Backoff;
-use crate::backoff::Random;
+use crate::backoff::{Backoff, Random};
 use crate::name::stable_hash;
 
-/// How long an event that was written may be counted up.
+/// For how long the count of a written event may be raised.
 const SERIES: Duration = Duration::from_secs(600);
 
-/// How often the server may fail to write one line before it is given up.
+/// After how many failures of the server a line is given up.
 const MOST_ATTEMPTS: u32 = 10;
 
-/// How long a server that fails is left alone.
+/// The pause of all requests after a failure of the server.
 const PAUSE: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(30));
 
 pub(super) struct State {
@@ -29,9 +28,9 @@ pub(super) struct State {
     due: BTreeMap<(Instant, u64), Line>,
     pending: usize,
     sending: usize,
-    turn: u64,
+    sequence: u64,
     first_id: u64,
-    /// The server is left alone until then.
+    /// Nothing is sent until then.
     paused: Option<Instant>,
     failures: u32,
     flushing: bool,
@@ -40,7 +39,7 @@ pub(super) struct State {
     burst: u32,
     refill: Duration,
     sweep_at: usize,
-    told_of_drops: bool,
+    drops_reported: bool,
     stats: EventStats,
 }
 
@@ -57,8 +56,8 @@ pub(super) struct Line {
 pub(super) struct Job {
     pub(super) line: Line,
     pub(super) pending: Pending,
-    /// The event that was written before, and whose count is to be raised.
-    pub(super) series: Option<Written>,
+    /// The event whose count is to be raised.
+    pub(super) series: Option<LastEvent>,
 }
 
 /// What waits to be sent.
@@ -67,19 +66,20 @@ pub(super) struct Pending {
     pub(super) event: Event,
     pub(super) count: i32,
     pub(super) last: Timestamp,
-    /// Names the event to be written; kept when the request is repeated, so that one that was
-    /// written without our knowledge is not written twice.
+    /// Names the event to be written. A repeated request keeps it, so that an event whose answer was lost is not
+    /// written twice.
     pub(super) id: EventId,
     due: Instant,
     attempts: u32,
 }
 
+/// The event of a line that was written last.
 #[derive(Clone, Debug)]
-pub(super) struct Written {
+pub(super) struct LastEvent {
     pub(super) id: EventId,
-    /// How often it was seen altogether.
+    /// Its count on the server.
     pub(super) count: i32,
-    /// Stands for the text.
+    /// A hash of the note.
     note: u64,
     at: Instant,
 }
@@ -90,11 +90,11 @@ pub(super) enum Ending {
     Written,
     /// The event whose count was to be raised is gone.
     SeriesGone,
-    /// Nobody will ever see it, or we may not write it.
+    /// Its namespace is gone, or we may not write events.
     Unwanted,
-    /// The server can make no sense of it.
+    /// The server does not accept it.
     Rejected,
-    /// The server is not able to write it now, and may ask to be left alone for a time.
+    /// The server cannot write it now; how long it asks to wait.
     Failed(Option<Duration>),
 }
 
@@ -105,7 +105,7 @@ impl State {
             due: BTreeMap::new(),
             pending: 0,
             sending: 0,
-            turn: 0,
+            sequence: 0,
             first_id: options.environment.number("event names"),
             paused: None,
             failures: 0,
@@ -116,7 +116,7 @@ impl State {
             // No sum of an instant and this exceeds what an instant can hold.
             refill: options.refill.min(Duration::from_secs(24 * 60 * 60)),
             sweep_at: 1024,
-            told_of_drops: false,
+            drops_reported: false,
             stats: EventStats::default(),
         }
     }
@@ -131,7 +131,7 @@ impl State {
         }
         if self.pending >= self.capacity {
             self.stats.dropped += 1;
-            if !std::mem::replace(&mut self.told_of_drops, true) {
+            if !std::mem::replace(&mut self.drops_reported, true) {
                 warn!("events are dropped: {} wait to be sent", self.pending);
             }
             return;
@@ -141,7 +141,7 @@ impl State {
         self.put(line, Pending { event, count: 1, last: clock, id, due, attempts: 0 });
     }
 
-    /// The next request to be made, if there is one now.
+    /// The next request, if a line is due.
     pub(super) fn take(&mut self, now: Instant) -> Option<Job> {
         if self.paused.is_some_and(|until| until > now) {
             return None;
@@ -153,7 +153,7 @@ impl State {
         let line = first.remove();
         let track = self.track(&line)?;
         let pending = track.pending.take()?;
-        let current = |written: &Written| {
+        let current = |written: &LastEvent| {
             written.note == digest(&pending.event.note) && now.saturating_duration_since(written.at) < SERIES
         };
         let series = track.written.clone().filter(current);
@@ -163,7 +163,7 @@ impl State {
         Some(Job { line, pending: *pending, series })
     }
 
-    /// When there may be a next request, if one waits; not after `now` if [`State::take`] has one.
+    /// When the next request may be sent, if a line waits; at `now` or before if [`State::take`] has one.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
         let ((due, _), _) = self.due.first_key_value()?;
         let due = if self.flushing { now } else { *due };
@@ -176,13 +176,13 @@ impl State {
         let Some(track) = self.track(&line) else { return };
         track.sending = false;
         let newer = track.pending.take().map(|newer| *newer);
-        // What came meanwhile is put back below.
+        // It is put back below.
         self.pending -= usize::from(newer.is_some());
         let (written, again) = match ending {
             Ending::Written => {
                 self.stats.sent += 1;
                 self.failures = 0;
-                self.told_of_drops = false;
+                self.drops_reported = false;
                 (Some(pending.written(series, now)), newer)
             }
             Ending::SeriesGone => (None, Some(pending.and(newer, now))),
@@ -194,8 +194,8 @@ impl State {
                 self.stats.failed += 1;
                 (None, newer)
             }
-            Ending::Failed(wish) => {
-                self.pause(wish, now);
+            Ending::Failed(retry_after) => {
+                self.pause(retry_after, now);
                 pending.attempts += 1;
                 if pending.attempts < MOST_ATTEMPTS {
                     (series, Some(pending.and(newer, now)))
@@ -214,7 +214,7 @@ impl State {
         self.flushing &= self.pending > 0;
     }
 
-    /// Until all is sent, sends also what objects' rates hold back; returns how much is left.
+    /// Ignores the objects' rates until all is sent; returns how many lines are left.
     pub(super) fn flush(&mut self) -> usize {
         self.flushing = self.pending > 0;
         self.pending + self.sending
@@ -235,7 +235,7 @@ impl State {
         object.lines.iter_mut().find(|track| track.reason == line.reason && track.kind == line.kind)
     }
 
-    /// Takes one event off what the line's object has, and says from when it may be sent.
+    /// Charges one event to the line's object; returns from when it may be sent.
     fn charge(&mut self, line: &Line, now: Instant) -> Instant {
         let (burst, refill) = (self.burst, self.refill);
         let object = self
@@ -246,7 +246,7 @@ impl State {
         object.full_at.checked_sub(refill * burst).map_or(now, |due| due.max(now))
     }
 
-    /// Lets a line wait to be sent.
+    /// Puts a line into the queue.
     fn put(&mut self, line: Line, pending: Pending) {
         let Some(object) = self.objects.get_mut(&line.object) else { return };
         let found = object.lines.iter().position(|track| track.reason == line.reason && track.kind == line.kind);
@@ -264,23 +264,23 @@ impl State {
         let due = pending.due;
         track.pending = Some(Box::new(pending));
         self.pending += 1;
-        // One request for a line at a time; the rest waits for its end.
+        // One request for a line at a time.
         if !track.sending {
-            self.turn += 1;
-            self.due.insert((due, self.turn), line);
+            self.sequence += 1;
+            self.due.insert((due, self.sequence), line);
         }
     }
 
-    fn pause(&mut self, wish: Option<Duration>, now: Instant) {
-        // Several requests that were under way together are one failure.
+    fn pause(&mut self, retry_after: Option<Duration>, now: Instant) {
+        // Requests that were under way together are one failure.
         if self.paused.is_none_or(|until| until <= now) {
             self.failures = self.failures.saturating_add(1);
         }
-        let pause = PAUSE.delay(self.failures, self.random.next()).max(wish.unwrap_or_default());
+        let pause = PAUSE.delay(self.failures, self.random.next()).max(retry_after.unwrap_or_default());
         self.paused = Some(now + pause.min(Duration::from_secs(300)));
     }
 
-    /// Forgets objects that have nothing waiting and whose rate is full again; when there are too many
+    /// Forgets objects that have nothing waiting and whose rate is full again. When there are too many, it forgets
     /// all that have nothing waiting.
     fn sweep(&mut self, now: Instant) {
         if self.objects.len() < self.sweep_at {
@@ -294,17 +294,17 @@ impl State {
         self.sweep_at = (2 * self.objects.len()).max(1024);
     }
 
-    /// One that nobody else uses: the time, as all clients do it, from a beginning of our own: who has the same time as
-    /// another client would take its event for our own.
+    /// An id that nobody else uses: the time, as in other clients, plus a number of our own. Without that number, the event
+    /// of a client with the same time would be taken for ours.
     fn id(&mut self, clock: Timestamp) -> EventId {
-        self.turn += 1;
-        // Of the time only what fits 16 digits; it is some centuries until it repeats.
+        self.sequence += 1;
+        // The time as far as it fits 16 digits; it repeats after some centuries.
         let time = clock.as_nanosecond() as u64;
-        EventId(self.first_id.wrapping_add(time).wrapping_add(self.turn))
+        EventId(self.first_id.wrapping_add(time).wrapping_add(self.sequence))
     }
 }
 
-/// What tells the events of an object apart by their names.
+/// The part of an event's name that differs within an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EventId(u64);
 
@@ -325,7 +325,7 @@ impl EventId {
 }
 
 struct Object {
-    /// When the object has its whole burst again, if nothing more is published.
+    /// When the object has its whole burst again, if no event comes.
     full_at: Instant,
     lines: Vec<Track>,
 }
@@ -336,23 +336,23 @@ impl Object {
     }
 
     fn is_remembered(&self, now: Instant) -> bool {
-        let is_series = |written: &Written| now.saturating_duration_since(written.at) < SERIES;
+        let is_series = |written: &LastEvent| now.saturating_duration_since(written.at) < SERIES;
         self.full_at > now || self.lines.iter().any(|track| track.written.as_ref().is_some_and(is_series))
     }
 }
 
-/// Where a line stands.
+/// What is known of a line.
 struct Track {
     reason: &'static str,
     kind: EventKind,
     /// Boxed: most of the time nothing waits.
     pending: Option<Box<Pending>>,
     sending: bool,
-    written: Option<Written>,
+    written: Option<LastEvent>,
 }
 
 impl Pending {
-    /// One more event of the line, which has not been sent yet; `id` is for the case that it differs.
+    /// Adds an event of the line; `id` is its id if the note differs.
     fn absorb(&mut self, event: Event, id: EventId, clock: Timestamp) {
         self.count = self.count.saturating_add(1);
         self.last = clock;
@@ -362,13 +362,13 @@ impl Pending {
         self.event = event;
     }
 
-    /// What there is on the server now, with the event whose count was raised.
-    fn written(self, series: Option<Written>, now: Instant) -> Written {
+    /// What the server has now; `series` is the event whose count was raised.
+    fn written(self, series: Option<LastEvent>, now: Instant) -> LastEvent {
         let (id, before) = series.map_or((self.id, 0), |series| (series.id, series.count));
-        Written { id, count: before.saturating_add(self.count), note: digest(&self.event.note), at: now }
+        LastEvent { id, count: before.saturating_add(self.count), note: digest(&self.event.note), at: now }
     }
 
-    /// To be sent again at once, together with what came meanwhile.
+    /// To be sent again at once, together with newer events.
     fn and(mut self, newer: Option<Self>, now: Instant) -> Self {
         if let Some(newer) = newer {
             let count = self.count.saturating_add(newer.count);

@@ -1,4 +1,4 @@
-//! The sink against an API server that writes down what it is asked for.
+//! The recorder against an API server that records its requests.
 
 mod clock;
 mod fleet;
@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[tokio::test(start_paused = true)]
 async fn an_event_is_written_with_all_that_the_api_asks_for() {
     let test = Test::start([]);
-    test.sink.record(Event {
+    test.recorder.record(Event {
         object: ObjectRef {
             api_version: "v1",
             kind: "Pod",
@@ -59,7 +59,7 @@ async fn an_event_is_written_with_all_that_the_api_asks_for() {
     });
     assert_eq!((request.method, request.body), (Method::POST, expected));
     assert_eq!(request.path, "/apis/events.k8s.io/v1/namespaces/n/events");
-    assert_eq!(test.sink.stats(), EventStats { sent: 1, ..EventStats::default() });
+    assert_eq!(test.recorder.stats(), EventStats { sent: 1, ..EventStats::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +67,7 @@ async fn events_of_cluster_scoped_objects_go_to_the_namespace_default() {
     let test = Test::start([]);
     let mut event = event("a", "note");
     event.object.namespace = None;
-    test.sink.record(event);
+    test.recorder.record(event);
     test.wait(1).await;
     let request = test.only();
     assert_eq!(request.path, "/apis/events.k8s.io/v1/namespaces/default/events");
@@ -78,23 +78,23 @@ async fn events_of_cluster_scoped_objects_go_to_the_namespace_default() {
 async fn while_a_line_waits_the_last_note_wins_and_the_count_grows() {
     let test = Test::start([]);
     for note in ["one", "two", "three"] {
-        test.sink.record(event("a", note));
+        test.recorder.record(event("a", note));
     }
-    test.sink.record(Event { reason: "Other", ..event("a", "four") });
-    test.sink.record(Event { kind: EventKind::Normal, ..event("a", "five") });
+    test.recorder.record(Event { reason: "Other", ..event("a", "four") });
+    test.recorder.record(Event { kind: EventKind::Normal, ..event("a", "five") });
     test.wait(1).await;
-    let told: Vec<_> =
+    let sent: Vec<_> =
         test.requests().iter().map(|request| (request.note(), request.body["series"]["count"].as_i64())).collect();
     let expected = [("three", Some(3)), ("four", None), ("five", None)];
-    assert_eq!(told, expected.map(|(note, count)| (note.to_owned(), count)));
-    assert_eq!(test.sink.stats(), EventStats { sent: 3, coalesced: 2, ..EventStats::default() });
+    assert_eq!(sent, expected.map(|(note, count)| (note.to_owned(), count)));
+    assert_eq!(test.recorder.stats(), EventStats { sent: 3, coalesced: 2, ..EventStats::default() });
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_same_note_again_raises_the_count_and_changes_nothing_else() {
     let test = Test::start([]);
     for _ in 0..3 {
-        test.sink.record(event("a", "note"));
+        test.recorder.record(event("a", "note"));
         test.wait(60).await;
     }
     let [first, second, third] = &test.requests()[..] else { panic!("three requests") };
@@ -113,7 +113,7 @@ async fn the_same_note_again_raises_the_count_and_changes_nothing_else() {
 async fn another_note_is_a_new_event() {
     let test = Test::start([]);
     for note in ["one", "two"] {
-        test.sink.record(event("a", note));
+        test.recorder.record(event("a", note));
         test.wait(60).await;
     }
     let requests = test.requests();
@@ -125,7 +125,7 @@ async fn another_note_is_a_new_event() {
 async fn a_series_ends_after_ten_minutes() {
     let test = Test::start([]);
     for _ in 0..2 {
-        test.sink.record(event("a", "note"));
+        test.recorder.record(event("a", "note"));
         test.wait(601).await;
     }
     assert!(test.requests().iter().all(|request| request.method == Method::POST));
@@ -135,12 +135,12 @@ async fn a_series_ends_after_ten_minutes() {
 async fn a_series_whose_event_is_gone_begins_anew() {
     let test = Test::start([Answer::Ok, Answer::Refusal(404, "NotFound", "")]);
     for _ in 0..2 {
-        test.sink.record(event("a", "note"));
+        test.recorder.record(event("a", "note"));
         test.wait(1).await;
     }
     let methods: Vec<Method> = test.requests().iter().map(|request| request.method.clone()).collect();
     assert_eq!(methods, [Method::POST, Method::PATCH, Method::POST]);
-    assert_eq!(test.sink.stats().sent, 2);
+    assert_eq!(test.recorder.stats().sent, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +152,7 @@ async fn long_texts_are_cut_between_characters() {
     let test = Test::start([]);
     let mut long = event("a", &"x".repeat(5_000));
     long.object.name = format!("{}.b", "n".repeat(235)).into();
-    test.sink.record(long);
+    test.recorder.record(long);
     test.wait(1).await;
     let body = test.only().body;
     assert_eq!(body["note"].as_str().map(str::len), Some(1024));
@@ -164,25 +164,25 @@ async fn long_texts_are_cut_between_characters() {
 async fn a_burst_of_three_thousand_loses_none_and_keeps_to_its_concurrency() {
     let test = Test::start([]);
     for number in 0..3_000 {
-        test.sink.record(event(&number.to_string(), "note"));
+        test.recorder.record(event(&number.to_string(), "note"));
     }
     test.wait(100).await;
-    assert_eq!(test.sink.stats(), EventStats { sent: 3_000, ..EventStats::default() });
+    assert_eq!(test.recorder.stats(), EventStats { sent: 3_000, ..EventStats::default() });
     assert_eq!(test.server.most.load(Ordering::Relaxed), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_pace_can_be_changed() {
     let test = Test::start([]);
-    test.sink.pace(0);
+    test.recorder.pace(0);
     for number in 0..20 {
-        test.sink.record(event(&number.to_string(), "note"));
+        test.recorder.record(event(&number.to_string(), "note"));
     }
     test.wait(1).await;
-    assert_eq!(test.sink.stats(), EventStats { queued: 20, ..EventStats::default() });
-    test.sink.pace(1);
+    assert_eq!(test.recorder.stats(), EventStats { queued: 20, ..EventStats::default() });
+    test.recorder.pace(1);
     test.wait(1).await;
-    assert_eq!(test.sink.stats().sent, 20);
+    assert_eq!(test.recorder.stats().sent, 20);
     assert_eq!(test.server.most.load(Ordering::Relaxed), 1);
 }
 
@@ -190,30 +190,30 @@ async fn the_pace_can_be_changed() {
 async fn what_may_not_be_sent_yet_is_not_due() {
     let test = Test::with(EventOptions { burst: 1, ..options() }, [Answer::Busy(20)]);
     let due_after = async || {
-        assert!(!test.sink.is_due());
+        assert!(!test.recorder.is_due());
         let start = Instant::now();
-        test.sink.wait_due().await;
-        assert!(test.sink.is_due());
+        test.recorder.wait_due().await;
+        assert!(test.recorder.is_due());
         start.elapsed().as_secs_f64().round()
     };
-    // The server asks to be left alone.
-    test.sink.record(event("a", "first"));
+    // The server asks for a pause.
+    test.recorder.record(event("a", "first"));
     test.wait(1).await;
-    test.sink.pace(0);
+    test.recorder.pace(0);
     assert_eq!(due_after().await, 19.0);
-    test.sink.pace(1);
+    test.recorder.pace(1);
     test.wait(1).await;
-    // The object has told too much.
-    test.sink.pace(0);
-    test.sink.record(event("a", "second"));
+    // The object has no events left.
+    test.recorder.pace(0);
+    test.recorder.record(event("a", "second"));
     assert_eq!(due_after().await, 300.0 - 21.0);
-    test.sink.pace(1);
+    test.recorder.pace(1);
     test.wait(1).await;
     // Nothing waits.
-    test.sink.pace(0);
+    test.recorder.pace(0);
     let publish = async {
         sleep(5 * SECOND).await;
-        test.sink.record(event("b", "third"));
+        test.recorder.record(event("b", "third"));
     };
     assert_eq!(tokio::join!(due_after(), publish).0, 5.0);
 }
@@ -222,23 +222,23 @@ async fn what_may_not_be_sent_yet_is_not_due() {
 async fn a_full_queue_drops_what_comes_and_still_coalesces() {
     let test = Test::with(EventOptions { capacity: 10, ..options() }, []);
     for number in 0..15 {
-        test.sink.record(event(&number.to_string(), "one"));
+        test.recorder.record(event(&number.to_string(), "one"));
     }
-    test.sink.record(event("3", "two"));
-    assert_eq!(test.sink.dropped(), 5);
+    test.recorder.record(event("3", "two"));
+    assert_eq!(test.recorder.dropped(), 5);
     test.wait(1).await;
-    assert_eq!(test.sink.stats(), EventStats { sent: 10, coalesced: 1, dropped: 5, ..EventStats::default() });
+    assert_eq!(test.recorder.stats(), EventStats { sent: 10, coalesced: 1, dropped: 5, ..EventStats::default() });
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_tells_too_much_has_to_wait() {
+async fn an_object_with_too_many_events_has_to_wait() {
     let test = Test::start([]);
     for number in 0..40 {
-        test.sink.record(event("a", &number.to_string()));
+        test.recorder.record(event("a", &number.to_string()));
         sleep(SECOND).await;
     }
     assert_eq!(test.requests().len(), 25);
-    test.sink.record(event("b", "others do not"));
+    test.recorder.record(event("b", "others do not"));
     test.wait(1).await;
     assert_eq!(test.requests().len(), 26);
     test.wait(300).await;
@@ -251,13 +251,13 @@ async fn an_object_that_tells_too_much_has_to_wait() {
 async fn a_busy_server_is_left_alone_for_as_long_as_it_asks() {
     let test = Test::start([Answer::Busy(20)]);
     for name in ["a", "b"] {
-        test.sink.record(event(name, "note"));
+        test.recorder.record(event(name, "note"));
     }
     test.wait(19).await;
-    assert_eq!(test.sink.stats().queued, 1);
-    test.sink.record(event("c", "note"));
+    assert_eq!(test.recorder.stats().queued, 1);
+    test.recorder.record(event("c", "note"));
     test.wait(2).await;
-    assert_eq!(test.sink.stats().sent, 3);
+    assert_eq!(test.recorder.stats().sent, 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,24 +265,24 @@ async fn a_server_that_fails_is_asked_again_with_growing_pauses() {
     let failures = (0..7).map(|_| Answer::Refusal(500, "InternalError", "oh"));
     let test = Test::with(EventOptions { concurrency: 1, ..options() }, failures);
     for name in ["a", "b"] {
-        test.sink.record(event(name, "note"));
+        test.recorder.record(event(name, "note"));
     }
     test.wait(10).await;
     assert!(test.requests().len() <= 5, "{}", test.requests().len());
     test.wait(120).await;
-    assert_eq!(test.sink.stats(), EventStats { sent: 2, ..EventStats::default() });
+    assert_eq!(test.recorder.stats(), EventStats { sent: 2, ..EventStats::default() });
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_fails_again_and_again_is_given_up() {
     let failures = (0..10).map(|_| Answer::Refusal(500, "InternalError", "oh"));
     let test = Test::start(failures);
-    test.sink.record(event("a", "note"));
+    test.recorder.record(event("a", "note"));
     test.wait(3_600).await;
-    assert_eq!(test.sink.stats(), EventStats { failed: 1, ..EventStats::default() });
-    test.sink.record(event("a", "note"));
+    assert_eq!(test.recorder.stats(), EventStats { failed: 1, ..EventStats::default() });
+    test.recorder.record(event("a", "note"));
     test.wait(1).await;
-    assert_eq!(test.sink.stats().sent, 1);
+    assert_eq!(test.recorder.stats().sent, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,30 +295,30 @@ async fn what_nobody_will_see_is_dropped_and_the_rest_goes_on() {
         Answer::Refusal(422, "Invalid", "no"),
     ]);
     for name in ["a", "b", "c", "d", "e"] {
-        test.sink.record(event(name, "note"));
+        test.recorder.record(event(name, "note"));
     }
     test.wait(1).await;
-    assert_eq!(test.sink.stats(), EventStats { sent: 1, dropped: 3, failed: 1, ..EventStats::default() });
+    assert_eq!(test.recorder.stats(), EventStats { sent: 1, dropped: 3, failed: 1, ..EventStats::default() });
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_was_written_without_our_knowledge_is_not_written_twice() {
     let test = Test::start([Answer::Silence, Answer::Refusal(409, "AlreadyExists", "")]);
-    test.sink.record(event("a", "note"));
+    test.recorder.record(event("a", "note"));
     test.wait(15).await;
     let [first, second] = &test.requests()[..] else { panic!("two requests") };
     assert_eq!(first.body["metadata"]["name"], second.body["metadata"]["name"]);
-    assert_eq!(test.sink.stats(), EventStats { sent: 1, ..EventStats::default() });
+    assert_eq!(test.recorder.stats(), EventStats { sent: 1, ..EventStats::default() });
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_comes_while_a_line_is_being_sent_is_sent_after_it() {
     let test = Test::start([Answer::Silence]);
-    test.sink.record(event("a", "one"));
+    test.recorder.record(event("a", "one"));
     test.wait(1).await;
-    test.sink.record(event("a", "two"));
+    test.recorder.record(event("a", "two"));
     test.wait(1).await;
-    assert_eq!((test.requests().len(), test.sink.stats().queued), (1, 2));
+    assert_eq!((test.requests().len(), test.recorder.stats().queued), (1, 2));
     test.wait(15).await;
     let [first, second] = &test.requests()[..] else { panic!("two requests") };
     assert_eq!(second.note(), "two");
@@ -329,14 +329,14 @@ async fn what_comes_while_a_line_is_being_sent_is_sent_after_it() {
 #[tokio::test(start_paused = true)]
 async fn flush_sends_all_that_waits() {
     let test = Test::start([]);
-    assert_eq!(test.sink.flush(SECOND).await, 0);
+    assert_eq!(test.recorder.flush(SECOND).await, 0);
     for number in 0..40 {
-        test.sink.record(event("a", &number.to_string()));
-        test.sink.record(event(&format!("b{number}"), "note"));
+        test.recorder.record(event("a", &number.to_string()));
+        test.recorder.record(event(&format!("b{number}"), "note"));
         sleep(SECOND / 10).await;
     }
-    assert_eq!(test.sink.stats().queued, 1);
-    assert_eq!(test.sink.flush(SECOND).await, 0);
+    assert_eq!(test.recorder.stats().queued, 1);
+    assert_eq!(test.recorder.flush(SECOND).await, 0);
     assert_eq!(test.requests().last().map(Seen::note), Some("39".to_owned()));
 }
 
@@ -344,9 +344,9 @@ async fn flush_sends_all_that_waits() {
 async fn flush_gives_up_when_its_time_is_over() {
     let test = Test::start((0..4).map(|_| Answer::Silence));
     for number in 0..10 {
-        test.sink.record(event(&number.to_string(), "note"));
+        test.recorder.record(event(&number.to_string(), "note"));
     }
-    assert_eq!(test.sink.flush(5 * SECOND).await, 10);
+    assert_eq!(test.recorder.flush(5 * SECOND).await, 10);
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,12 +354,12 @@ async fn objects_are_forgotten() {
     let test = Test::start([]);
     for hour in 0..4 {
         for number in 0..1_500 {
-            test.sink.record(event(&format!("{hour}-{number}"), "note"));
+            test.recorder.record(event(&format!("{hour}-{number}"), "note"));
         }
         test.wait(3_600).await;
     }
-    assert_eq!(test.sink.stats().sent, 6_000);
-    let remembered = crate::lock(&test.sink.shared.state).remembered();
+    assert_eq!(test.recorder.stats().sent, 6_000);
+    let remembered = crate::sync::lock(&test.recorder.shared.state).remembered();
     assert!(remembered <= 3_000, "{remembered}");
 }
 
@@ -367,20 +367,20 @@ async fn objects_are_forgotten() {
 async fn however_many_objects_there_are_at_once_memory_is_bounded() {
     let test = Test::with(EventOptions { capacity: 100, ..options() }, []);
     for number in 0..3_000 {
-        test.sink.record(event(&number.to_string(), "note"));
+        test.recorder.record(event(&number.to_string(), "note"));
         if number % 50 == 0 {
             test.wait(1).await;
         }
     }
-    let remembered = crate::lock(&test.sink.shared.state).remembered();
+    let remembered = crate::sync::lock(&test.recorder.shared.state).remembered();
     assert!(remembered <= 1_024, "{remembered}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_sending_ends_with_the_last_sink() {
     let test = Test::start([]);
-    let shared = Arc::downgrade(&test.sink.shared);
-    let other = test.sink.clone();
+    let shared = Arc::downgrade(&test.recorder.shared);
+    let other = test.recorder.clone();
     drop(test);
     sleep(SECOND).await;
     assert!(shared.upgrade().is_some());
@@ -444,12 +444,12 @@ impl Server {
         self.most.fetch_max(self.now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        crate::lock(&self.requests).push(Seen {
+        crate::sync::lock(&self.requests).push(Seen {
             method: parts.method,
             path: parts.uri.path().to_owned(),
             body: serde_json::from_slice(&body).unwrap(),
         });
-        let answer = crate::lock(&self.answers).pop_front().unwrap_or(Answer::Ok);
+        let answer = crate::sync::lock(&self.answers).pop_front().unwrap_or(Answer::Ok);
         sleep(Duration::from_millis(10)).await;
         let answer = match answer {
             Answer::Ok => object(&json!({ "metadata": {}, "eventTime": null })),
@@ -463,12 +463,12 @@ impl Server {
 }
 
 struct Test {
-    sink: EventRecorder,
+    recorder: EventRecorder,
     server: Arc<Server>,
 }
 
 impl Test {
-    /// A sink whose server gives these answers, and after them takes everything.
+    /// A recorder whose server gives these answers, and after them takes everything.
     fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         Self::with(options(), answers)
     }
@@ -481,7 +481,7 @@ impl Test {
             let server = Arc::clone(&handler);
             async move { server.answer(request).await }
         });
-        Self { sink: EventRecorder::new(client, options), server }
+        Self { recorder: EventRecorder::new(client, options), server }
     }
 
     async fn wait(&self, seconds: u64) {
@@ -489,7 +489,7 @@ impl Test {
     }
 
     fn requests(&self) -> Vec<Seen> {
-        crate::lock(&self.server.requests).clone()
+        crate::sync::lock(&self.server.requests).clone()
     }
 
     fn only(&self) -> Seen {

@@ -9,13 +9,14 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use tokio::time::sleep;
 
-use super::drop::requested;
-use super::text::{Content, VERSION, VERSION_KEY, write};
-use super::write::{HOLDER, LAYOUT, LIMIT, TRIES, labels};
-use super::{Entry, Journal, JournalError, JournalOptions};
-use crate::{CallError, call};
+use super::Journal;
+use super::error::JournalError;
+use super::options::JournalOptions;
+use super::text::{Content, Entry, HOLDER, LAYOUT, VERSION, VERSION_KEY, drop_requests, labels, write};
+use super::write::{LIMIT, TRIES};
+use crate::call::{CallError, call};
 
-/// After an answer that says nothing.
+/// The pause after an answer that leaves the outcome open.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Another journal of the group.
@@ -29,43 +30,42 @@ pub struct Other<'a> {
     pub version: &'a str,
 }
 
-/// What an adoption has found.
+/// The result of an adoption.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopted {
-    /// These are in our journal now, and in no other.
+    /// Entries that are in our journal now, and in no other.
     pub entries: Vec<Entry>,
-    /// There was no room for these: they stay in the other journal, which nobody else writes. Another run may move them.
+    /// Entries that found no room. They stay in the other journal, which nobody else writes. Another run may move them.
     pub left: Vec<Entry>,
 }
 
-/// Moves entries from other journals of the group into one that is being written meanwhile. An entry is in one of the two at
-/// any time, and whoever has written the other journal cannot write it any more.
+/// Moves entries from other journals of the group into ours, while ours is being written. At any time an entry is in at
+/// least one of the two. The former holder of the other journal is fenced first.
 ///
-/// Others may do the same at the same time with other keys.
+/// Other processes may adopt other keys at the same time.
 pub struct Adoption<'a> {
     api: Api<ConfigMap>,
     options: &'a JournalOptions,
     journal: &'a Journal,
-    /// What is in our journal and may still be in the other, by its key: the entry, and the other journal's name.
+    /// By key: entries in our journal that may still be in the other one, with that journal's name.
     copied: BTreeMap<String, (Entry, String)>,
-    /// What is in no other journal any more.
+    /// By key: entries that are in no other journal any more.
     adopted: BTreeMap<String, Entry>,
 }
 
 impl<'a> Adoption<'a> {
-    /// Into `journal`, whose options these are.
+    /// An adoption into `journal`, which has these options.
     pub fn new(client: Client, options: &'a JournalOptions, journal: &'a Journal) -> Self {
         let api = Api::namespaced(client, &options.namespace);
         Self { api, options, journal, copied: BTreeMap::new(), adopted: BTreeMap::new() }
     }
 
-    /// Moves the entries that are `mine` from journals that are `abandoned`, as far as there is room, and deletes those that
-    /// are empty then. Nothing may be done about these keys, and nothing removed from our journal for them, before they are
-    /// among the [entries](Adopted::entries) that a run of this adoption returns: only then the other journal is known
-    /// not to have them any more.
+    /// Moves the entries that are `mine` from journals that are `abandoned`, as far as there is room, and deletes journals
+    /// that are empty then. Nothing may be done about these keys, and our journal may remove none of them, before a run
+    /// returns them among the [entries](Adopted::entries). Only then the other journal is known not to have them any more.
     ///
     /// # Errors
-    /// When the API server does not answer as it should. The next call goes on where this one has ended.
+    /// When the API server does not answer as it should. The next call continues.
     pub async fn run(
         &mut self,
         mut abandoned: impl FnMut(Other<'_>) -> bool,
@@ -90,7 +90,7 @@ impl<'a> Adoption<'a> {
         Ok(Adopted { entries, left })
     }
 
-    /// Takes what is ours out of another journal, as long as that is abandoned. Returns what has to stay there.
+    /// Takes our entries out of another journal while that is abandoned. Returns those that have to stay there.
     pub(super) async fn empty(
         &mut self,
         mut other: ConfigMap,
@@ -105,8 +105,8 @@ impl<'a> Adoption<'a> {
                 return Ok(Vec::new());
             }
             let mut content = Content::read(&data);
-            // Nobody is to finish what a person has dropped, and whoever writes this journal next leaves it out.
-            for key in content.drop_keys(requested(&other).unwrap_or_default()) {
+            // Nobody finishes what a person has dropped, and the next write of this journal leaves it out.
+            for key in content.drop_keys(drop_requests(&other).unwrap_or_default()) {
                 if self.copied.remove(&key).is_some() {
                     self.journal.remove(&key);
                 }
@@ -115,12 +115,12 @@ impl<'a> Adoption<'a> {
             let (wanted, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(mine);
             self.settle(&name, &wanted);
             let is_marked = other.annotations().get(HOLDER) == Some(&self.options.holder);
-            // Its holder may have written it since it was looked at.
+            // Its holder may have written it since it was read.
             if !is_marked && !is_abandoned(&other, &mut *abandoned) {
                 self.leave(&name);
                 return Ok(Vec::new());
             }
-            // Only what nobody else can change any more is worth copying.
+            // Only entries that nobody else can change any more are copied.
             if is_marked {
                 self.copy(&name, &wanted).await?;
             }
@@ -176,7 +176,7 @@ impl<'a> Adoption<'a> {
         failed.map_or(Ok(()), |error| Err(CallError::Other(error.to_string())))
     }
 
-    /// Copies of what is not in the other journal any more are the only ones.
+    /// Entries that are not in the other journal any more are adopted.
     fn settle(&mut self, source: &str, there: &[Entry]) {
         let gone = |key: &String, (_, from): &mut (Entry, String)| {
             from == source && there.iter().all(|entry| entry.key != *key)
@@ -186,7 +186,7 @@ impl<'a> Adoption<'a> {
         }
     }
 
-    /// Lets go of the copies of what is still in the other journal, which has a holder again.
+    /// Removes our copies of entries of a journal that has a holder again.
     fn leave(&mut self, source: &str) {
         for (key, _) in self.copied.extract_if(.., |_, (_, from)| from == source) {
             self.journal.remove(&key);
@@ -204,7 +204,7 @@ impl<'a> Adoption<'a> {
         }
     }
 
-    /// Deletes one that is empty. Where that fails, whoever looks next does it.
+    /// Deletes an empty journal. If that fails, the next adoption does it.
     async fn delete(&self, other: &ConfigMap) {
         let preconditions = Preconditions { uid: other.uid(), resource_version: other.resource_version() };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
@@ -213,8 +213,7 @@ impl<'a> Adoption<'a> {
         }
     }
 
-    /// Leaves the rest in the other journal, under our name: its former holder, should it live, finds that it is not the
-    /// holder any more.
+    /// Writes the rest into the other journal, with us as the holder. That fences the former holder, should it live.
     async fn write(&self, other: &mut ConfigMap, data: BTreeMap<String, String>) -> Result<ConfigMap, CallError> {
         other.data = Some(data);
         other.annotations_mut().insert(HOLDER.to_owned(), self.options.holder.clone());

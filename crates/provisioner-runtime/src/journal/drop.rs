@@ -1,16 +1,13 @@
-//! What a person asks to drop: an annotation that the holder takes off when it is done.
+//! A person's request to drop an entry: an annotation that the holder removes when it is done.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
-use super::text::Content;
-use super::write::{COMPONENT, LIMIT, TRIES};
-use crate::{CallError, call};
-
-/// The keys, with commas in between.
-const DROP: &str = "kube-provisioner/drop";
+use super::text::{COMPONENT, Content, DROP, drop_requests};
+use super::write::{LIMIT, TRIES};
+use crate::call::{CallError, call};
 
 /// Why an entry cannot be dropped.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +19,7 @@ pub enum DropError {
     /// The ConfigMap is something else.
     #[error("the ConfigMap {0} is no journal")]
     NoJournal(String),
-    /// Perhaps it has been finished meanwhile.
+    /// Perhaps it has ended meanwhile.
     #[error("the journal {journal} has no entry {key}")]
     NoEntry {
         /// The ConfigMap's name.
@@ -32,8 +29,8 @@ pub enum DropError {
     },
 }
 
-/// Asks the holder of a journal to drop an entry: nobody finishes what it stands for any more. That happens within 10
-/// seconds, or when the journal is taken over.
+/// Asks the holder of a journal to drop an entry, so that nobody finishes it. The holder does so within 10 seconds, or
+/// when it takes the journal over.
 ///
 /// # Errors
 /// See [`DropError`].
@@ -48,7 +45,7 @@ pub async fn request_drop(client: &Client, namespace: &str, journal: &str, key: 
         if content.drop_keys(vec![key.to_owned()]).is_empty() {
             return Err(DropError::NoEntry { journal: journal.to_owned(), key: key.to_owned() });
         }
-        let mut keys = requested(&found).unwrap_or_default();
+        let mut keys = drop_requests(&found).unwrap_or_default();
         if keys.iter().any(|requested| requested == key) {
             return Ok(());
         }
@@ -63,10 +60,4 @@ pub async fn request_drop(client: &Client, namespace: &str, journal: &str, key: 
         }
     }
     Err(CallError::Conflict.into())
-}
-
-/// The keys of the entries that are to be dropped, if there is an annotation to be taken off.
-pub(super) fn requested(journal: &impl ResourceExt) -> Option<Vec<String>> {
-    let keys = journal.annotations().get(DROP)?.split(',').map(str::trim);
-    Some(keys.filter(|key| !key.is_empty()).map(str::to_owned).collect())
 }

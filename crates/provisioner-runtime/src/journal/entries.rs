@@ -3,19 +3,19 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::JournalError;
+use super::error::JournalError;
 use super::text::{self, Content, Entry, Unreadable};
 use crate::limiter::fair_share;
 
-/// All entries together. Each commit writes them all, and the next one waits until that is paid for at
-/// `BYTES_PER_SECOND`: with so many bytes nobody waits longer than 0.3 s for that. A ConfigMap would take 1 MiB.
+/// All entries together. Each commit writes them all, and the next one waits for as long as that takes at
+/// `BYTES_PER_SECOND`: at most 0.3 s with this limit. A ConfigMap would take 1 MiB.
 pub(super) const MOST_BYTES: usize = 450_000;
-/// Beyond that each group that has nothing yet finds room for one entry, so that none is kept out by others.
+/// The limit for the first entry of a group, so that no group is kept out by others.
 const MOST_BYTES_WITH_NEWCOMERS: usize = 900_000;
-/// One entry with its shared texts, so that some dozens find room whatever they hold.
+/// One entry with its shared texts, so that dozens find room whatever they hold.
 pub(super) const MOST_BYTES_OF_ONE: usize = 16_000;
 
-/// What is to be in the journal.
+/// The content of the journal, as it is to be stored.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     all: BTreeMap<String, Entry>,
@@ -30,21 +30,21 @@ pub(super) struct Entries {
 struct Shared {
     text: Arc<str>,
     users: usize,
-    /// Whose entry brought it, and has its bytes.
+    /// The group of the entry that brought it; its bytes count there.
     group: Arc<str>,
 }
 
 /// How much room an entry may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// What a group may take that leaves others theirs.
+    /// What a group may take and leave room for others.
     Fair,
     /// Whatever there is.
     All,
 }
 
 impl Entries {
-    /// Those of a former holder, whatever room they take.
+    /// The entries of a former holder, whatever room they take.
     pub(super) fn new(content: Content) -> Self {
         let bytes = content.unreadable.iter().map(|Unreadable(line)| line.len() + 1).sum();
         let mut entries = Self { unreadable: content.unreadable, bytes, ..Self::default() };
@@ -64,7 +64,7 @@ impl Entries {
         self.bytes
     }
 
-    /// Puts an entry in if it finds room. One that replaces another needs only what it takes more.
+    /// Puts an entry in if it finds room. A replacement needs room only for its growth.
     pub(super) fn try_put(&mut self, entry: Entry, room: Room) -> Result<(), JournalError> {
         let (key, before, bytes) = (entry.key.clone(), self.all.get(&entry.key).cloned(), self.bytes);
         self.put(entry);
@@ -85,12 +85,12 @@ impl Entries {
         Err(JournalError::Full { entries: self.len(), bytes: self.bytes })
     }
 
-    /// Puts an entry in, in the place of one of the same key.
+    /// Puts an entry in. It replaces one of the same key.
     pub(super) fn put(&mut self, mut entry: Entry) {
         self.take(&entry.key);
         let mut group: Arc<str> = "".into();
         for (at, (name, text)) in entry.shared.iter_mut().enumerate() {
-            // Names are made of hashes: one that stands for another text already must not take its place.
+            // Names are made of hashes, so two texts may have the same.
             while self.shared.get(name).is_some_and(|known| known.text != *text) {
                 name.push('+');
             }
@@ -129,7 +129,7 @@ impl Entries {
         true
     }
 
-    /// Takes out what begins with this key and cannot be read; says whether there was any.
+    /// Takes out unreadable lines that begin with this key; says whether there was any.
     pub(super) fn take_unreadable(&mut self, key: &str) -> bool {
         let before = self.unreadable.len();
         let bytes = &mut self.bytes;

@@ -4,12 +4,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
-use super::Entry;
-use super::drop::requested;
-use super::text::{Content, VERSION, VERSION_KEY};
-use super::write::{COMPONENT, HOLDER, INSTANCE, LAYOUT, LIMIT};
+use super::text::{COMPONENT, Content, Entry, HOLDER, INSTANCE, LAYOUT, VERSION, VERSION_KEY, drop_requests};
+use super::write::LIMIT;
+use crate::call::{CallError, call};
 use crate::name::label_value;
-use crate::{CallError, call};
 
 /// One journal as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +22,9 @@ pub struct Listing {
     pub holder: String,
     /// What was begun and is not known to have ended.
     pub entries: Vec<Entry>,
-    /// What cannot be read.
+    /// Lines that cannot be read.
     pub unreadable: Vec<String>,
-    /// The keys of entries that a person has asked to drop and that are still there.
+    /// The keys that a person has asked to drop and that are still there.
     pub dropping: Vec<String>,
 }
 
@@ -64,7 +62,7 @@ impl Listing {
             holder: annotation(HOLDER),
             entries: content.entries,
             unreadable,
-            dropping: requested(journal).unwrap_or_default(),
+            dropping: drop_requests(journal).unwrap_or_default(),
         }
     }
 }

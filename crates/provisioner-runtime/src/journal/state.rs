@@ -1,31 +1,49 @@
-//! What is to be in the journal, and when it is to be written: everything but the writing.
+//! What the journal holds, and when it is written: everything but the requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::JournalError;
 use super::entries::{Entries, MOST_BYTES_OF_ONE, Room};
+use super::error::JournalError;
 use super::text::{Content, Entry};
-use crate::{Backoff, CallError};
+use crate::backoff::Backoff;
+use crate::call::CallError;
 
-/// Etcd keeps every version until the next compaction. The API server compacts every 5 minutes, in which so many make
-/// 450 MB: far from the usual quota of 2 GiB, which all objects share.
+/// Etcd keeps every version until the next compaction. The API server compacts every 5 minutes. In that time this rate
+/// makes 450 MB, far below the usual quota of 2 GiB, which all objects share.
 const BYTES_PER_SECOND: u32 = 1_500_000;
 /// At most 20 in a second.
 const SHORTEST_GAP: Duration = Duration::from_millis(50);
-/// How long a removal waits for company.
+/// How long a removal waits for other changes.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long a person waits at most before a request to drop an entry is seen.
-const LOOK: Duration = Duration::from_secs(10);
+/// The time between looks at the annotations, so that a request to drop an entry is seen.
+const CHECK_PERIOD: Duration = Duration::from_secs(10);
 /// Between attempts to write, while they fail.
 const RETRIES: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(15));
 
-/// The answer for somebody who waits.
+/// What a journal and its writer share.
+pub(super) struct Shared {
+    pub(super) state: Mutex<State>,
+    pub(super) changed: Notify,
+    /// A person has dropped something.
+    pub(super) dropped: Notify,
+    pub(super) over: CancellationToken,
+}
+
+impl Shared {
+    pub(super) fn new(state: State) -> Self {
+        let [changed, dropped] = [(); 2].map(|()| Notify::new());
+        Self { state: Mutex::new(state), changed, dropped, over: CancellationToken::new() }
+    }
+}
+
+/// The answer to a waiter.
 pub(super) type Stored = Result<(), JournalError>;
 
 pub(super) struct State {
@@ -34,17 +52,17 @@ pub(super) struct State {
     recording: Vec<Recording>,
     /// The keys of those that are being written, while a write is under way.
     writing: Option<BTreeSet<String>>,
-    /// Who waits for whatever is stored next, or for a look at the holder.
+    /// Waiters for the next write, or for the next check of the holder.
     fencing: Vec<oneshot::Sender<Stored>>,
-    /// Since when there is something to take out.
+    /// Since when removals wait to be stored.
     removing: Option<Instant>,
-    hurry: bool,
-    /// What a person has dropped, to be handed on.
+    urgent: bool,
+    /// Keys that a person has dropped, for [`State::dropped`].
     dropped: Vec<String>,
     taken_over: Instant,
-    /// When the last request was sent whose answer said that the journal is ours.
+    /// When the last request was sent whose answer showed that the journal is ours.
     confirmed: Option<Instant>,
-    /// Before that nothing is written.
+    /// Nothing is written before that.
     not_before: Option<Instant>,
     failures: u32,
     problem: Option<Arc<CallError>>,
@@ -63,9 +81,9 @@ pub struct JournalStats {
     pub commits: u64,
     /// Bytes of data in successful writes.
     pub bytes_written: u64,
-    /// Looks at the holder, for fences.
+    /// Checks of the holder, for fences and for dropped entries.
     pub checks: u64,
-    /// Attempts to write or to look that failed.
+    /// Writes and checks that failed.
     pub failures: u64,
 }
 
@@ -84,13 +102,13 @@ impl Add for JournalStats {
     }
 }
 
-/// What the writer is to do.
-pub(super) enum Step {
+/// What the writer does next.
+pub(super) enum WriterAction {
     /// Store this.
     Commit(BTreeMap<String, String>, Batch),
-    /// Look whether the journal is still ours.
+    /// Check whether the journal is still ours.
     Check(Batch),
-    /// Nothing until then, or until something changes.
+    /// Wait until then, or until something changes.
     Wait(Option<Instant>),
 }
 
@@ -126,7 +144,7 @@ impl State {
             writing: None,
             fencing: Vec::new(),
             removing: None,
-            hurry: false,
+            urgent: false,
             dropped,
             taken_over: Instant::now(),
             confirmed: None,
@@ -172,8 +190,8 @@ impl State {
         }
     }
 
-    /// A person says that nobody is to finish these. What is being recorded of them is refused, in `batch` too, and the
-    /// annotation that says so is to be taken off with the next write.
+    /// A person has dropped these entries. Recordings of them are refused, in `batch` too. The next write removes the
+    /// annotation.
     pub(super) fn drop_entries(&mut self, keys: Vec<String>, batch: &mut Batch) {
         batch.removing.get_or_insert_with(Instant::now);
         for key in keys {
@@ -192,7 +210,7 @@ impl State {
         }
     }
 
-    /// What a person has dropped since this was asked last.
+    /// The keys that a person has dropped since the last call.
     pub(super) fn dropped(&mut self) -> Vec<String> {
         std::mem::take(&mut self.dropped)
     }
@@ -214,7 +232,7 @@ impl State {
         if self.removing.is_none() && self.recording.is_empty() && self.writing.is_none() {
             return Ok(None);
         }
-        self.hurry = true;
+        self.urgent = true;
         self.fence().map(Some)
     }
 
@@ -222,12 +240,12 @@ impl State {
         self.entries.get(key).is_some()
     }
 
-    pub(super) fn next_step(&mut self, now: Instant) -> Step {
+    pub(super) fn next_action(&mut self, now: Instant) -> WriterAction {
         if self.over.is_some() {
-            return Step::Wait(None);
+            return WriterAction::Wait(None);
         }
-        let removal_due = self.removing.map(|since| if self.hurry { since } else { since + LINGER });
-        // A fence promises that removals are stored, so it does not overtake them.
+        let removal_due = self.removing.map(|since| if self.urgent { since } else { since + LINGER });
+        // A fence promises that removals are stored, so it waits for them.
         let wanted = !self.recording.is_empty() || (self.removing.is_some() && !self.fencing.is_empty());
         let due = if wanted { Some(now) } else { removal_due };
         let due = due.map(|due| self.not_before.map_or(due, |earliest| due.max(earliest)));
@@ -236,7 +254,7 @@ impl State {
             let bytes = data.values().map(String::len).sum();
             let gap = Duration::from_secs(bytes as u64) / BYTES_PER_SECOND;
             self.not_before = Some(now + gap.max(SHORTEST_GAP));
-            self.hurry = false;
+            self.urgent = false;
             self.writing = Some(self.recording.iter().map(|recording| recording.key.clone()).collect());
             let batch = Batch {
                 sent: now,
@@ -245,24 +263,26 @@ impl State {
                 removing: self.removing.take(),
                 bytes,
             };
-            return Step::Commit(data, batch);
+            return WriterAction::Commit(data, batch);
         }
-        // A look costs etcd nothing, so it waits for nothing but the pause after a failure. What waits to be stored is a
-        // look as well. Of an empty journal nothing can be dropped.
-        let look_due = match (self.removing, self.fencing.is_empty()) {
+        // A check costs etcd nothing, so only a failure delays it. A write is a check as well. From an empty journal nothing
+        // can be dropped.
+        let check_due = match (self.removing, self.fencing.is_empty()) {
             (Some(_), _) => None,
             (None, false) => Some(now),
-            (None, true) => (self.entries.bytes() > 0).then(|| self.confirmed.unwrap_or(self.taken_over) + LOOK),
+            (None, true) => {
+                (self.entries.bytes() > 0).then(|| self.confirmed.unwrap_or(self.taken_over) + CHECK_PERIOD)
+            }
         };
         let pause = self.not_before.filter(|_| self.failures > 0);
-        let look_due = look_due.map(|due| pause.map_or(due, |pause| due.max(pause)));
-        if look_due.is_some_and(|due| due <= now) {
-            return Step::Check(Batch { fencing: std::mem::take(&mut self.fencing), ..Batch::empty(now) });
+        let check_due = check_due.map(|due| pause.map_or(due, |pause| due.max(pause)));
+        if check_due.is_some_and(|due| due <= now) {
+            return WriterAction::Check(Batch { fencing: std::mem::take(&mut self.fencing), ..Batch::empty(now) });
         }
-        Step::Wait(due.into_iter().chain(look_due).min())
+        WriterAction::Wait(due.into_iter().chain(check_due).min())
     }
 
-    /// Everything as it is to be stored.
+    /// The ConfigMap's data.
     pub(super) fn data(&self) -> BTreeMap<String, String> {
         self.entries.data()
     }
@@ -276,12 +296,12 @@ impl State {
     pub(super) fn checked(&mut self, batch: Batch) {
         self.stats.checks += 1;
         if batch.removing.is_some() {
-            (self.removing, self.hurry) = (batch.removing, true);
+            (self.removing, self.urgent) = (batch.removing, true);
         }
         self.settle(batch);
     }
 
-    /// Nobody may rely on what may or may not have been stored, so it is taken out again.
+    /// It is unknown whether the batch was stored, so its entries are taken out again.
     pub(super) fn failed(&mut self, batch: Batch, error: CallError, random: f64, now: Instant) {
         self.writing = None;
         self.failures += 1;
@@ -293,7 +313,7 @@ impl State {
         self.problem = Some(error.clone());
         let again: BTreeSet<String> = self.recording.iter().map(|recording| recording.key.clone()).collect();
         for Recording { key, before, waiter } in batch.recording {
-            // What was recorded again meanwhile is another write's.
+            // An entry that was recorded again meanwhile belongs to another write.
             if !again.contains(&key) {
                 self.remove(&key);
                 before.into_iter().for_each(|before| self.entries.put(before));
@@ -305,7 +325,7 @@ impl State {
         }
     }
 
-    /// Nothing is written any more; whoever waits is told.
+    /// Nothing is written any more; waiters get an error.
     pub(super) fn end(&mut self, taken_by: &str) {
         if self.over.is_some() {
             return;
@@ -336,7 +356,7 @@ impl State {
         self.confirmed = Some(batch.sent);
         self.failures = 0;
         self.problem = None;
-        // Whoever stopped waiting does not care.
+        // A waiter that is gone needs no answer.
         batch.recording.into_iter().for_each(|recording| drop(recording.waiter.send(Ok(()))));
         batch.fencing.into_iter().for_each(|waiter| drop(waiter.send(Ok(()))));
     }

@@ -13,9 +13,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::entries::{MOST_BYTES, MOST_BYTES_OF_ONE};
-use super::state::Step;
+use super::state::WriterAction;
 use super::text::{Content, ENTRIES, Unreadable, room, write};
 use super::*;
+use crate::{CallError, Environment};
 
 const NAME: &str = "disks-journal";
 
@@ -152,7 +153,7 @@ async fn whoever_is_not_the_holder_any_more_can_begin_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fence_alone_costs_a_look_and_no_write_and_finds_the_new_holder() {
+async fn a_fence_alone_costs_a_check_and_no_write_and_finds_the_new_holder() {
     let cluster = Cluster::builder().build();
     let old = hold(&cluster, "old").await;
     old.journal.fence().await.unwrap();
@@ -308,12 +309,16 @@ async fn in_a_storm_what_is_confirmed_is_stored() {
 async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
     let mut state = State::new(Content::default(), Vec::new());
     drop(state.record(entry("a")).unwrap());
-    let Step::Commit(_, first) = state.next_step(Instant::now()) else { panic!("there is something to store") };
+    let WriterAction::Commit(_, first) = state.next_action(Instant::now()) else {
+        panic!("there is something to store")
+    };
     state.remove("a");
     let again = state.record(entry("a")).unwrap();
     state.failed(first, CallError::TimedOut(Duration::from_secs(10)), 0.0, Instant::now());
     sleep(Duration::from_secs(60)).await;
-    let Step::Commit(data, second) = state.next_step(Instant::now()) else { panic!("there is something to store") };
+    let WriterAction::Commit(data, second) = state.next_action(Instant::now()) else {
+        panic!("there is something to store")
+    };
     assert!(data[ENTRIES].contains("a "), "{data:?}");
     state.committed(second);
     again.await.unwrap().unwrap();
@@ -324,13 +329,17 @@ async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
 async fn what_is_only_being_written_does_not_count_as_stored() {
     let mut state = State::new(Content::default(), Vec::new());
     let first = state.record(entry("a")).unwrap();
-    let Step::Commit(_, batch) = state.next_step(Instant::now()) else { panic!("there is something to store") };
+    let WriterAction::Commit(_, batch) = state.next_action(Instant::now()) else {
+        panic!("there is something to store")
+    };
     let mut again = state.record(entry("a")).unwrap();
     state.failed(batch, CallError::TimedOut(Duration::from_secs(10)), 0.0, Instant::now());
     first.await.unwrap().unwrap_err();
     sleep(Duration::from_secs(60)).await;
     assert!(again.try_recv().is_err());
-    let Step::Commit(data, batch) = state.next_step(Instant::now()) else { panic!("there is something to store") };
+    let WriterAction::Commit(data, batch) = state.next_action(Instant::now()) else {
+        panic!("there is something to store")
+    };
     assert!(data[ENTRIES].contains("a "), "{data:?}");
     state.committed(batch);
     again.await.unwrap().unwrap();

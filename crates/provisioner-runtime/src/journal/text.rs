@@ -1,26 +1,40 @@
-//! What a journal looks like inside its ConfigMap.
+//! The format of a journal's ConfigMap; the documentation of [`journal`](super) describes it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The format that is written. Anything else is not touched.
+use kube::ResourceExt;
+
+use crate::name::label_value;
+
+/// The format that is written. Any other is left alone.
 pub(super) const VERSION: &str = "1";
 pub(super) const VERSION_KEY: &str = "version";
 pub(super) const ENTRIES: &str = "entries";
 pub(super) const SHARED: &str = "shared";
+/// The annotation that names the writer, for `kubectl` and for the former holder.
+pub(super) const HOLDER: &str = "kube-provisioner/holder";
+/// The annotation that says how keys are spread over the journals of the group.
+pub(super) const LAYOUT: &str = "kube-provisioner/layout";
+/// The label that all journals have.
+pub(super) const COMPONENT: (&str, &str) = ("app.kubernetes.io/component", "journal");
+/// The label that names a journal's group.
+pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
+/// The annotation with the keys of entries to be dropped, separated by commas.
+pub(super) const DROP: &str = "kube-provisioner/drop";
 /// Stands for no shared text.
 const NONE: &str = "-";
 /// Between the names of shared texts.
 const AND: char = ',';
 
-/// Something that was begun. All texts are single lines.
+/// Something that was begun. All texts are single lines; see [Format](super#format).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// What it is about; no spaces.
     pub key: String,
     /// What is needed to finish it.
     pub text: String,
-    /// The same for many entries, and stored once: names without spaces and commas, and the texts.
+    /// Texts that many entries have, each stored once under a name without spaces and commas.
     pub shared: Vec<(String, Arc<str>)>,
 }
 
@@ -29,7 +43,7 @@ pub struct Entry {
 pub(super) struct Unreadable(pub(super) String);
 
 impl Unreadable {
-    /// What would be its key.
+    /// Its first word, in place of a key.
     pub(super) fn key(&self) -> &str {
         self.0.split(' ').next().unwrap_or_default()
     }
@@ -57,7 +71,7 @@ impl Content {
         content
     }
 
-    /// Takes out what has one of these keys; returns the keys that were found.
+    /// Takes out the entries and unreadable lines with these keys; returns the keys that were found.
     pub(super) fn drop_keys(&mut self, keys: Vec<String>) -> Vec<String> {
         let mut found = keys;
         let has = |line: &Unreadable, key: &String| line.key() == key;
@@ -114,4 +128,17 @@ pub(super) fn room(entry: &Entry) -> usize {
 /// How much room a shared text takes.
 pub(super) fn room_of_shared(name: &str, text: &str) -> usize {
     name.len() + text.len() + 2
+}
+
+/// The labels that all journals of one group have.
+pub(super) fn labels(group: &str) -> BTreeMap<String, String> {
+    let (name, value) = COMPONENT;
+    let labels = [(name, value.to_owned()), (INSTANCE, label_value(group))];
+    labels.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// The keys of the entries that are to be dropped, if there is an annotation to be taken off.
+pub(super) fn drop_requests(journal: &impl ResourceExt) -> Option<Vec<String>> {
+    let keys = journal.annotations().get(DROP)?.split(',').map(str::trim);
+    Some(keys.filter(|key| !key.is_empty()).map(str::to_owned).collect())
 }

@@ -12,41 +12,25 @@ use kube::api::{GetParams, PartialObjectMeta};
 use kube::{Client, Resource, ResourceExt};
 use tokio::time::{Instant, sleep_until};
 
-use super::drop::requested;
-use super::state::{Batch, Step};
-use super::text::{Content, Unreadable, VERSION, VERSION_KEY, write};
-use super::{JournalOptions, Shared, TakeOverError};
+use super::error::TakeOverError;
+use super::options::JournalOptions;
+use super::state::{Batch, Shared, WriterAction};
+use super::text::{Content, HOLDER, LAYOUT, Unreadable, VERSION, VERSION_KEY, drop_requests, labels, write};
 use crate::backoff::Random;
-use crate::call::{Written, create_request, replace_request, unsent};
-use crate::name::label_value;
-use crate::{CallError, call};
+use crate::call::{CallError, Written, call, create_request, replace_request, unsent};
 
 /// How long one request may take.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
-/// How often somebody else may be faster before an attempt counts as failed.
+/// How many conflicts in a row make an attempt fail.
 pub(super) const TRIES: usize = 10;
-/// Who writes the journal, for `kubectl` and for its former holder.
-pub(super) const HOLDER: &str = "kube-provisioner/holder";
-pub(super) const LAYOUT: &str = "kube-provisioner/layout";
-/// The label that all journals have.
-pub(super) const COMPONENT: (&str, &str) = ("app.kubernetes.io/component", "journal");
-/// The label that tells their groups apart.
-pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
 
-/// The labels that all journals of one group have.
-pub(super) fn labels(group: &str) -> BTreeMap<String, String> {
-    let (name, value) = COMPONENT;
-    let labels = [(name, value.to_owned()), (INSTANCE, label_value(group))];
-    labels.map(|(name, value)| (name.to_owned(), value)).into()
-}
-
-/// Of an answer only the metadata matter.
+/// Only the metadata of an answer matter.
 const METADATA_ONLY: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
 
 /// Writes a journal while it [runs](Self::run).
 pub struct Writer {
-    store: Store,
+    store: JournalStore,
     shared: Arc<Shared>,
     still_ours: Box<dyn Fn() -> bool + Send + Sync>,
     random: Random,
@@ -59,19 +43,23 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(super) fn new(store: Store, shared: Arc<Shared>, still_ours: Box<dyn Fn() -> bool + Send + Sync>) -> Self {
+    pub(super) fn new(
+        store: JournalStore,
+        shared: Arc<Shared>,
+        still_ours: Box<dyn Fn() -> bool + Send + Sync>,
+    ) -> Self {
         let random = Random::new(store.options.environment.number("journal"));
         Self { store, shared, still_ours, random }
     }
 
-    /// Runs until the journal is over; returns who has it then. Dropping it leaves those who wait without an answer.
+    /// Runs until the journal is over; returns who has it then. When it is dropped, waiters get an error.
     pub async fn run(mut self) -> String {
         let shared = self.shared.clone();
         loop {
             let changed = shared.changed.notified();
-            let step = crate::lock(&shared.state).next_step(Instant::now());
-            let outcome = match step {
-                Step::Wait(due) => {
+            let action = crate::sync::lock(&shared.state).next_action(Instant::now());
+            let outcome = match action {
+                WriterAction::Wait(due) => {
                     tokio::select! {
                         biased;
                         () = shared.over.cancelled() => return "nobody yet".to_owned(),
@@ -80,18 +68,18 @@ impl Writer {
                     }
                     continue;
                 }
-                Step::Commit(data, mut batch) => (self.store(data, &mut batch).await, batch, true),
-                Step::Check(mut batch) => (self.check(&mut batch).await, batch, false),
+                WriterAction::Commit(data, mut batch) => (self.store(data, &mut batch).await, batch, true),
+                WriterAction::Check(mut batch) => (self.check(&mut batch).await, batch, false),
             };
-            let mut state = crate::lock(&shared.state);
+            let mut state = crate::sync::lock(&shared.state);
             match outcome {
                 (Ok(()), batch, true) => state.committed(batch),
                 (Ok(()), batch, false) => state.checked(batch),
-                (Err(Trouble::Failed(error)), batch, _) => {
+                (Err(WriteError::Failed(error)), batch, _) => {
                     tracing::warn!(journal = self.store.options.name, "the journal cannot be written: {error}");
                     state.failed(batch, error, self.random.next(), Instant::now());
                 }
-                (Err(Trouble::Taken(by)), batch, _) => {
+                (Err(WriteError::Lost(by)), batch, _) => {
                     tracing::warn!(journal = self.store.options.name, by, "the journal was taken over");
                     state.lost(batch, &by);
                     shared.over.cancel();
@@ -102,21 +90,23 @@ impl Writer {
     }
 
     /// Stores the data if the journal is still ours.
-    async fn store(&mut self, mut data: BTreeMap<String, String>, batch: &mut Batch) -> Result<(), Trouble> {
+    async fn store(&mut self, mut data: BTreeMap<String, String>, batch: &mut Batch) -> Result<(), WriteError> {
         for _ in 0..TRIES {
             let conflict = match self.store.put(&data).await {
                 Ok(()) => return Ok(()),
                 Err(error @ (CallError::Conflict | CallError::AlreadyExists | CallError::NotFound)) => error,
                 Err(error) => return Err(error.into()),
             };
-            // Perhaps by an earlier write of ours whose answer was lost, or by a person.
-            match self.look(batch).await {
-                Ok(()) => data = crate::lock(&self.shared.state).data(),
-                Err(Trouble::Failed(CallError::NotFound)) if (self.still_ours)() => {
+            // The change may be an earlier write of ours whose answer was lost, or a person's.
+            match self.check_holder(batch).await {
+                Ok(()) => data = crate::sync::lock(&self.shared.state).data(),
+                Err(WriteError::Failed(CallError::NotFound)) if (self.still_ours)() => {
                     tracing::warn!(journal = self.store.options.name, "the journal has vanished and is written anew");
                     (self.store.uid, self.store.version) = (None, None);
                 }
-                Err(Trouble::Failed(CallError::NotFound)) => return Err(Trouble::Taken("nobody: it is gone".into())),
+                Err(WriteError::Failed(CallError::NotFound)) => {
+                    return Err(WriteError::Lost("nobody: it is gone".into()));
+                }
                 Err(trouble) => return Err(trouble),
             }
             tracing::debug!(journal = self.store.options.name, "written again after: {conflict}");
@@ -124,51 +114,51 @@ impl Writer {
         Err(CallError::Conflict.into())
     }
 
-    async fn check(&mut self, batch: &mut Batch) -> Result<(), Trouble> {
-        match self.look(batch).await {
-            Err(Trouble::Failed(CallError::NotFound)) => {
-                let data = crate::lock(&self.shared.state).data();
+    async fn check(&mut self, batch: &mut Batch) -> Result<(), WriteError> {
+        match self.check_holder(batch).await {
+            Err(WriteError::Failed(CallError::NotFound)) => {
+                let data = crate::sync::lock(&self.shared.state).data();
                 self.store(data, batch).await
             }
             other => other,
         }
     }
 
-    /// Looks whether we are the holder, and what a person asks for.
-    async fn look(&mut self, batch: &mut Batch) -> Result<(), Trouble> {
-        if let Some(keys) = self.store.look().await? {
-            crate::lock(&self.shared.state).drop_entries(keys, batch);
+    /// Checks whether we are the holder, and drops what a person has asked for.
+    async fn check_holder(&mut self, batch: &mut Batch) -> Result<(), WriteError> {
+        if let Some(keys) = self.store.check_holder().await? {
+            crate::sync::lock(&self.shared.state).drop_entries(keys, batch);
             self.shared.dropped.notify_one();
         }
         Ok(())
     }
 }
 
-/// The ConfigMap, and the version that our last write left.
-pub(super) struct Store {
+/// The ConfigMap, and the version after our last request.
+pub(super) struct JournalStore {
     client: Client,
     options: JournalOptions,
     uid: Option<String>,
     version: Option<String>,
 }
 
-pub(super) enum Trouble {
+pub(super) enum WriteError {
     Failed(CallError),
-    Taken(String),
+    Lost(String),
 }
 
-impl From<CallError> for Trouble {
+impl From<CallError> for WriteError {
     fn from(error: CallError) -> Self {
         Self::Failed(error)
     }
 }
 
-/// Returns also the keys of entries that a person has dropped, and that are not in the content any more.
+/// Takes the journal over. Returns also the keys that a person has dropped; the content is without them.
 pub(super) async fn take_over(
     client: Client,
     options: JournalOptions,
-) -> Result<(Store, Content, Vec<String>), TakeOverError> {
-    let mut store = Store { client, options, uid: None, version: None };
+) -> Result<(JournalStore, Content, Vec<String>), TakeOverError> {
+    let mut store = JournalStore { client, options, uid: None, version: None };
     for _ in 0..TRIES {
         let found = match store.read().await {
             Ok(found) => Some(found),
@@ -181,7 +171,7 @@ pub(super) async fn take_over(
             Some(other) => return Err(TakeOverError::Version(other.to_owned())),
         }
         let mut content = Content::read(&data);
-        let dropped = content.drop_keys(found.as_ref().and_then(requested).unwrap_or_default());
+        let dropped = content.drop_keys(found.as_ref().and_then(drop_requests).unwrap_or_default());
         store.uid = found.as_ref().and_then(|found| found.uid());
         store.version = found.and_then(|found| found.resource_version());
         match store.put(&write(content.entries.iter(), &content.unreadable)).await {
@@ -201,17 +191,17 @@ pub(super) async fn take_over(
     Err(CallError::Conflict.into())
 }
 
-impl Store {
-    /// Whether we are the holder; notes the version. Returns what a person has asked to drop, if anything.
-    async fn look(&mut self) -> Result<Option<Vec<String>>, Trouble> {
+impl JournalStore {
+    /// Checks whether we are the holder, and reads the version. Returns what a person has asked to drop, if anything.
+    async fn check_holder(&mut self) -> Result<Option<Vec<String>>, WriteError> {
         let request = kube::core::Request::new(ConfigMap::url_path(&(), Some(&self.options.namespace)));
         let request = request.get_metadata(&self.options.name, &GetParams::default()).map_err(unsent)?;
         let found: PartialObjectMeta<ConfigMap> = call(LIMIT, self.client.request(request)).await?;
         let holder = found.annotations().get(HOLDER).cloned();
         if holder.as_deref() != Some(&*self.options.holder) {
-            return Err(Trouble::Taken(holder.unwrap_or_else(|| "somebody who left no name".to_owned())));
+            return Err(WriteError::Lost(holder.unwrap_or_else(|| "somebody who left no name".to_owned())));
         }
-        let requested = requested(&found);
+        let requested = drop_requests(&found);
         self.uid = found.metadata.uid;
         self.version = found.metadata.resource_version;
         Ok(requested)
@@ -223,7 +213,7 @@ impl Store {
         call(LIMIT, self.client.request(request)).await
     }
 
-    /// Replaces the version that we know, or creates where there was none.
+    /// Replaces the version that we know, or creates the ConfigMap if there was none.
     async fn put(&mut self, data: &BTreeMap<String, String>) -> Result<(), CallError> {
         let JournalOptions { namespace, name, group, layout, holder, .. } = &self.options;
         let annotations = [(HOLDER.to_owned(), holder.clone()), (LAYOUT.to_owned(), layout.clone())].into();

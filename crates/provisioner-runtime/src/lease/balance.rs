@@ -1,37 +1,37 @@
-//! Who is to hold which shard, as far as it concerns us.
+//! Which shards this replica takes and which it gives up.
 //!
-//! With R live members each has a quota of N/R shards, rounded down, and the first N mod R of them one more: those who
-//! hold the most already, so that a shard moves only when somebody has too few. All replicas that see the same decide
-//! the same, without talking to each other.
+//! With R live members each has a quota of N/R shards, rounded down, and the first N mod R of them one more: those that
+//! hold the most already, so that a shard moves only when a replica has too few. All replicas that see the same decide
+//! the same.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is to be done.
+/// What to do about a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Action {
     /// Take this free shard.
     Acquire(u32),
-    /// Wind up and release this one: somebody else has too few.
+    /// Finish the work on this shard and release it: another replica has too few.
     Leave(u32),
 }
 
 /// What is known.
 pub(super) struct View<'a> {
     pub(super) me: &'a str,
-    /// The live replicas, with us.
+    /// The live replicas, this one included.
     pub(super) members: BTreeSet<String>,
     /// Who holds each shard.
     pub(super) holders: Vec<Option<String>>,
-    /// Those of ours that we are leaving already.
+    /// Our shards that we are leaving already.
     pub(super) leaving: BTreeSet<u32>,
 }
 
-/// What we are to do.
+/// What this replica has to do.
 pub(super) fn balance(view: &View<'_>) -> Vec<Action> {
     let mut held: BTreeMap<&str, usize> = view.members.iter().map(|member| (member.as_str(), 0)).collect();
     for holder in view.holders.iter().flatten() {
-        // Who is not a member is on its way out.
+        // A holder that is not a member is about to leave.
         if let Some(count) = held.get_mut(holder.as_str()) {
             *count += 1;
         }

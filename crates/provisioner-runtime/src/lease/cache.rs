@@ -1,4 +1,4 @@
-//! What is known of the fleet's Leases, from wherever it came: the watch, a list, the answers to our own writes.
+//! What was observed of the fleet's Leases: by the watch, by lists, and in the answers to our own writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -32,17 +32,17 @@ struct State {
 pub(super) struct Known {
     /// The object; `None` when it was deleted.
     pub(super) lease: Option<Lease>,
-    /// The record, also of one that was deleted.
+    /// The record; that of a deleted Lease is kept.
     pub(super) spec: Spec,
-    /// How many shards its holder believes in.
+    /// The number of shards that its holder runs with.
     shards: u32,
     member: bool,
-    /// Since when the record has been as it is, as far as we saw.
+    /// Since when we have observed this record.
     since: Instant,
-    /// Until when it belongs to its holder if it stays as it is.
+    /// Until when it belongs to its holder if the record does not change.
     until: Instant,
     /// The greatest number of transitions ever seen in it.
-    pub(super) most: u32,
+    pub(super) max_transitions: u32,
     version: Option<u64>,
 }
 
@@ -70,27 +70,27 @@ impl LeaseCache {
         Self { duration, state: Mutex::new(state), changed: Notifier::default() }
     }
 
-    /// Tells of every change from now on.
+    /// Follows every change from now on.
     pub(super) fn follow(&self) -> Follower<'_> {
         self.changed.follow()
     }
 
     /// A Lease as the API server showed it.
-    pub(super) fn see(&self, lease: Lease) {
-        if self.update(|state| state.see(lease, self.duration)) {
+    pub(super) fn observe(&self, lease: Lease) {
+        if self.update(|state| state.observe(lease, self.duration)) {
             self.changed.notify();
         }
     }
 
-    /// A Lease does not exist any more, or did not when the API server was at `version`.
-    pub(super) fn gone(&self, name: &str, version: Option<u64>) {
-        if self.update(|state| state.gone(name, version)) {
+    /// A Lease does not exist any more, as of `version` if that is known.
+    pub(super) fn observe_deleted(&self, name: &str, version: Option<u64>) {
+        if self.update(|state| state.observe_deleted(name, version)) {
             self.changed.notify();
         }
     }
 
     /// All Leases with the fleet's label, as of `version`.
-    pub(super) fn see_all(&self, fleet: &str, leases: Vec<Lease>, version: Option<u64>) {
+    pub(super) fn observe_list(&self, fleet: &str, leases: Vec<Lease>, version: Option<u64>) {
         let changed = self.update(|state| {
             let listed: BTreeSet<String> = leases.iter().map(ResourceExt::name_any).collect();
             let has_label = |known: &Known| known.lease.as_ref().and_then(record::fleet_of) == Some(fleet);
@@ -102,10 +102,10 @@ impl LeaseCache {
                 .collect();
             let mut changed = !std::mem::replace(&mut state.listed, true);
             for name in missing {
-                changed |= state.gone(&name, version);
+                changed |= state.observe_deleted(&name, version);
             }
             for lease in leases {
-                changed |= state.see(lease, self.duration);
+                changed |= state.observe(lease, self.duration);
             }
             changed
         });
@@ -135,7 +135,7 @@ impl LeaseCache {
         })
     }
 
-    /// How long the watch has delivered nothing.
+    /// For how long the watch has delivered nothing.
     pub(super) fn silence(&self) -> Duration {
         self.update(|state| state.progress.elapsed())
     }
@@ -148,15 +148,15 @@ impl LeaseCache {
         self.update(|state| state.known.get(name).cloned())
     }
 
-    /// Whose name is in a Lease, whether or not it has run out; `None` when there is no such Lease.
-    pub(super) fn name_in(&self, name: &str) -> Option<String> {
+    /// The holder in a Lease's record, expired or not; `None` when there is no such Lease.
+    pub(super) fn holder_identity(&self, name: &str) -> Option<String> {
         self.update(|state| {
             let known = state.known.get(name).filter(|known| known.lease.is_some())?;
             Some(known.spec.holder().to_owned())
         })
     }
 
-    /// Who holds a Lease, if it has not run out.
+    /// Who holds a Lease, if it has not expired.
     pub(super) fn holder(&self, name: &str, now: Instant) -> Option<String> {
         self.update(|state| {
             let known = state.known.get(name).filter(|known| known.is_held(now))?;
@@ -175,7 +175,7 @@ impl LeaseCache {
         })
     }
 
-    /// The replicas with this number of shards that were seen alive.
+    /// The live replicas with this number of shards.
     pub(super) fn members(&self, shards: u32, now: Instant) -> BTreeSet<String> {
         self.update(|state| {
             let alive =
@@ -184,33 +184,33 @@ impl LeaseCache {
         })
     }
 
-    /// Members that have said nothing for this long since they ran out; what is remembered of deleted ones goes.
-    pub(super) fn dead_members(&self, now: Instant, age: Duration) -> Vec<Lease> {
+    /// Leases of members that expired this long ago. Deleted ones are forgotten.
+    pub(super) fn expired_members(&self, now: Instant, age: Duration) -> Vec<Lease> {
         self.update(|state| {
-            let dead = |known: &Known| known.member && known.until + age <= now;
-            state.known.retain(|_, known| known.lease.is_some() || !dead(known));
-            state.known.values().filter(|known| dead(known)).filter_map(|known| known.lease.clone()).collect()
+            let expired = |known: &Known| known.member && known.until + age <= now;
+            state.known.retain(|_, known| known.lease.is_some() || !expired(known));
+            state.known.values().filter(|known| expired(known)).filter_map(|known| known.lease.clone()).collect()
         })
     }
 
-    /// When the next Lease runs out that nobody renews.
+    /// When the next Lease expires if nobody renews it.
     pub(super) fn next_expiry(&self, now: Instant) -> Option<Instant> {
         self.update(|state| state.known.values().filter(|known| known.is_held(now)).map(Known::until).min())
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        change(&mut crate::lock(&self.state))
+        change(&mut crate::sync::lock(&self.state))
     }
 }
 
 impl State {
-    /// Whether anything is new.
-    fn see(&mut self, lease: Lease, duration: Duration) -> bool {
+    /// Returns whether this is new.
+    fn observe(&mut self, lease: Lease, duration: Duration) -> bool {
         let (name, version) = (lease.name_any(), version_of(&lease));
         let spec = lease.spec.clone().unwrap_or_default();
         let before = self.known.get(&name);
         let is_old = |before: &Known| match (version, before.version) {
-            // What seemed to be gone may be there after all.
+            // One that was taken for deleted may exist after all.
             (Some(version), Some(than)) => version < than || version == than && before.lease.is_some(),
             _ => false,
         };
@@ -223,7 +223,7 @@ impl State {
             until: since + spec.duration(duration),
             shards: record::shards_of(&lease),
             member: record::is_member(&lease),
-            most: before.map_or(0, |before| before.most).max(spec.transitions()),
+            max_transitions: before.map_or(0, |before| before.max_transitions).max(spec.transitions()),
             lease: Some(lease),
             spec,
             since,
@@ -233,7 +233,7 @@ impl State {
         true
     }
 
-    fn gone(&mut self, name: &str, version: Option<u64>) -> bool {
+    fn observe_deleted(&mut self, name: &str, version: Option<u64>) -> bool {
         let Some(known) = self.known.get_mut(name) else { return false };
         if known.lease.is_none() || version.zip(known.version).is_some_and(|(version, than)| version <= than) {
             return false;
@@ -244,7 +244,7 @@ impl State {
     }
 }
 
-/// Versions grow, across all objects of a kind; one that is no number is always news.
+/// Versions grow across all objects of a kind. One that is no number counts as new.
 pub(super) fn version_of(lease: &Lease) -> Option<u64> {
     lease.metadata.resource_version.as_ref()?.parse().ok()
 }

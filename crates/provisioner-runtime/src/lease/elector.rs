@@ -1,4 +1,4 @@
-//! One shard: waits for it, holds it, lets go of it.
+//! One shard: waits for its Lease, acquires it, renews it, releases it.
 
 use std::time::Duration;
 
@@ -8,73 +8,74 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::error;
 
 use super::balance::Action;
+use super::fleet::Fleet;
+use super::health::Held;
 use super::options::JITTER;
 use super::record::{Spec, next_transition};
 use super::store::Draft;
 use super::term::Term;
-use super::{Fleet, Held};
-use crate::CallError;
 use crate::backoff::Random;
+use crate::call::CallError;
 
-pub(super) struct Elector<'a, D> {
+pub(super) struct Elector<'a, W> {
     fleet: &'a Fleet,
     shard: u32,
     /// The name of the Lease.
     name: String,
-    /// What the Lease is called in texts.
+    /// The Lease's name in texts for people.
     part: String,
     stop: &'a CancellationToken,
-    duty: &'a D,
+    work: &'a W,
     random: Random,
-    /// When the last write was sent that made the Lease ours, or kept it so.
+    /// When the last write was sent that acquired or renewed the Lease.
     sent: Option<Instant>,
-    /// Writes after that of which nobody knows what came of them: the time in each, and when it was sent.
-    tried: Vec<(String, Instant)>,
+    /// Renewals since then whose answers were lost: the time in each, and when it was sent.
+    unanswered: Vec<(String, Instant)>,
 }
 
-/// A Lease that is ours.
-struct Tenure {
+/// How a Lease became ours.
+struct Acquisition {
     transitions: u32,
     acquired: Option<String>,
 }
 
-/// Why a Lease is not ours any more.
+/// Why the Lease is not ours any more.
 enum Loss {
-    /// Nobody answered in time.
+    /// It could not be renewed in time.
     Expired,
-    /// Somebody else's identity is in it.
+    /// Another identity is in it.
     Taken,
 }
 
-impl<'a, D, F> Elector<'a, D>
+impl<'a, W, F> Elector<'a, W>
 where
-    D: Fn(Term) -> F,
+    W: Fn(Term) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
-    pub(super) fn new(fleet: &'a Fleet, shard: u32, stop: &'a CancellationToken, duty: &'a D) -> Self {
+    pub(super) fn new(fleet: &'a Fleet, shard: u32, stop: &'a CancellationToken, work: &'a W) -> Self {
         let name = fleet.options.shard_name(shard);
         let random = fleet.options.environment.random(&format!("lease {shard}"));
         let part = format!("Lease {name}");
-        Self { fleet, shard, name, part, stop, duty, random, sent: None, tried: Vec::new() }
+        Self { fleet, shard, name, part, stop, work, random, sent: None, unanswered: Vec::new() }
     }
 
-    /// Until the replica stops and the Lease is released.
+    /// Runs until the replica stops and the Lease is released.
     pub(super) async fn run(mut self) {
-        while self.turn().await {
+        while self.wait_until_ready().await {
             let mut asked = None;
             match self.acquire().await {
-                Ok(Some(tenure)) => {
+                Ok(Some(acquisition)) => {
                     self.fleet.health.works(&self.part);
-                    self.hold(tenure).await;
+                    self.hold(acquisition).await;
                 }
-                // The others' Leases tell when it is worthwhile again.
+                // A change of the others' Leases shows when to try again.
                 Ok(None) if !self.is_ready(Instant::now()) => continue,
                 Ok(None) => {}
                 Err(error) => {
                     asked = error.retry_after();
                     self.fleet.health.fails(&self.part, error.to_string());
-                    // It may have happened all the same.
-                    let _ = self.look().await;
+                    // The write may have happened all the same.
+                    let _ = self.refresh().await;
                 }
             }
             let pause = self.fleet.options.retry_period.mul_f64(1.0 + JITTER * self.random.next());
@@ -84,7 +85,7 @@ where
                 () = sleep(pause.max(asked.unwrap_or(Duration::ZERO))) => {}
             }
         }
-        // Won without our knowing?
+        // It may be ours by a write whose answer was lost.
         if self.is_ours() {
             self.release(None).await;
         }
@@ -92,7 +93,7 @@ where
     }
 
     /// Waits until the Lease may be taken; `false` when the replica stops.
-    async fn turn(&self) -> bool {
+    async fn wait_until_ready(&self) -> bool {
         let mut changes = self.fleet.cache.follow();
         let mut known = None;
         while !self.stop.is_cancelled() {
@@ -100,7 +101,7 @@ where
             if self.is_ready(now) {
                 return true;
             }
-            let holder = self.fleet.cache.name_in(&self.name).filter(|holder| !holder.is_empty());
+            let holder = self.fleet.cache.holder_identity(&self.name).filter(|holder| !holder.is_empty());
             if let Some(holder) = holder.as_ref().filter(|_| holder != known) {
                 tracing::info!(lease = self.name, holder, "standing by: another replica does the work");
             }
@@ -131,62 +132,62 @@ where
     }
 
     fn is_ours(&self) -> bool {
-        self.fleet.cache.name_in(&self.name).as_ref() == Some(&self.fleet.options.identity)
+        self.fleet.cache.holder_identity(&self.name).as_ref() == Some(&self.fleet.options.identity)
     }
 
-    /// One attempt; `None` when somebody was faster.
-    async fn acquire(&mut self) -> Result<Option<Tenure>, CallError> {
+    /// One attempt; `None` when another replica was faster.
+    async fn acquire(&mut self) -> Result<Option<Acquisition>, CallError> {
         let Fleet { cache, options, .. } = self.fleet;
-        // What is decided here, and what is changed then, is one and the same version.
+        // The version that is decided on is the one that is changed.
         let (known, now) = (cache.known(&self.name), Instant::now());
         let ours = known.as_ref().is_some_and(|known| known.spec.holder() == options.identity);
         if !ours && known.as_ref().is_some_and(|known| known.is_held(now)) {
             return Ok(None);
         }
-        // Nobody can have found that it had run out, or that it was not there.
+        // No other replica can have found it expired or missing.
         let unbroken = self.is_ours() && self.sent.is_some_and(|sent| now < sent + options.duration);
-        let (lease, spec, most) =
-            known.map_or((None, None, None), |known| (known.lease, Some(known.spec), Some(known.most)));
-        let tenure = match spec {
-            Some(spec) if unbroken => Tenure { transitions: spec.transitions(), acquired: spec.acquire_time },
-            _ => Tenure { transitions: most.map_or(0, next_transition), acquired: None },
+        let (lease, spec, max_transitions) =
+            known.map_or((None, None, None), |known| (known.lease, Some(known.spec), Some(known.max_transitions)));
+        let acquisition = match spec {
+            Some(spec) if unbroken => Acquisition { transitions: spec.transitions(), acquired: spec.acquire_time },
+            _ => Acquisition { transitions: max_transitions.map_or(0, next_transition), acquired: None },
         };
-        // What came of those was for another tenure.
-        self.tried.clear();
-        match self.write(lease.as_ref(), &tenure, options.call_limit()).await {
-            Ok(acquired) => Ok(Some(Tenure { acquired, ..tenure })),
+        // Those were for an earlier acquisition.
+        self.unanswered.clear();
+        match self.write(lease.as_ref(), &acquisition, options.call_limit()).await {
+            Ok(acquired) => Ok(Some(Acquisition { acquired, ..acquisition })),
             Err(CallError::Conflict | CallError::AlreadyExists | CallError::NotFound) => {
-                self.look().await?;
+                self.refresh().await?;
                 Ok(None)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// The Lease is ours, for one term at most.
-    async fn hold(&mut self, tenure: Tenure) {
-        if self.is_alone().await && self.serve(&tenure).await.is_err() {
+    /// Holds the Lease for one term at most.
+    async fn hold(&mut self, acquisition: Acquisition) {
+        if self.is_alone().await && self.serve(&acquisition).await.is_err() {
             return;
         }
-        self.release(Some(&tenure)).await;
+        self.release(Some(&acquisition)).await;
     }
 
     /// Whether no fleet with another number of shards is alive.
     ///
-    /// We have written ours, and look at theirs now; if they do the same, at least one of us sees the other. When both
+    /// We have written our Lease, and list theirs now. If they do the same, at least one of us sees the other. When both
     /// have only begun, the one with more shards steps back.
     async fn is_alone(&self) -> bool {
         let Fleet { cache, options, store, health, .. } = self.fleet;
-        // With time enough for one attempt to renew.
+        // That leaves time for one attempt to renew.
         let time = options.renew_deadline - options.call_limit();
         let Some(deadline) = self.sent.map(|sent| sent + time) else { return false };
         let mut changes = cache.follow();
         while !self.stop.is_cancelled() && Instant::now() < deadline {
             let limit = options.call_limit().min(deadline - Instant::now());
-            let looked = store.look_at_all(cache, limit).await;
+            let refreshed = store.list(cache, limit).await;
             changes.catch_up();
             let now = Instant::now();
-            match looked {
+            match refreshed {
                 Ok(_) if !self.is_ours() => return false,
                 Ok(_) => {
                     health.works(&self.part);
@@ -212,18 +213,18 @@ where
         false
     }
 
-    /// Runs the duty, and renews the Lease until it returns.
-    async fn serve(&mut self, tenure: &Tenure) -> Result<(), Loss> {
+    /// Runs the work, and renews the Lease until the work returns.
+    async fn serve(&mut self, acquisition: &Acquisition) -> Result<(), Loss> {
         let Fleet { options, health, serving, .. } = self.fleet;
         let valid_until = self.sent.map_or_else(Instant::now, |sent| sent + options.renew_deadline);
-        let term = Term::new(self.shard, tenure.transitions, self.stop.child_token(), valid_until);
+        let term = Term::new(self.shard, acquisition.transitions, self.stop.child_token(), valid_until);
         let _end = term.lost.clone().drop_guard();
-        crate::lock(serving).insert(self.shard, false);
-        health.begins(Held { shard: self.shard, since: Instant::now(), transitions: tenure.transitions });
+        crate::sync::lock(serving).insert(self.shard, false);
+        health.begins(Held { shard: self.shard, since: Instant::now(), transitions: acquisition.transitions });
 
-        let mut task = AbortOnDropHandle::new(tokio::spawn((self.duty)(term.clone())));
-        let result = self.attend(tenure, &term, &mut task).await;
-        // Before the Lease is released, and before anything is waited for.
+        let mut task = AbortOnDropHandle::new(tokio::spawn((self.work)(term.clone())));
+        let result = self.renew_until_end(acquisition, &term, &mut task).await;
+        // Before the Lease is released, and before any wait.
         term.lost.cancel();
         if let Err(loss) = &result {
             let why = match loss {
@@ -231,18 +232,23 @@ where
                 Loss::Taken => "somebody else is in it".to_owned(),
             };
             health.loses(self.shard, &why);
-            if timeout(options.moment(), &mut task).await.is_err() {
+            if timeout(options.abort_grace(), &mut task).await.is_err() {
                 task.abort();
                 let _ = task.await;
             }
         }
-        crate::lock(serving).remove(&self.shard);
+        crate::sync::lock(serving).remove(&self.shard);
         health.ends(self.shard);
         result
     }
 
-    /// Until the duty returns or the Lease is lost.
-    async fn attend(&mut self, tenure: &Tenure, term: &Term, task: &mut AbortOnDropHandle<()>) -> Result<(), Loss> {
+    /// Renews the Lease until the work returns or the Lease is lost.
+    async fn renew_until_end(
+        &mut self,
+        acquisition: &Acquisition,
+        term: &Term,
+        task: &mut AbortOnDropHandle<()>,
+    ) -> Result<(), Loss> {
         let Fleet { cache, options, health, .. } = self.fleet;
         let mut changes = cache.follow();
         let mut next = self.due();
@@ -258,7 +264,7 @@ where
                 () = sleep_until(term.valid_until()) => return Err(Loss::Expired),
                 () = sleep_until(next) => {
                     let begun = Instant::now();
-                    match self.renew(tenure, term).await {
+                    match self.renew(acquisition, term).await {
                         Ok(()) => {
                             health.works(&self.part);
                             next = self.due();
@@ -267,24 +273,24 @@ where
                         Err(Err(error)) => {
                             health.fails(&self.part, error.to_string());
                             let (now, short) = (Instant::now(), options.short_pause());
-                            // An attempt that took long was a part of the pause.
+                            // A long attempt counts as a part of the pause.
                             let pause = short.max((2 * short).saturating_sub(now - begun));
-                            // The server's wish counts, but the last attempt must be before the end.
+                            // The server's Retry-After counts, but the last attempt must be before the end.
                             let left = term.valid_until().saturating_duration_since(now) / 2;
                             next = now + error.retry_after().unwrap_or(pause).min(left).max(pause);
                         }
                     }
                 }
                 () = changes.changed() => {
-                    if self.has_happened().is_some() {
+                    if self.confirm_write().is_some() {
                         self.extend(term)?;
                         health.works(&self.part);
                         next = self.due();
                     }
-                    match cache.name_in(&self.name) {
+                    match cache.holder_identity(&self.name) {
                         Some(name) if name != options.identity => return Err(Loss::Taken),
                         Some(_) => {}
-                        // Deleted: it is to be there again soon.
+                        // Deleted: write it again soon.
                         None => next = next.min(Instant::now() + options.short_pause()),
                     }
                     self.consider_leaving(term);
@@ -293,16 +299,16 @@ where
         }
     }
 
-    /// Asks the duty to wind up when another replica has too few shards.
+    /// Asks the work to finish when another replica has too few shards.
     fn consider_leaving(&self, term: &Term) {
         if !term.leave.is_cancelled() && self.fleet.plan(Instant::now()).contains(&Action::Leave(self.shard)) {
-            crate::lock(&self.fleet.serving).insert(self.shard, true);
+            crate::sync::lock(&self.fleet.serving).insert(self.shard, true);
             term.leave.cancel();
         }
     }
 
-    /// Renews the Lease, whatever the version it has now, as long as it is ours.
-    async fn renew(&mut self, tenure: &Tenure, term: &Term) -> Result<(), Result<Loss, CallError>> {
+    /// Renews the Lease as long as it is ours, whatever its version is by now.
+    async fn renew(&mut self, acquisition: &Acquisition, term: &Term) -> Result<(), Result<Loss, CallError>> {
         let Fleet { cache, options, .. } = self.fleet;
         let mut result = Err(CallError::Conflict);
         for _ in 0..3 {
@@ -312,13 +318,13 @@ where
                 return Err(Ok(Loss::Taken));
             }
             let limit = self.limit(term);
-            match self.write(lease.and_then(|known| known.lease).as_ref(), tenure, limit).await {
+            match self.write(lease.and_then(|known| known.lease).as_ref(), acquisition, limit).await {
                 Ok(_) => return self.extend(term).map_err(Ok),
                 Err(error @ (CallError::Conflict | CallError::AlreadyExists | CallError::NotFound)) => {
                     result = Err(error);
-                    let looked = self.fleet.store.look(cache, &self.name, self.limit(term)).await;
-                    looked.map_err(Err)?;
-                    if self.has_happened().is_some() {
+                    let refreshed = self.fleet.store.get(cache, &self.name, self.limit(term)).await;
+                    refreshed.map_err(Err)?;
+                    if self.confirm_write().is_some() {
                         return self.extend(term).map_err(Ok);
                     }
                 }
@@ -333,7 +339,7 @@ where
         self.sent.map_or_else(Instant::now, |sent| sent + self.fleet.options.retry_period)
     }
 
-    /// Makes the term as long as the last renewal allows.
+    /// Extends the term by the last renewal.
     fn extend(&self, term: &Term) -> Result<(), Loss> {
         let until = self.sent.map(|sent| sent + self.fleet.options.renew_deadline);
         if until.is_some_and(|until| term.extend(until)) { Ok(()) } else { Err(Loss::Expired) }
@@ -343,8 +349,8 @@ where
         self.fleet.options.call_limit().min(term.valid_until().saturating_duration_since(Instant::now()))
     }
 
-    /// Lets go of the Lease, for others to take at once.
-    async fn release(&mut self, tenure: Option<&Tenure>) {
+    /// Releases the Lease, so that others can acquire it at once.
+    async fn release(&mut self, acquisition: Option<&Acquisition>) {
         let Fleet { cache, options, store, health, .. } = self.fleet;
         let start = Instant::now();
         while self.is_ours() && start.elapsed() < options.renew_deadline {
@@ -354,7 +360,7 @@ where
                 duration: Duration::from_secs(1),
                 now: store.now(),
                 acquired: None,
-                transitions: tenure.map_or(known.spec.transitions(), |tenure| tenure.transitions),
+                transitions: acquisition.map_or(known.spec.transitions(), |acquisition| acquisition.transitions),
                 member: false,
             };
             match store.write(cache, &self.name, known.lease.as_ref(), draft, options.call_limit()).await {
@@ -368,53 +374,53 @@ where
                     sleep(options.short_pause()).await;
                 }
             }
-            let _ = self.look().await;
+            let _ = self.refresh().await;
         }
     }
 
-    async fn look(&self) -> Result<(), CallError> {
-        self.fleet.store.look(&self.fleet.cache, &self.name, self.fleet.options.call_limit()).await
+    async fn refresh(&self) -> Result<(), CallError> {
+        self.fleet.store.get(&self.fleet.cache, &self.name, self.fleet.options.call_limit()).await
     }
 
-    /// Writes that the Lease is ours; the time since when it is.
+    /// Writes that the Lease is ours; returns its `acquireTime`.
     async fn write(
         &mut self,
         base: Option<&super::record::Lease>,
-        tenure: &Tenure,
+        acquisition: &Acquisition,
         limit: Duration,
     ) -> Result<Option<String>, CallError> {
         let Fleet { cache, options, store, .. } = self.fleet;
         let (sent, now) = (Instant::now(), store.now());
-        self.tried.push((now.clone(), sent));
+        self.unanswered.push((now.clone(), sent));
         let draft = Draft {
             holder: &options.identity,
             duration: options.duration,
             now,
-            acquired: tenure.acquired.clone(),
-            transitions: tenure.transitions,
+            acquired: acquisition.acquired.clone(),
+            transitions: acquisition.transitions,
             member: false,
         };
         match store.write(cache, &self.name, base, draft, limit).await {
             Ok(acquired) => {
                 self.sent = Some(sent);
-                self.tried.clear();
+                self.unanswered.clear();
                 Ok(acquired)
             }
-            Err(error) => Ok(self.has_happened().ok_or(error)?.acquire_time),
+            Err(error) => Ok(self.confirm_write().ok_or(error)?.acquire_time),
         }
     }
 
-    /// What the Lease says if it was ourselves who wrote it last, by a write whose answer was lost or is late: that counts
-    /// from when it was sent, whoever told of it.
-    fn has_happened(&mut self) -> Option<Spec> {
-        if self.tried.is_empty() {
+    /// Returns the Lease's record if an unanswered write of ours is the last one. That write counts from when it was sent,
+    /// however it was observed.
+    fn confirm_write(&mut self) -> Option<Spec> {
+        if self.unanswered.is_empty() {
             return None;
         }
         let Fleet { cache, options, .. } = self.fleet;
         let spec = cache.known(&self.name)?.spec;
         let is_this = |(now, _): &(String, Instant)| spec.renew_time.as_ref() == Some(now);
-        let at = self.tried.iter().position(is_this).filter(|_| spec.holder() == options.identity)?;
-        self.sent = self.tried.drain(..=at).next_back().map(|(_, sent)| sent);
+        let at = self.unanswered.iter().position(is_this).filter(|_| spec.holder() == options.identity)?;
+        self.sent = self.unanswered.drain(..=at).next_back().map(|(_, sent)| sent);
         Some(spec)
     }
 }

@@ -1,4 +1,4 @@
-//! How it is going, for probes, metrics and people.
+//! The state of the Leases, for probes, metrics and people.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// How the holding of Leases is going; clones show the same.
+/// The state of a replica's Leases; clones show the same.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseHealth {
     state: Arc<Mutex<State>>,
@@ -36,62 +36,60 @@ struct State {
 impl LeaseHealth {
     /// The shards that this replica holds, in their order.
     pub fn held(&self) -> Vec<Held> {
-        crate::lock(&self.state).held.values().copied().collect()
+        crate::sync::lock(&self.state).held.values().copied().collect()
     }
 
-    /// How many replicas share the shards, as far as is known; this one counts. With one shard the others are not
-    /// known.
+    /// How many replicas share the shards, this one included. With one shard the others are not known.
     pub fn members(&self) -> usize {
-        crate::lock(&self.state).members.max(1)
+        crate::sync::lock(&self.state).members.max(1)
     }
 
     /// How many terms began, since the start.
     pub fn begun(&self) -> u64 {
-        crate::lock(&self.state).begun
+        crate::sync::lock(&self.state).begun
     }
 
     /// How many terms were lost, since the start.
     pub fn lost(&self) -> u64 {
-        crate::lock(&self.state).lost
+        crate::sync::lock(&self.state).lost
     }
 
-    /// What does not work, in words for a person. Fit for a readiness probe.
+    /// What does not work, for a person. Suitable for a readiness probe.
     pub fn problem(&self) -> Option<String> {
-        joined(&crate::lock(&self.state).problems)
+        joined(&crate::sync::lock(&self.state).problems)
     }
 
-    /// What is waited for although all works, in words for a person: above all a fleet with another number of shards
-    /// that is still alive. Not fit for a readiness probe: a rolling update waits for new replicas to be ready before
-    /// it ends the old ones.
+    /// What is waited for although everything works, for a person: mostly a fleet with another number of shards that is
+    /// still alive. Not suitable for a readiness probe: a rolling update ends old replicas only when new ones are ready.
     pub fn notice(&self) -> Option<String> {
-        joined(&crate::lock(&self.state).notices)
+        joined(&crate::sync::lock(&self.state).notices)
     }
 
     pub(super) fn set_members(&self, members: usize) {
-        crate::lock(&self.state).members = members;
+        crate::sync::lock(&self.state).members = members;
     }
 
     pub(super) fn begins(&self, held: Held) {
         info!(shard = held.shard, transitions = held.transitions, "the Lease is held");
-        let mut state = crate::lock(&self.state);
+        let mut state = crate::sync::lock(&self.state);
         state.begun += 1;
         state.held.insert(held.shard, held);
     }
 
     pub(super) fn ends(&self, shard: u32) {
-        if crate::lock(&self.state).held.remove(&shard).is_some() {
+        if crate::sync::lock(&self.state).held.remove(&shard).is_some() {
             info!(shard, "the Lease is not held any more");
         }
     }
 
     pub(super) fn loses(&self, shard: u32, why: &str) {
-        crate::lock(&self.state).lost += 1;
+        crate::sync::lock(&self.state).lost += 1;
         warn!(shard, "the Lease is lost: {why}");
     }
 
     /// `part` does not work, for this reason.
     pub(super) fn fails(&self, part: &str, problem: String) {
-        let mut state = crate::lock(&self.state);
+        let mut state = crate::sync::lock(&self.state);
         if state.problems.get(part) != Some(&problem) {
             warn!("{part}: {problem}");
             state.problems.insert(part.to_owned(), problem);
@@ -99,14 +97,14 @@ impl LeaseHealth {
     }
 
     pub(super) fn works(&self, part: &str) {
-        if crate::lock(&self.state).problems.remove(part).is_some() {
+        if crate::sync::lock(&self.state).problems.remove(part).is_some() {
             info!("{part}: works again");
         }
     }
 
     /// What `part` waits for.
     pub(super) fn waits(&self, part: &str, notice: Option<String>) {
-        let mut state = crate::lock(&self.state);
+        let mut state = crate::sync::lock(&self.state);
         if state.notices.get(part) == notice.as_ref() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Who is there: with several shards each replica keeps a Lease that says only that it is alive.
+//! Membership: with several shards each replica keeps a Lease that only shows that it is alive.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use futures::future::FutureExt as _;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::Fleet;
+use super::fleet::Fleet;
 use super::store::Draft;
-use crate::CallError;
+use crate::call::CallError;
 use crate::name::{short_hash, with_suffix};
 
 const PART: &str = "Lease of this replica";
 
-/// How many durations after it ran out the Lease of a replica that crashed is removed.
-const BURIAL: u32 = 4;
+/// How many durations after its expiry the Lease of a crashed replica is removed.
+const EXPIRED_DURATIONS: u32 = 4;
 
-/// Lets the others know of us. One attempt; later ones are those of [`remain`].
+/// Announces this replica to the others. One attempt; [`remain`] makes the later ones.
 pub(super) async fn announce(fleet: &Fleet) {
     if fleet.options.shards > 1 {
-        note(fleet, renew(fleet).await);
+        report(fleet, renew(fleet).await);
     }
 }
 
-/// Stays known to the others until `stop`, and takes leave then. Removes what crashed replicas have left.
+/// Renews this replica's Lease until `stop`, and deletes it then. Removes the Leases of crashed replicas.
 pub(super) async fn remain(fleet: &Fleet, stop: &CancellationToken) {
     if fleet.options.shards == 1 {
         return;
@@ -38,24 +38,24 @@ pub(super) async fn remain(fleet: &Fleet, stop: &CancellationToken) {
             () = sleep(pause) => {}
         }
         let result = renew(fleet).await;
-        // Not in step with the others.
+        // Jitter, so that replicas do not renew at the same time.
         pause = match &result {
             Ok(()) => period.mul_f64(1.0 - 0.1 * random.next()),
             Err(error) => fleet.options.retry_period.max(error.retry_after().unwrap_or(Duration::ZERO).min(period)),
         };
-        note(fleet, result);
-        bury(fleet).await;
+        report(fleet, result);
+        remove_expired(fleet).await;
     }
     withdraw(fleet).await;
 }
 
-/// Nobody is to reckon with us any more. If this fails, the others will notice.
+/// Deletes this replica's Lease. If that fails, it expires.
 async fn withdraw(fleet: &Fleet) {
     let (name, limit) = (name(fleet), fleet.options.call_limit());
     for _ in 0..2 {
         let Some(lease) = fleet.cache.known(&name).and_then(|known| known.lease) else { return };
         match fleet.store.delete(&lease, limit).await {
-            Err(CallError::Conflict) if fleet.store.look(&fleet.cache, &name, limit).await.is_ok() => {}
+            Err(CallError::Conflict) if fleet.store.get(&fleet.cache, &name, limit).await.is_ok() => {}
             _ => return,
         }
     }
@@ -77,7 +77,7 @@ async fn renew(fleet: &Fleet) -> Result<(), CallError> {
     };
     match write().await {
         Err(CallError::Conflict | CallError::NotFound | CallError::AlreadyExists) => {
-            fleet.store.look(&fleet.cache, &name, options.call_limit()).await?;
+            fleet.store.get(&fleet.cache, &name, options.call_limit()).await?;
             write().boxed().await
         }
         result => result,
@@ -85,14 +85,14 @@ async fn renew(fleet: &Fleet) -> Result<(), CallError> {
 }
 
 /// Removes the Leases of replicas that crashed long ago.
-async fn bury(fleet: &Fleet) {
-    for lease in fleet.cache.dead_members(Instant::now(), BURIAL * fleet.options.duration) {
+async fn remove_expired(fleet: &Fleet) {
+    for lease in fleet.cache.expired_members(Instant::now(), EXPIRED_DURATIONS * fleet.options.duration) {
         // Another replica may be faster, and a later attempt will come.
         let _ = fleet.store.delete(&lease, fleet.options.call_limit()).await;
     }
 }
 
-fn note(fleet: &Fleet, result: Result<(), CallError>) {
+fn report(fleet: &Fleet, result: Result<(), CallError>) {
     match result {
         Ok(()) => fleet.health.works(PART),
         Err(error) => fleet.health.fails(PART, error.to_string()),

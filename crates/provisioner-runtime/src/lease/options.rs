@@ -1,14 +1,14 @@
-//! What a replica must be told, and which of it makes no sense.
+//! The options of a replica, and their validation.
 
 use std::time::Duration;
 
-use crate::Environment;
+use crate::environment::Environment;
 use crate::name::{is_valid, with_suffix};
 
 /// `JitterFactor` of client-go's leader election.
 pub(super) const JITTER: f64 = 1.2;
 
-/// How this replica takes part.
+/// How a replica takes part in its fleet.
 #[derive(Clone, Debug)]
 pub struct LeaseOptions {
     /// The namespace of the Leases.
@@ -18,7 +18,7 @@ pub struct LeaseOptions {
     pub name: String,
     /// How many Leases there are; at least 1, and the same in all replicas. Replicas that differ wait for each other.
     pub shards: u32,
-    /// This process's name. No other process may have it, nor this one after a restart.
+    /// This process's identity. No other process may have it, nor this one after a restart.
     pub identity: String,
     /// How long a Lease that is not renewed belongs to its holder; 15 seconds in client-go.
     pub duration: Duration,
@@ -47,7 +47,7 @@ impl LeaseOptions {
 
     /// # Errors
     ///
-    /// What makes no sense. The rules about times are client-go's.
+    /// The first option that is not valid. The rules about times are client-go's.
     pub fn check(&self) -> Result<(), LeaseOptionsError> {
         let Self { duration, renew_deadline, retry_period, .. } = *self;
         let least = retry_period.mul_f64(JITTER);
@@ -90,13 +90,13 @@ impl LeaseOptions {
         self.retry_period / 4
     }
 
-    /// How long the duty of a lost term may take to return.
-    pub(super) fn moment(&self) -> Duration {
+    /// How long the work of a lost term may take to return before it is aborted.
+    pub(super) fn abort_grace(&self) -> Duration {
         ((self.duration - self.renew_deadline) / 2).min(Duration::from_secs(1))
     }
 }
 
-/// Which options make no sense. The texts are sentences for a person.
+/// Which options are not valid. The texts are sentences for a person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseOptionsError {

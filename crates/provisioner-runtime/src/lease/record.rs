@@ -1,7 +1,7 @@
 //! A Lease on the wire.
 //!
-//! Read with an eye on what people write by hand: times are kept as text, because nothing depends on them and one that
-//! the calendar does not have must not make the Lease unreadable. What we do not know is kept as it is.
+//! People may write it by hand. Times are kept as text: nothing depends on them, and a time that does not exist must not
+//! make the Lease unreadable. Unknown fields are kept.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::watch::FromJson;
 /// The label that all Leases of one fleet have; its value is the fleet's name.
 pub(super) const FLEET: &str = "kube-provisioner/fleet";
 
-/// The annotation that says how many shards the holder believes in.
+/// The annotation with the number of shards that the holder runs with.
 pub(super) const SHARDS: &str = "kube-provisioner/shards";
 
-/// The label of the Leases that only say that a replica is alive.
+/// The label of Leases that only show that a replica is alive.
 pub(super) const MEMBER: &str = "kube-provisioner/fleet-member";
 
-/// Longer than this no Lease binds anybody, whatever it says.
+/// No Lease counts for longer, whatever it says.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A Lease.
@@ -52,8 +52,8 @@ impl Spec {
         self.holder_identity.as_deref().unwrap_or_default()
     }
 
-    /// How long it lasts for somebody whose own Leases last `own`. The longer counts: a fleet may be on its way from
-    /// one duration to another, and whole seconds may be less than what the holder reckons with.
+    /// The duration for a replica whose own Leases last `own`. The longer one counts: a fleet may be changing its duration,
+    /// and the record has only whole seconds.
     pub(super) fn duration(&self, own: Duration) -> Duration {
         let seconds = self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         own.max(Duration::from_secs(seconds.unwrap_or(0)).min(LONGEST))
@@ -71,7 +71,7 @@ pub(super) fn next_transition(number: u32) -> u32 {
     if number < i32::MAX.unsigned_abs() { number + 1 } else { 0 }
 }
 
-/// How many shards its holder believes in. The Go library knows only one.
+/// The number of shards that its holder runs with. The Go library has only one.
 pub(super) fn shards_of(lease: &Lease) -> u32 {
     let text = lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(SHARDS));
     text.and_then(|text| text.parse().ok()).filter(|shards| *shards > 0).unwrap_or(1)

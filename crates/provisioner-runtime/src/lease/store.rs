@@ -1,4 +1,4 @@
-//! The API calls about Leases. What they bring to light goes onto the cache.
+//! The API calls about Leases. What they return is observed by the cache.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use kube::core::ApiResource;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
-use super::LeaseOptions;
 use super::cache::LeaseCache;
+use super::options::LeaseOptions;
 use super::record::{self, FLEET, Lease, MEMBER, SHARDS, Spec};
-use crate::call::{Written, create_request, replace_request, unsent};
+use crate::call::{CallError, Written, call, create_request, replace_request, unsent};
+use crate::environment::Environment;
 use crate::name::label_value;
-use crate::{CallError, Environment, call};
 
-pub(super) struct Store {
+pub(super) struct LeaseStore {
     pub(super) api: Api<Lease>,
     resource: ApiResource,
     /// The value of the fleet's label.
     pub(super) fleet: String,
-    /// The one Lease that may be without the label: the Go library knows none.
+    /// The one Lease that may be without the label: the Go library sets none.
     single: String,
     shards: u32,
     environment: Environment,
@@ -31,7 +31,7 @@ pub(super) struct Store {
 pub(super) struct Draft<'a> {
     pub(super) holder: &'a str,
     pub(super) duration: Duration,
-    /// [`Store::now`].
+    /// [`LeaseStore::now`].
     pub(super) now: String,
     /// `None` for now.
     pub(super) acquired: Option<String>,
@@ -39,7 +39,7 @@ pub(super) struct Draft<'a> {
     pub(super) member: bool,
 }
 
-impl Store {
+impl LeaseStore {
     pub(super) fn new(client: Client, options: &LeaseOptions) -> Self {
         let resource = ApiResource::erase::<coordination::v1::Lease>(&());
         Self {
@@ -52,7 +52,7 @@ impl Store {
         }
     }
 
-    /// Writes a Lease: changes `base`, or creates it where there is none. `Ok` is since when it has this holder.
+    /// Writes a Lease: changes `base`, or creates it if there is none. Returns its `acquireTime`.
     pub(super) async fn write(
         &self,
         cache: &LeaseCache,
@@ -64,7 +64,7 @@ impl Store {
         let mut lease = base.cloned().unwrap_or_else(|| Lease::new(name, &self.resource, None));
         lease.types = Lease::new(name, &self.resource, None).types;
         let metadata = &mut lease.metadata;
-        // Left out, the server keeps it.
+        // The server keeps what is left out.
         metadata.managed_fields = None;
         let labels = metadata.labels.get_or_insert_default();
         labels.insert(FLEET.to_owned(), self.fleet.clone());
@@ -83,21 +83,21 @@ impl Store {
         // All else is as it was sent.
         (lease.metadata.uid, lease.metadata.resource_version) = (metadata.uid, metadata.resource_version);
         let acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.clone());
-        cache.see(lease);
+        cache.observe(lease);
         Ok(acquired)
     }
 
-    /// Looks at one Lease.
-    pub(super) async fn look(&self, cache: &LeaseCache, name: &str, limit: Duration) -> Result<(), CallError> {
+    /// Reads one Lease.
+    pub(super) async fn get(&self, cache: &LeaseCache, name: &str, limit: Duration) -> Result<(), CallError> {
         match call(limit, self.api.get_opt(name)).await? {
-            Some(lease) => cache.see(lease),
-            None => cache.gone(name, None),
+            Some(lease) => cache.observe(lease),
+            None => cache.observe_deleted(name, None),
         }
         Ok(())
     }
 
-    /// Looks at all Leases of the fleet as they are now, not as a cache has them; returns the position of the list.
-    pub(super) async fn look_at_all(&self, cache: &LeaseCache, limit: Duration) -> Result<String, CallError> {
+    /// Lists all Leases of the fleet as they are now, not from a server's cache; returns the version of the list.
+    pub(super) async fn list(&self, cache: &LeaseCache, limit: Duration) -> Result<String, CallError> {
         let start = Instant::now();
         let params = ListParams::default().labels(&self.selector());
         let list = call(limit, self.api.list(&params));
@@ -109,18 +109,18 @@ impl Store {
             true => {
                 let list = list.await?;
                 if !list.items.iter().any(is_single) {
-                    self.look(cache, &self.single, limit.saturating_sub(start.elapsed())).await?;
+                    self.get(cache, &self.single, limit.saturating_sub(start.elapsed())).await?;
                 }
                 list
             }
-            false => try_join(list, self.look(cache, &self.single, limit)).await?.0,
+            false => try_join(list, self.get(cache, &self.single, limit)).await?.0,
         };
         let version = list.metadata.resource_version.unwrap_or_default();
-        cache.see_all(&self.fleet, list.items, version.parse().ok());
+        cache.observe_list(&self.fleet, list.items, version.parse().ok());
         Ok(version)
     }
 
-    /// Deletes a Lease if it is still as we know it.
+    /// Deletes a Lease if it did not change since we observed it.
     pub(super) async fn delete(&self, lease: &Lease, limit: Duration) -> Result<(), CallError> {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
         let preconditions = Preconditions {
@@ -141,7 +141,7 @@ impl Store {
     }
 }
 
-/// What `draft` makes of what was there before.
+/// The record of `draft`, with unknown fields from before.
 fn spec(draft: Draft<'_>, before: Option<Spec>) -> Spec {
     Spec {
         holder_identity: Some(draft.holder.to_owned()),

@@ -1,4 +1,4 @@
-//! One holding of one shard.
+//! A term: one replica holds one shard.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -7,17 +7,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// One holding of one shard, from acquiring to releasing. Clones are the same term.
+/// The time in which a replica holds a shard, from acquiring its Lease to releasing it. Clones are the same term.
 #[derive(Clone)]
 pub struct Term {
     /// Which shard, from 0.
     pub shard: u32,
-    /// `leaseTransitions` of the Lease. In terms of one process with the same number nobody else held the shard in
-    /// between, nor any shard of a fleet with another number of them.
+    /// `leaseTransitions` of the Lease. Between two terms of one process with the same number nobody else held the shard,
+    /// nor any shard of a fleet with another number of shards.
     pub transitions: u32,
-    /// Please wind up: the replica stops, or another one is to get this shard. The Lease is renewed meanwhile.
+    /// Cancelled when the work should finish: the replica stops, or another one gets this shard. The Lease is renewed
+    /// meanwhile.
     pub leave: CancellationToken,
-    /// Not ours any more, stop at once. Also cancelled when the duty has returned.
+    /// Cancelled when the shard is not ours any more: stop at once. Also cancelled when the work has returned.
     pub lost: CancellationToken,
     valid_until: Arc<Mutex<Instant>>,
 }
@@ -28,14 +29,14 @@ impl Term {
         Self { shard, transitions, leave, lost: CancellationToken::new(), valid_until }
     }
 
-    /// Without an election: until `stop` is cancelled.
+    /// A term without an election, until `stop` is cancelled.
     pub(crate) fn alone(stop: &CancellationToken) -> Self {
         /// Longer than any process runs.
         const ALWAYS: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
         Self::new(0, 0, stop.clone(), Instant::now() + ALWAYS)
     }
 
-    /// Whether nobody else can hold the shard at this moment: renewed within the renew deadline, and not lost.
+    /// Whether nobody else can hold the shard now: it was renewed within the renew deadline, and is not lost.
     ///
     /// By the monotonic clock, which may stand still while the machine sleeps. What must never be done twice needs a
     /// precondition of its own.
@@ -44,15 +45,15 @@ impl Term {
     }
 
     pub(super) fn valid_until(&self) -> Instant {
-        *crate::lock(&self.valid_until)
+        *crate::sync::lock(&self.valid_until)
     }
 
-    /// The Lease was renewed; `false` when the answer came too late. Others may have looked at the Lease meanwhile and
-    /// found that it had run out, so what has become invalid stays so.
+    /// The Lease was renewed. Returns `false` when the answer came too late: others may have found the Lease expired, so
+    /// the term stays invalid.
     pub(super) fn extend(&self, until: Instant) -> bool {
         let in_time = self.is_valid();
         if in_time {
-            *crate::lock(&self.valid_until) = until;
+            *crate::sync::lock(&self.valid_until) = until;
         }
         in_time
     }

@@ -25,7 +25,7 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// All terms that there ever were in a cluster, with the number of shards their replica believed in.
+/// All terms that there ever were in a cluster, with their replica's number of shards.
 #[derive(Clone, Default)]
 struct Terms(Arc<Mutex<Vec<(u32, String, Term)>>>, Arc<Mutex<Option<String>>>);
 
@@ -39,16 +39,16 @@ impl Drop for Terms {
 
 impl Terms {
     fn add(&self, shards: u32, identity: &str, term: &Term) {
-        crate::lock(&self.0).push((shards, identity.to_owned(), term.clone()));
-        // Not to be lost with the task that we are in.
+        crate::sync::lock(&self.0).push((shards, identity.to_owned(), term.clone()));
+        // A panic here would be lost with this task.
         let conflict = self.conflict();
-        let mut first = crate::lock(&self.1);
+        let mut first = crate::sync::lock(&self.1);
         *first = first.take().or(conflict);
     }
 
-    /// That no key is in two hands, nor ever was when a term began.
+    /// Asserts that no shard has two holders, and had none when a term began.
     fn check(&self) {
-        assert_eq!(crate::lock(&self.1).clone(), None);
+        assert_eq!(crate::sync::lock(&self.1).clone(), None);
         assert_eq!(self.conflict(), None);
     }
 
@@ -69,7 +69,7 @@ impl Terms {
     }
 
     fn valid(&self) -> Vec<(u32, String, u32)> {
-        let terms = crate::lock(&self.0);
+        let terms = crate::sync::lock(&self.0);
         let valid = terms.iter().filter(|(_, _, term)| term.is_valid());
         valid.map(|(shards, identity, term)| (*shards, identity.clone(), term.shard)).collect()
     }
@@ -81,25 +81,25 @@ impl Terms {
 
     /// The numbers of transitions of a replica's terms.
     fn transitions(&self, replica: &str) -> Vec<u32> {
-        let terms = crate::lock(&self.0);
+        let terms = crate::sync::lock(&self.0);
         terms.iter().filter(|(_, identity, _)| identity == replica).map(|(_, _, term)| term.transitions).collect()
     }
 }
 
-/// What a replica's work is like.
+/// How a replica's work behaves.
 #[derive(Clone, Copy, PartialEq)]
-enum Duty {
-    /// Winds up at once when asked.
+enum Workload {
+    /// Finishes at once when asked.
     Obedient,
-    /// Takes this long to wind up.
+    /// Takes this long to finish.
     Slow(Duration),
     /// Returns by itself after this time.
     Short(Duration),
-    /// Hears nothing.
-    Deaf,
+    /// Never returns.
+    Stuck,
 }
 
-impl Duty {
+impl Workload {
     async fn work(self, term: Term) {
         match self {
             Self::Obedient | Self::Slow(_) => tokio::select! {
@@ -110,7 +110,7 @@ impl Duty {
                 }
             },
             Self::Short(time) => sleep(time).await,
-            Self::Deaf => std::future::pending().await,
+            Self::Stuck => std::future::pending().await,
         }
     }
 }
@@ -126,10 +126,10 @@ struct Replica {
 
 impl Replica {
     fn start(cluster: &Cluster, terms: &Terms, identity: &str, shards: u32) -> Self {
-        Self::start_with(cluster, terms, identity, shards, Duty::Obedient)
+        Self::start_with(cluster, terms, identity, shards, Workload::Obedient)
     }
 
-    fn start_with(cluster: &Cluster, terms: &Terms, identity: &str, shards: u32, duty: Duty) -> Self {
+    fn start_with(cluster: &Cluster, terms: &Terms, identity: &str, shards: u32, workload: Workload) -> Self {
         let seed = identity.bytes().map(u64::from).sum();
         let environment = Environment::simulated(seed, SimClock::EPOCH);
         let options = LeaseOptions { shards, environment, ..LeaseOptions::new(NAMESPACE, NAME, identity) };
@@ -138,7 +138,7 @@ impl Replica {
         let (terms, identity) = (terms.clone(), identity.to_owned());
         let hold = leases.hold(stop.clone(), move |term| {
             terms.add(shards, &identity, &term);
-            duty.work(term)
+            workload.work(term)
         });
         let task = tokio::spawn(Pausable { future: Box::pin(hold), pause: pause.clone() });
         Self { shards: shards as usize, stop, health, pause, task }
@@ -154,7 +154,7 @@ impl Replica {
         self.task.await.unwrap();
     }
 
-    /// It is gone, without a word.
+    /// It crashes and releases nothing.
     async fn crash(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
@@ -176,17 +176,17 @@ async fn until(holds: impl Fn() -> bool) -> Duration {
     start.elapsed()
 }
 
-/// Keeps a future from being polled for a while, as a machine does that hangs.
+/// Keeps a future from being polled for a while, as when a machine hangs.
 #[derive(Clone, Default)]
 struct Pause(Arc<Mutex<(bool, Option<Waker>)>>);
 
 impl Pause {
     fn begin(&self) {
-        crate::lock(&self.0).0 = true;
+        crate::sync::lock(&self.0).0 = true;
     }
 
     fn end(&self) {
-        let mut state = crate::lock(&self.0);
+        let mut state = crate::sync::lock(&self.0);
         state.0 = false;
         if let Some(waker) = state.1.take() {
             waker.wake();
@@ -204,7 +204,7 @@ impl Future for Pausable {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         {
-            let mut state = crate::lock(&self.pause.0);
+            let mut state = crate::sync::lock(&self.pause.0);
             if state.0 {
                 state.1 = Some(context.waker().clone());
                 return Poll::Pending;
@@ -235,20 +235,20 @@ fn foreign(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// Refuses all requests, or those of one verb, and counts what comes.
+/// Refuses all requests, or those of one verb, and counts the requests.
 #[derive(Default)]
 struct Cut {
     all: std::sync::atomic::AtomicBool,
     verb: Mutex<Option<kube_sim::Verb>>,
-    /// To one in so many updates the answer comes; 0 is every one.
+    /// One in so many updates is answered; 0 is every one.
     mute: std::sync::atomic::AtomicUsize,
     updates: std::sync::atomic::AtomicUsize,
     requests: std::sync::atomic::AtomicUsize,
-    /// Whose next watch never tells anything.
-    deaf: Mutex<Option<&'static str>>,
+    /// The user whose next watch delivers nothing.
+    silent: Mutex<Option<&'static str>>,
 }
 
-/// Nothing ever comes from this watch.
+/// A watch that delivers nothing.
 struct Silence;
 
 impl kube_sim::WatchInterceptor for Silence {
@@ -263,11 +263,11 @@ impl Cut {
     }
 
     fn forbid(&self, verb: kube_sim::Verb) {
-        *crate::lock(&self.verb) = Some(verb);
+        *crate::sync::lock(&self.verb) = Some(verb);
     }
 
     fn allow(&self) {
-        *crate::lock(&self.verb) = None;
+        *crate::sync::lock(&self.verb) = None;
     }
 
     fn requests(&self) -> usize {
@@ -279,7 +279,7 @@ impl kube_sim::Interceptor for Cut {
     fn before<'a>(&'a self, request: &'a kube_sim::Request) -> futures::future::BoxFuture<'a, kube_sim::Before> {
         use kube_sim::{Before, Status};
         self.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let forbidden = *crate::lock(&self.verb) == Some(request.verb);
+        let forbidden = *crate::sync::lock(&self.verb) == Some(request.verb);
         let before = match (self.all.load(std::sync::atomic::Ordering::Relaxed), forbidden) {
             (true, _) => Before::Refuse(Status::service_unavailable("the server is not there")),
             (false, true) => Before::Refuse(Status::forbidden(&request.resource, &request.name, "no")),
@@ -298,7 +298,7 @@ impl kube_sim::Interceptor for Cut {
     }
 
     fn watch(&self, request: &kube_sim::Request) -> Option<Box<dyn kube_sim::WatchInterceptor>> {
-        let deaf = crate::lock(&self.deaf).take_if(|user| **user == *request.user);
-        deaf.map(|_| Box::new(Silence) as _)
+        let silent = crate::sync::lock(&self.silent).take_if(|user| **user == *request.user);
+        silent.map(|_| Box::new(Silence) as _)
     }
 }

@@ -1,4 +1,4 @@
-//! Hears of changes: by a watch, and by looking where the watch says nothing.
+//! Observes changes: by a watch, and by lists while the watch delivers nothing.
 
 use std::time::Duration;
 
@@ -6,11 +6,12 @@ use kube::ResourceExt;
 use kube::api::{WatchEvent, WatchParams};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Fleet;
 use super::cache::version_of;
+use super::fleet::Fleet;
 use super::record::Lease;
+use crate::backoff::Backoff;
+use crate::call::CallError;
 use crate::watch::{Reader, SETTLED, WATCH_SECONDS};
-use crate::{Backoff, CallError};
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(10));
 
@@ -21,28 +22,28 @@ pub(super) async fn follow(fleet: &Fleet) {
     let mut random = fleet.options.environment.random("lease watch");
     let (mut position, mut failures) = (None, 0);
     loop {
-        let (begun, mut heard) = (Instant::now(), false);
+        let (begun, mut delivered) = (Instant::now(), false);
         let step = match &mut position {
-            None => match look(fleet).await {
+            None => match list(fleet).await {
                 Ok(version) => {
                     fleet.cache.delivered(&version);
                     position = Some(version);
                     continue;
                 }
-                Err(error) => Err(Trouble::Failed(error)),
+                Err(error) => Err(LeaseWatchError::Failed(error)),
             },
-            Some(version) => hear(fleet, version, &mut heard).await,
+            Some(version) => watch_from(fleet, version, &mut delivered).await,
         };
-        if heard || step.is_ok() && begun.elapsed() >= SETTLED {
+        if delivered || step.is_ok() && begun.elapsed() >= SETTLED {
             failures = 0;
         }
         match step {
             Ok(()) if failures == 0 => continue,
             Ok(()) => {}
-            Err(Trouble::Expired) => position = None,
-            // A connection that broke is taken up where it was.
-            Err(Trouble::Failed(_)) if failures == 0 => {}
-            Err(Trouble::Failed(error)) => {
+            Err(LeaseWatchError::Expired) => position = None,
+            // After a broken connection the watch continues from its position.
+            Err(LeaseWatchError::Failed(_)) if failures == 0 => {}
+            Err(LeaseWatchError::Failed(error)) => {
                 position = None;
                 fleet.health.waits(PART, Some(format!("it does not work, looking now and then instead: {error}")));
             }
@@ -52,9 +53,8 @@ pub(super) async fn follow(fleet: &Fleet) {
     }
 }
 
-/// Looks at the Leases every retry period while the watch tells of none. In a fleet that lives there is always something
-/// to tell: somebody renews, if not at the first attempt. The Go library's Lease has no label, so the watch does not tell
-/// of it. Runs until dropped.
+/// Lists the Leases every retry period while the watch delivers nothing. A live fleet always has changes, because somebody
+/// renews. The Go library's Lease has no label, so the watch does not deliver it. Runs until dropped.
 pub(super) async fn poll(fleet: &Fleet) {
     let mut random = fleet.options.environment.random("lease poll");
     let period = fleet.options.retry_period;
@@ -64,18 +64,18 @@ pub(super) async fn poll(fleet: &Fleet) {
         sleep(pause.mul_f64(0.9 + 0.1 * random.next())).await;
         let content = fleet.options.shards == 1 && fleet.is_serving(0);
         if fleet.cache.silence() > patience && !content {
-            // Failures are told by `follow` and by those who want something of a Lease.
-            let looked = look(fleet).await;
-            if looked.is_ok() && fleet.cache.has_undelivered(&fleet.store.fleet) {
+            // `follow` and the electors report failures.
+            let listed = list(fleet).await;
+            if listed.is_ok() && fleet.cache.has_undelivered(&fleet.store.fleet) {
                 fleet.stale.notify_waiters();
             }
         }
     }
 }
 
-async fn look(fleet: &Fleet) -> Result<String, CallError> {
+async fn list(fleet: &Fleet) -> Result<String, CallError> {
     const PART: &str = "list of the Leases";
-    let listed = fleet.store.look_at_all(&fleet.cache, fleet.options.call_limit()).await;
+    let listed = fleet.store.list(&fleet.cache, fleet.options.call_limit()).await;
     match &listed {
         Ok(_) => fleet.health.works(PART),
         Err(error) => fleet.health.fails(PART, error.to_string()),
@@ -84,17 +84,17 @@ async fn look(fleet: &Fleet) -> Result<String, CallError> {
 }
 
 /// Watches from `version`, which it keeps up to date, until the server ends the watch.
-async fn hear(fleet: &Fleet, version: &mut String, heard: &mut bool) -> Result<(), Trouble> {
+async fn watch_from(fleet: &Fleet, version: &mut String, delivered: &mut bool) -> Result<(), LeaseWatchError> {
     let params = WatchParams::default().labels(&fleet.store.selector()).timeout(WATCH_SECONDS);
     let (limit, api) = (fleet.options.call_limit(), &fleet.store.api);
     let client = api.clone().into_client();
     let begun = timeout(limit, Reader::<Lease>::open(&client, api.resource_url(), &params, version)).await;
-    let mut events = begun.map_err(|_| Trouble::Failed(CallError::TimedOut(limit)))??;
+    let mut events = begun.map_err(|_| LeaseWatchError::Failed(CallError::TimedOut(limit)))??;
     loop {
         let event = tokio::select! {
             biased;
             event = events.next() => event,
-            // What looking brought to light it should have told: begin anew rather than look until it is given up.
+            // A list has shown what the watch did not deliver: connect again instead of waiting for its end.
             () = fleet.stale.notified() => return Ok(()),
         };
         let Some(event) = event else { return Ok(()) };
@@ -102,30 +102,30 @@ async fn hear(fleet: &Fleet, version: &mut String, heard: &mut bool) -> Result<(
             WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
                 *version = lease.resource_version().unwrap_or_default();
                 fleet.cache.progressed();
-                fleet.cache.see(lease);
+                fleet.cache.observe(lease);
             }
             WatchEvent::Deleted(lease) => {
                 *version = lease.resource_version().unwrap_or_default();
                 fleet.cache.progressed();
-                fleet.cache.gone(&lease.name_any(), version_of(&lease));
+                fleet.cache.observe_deleted(&lease.name_any(), version_of(&lease));
             }
             WatchEvent::Bookmark(bookmark) => *version = bookmark.metadata.resource_version,
             WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
         }
-        *heard = true;
+        *delivered = true;
         fleet.cache.delivered(version);
         fleet.health.waits(PART, None);
     }
 }
 
-/// Why a watch came to an end.
-enum Trouble {
-    /// The server knows nothing of our position.
+/// Why a watch ended.
+enum LeaseWatchError {
+    /// The server does not know our position any more.
     Expired,
     Failed(CallError),
 }
 
-impl From<kube::Error> for Trouble {
+impl From<kube::Error> for LeaseWatchError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if status.code == 410 => Self::Expired,

@@ -1,4 +1,4 @@
-//! Who holds permits, who waits for one, and whose turn it is. No clock, no tasks.
+//! Who holds permits, who waits for one, and who is next. No clock, no tasks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,30 +8,29 @@ use super::{Limits, fair_share};
 /// Permits that groups share. Groups that neither hold nor wait for one are not remembered.
 ///
 /// After [`release`](Self::release) and [`wait`](Self::wait) the caller calls [`admit`](Self::admit) until
-/// nobody is admitted any more. What holds then: no waiter may have a permit, so nobody who comes later
-/// overtakes one.
+/// it returns `None`. Then no waiter may have a permit, so nobody who comes later overtakes one.
 #[derive(Debug)]
 pub(crate) struct Shares<W> {
     limits: Limits,
     held: usize,
     groups: HashMap<Arc<str>, Group<W>>,
-    /// The groups with waiters, by how many permits they hold and by their turn.
-    turns: BTreeMap<(usize, u64), Arc<str>>,
+    /// The groups with waiters, by how many permits they hold and by their number.
+    waiting_groups: BTreeMap<(usize, u64), Arc<str>>,
     waiting: usize,
-    next_turn: u64,
+    next_sequence: u64,
 }
 
 #[derive(Debug)]
 struct Group<W> {
     held: usize,
-    /// Of the groups with waiters the lowest comes first.
-    turn: u64,
+    /// Among groups with waiters the lowest is next.
+    sequence: u64,
     waiters: BTreeMap<u64, W>,
 }
 
 impl<W> Shares<W> {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, held: 0, groups: HashMap::new(), turns: BTreeMap::new(), waiting: 0, next_turn: 0 }
+        Self { limits, held: 0, groups: HashMap::new(), waiting_groups: BTreeMap::new(), waiting: 0, next_sequence: 0 }
     }
 
     /// Takes a permit if the group may have one. Returns the group's name, to release it.
@@ -55,11 +54,11 @@ impl<W> Shares<W> {
 
     /// Lets `waiter` wait for a permit of the group; the ticket is for [`cancel`](Self::cancel).
     pub(crate) fn wait(&mut self, group: &str, waiter: W) -> u64 {
-        let (name, ticket) = (self.remember(group), self.turn());
+        let (name, ticket) = (self.remember(group), self.sequence());
         if let Some(group) = self.groups.get_mut(&name) {
             if group.waiters.is_empty() {
-                group.turn = ticket;
-                self.turns.insert((group.held, ticket), name);
+                group.sequence = ticket;
+                self.waiting_groups.insert((group.held, ticket), name);
             }
             group.waiters.insert(ticket, waiter);
             self.waiting += 1;
@@ -67,28 +66,28 @@ impl<W> Shares<W> {
         ticket
     }
 
-    /// Takes somebody out of the wait; `None` when he has been admitted.
+    /// Takes a waiter out of the wait; `None` when it has been admitted.
     pub(crate) fn cancel(&mut self, name: &str, ticket: u64) -> Option<W> {
         let group = self.groups.get_mut(name)?;
         let waiter = group.waiters.remove(&ticket)?;
         self.waiting -= 1;
         if group.waiters.is_empty() {
-            self.turns.remove(&(group.held, group.turn));
+            self.waiting_groups.remove(&(group.held, group.sequence));
         }
         self.tidy(name);
         Some(waiter)
     }
 
-    /// Gives a permit to the waiter whose turn it is, if anybody may have one.
+    /// Gives a permit to the next waiter, if any waiter may have one.
     pub(crate) fn admit(&mut self) -> Option<(Arc<str>, W)> {
-        let (name, turn) = (self.next()?, self.turn());
+        let (name, sequence) = (self.next()?, self.sequence());
         let group = self.groups.get_mut(&name)?;
-        self.turns.remove(&(group.held, group.turn));
+        self.waiting_groups.remove(&(group.held, group.sequence));
         let (_, waiter) = group.waiters.pop_first()?;
-        (group.held, group.turn) = (group.held + 1, turn);
+        (group.held, group.sequence) = (group.held + 1, sequence);
         (self.held, self.waiting) = (self.held + 1, self.waiting - 1);
         if !group.waiters.is_empty() {
-            self.turns.insert((group.held, turn), Arc::clone(&name));
+            self.waiting_groups.insert((group.held, sequence), Arc::clone(&name));
         }
         Some((name, waiter))
     }
@@ -104,16 +103,16 @@ impl<W> Shares<W> {
         self.groups.len()
     }
 
-    /// Of the groups that may take a permit, the one whose turn comes first. Groups that hold the same
-    /// number are alike, and n permits make at most √2n different numbers.
+    /// Of the groups that may take a permit, the one with the lowest number. Only the first of those that hold equally
+    /// many is looked at, and n permits make at most √2n such cases.
     fn next(&self) -> Option<Arc<str>> {
         let mut first: Option<(u64, &Arc<str>)> = None;
         let mut from = 0;
-        while let Some((&(held, turn), group)) = self.turns.range((from, 0)..).next()
+        while let Some((&(held, sequence), group)) = self.waiting_groups.range((from, 0)..).next()
             && self.allows(held)
         {
-            if first.is_none_or(|(earlier, _)| turn < earlier) {
-                first = Some((turn, group));
+            if first.is_none_or(|(earlier, _)| sequence < earlier) {
+                first = Some((sequence, group));
             }
             from = held + 1;
         }
@@ -130,8 +129,8 @@ impl<W> Shares<W> {
     fn set_held(&mut self, name: &str, held: usize) {
         let Some(group) = self.groups.get_mut(name) else { return };
         self.held = self.held - group.held + held;
-        if let Some(name) = self.turns.remove(&(group.held, group.turn)) {
-            self.turns.insert((held, group.turn), name);
+        if let Some(name) = self.waiting_groups.remove(&(group.held, group.sequence)) {
+            self.waiting_groups.insert((held, group.sequence), name);
         }
         group.held = held;
     }
@@ -141,7 +140,7 @@ impl<W> Shares<W> {
             return Arc::clone(name);
         }
         let name: Arc<str> = name.into();
-        self.groups.insert(Arc::clone(&name), Group { held: 0, turn: 0, waiters: BTreeMap::new() });
+        self.groups.insert(Arc::clone(&name), Group { held: 0, sequence: 0, waiters: BTreeMap::new() });
         name
     }
 
@@ -151,8 +150,8 @@ impl<W> Shares<W> {
         }
     }
 
-    fn turn(&mut self) -> u64 {
-        self.next_turn += 1;
-        self.next_turn
+    fn sequence(&mut self) -> u64 {
+        self.next_sequence += 1;
+        self.next_sequence
     }
 }

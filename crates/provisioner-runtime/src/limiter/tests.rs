@@ -89,11 +89,11 @@ async fn a_future_that_is_dropped_with_or_without_its_permit_loses_none() {
     let mut gone = Box::pin(limiter.acquire("b"));
     assert!((&mut waits).now_or_never().is_none() && (&mut gone).now_or_never().is_none());
     drop(gone);
-    assert_eq!(crate::lock(&limiter.shares).len(), 1);
+    assert_eq!(crate::sync::lock(&limiter.shares).len(), 1);
     drop(permit);
     // It was given the permit, and goes away before it has looked.
     drop(waits);
-    assert_eq!(crate::lock(&limiter.shares).len(), 0);
+    assert_eq!(crate::sync::lock(&limiter.shares).len(), 0);
     assert!(limiter.acquire("b").now_or_never().is_some());
 }
 
@@ -125,7 +125,7 @@ proptest! {
         let mut real = shares(total, per_group);
         let mut held: Vec<usize> = Vec::new();
         let mut waiting: Vec<(usize, u64)> = Vec::new();
-        // The groups with waiters, in the order of their turns.
+        // The groups with waiters, in their order.
         let mut turns: Vec<usize> = Vec::new();
         for step in steps {
             let of = |held: &[usize], group| held.iter().filter(|of| **of == group).count();

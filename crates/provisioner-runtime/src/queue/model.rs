@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use super::state::{Handout, State};
 use super::{Next, Priority, QueueOptions, QueueStats};
-use crate::{Backoff, Limits};
+use crate::backoff::Backoff;
+use crate::limiter::Limits;
 
 const KEYS: u8 = 8;
 const GROUPS: [&str; 3] = ["a", "b", "c"];
@@ -193,10 +194,10 @@ struct Model {
     keys: Vec<Key>,
     limits: Limits,
     held: [usize; GROUPS.len()],
-    /// The groups with parked keys, in the order of their turns.
-    turns: Vec<usize>,
+    /// The groups with parked keys, in the order of their rotation.
+    rotation: Vec<usize>,
     passed_over: [usize; 3],
-    turn: i64,
+    sequence: i64,
 }
 
 struct Key {
@@ -206,7 +207,7 @@ struct Key {
     waits: u32,
     repeats: u32,
     phase: Phase,
-    promise: Option<usize>,
+    reserved: Option<usize>,
 }
 
 impl Key {
@@ -217,7 +218,7 @@ impl Key {
 
 #[derive(Clone)]
 enum Phase {
-    /// Those at the front have a turn below zero.
+    /// Those at the front have a sequence below zero.
     Ready(Priority, i64, Instant),
     Delayed(Instant, i64),
     Waits,
@@ -232,10 +233,18 @@ enum Phase {
 
 impl Model {
     fn wake(&mut self, name: u8, inputs: u64, priority: Priority, now: Instant) {
-        let turn = self.next_turn();
-        let ready = Phase::Ready(priority, turn, now);
+        let sequence = self.next_sequence();
+        let ready = Phase::Ready(priority, sequence, now);
         let Some(at) = self.keys.iter().position(|key| key.name == name) else {
-            return self.keys.push(Key { name, inputs, attempt: 1, waits: 0, repeats: 0, phase: ready, promise: None });
+            return self.keys.push(Key {
+                name,
+                inputs,
+                attempt: 1,
+                waits: 0,
+                repeats: 0,
+                phase: ready,
+                reserved: None,
+            });
         };
         let key = &mut self.keys[at];
         let changed = key.inputs != inputs;
@@ -252,11 +261,11 @@ impl Model {
     }
 
     fn revive(&mut self, name: u8, now: Instant) {
-        let turn = self.next_turn();
+        let sequence = self.next_sequence();
         if let Some(key) = self.keys.iter_mut().find(|key| key.name == name)
             && matches!(key.phase, Phase::Waits)
         {
-            key.phase = Phase::Ready(Priority::Resync, turn, now);
+            key.phase = Phase::Ready(Priority::Resync, sequence, now);
         }
     }
 
@@ -276,7 +285,7 @@ impl Model {
         let waiting = |level| self.waiting(level);
         let overdue = (0..3).rev().find(|level| waiting(*level).count() > 0 && self.passed_over[*level] >= 6 + *level);
         let level = overdue.or_else(|| (0..3).find(|level| waiting(*level).count() > 0))?;
-        let (_, name, since) = waiting(level).min_by_key(|(turn, ..)| *turn)?;
+        let (_, name, since) = waiting(level).min_by_key(|(sequence, ..)| *sequence)?;
         for (other, count) in self.passed_over.iter_mut().enumerate() {
             *count = if other == level { 0 } else { *count + 1 };
         }
@@ -288,9 +297,9 @@ impl Model {
 
     fn finish(&mut self, name: u8, outcome: Outcome, now: Instant) {
         let at = self.keys.iter().position(|key| key.name == name).expect("it runs");
-        self.keys[at].promise = None;
+        self.keys[at].reserved = None;
         self.fill(now);
-        let turn = self.next_turn();
+        let sequence = self.next_sequence();
         let key = &mut self.keys[at];
         let Phase::Runs { priority, wakes, forgotten, .. } = key.phase.clone() else {
             panic!("it runs");
@@ -307,19 +316,19 @@ impl Model {
         let changed = wakes.iter().any(|(inputs, _)| *inputs != key.inputs);
         let urgent = wakes.iter().map(|(_, priority)| *priority).min();
         let phase = match (outcome, urgent) {
-            (_, Some(urgent)) if forgotten || changed => Some(Phase::Ready(urgent, turn, now)),
-            (Outcome::Done, Some(urgent)) => Some(Phase::Ready(urgent, turn, now)),
+            (_, Some(urgent)) if forgotten || changed => Some(Phase::Ready(urgent, sequence, now)),
+            (Outcome::Done, Some(urgent)) => Some(Phase::Ready(urgent, sequence, now)),
             (_, None) if forgotten => None,
             (Outcome::Done, None) => None,
-            (Outcome::Again, urgent) => Some(Phase::Ready(urgent.unwrap_or(priority).min(priority), turn, now)),
-            (Outcome::Retry, _) => Some(Phase::Delayed(now + BACKOFF.delay(key.attempt, 0.0), turn)),
-            (Outcome::RetryAfter(s), _) => Some(Phase::Delayed(now + Duration::from_secs(s), turn)),
+            (Outcome::Again, urgent) => Some(Phase::Ready(urgent.unwrap_or(priority).min(priority), sequence, now)),
+            (Outcome::Retry, _) => Some(Phase::Delayed(now + BACKOFF.delay(key.attempt, 0.0), sequence)),
+            (Outcome::RetryAfter(s), _) => Some(Phase::Delayed(now + Duration::from_secs(s), sequence)),
             (Outcome::AwaitChange, _) => Some(Phase::Waits),
             (Outcome::Wait(pause), _) => {
                 let growing = BACKOFF.delay(key.waits, 0.0).min(Duration::from_secs(30));
-                Some(Phase::Delayed(now + pause.map_or(growing, Duration::from_secs), turn))
+                Some(Phase::Delayed(now + pause.map_or(growing, Duration::from_secs), sequence))
             }
-            (Outcome::AwaitPermit(group), _) => Some(Phase::Parked(group, turn)),
+            (Outcome::AwaitPermit(group), _) => Some(Phase::Parked(group, sequence)),
         };
         let renewed = forgotten || changed || matches!(outcome, Outcome::Done);
         match (phase, wakes.last()) {
@@ -340,12 +349,12 @@ impl Model {
     fn enter(&mut self, name: u8, group: usize) -> bool {
         let room = self.has_room(group);
         let key = self.keys.iter_mut().find(|key| key.name == name).expect("it runs");
-        let promised = key.promise == Some(group);
-        if promised {
-            key.promise = None;
+        let has_reserved = key.reserved == Some(group);
+        if has_reserved {
+            key.reserved = None;
         }
-        self.held[group] += usize::from(promised || room);
-        promised || room
+        self.held[group] += usize::from(has_reserved || room);
+        has_reserved || room
     }
 
     fn leave(&mut self, group: usize, now: Instant) {
@@ -374,7 +383,7 @@ impl Model {
         stats
     }
 
-    /// While a key is parked, others hold or were promised what it may have, and will give it back.
+    /// While a key is parked, others hold the permits that it may have, or have them reserved, and give them back.
     fn check_parked(&self) {
         for group in 0..GROUPS.len() {
             assert!(!self.has_parked(group) || !self.has_room(group), "a lost wake-up");
@@ -388,7 +397,7 @@ impl Model {
     fn waiting(&self, level: usize) -> impl Iterator<Item = (i64, u8, Instant)> {
         let level = [Priority::Change, Priority::Retry, Priority::Resync][level];
         self.keys.iter().filter_map(move |key| match key.phase {
-            Phase::Ready(priority, turn, since) if priority == level => Some((turn, key.name, since)),
+            Phase::Ready(priority, sequence, since) if priority == level => Some((sequence, key.name, since)),
             _ => None,
         })
     }
@@ -403,8 +412,8 @@ impl Model {
     }
 
     fn has_room(&self, group: usize) -> bool {
-        let promised = |group| self.keys.iter().filter(|key| key.promise == Some(group)).count();
-        let held = |group| self.held[group] + promised(group);
+        let has_reserved = |group| self.keys.iter().filter(|key| key.reserved == Some(group)).count();
+        let held = |group| self.held[group] + has_reserved(group);
         let (own, all) = (held(group), (0..GROUPS.len()).map(held).sum::<usize>());
         let Limits { total, per_group, .. } = self.limits;
         let fair = total == 0 || (all < total && (own == 0 || own < 4 * (total - all - 1)));
@@ -414,43 +423,43 @@ impl Model {
     fn fill(&mut self, now: Instant) {
         loop {
             self.tidy_turns();
-            let Some(at) = self.turns.iter().position(|group| self.has_room(*group)) else { return };
-            let (group, turn) = (self.turns.remove(at), self.next_turn());
+            let Some(at) = self.rotation.iter().position(|group| self.has_room(*group)) else { return };
+            let (group, sequence) = (self.rotation.remove(at), self.next_sequence());
             let parked = self.keys.iter_mut().filter_map(|key| match key.phase {
-                Phase::Parked(at, turn) if at == group => Some((turn, key)),
+                Phase::Parked(at, sequence) if at == group => Some((sequence, key)),
                 _ => None,
             });
-            let (_, key) = parked.min_by_key(|(turn, _)| *turn).expect("it has parked keys");
-            key.phase = Phase::Ready(Priority::Change, i64::MIN + turn, now);
-            key.promise = Some(group);
+            let (_, key) = parked.min_by_key(|(sequence, _)| *sequence).expect("it has parked keys");
+            key.phase = Phase::Ready(Priority::Change, i64::MIN + sequence, now);
+            key.reserved = Some(group);
             if self.has_parked(group) {
-                self.turns.push(group);
+                self.rotation.push(group);
             }
         }
     }
 
     /// Groups that have just got a parked key come last.
     fn tidy_turns(&mut self) {
-        let turns = std::mem::take(&mut self.turns);
-        let known = turns.iter().copied().filter(|group| self.has_parked(*group));
-        let new = (0..GROUPS.len()).filter(|group| self.has_parked(*group) && !turns.contains(group));
-        self.turns = known.chain(new).collect();
+        let rotation = std::mem::take(&mut self.rotation);
+        let known = rotation.iter().copied().filter(|group| self.has_parked(*group));
+        let new = (0..GROUPS.len()).filter(|group| self.has_parked(*group) && !rotation.contains(group));
+        self.rotation = known.chain(new).collect();
     }
 
     fn move_due(&mut self, now: Instant) {
         loop {
-            let turn = self.next_turn();
+            let sequence = self.next_sequence();
             let due = self.keys.iter_mut().filter_map(|key| match key.phase {
-                Phase::Delayed(due, turn) if due <= now => Some(((due, turn), key)),
+                Phase::Delayed(due, sequence) if due <= now => Some(((due, sequence), key)),
                 _ => None,
             });
             let Some(((due, _), key)) = due.min_by_key(|(order, _)| *order) else { return };
-            key.phase = Phase::Ready(Priority::Retry, turn, due);
+            key.phase = Phase::Ready(Priority::Retry, sequence, due);
         }
     }
 
-    fn next_turn(&mut self) -> i64 {
-        self.turn += 1;
-        self.turn
+    fn next_sequence(&mut self) -> i64 {
+        self.sequence += 1;
+        self.sequence
     }
 }

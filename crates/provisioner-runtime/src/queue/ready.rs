@@ -6,9 +6,9 @@ use super::Priority;
 
 /// How many keys from other priorities may be handed out in a row while one of this priority waits.
 ///
-/// Eight is what is promised. The nearer ones have a little less, so that they still keep the promise
-/// when a more distant one is due at the same moment and goes first.
-const PATIENCE: [u32; LEVELS] = [6, 7, 8];
+/// The queue promises eight. More urgent levels have less, so that they keep the promise when a less urgent
+/// one is overdue at the same time and goes first.
+const MOST_PASSED_OVER: [u32; LEVELS] = [6, 7, 8];
 
 const LEVELS: usize = 3;
 
@@ -16,7 +16,7 @@ const LEVELS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) priority: Priority,
-    turn: i64,
+    sequence: i64,
 }
 
 /// First in, first out within a priority; a more urgent priority first, but none for ever.
@@ -35,23 +35,23 @@ impl<K: Clone> Ready<K> {
             levels: [BTreeMap::new(), BTreeMap::new(), BTreeMap::new()],
             passed_over: [0; LEVELS],
             next_back: 0,
-            // The front has its own turns, all below zero: the first one put there stays the first.
+            // The front has numbers of its own, all below zero: the first key put there stays the first.
             next_front: i64::MIN,
         }
     }
 
     /// Behind all others of this priority.
     pub(super) fn push(&mut self, key: K, priority: Priority) -> Slot {
-        let turn = self.next_back;
+        let sequence = self.next_back;
         self.next_back += 1;
-        self.put(key, Slot { priority, turn })
+        self.put(key, Slot { priority, sequence })
     }
 
     /// Before all others, except those that were put to the front earlier.
     pub(super) fn push_front(&mut self, key: K) -> Slot {
-        let turn = self.next_front;
+        let sequence = self.next_front;
         self.next_front += 1;
-        self.put(key, Slot { priority: Priority::Change, turn })
+        self.put(key, Slot { priority: Priority::Change, sequence })
     }
 
     /// Moves a key to a more urgent priority; it is placed there by its age. Never to a less urgent one.
@@ -67,17 +67,17 @@ impl<K: Clone> Ready<K> {
 
     pub(super) fn remove(&mut self, slot: Slot) -> Option<K> {
         let level = slot.priority as usize;
-        let key = self.levels[level].remove(&slot.turn);
+        let key = self.levels[level].remove(&slot.sequence);
         if self.levels[level].is_empty() {
             self.passed_over[level] = 0;
         }
         key
     }
 
-    /// Takes the key whose turn it is.
+    /// Takes the next key.
     pub(super) fn pop(&mut self) -> Option<K> {
         let waiting = |level: &usize| !self.levels[*level].is_empty();
-        let overdue = |level: &usize| self.passed_over[*level] >= PATIENCE[*level];
+        let overdue = |level: &usize| self.passed_over[*level] >= MOST_PASSED_OVER[*level];
         let level = (0..LEVELS).rev().filter(waiting).find(overdue).or_else(|| (0..LEVELS).find(waiting))?;
         let (_, key) = self.levels[level].pop_first()?;
         for (other, count) in self.passed_over.iter_mut().enumerate() {
@@ -96,14 +96,14 @@ impl<K: Clone> Ready<K> {
 
     /// A few keys, among them the one that became ready first.
     pub(super) fn oldest_candidates(&self) -> impl Iterator<Item = &K> {
-        // Within a level the turns grow with age; those at the front are a sequence of their own.
+        // Within a level a smaller number is older. The front counts by itself.
         let front = self.levels.iter().filter_map(|level| level.first_key_value());
         let back = self.levels.iter().filter_map(|level| level.range(0..).next());
         front.chain(back).map(|(_, key)| key)
     }
 
     fn put(&mut self, key: K, slot: Slot) -> Slot {
-        self.levels[slot.priority as usize].insert(slot.turn, key);
+        self.levels[slot.priority as usize].insert(slot.sequence, key);
         slot
     }
 }

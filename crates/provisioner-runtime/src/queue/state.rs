@@ -13,9 +13,9 @@ use super::{Next, Priority, QueueOptions, QueueStats};
 use crate::backoff::{Backoff, Random};
 use crate::limiter::Shares;
 
-/// What a key waits for may come soon, even after long.
+/// A pause of a key that waits grows no longer: what it waits for may come at any time.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// So many [`Next::Again`]s in a row are a circle.
+/// So many [`Next::Again`]s in a row are a loop.
 const MANY_REPEATS: u32 = 3;
 
 /// The keys that are ready, waiting or running. A settled key has no entry.
@@ -126,7 +126,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Hands out the key whose turn it is.
+    /// Hands out the next key.
     pub(super) fn take(&mut self, now: Instant) -> Option<Handout<K>> {
         self.move_due(now);
         let key = self.ready.pop()?;
@@ -154,8 +154,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Phase::Running { priority, woken, forgotten } = &mut entry.phase else { return };
         let (priority, woken, forgotten) = (*priority, woken.take(), *forgotten);
-        if let Some(group) = entry.promise.take() {
-            // The permit was not used; whoever has waited for it comes first.
+        if let Some(group) = entry.reserved.take() {
+            // The permit was not used. Keys that wait for it come first.
             self.leave(&group, now);
         }
         let Some(entry) = self.entries.get_mut(key) else { return };
@@ -198,9 +198,9 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Takes a permit for a running key; returns its group.
     pub(super) fn enter(&mut self, key: &K, group: &str) -> Option<Arc<str>> {
-        let promise = self.entries.get_mut(key).map(|entry| &mut entry.promise);
-        let promised = promise.and_then(|promise| promise.take_if(|name| **name == *group));
-        promised.or_else(|| self.permits.try_acquire(group))
+        let reserved = self.entries.get_mut(key).map(|entry| &mut entry.reserved);
+        let taken = reserved.and_then(|reserved| reserved.take_if(|name| **name == *group));
+        taken.or_else(|| self.permits.try_acquire(group))
     }
 
     /// Gives a permit back.
@@ -219,7 +219,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     pub(super) fn stats(&mut self, now: Instant) -> QueueStats {
-        // What is due counts as ready also while no worker asks for it.
+        // A key that is due counts as ready even while no worker asks for it.
         self.move_due(now);
         let since = |key| match self.entries.get(key).map(|entry| &entry.phase) {
             Some(Phase::Ready { since, .. }) => Some(*since),
@@ -253,10 +253,10 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     fn make_ready(&mut self, key: &K, priority: Priority, since: Instant) {
         let slot = self.ready.push(key.clone(), priority);
-        self.placed(key, slot, since);
+        self.set_ready(key, slot, since);
     }
 
-    fn placed(&mut self, key: &K, slot: Slot, since: Instant) {
+    fn set_ready(&mut self, key: &K, slot: Slot, since: Instant) {
         self.adds += 1;
         if let Some(entry) = self.entries.get_mut(key) {
             entry.phase = Phase::Ready { slot, since };
@@ -272,13 +272,13 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     fn delay(&mut self, key: &K, delay: Duration, now: Instant) {
-        // A year is for ever here; the sum of an instant and more than that might not exist.
+        // The sum of an instant and a longer time may not exist.
         const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         let due = now + delay.min(FOR_EVER);
-        let turn = self.id();
-        self.delayed.insert((due, turn), key.clone());
+        let sequence = self.id();
+        self.delayed.insert((due, sequence), key.clone());
         if let Some(entry) = self.entries.get_mut(key) {
-            entry.phase = Phase::Delayed { due, turn };
+            entry.phase = Phase::Delayed { due, sequence };
         }
     }
 
@@ -298,17 +298,17 @@ impl<K: Clone + Eq + Hash> State<K> {
         while let Some((group, key)) = self.permits.admit() {
             let slot = self.ready.push_front(key.clone());
             if let Some(entry) = self.entries.get_mut(&key) {
-                entry.promise = Some(group);
+                entry.reserved = Some(group);
             }
-            self.placed(&key, slot, now);
+            self.set_ready(&key, slot, now);
         }
     }
 
     /// Takes a key out of whatever it waits in; the caller gives it a new phase.
     fn leave_wait(&mut self, key: &K) {
         match self.entries.get(key).map(|entry| &entry.phase) {
-            Some(Phase::Delayed { due, turn }) => {
-                self.delayed.remove(&(*due, *turn));
+            Some(Phase::Delayed { due, sequence }) => {
+                self.delayed.remove(&(*due, *sequence));
             }
             Some(Phase::AwaitingChange) => self.awaiting_change -= 1,
             Some(Phase::Parked { group, ticket }) => drop(self.permits.cancel(group, *ticket)),
@@ -317,12 +317,12 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     fn remove(&mut self, key: &K, now: Instant) {
-        let promise = self.entries.remove(key).and_then(|entry| entry.promise);
+        let reserved = self.entries.remove(key).and_then(|entry| entry.reserved);
         // After a burst the map's own room goes too; halving keeps the cost per key constant.
         if self.entries.capacity() > 1024 && self.entries.len() < self.entries.capacity() / 8 {
             self.entries.shrink_to(self.entries.len() * 2);
         }
-        if let Some(group) = promise {
+        if let Some(group) = reserved {
             self.leave(&group, now);
         }
     }
@@ -342,16 +342,16 @@ struct Entry {
     /// How often it was to run again at once, in a row.
     repeats: u32,
     phase: Phase,
-    /// The group of which a permit is kept for this key.
-    promise: Option<Arc<str>>,
+    /// The group of which a permit is reserved for this key.
+    reserved: Option<Arc<str>>,
 }
 
 impl Entry {
     fn new(inputs: u64) -> Self {
-        Self { inputs, attempt: 1, waits: 0, repeats: 0, phase: Phase::AwaitingChange, promise: None }
+        Self { inputs, attempt: 1, waits: 0, repeats: 0, phase: Phase::AwaitingChange, reserved: None }
     }
 
-    /// Other inputs: what was learned from earlier attempts says nothing any more.
+    /// Other inputs: earlier attempts say nothing about them.
     fn renew(&mut self, inputs: u64) {
         self.inputs = inputs;
         (self.attempt, self.waits, self.repeats) = (1, 0, 0);
@@ -371,13 +371,13 @@ impl Entry {
 
 enum Phase {
     Ready { slot: Slot, since: Instant },
-    Delayed { due: Instant, turn: u64 },
+    Delayed { due: Instant, sequence: u64 },
     AwaitingChange,
     Parked { group: Arc<str>, ticket: u64 },
     Running { priority: Priority, woken: Option<Wake>, forgotten: bool },
 }
 
-/// What was heard of a key while it ran.
+/// The wakes of a key while it ran.
 struct Wake {
     inputs: u64,
     /// At least one wake had other inputs than the run.

@@ -388,7 +388,7 @@ fn assert_nothing_ready(queue: &Queue<&'static str>) {
 
 fn assert_empty(queue: &Queue<&'static str>) {
     assert_nothing_ready(queue);
-    assert_eq!(crate::lock(&queue.shared.state).remembered(), (0, 0));
+    assert_eq!(crate::sync::lock(&queue.shared.state).remembered(), (0, 0));
 }
 
 fn leak(key: u64) -> &'static str {

@@ -1,7 +1,7 @@
 //! Reads the lines of a watch.
 //!
-//! The client's own reader goes through an object whose text is wanted twice, once to find its end, and copies each line
-//! several times. Here it is known where an object ends: the server writes `{"type":"ADDED","object":{…}}`.
+//! The client's own reader parses an object twice when its text is wanted, once to find its end, and copies each line
+//! several times. Here the end is known: the server writes `{"type":"ADDED","object":{…}}`.
 
 use std::error::Error;
 use std::io;
@@ -20,9 +20,9 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::SILENCE;
 
-/// An object that a watch tells of.
+/// An object that a watch delivers.
 pub trait FromJson: DeserializeOwned {
-    /// Reads it.
+    /// Reads the object.
     ///
     /// # Errors
     ///
@@ -38,11 +38,11 @@ impl FromJson for Secret {}
 /// The events of one watch.
 pub(crate) struct Reader<T> {
     body: Pin<Box<dyn AsyncBufRead + Send>>,
-    /// What there is of the next line: waiting for the rest may be broken off.
+    /// The start of the next line, if waiting for the rest was cancelled.
     line: Vec<u8>,
-    heard: Instant,
-    /// Set anew when it rings, not with each event.
-    clock: Pin<Box<Sleep>>,
+    last_read: Instant,
+    /// Reset when it ends, not with each event.
+    silence: Pin<Box<Sleep>>,
     objects: PhantomData<fn() -> T>,
 }
 
@@ -51,8 +51,8 @@ impl<T: FromJson> Reader<T> {
     pub(crate) async fn open(client: &Client, path: &str, params: &WatchParams, version: &str) -> kube::Result<Self> {
         let request = Request::new(path).watch(params, version).map_err(kube::Error::BuildRequest)?;
         let body = Box::pin(client.request_stream(request).await?);
-        let (heard, clock) = (Instant::now(), Box::pin(sleep(SILENCE)));
-        Ok(Self { body, line: Vec::new(), heard, clock, objects: PhantomData })
+        let (last_read, silence) = (Instant::now(), Box::pin(sleep(SILENCE)));
+        Ok(Self { body, line: Vec::new(), last_read, silence, objects: PhantomData })
     }
 
     /// The next event; `None` when the server has ended the watch, or must have: it was silent for [`SILENCE`].
@@ -61,16 +61,16 @@ impl<T: FromJson> Reader<T> {
             tokio::select! {
                 biased;
                 read_line = self.body.read_until(b'\n', &mut self.line) => break read_line,
-                () = self.clock.as_mut() => match self.heard + SILENCE {
+                () = self.silence.as_mut() => match self.last_read + SILENCE {
                     end if end <= Instant::now() => return None,
-                    end => self.clock.as_mut().reset(end),
+                    end => self.silence.as_mut().reset(end),
                 }
             }
         };
-        self.heard = Instant::now();
+        self.last_read = Instant::now();
         let event = match read_line {
             Ok(_) if self.line.ends_with(b"\n") => Some(read(&self.line).map_err(kube::Error::SerdeError)),
-            // In the middle of a line, if not between two.
+            // The connection ended, within a line or between two.
             Ok(_) => None,
             Err(error) if is_end(&error) => None,
             Err(error) => Some(Err(kube::Error::ReadEvents(error))),
@@ -81,7 +81,7 @@ impl<T: FromJson> Reader<T> {
 }
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct RawEvent<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     #[serde(borrow)]
@@ -93,7 +93,7 @@ fn read<T: FromJson>(line: &[u8]) -> serde_json::Result<WatchEvent<T>> {
     let (kind, object) = match split(line) {
         Some(parts) => parts,
         None => {
-            let Line { kind, object } = serde_json::from_str(line)?;
+            let RawEvent { kind, object } = serde_json::from_str(line)?;
             (kind, object.get())
         }
     };
@@ -103,7 +103,7 @@ fn read<T: FromJson>(line: &[u8]) -> serde_json::Result<WatchEvent<T>> {
         "DELETED" => WatchEvent::Deleted(T::from_json(object)?),
         "BOOKMARK" => WatchEvent::Bookmark(serde_json::from_str(object)?),
         "ERROR" => WatchEvent::Error(serde_json::from_str(object)?),
-        other => return Err(serde::de::Error::custom(format_args!("no watch tells of {other:?}"))),
+        other => return Err(serde::de::Error::custom(format_args!("unknown type of watch event {other:?}"))),
     })
 }
 
@@ -113,7 +113,7 @@ fn split(line: &str) -> Option<(&str, &str)> {
     parts.split_once(r#"","object":"#)
 }
 
-/// Whether a connection was closed rather than broken. What decodes the chunks says so only in words.
+/// Whether a connection was closed rather than broken. The decoder of the chunks says so only in its text.
 fn is_end(error: &io::Error) -> bool {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
@@ -122,7 +122,7 @@ fn is_end(error: &io::Error) -> bool {
         if is_cut || error.to_string().contains("unexpected EOF during chunk") {
             return true;
         }
-        // Such an error has no source for what it is made of.
+        // Such an error does not give its inner error as its source.
         let inner = io.and_then(io::Error::get_ref).map(|inner| inner as _);
         next = inner.or_else(|| error.source());
     }

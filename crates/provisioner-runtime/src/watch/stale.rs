@@ -1,7 +1,7 @@
-//! Notices a stale watch: the API server has shown something in an answer that the watch does not deliver.
+//! Notices a stale watch: the API server has shown a version in an answer that the watch does not deliver.
 //!
-//! A connection that was cut without a word looks like one that has nothing to deliver, and is given up only when the server
-//! would have ended it. An answer that is newer than the watch tells the two apart sooner.
+//! A connection that was cut silently looks like one that has nothing to deliver. It is given up only when the server
+//! would have ended it. An answer that is newer than the watch shows the difference sooner.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use tokio::time::sleep;
 
 use crate::notify::Notifier;
 
-/// How long a watch that works may deliver nothing while it is behind the answers. Doubled each time that it was in vain.
+/// How long a watch may deliver nothing while it is behind the answers. Doubled after each connection that did not help.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Longer than a watch lasts anyway.
+/// The doubled time is longer than a watch lasts.
 const MOST_DOUBLINGS: u32 = 4;
 
-/// How far the watch has to get.
+/// The version that the watch has to reach.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
     version: AtomicU64,
-    /// How many connections were given up for it.
+    /// How many connections were given up for this version.
     given_up: AtomicU32,
     changed: Notifier,
 }
@@ -34,12 +34,12 @@ impl Expected {
         }
     }
 
-    /// All was listed, and the server's numbers may have begun anew.
+    /// Everything was listed, and the server's versions may have started anew.
     pub(super) fn forget(&self) {
         self.version.store(0, Ordering::Relaxed);
     }
 
-    /// Returns when nothing was delivered for a while although something is expected.
+    /// Returns when a version is expected and nothing is delivered for a while.
     pub(super) async fn stale(&self, position: impl Fn() -> u64) {
         let mut changed = self.changed.follow();
         let is_behind = |position: u64| position < self.version.load(Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Expected {
             }
             let given_up = self.given_up.load(Ordering::Relaxed);
             sleep(PATIENCE * (1 << given_up.min(MOST_DOUBLINGS))).await;
-            // One that delivers anything works, and will get there.
+            // A watch that delivers anything works, and will get there.
             if position() == before && is_behind(before) {
                 self.given_up.store(given_up + 1, Ordering::Relaxed);
                 return;

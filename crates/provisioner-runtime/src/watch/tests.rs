@@ -1,4 +1,4 @@
-//! The watch against an API server that does as it is told, and against one that does not answer.
+//! The watch against an API server that answers, and against one that does not.
 
 use std::collections::VecDeque;
 
@@ -119,7 +119,7 @@ async fn a_connection_that_is_silent_about_what_the_server_has_shown_is_begun_an
     let test =
         Test::start([Answer::Object(page(&[], "1", "")), silence("a", "2"), silence("b", "3"), silence("c", "4")]);
     test.wait(2).await;
-    // Told already.
+    // Delivered already.
     test.health.expect(2);
     test.wait(20).await;
     assert_eq!(test.queries().len(), 2);
@@ -148,7 +148,7 @@ async fn what_is_expected_in_vain_costs_few_connections() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_behind_and_tells_what_it_has_is_left_alone() {
+async fn a_watch_that_is_behind_and_still_delivers_is_left_alone() {
     let changes = (2..40).map(|version| change("MODIFIED", "a", &version.to_string()));
     let test = Test::start([Answer::Object(page(&[], "1", "")), Answer::Slow(changes.collect())]);
     test.wait(2).await;
@@ -157,7 +157,7 @@ async fn a_watch_that_is_behind_and_tells_what_it_has_is_left_alone() {
     assert_eq!((test.queries().len(), test.health.position()), (2, 13));
 }
 
-/// The server's data were restored from a copy: its numbers begin anew.
+/// The server's data were restored from a backup: its versions start anew.
 #[tokio::test(start_paused = true)]
 async fn what_was_expected_before_a_new_list_is_forgotten() {
     let test = Test::start([
@@ -247,7 +247,7 @@ async fn a_change_that_cannot_be_read_is_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_the_first_list_is_told() {
+async fn waiters_for_the_first_list_are_woken() {
     let test = Test::start([Answer::Refusal(500, ""), Answer::Object(page(&[], "1", ""))]);
     let health = test.health.clone();
     tokio::time::timeout(Duration::from_secs(1), health.wait_synced()).await.unwrap();
@@ -267,11 +267,11 @@ async fn a_quiet_watch_that_works_shows_progress() {
 enum Answer {
     Object(Value),
     Refusal(u16, &'static str),
-    /// The connection is cut without a word before there is an answer.
+    /// The connection is cut silently before there is an answer.
     Silence,
     /// These events, and the end after a minute.
     Events(Vec<Value>),
-    /// These events, then the connection is cut without a word.
+    /// These events, then the connection is cut silently.
     EventsThenSilence(Vec<Value>),
     /// One of these events every four seconds.
     Slow(Vec<Value>),
@@ -292,19 +292,19 @@ impl Test {
         let mut answers: VecDeque<Answer> = answers.into_iter().collect();
         let seen = Arc::clone(&queries);
         let client = client(move |request: Request<Body>| {
-            crate::lock(&seen).push(request.uri().query().unwrap_or_default().to_owned());
+            crate::sync::lock(&seen).push(request.uri().query().unwrap_or_default().to_owned());
             reply(answers.pop_front().unwrap_or(Answer::Events(Vec::new())))
         });
         let sink = Arc::clone(&events);
         let api = Api::<ConfigMap>::all(client);
         tokio::spawn(watch(api, "test", Environment::default(), health.clone(), move |event| {
             let name = |object: ConfigMap| object.name_any();
-            crate::lock(&sink).push(match event {
-                Event::Begin => "begin".to_owned(),
-                Event::Listed(object) => format!("listed {}", name(object)),
-                Event::Ready => "ready".to_owned(),
-                Event::Applied(object) => format!("applied {}", name(object)),
-                Event::Deleted(object) => format!("deleted {}", name(object)),
+            crate::sync::lock(&sink).push(match event {
+                Change::Begin => "begin".to_owned(),
+                Change::Listed(object) => format!("listed {}", name(object)),
+                Change::Ready => "ready".to_owned(),
+                Change::Applied(object) => format!("applied {}", name(object)),
+                Change::Deleted(object) => format!("deleted {}", name(object)),
             });
         }));
         Self { health, events, queries }
@@ -315,11 +315,11 @@ impl Test {
     }
 
     fn events(&self) -> Vec<String> {
-        crate::lock(&self.events).clone()
+        crate::sync::lock(&self.events).clone()
     }
 
     fn queries(&self) -> Vec<String> {
-        crate::lock(&self.queries).clone()
+        crate::sync::lock(&self.queries).clone()
     }
 }
 

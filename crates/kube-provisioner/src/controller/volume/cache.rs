@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use provisioner_runtime::table::Table;
-use provisioner_runtime::watch::Event;
+use provisioner_runtime::watch::Change;
 use tokio::time::Instant;
 
 use super::class::ReadClass;
@@ -87,16 +87,16 @@ impl VolumeCache {
         waiting.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
     }
 
-    pub(crate) fn claim_event(&mut self, event: Event<WatchedClaim>) -> Vec<Key> {
+    pub(crate) fn claim_event(&mut self, event: Change<WatchedClaim>) -> Vec<Key> {
         match event {
-            Event::Begin => self.claims.begin_snapshot(),
-            Event::Listed(claim) | Event::Applied(claim) => return self.put_claim(&claim).into_iter().collect(),
-            Event::Deleted(claim) => {
+            Change::Begin => self.claims.begin_snapshot(),
+            Change::Listed(claim) | Change::Applied(claim) => return self.put_claim(&claim).into_iter().collect(),
+            Change::Deleted(claim) => {
                 let key = claim.fields.ok().and_then(|claim| claim.metadata.uid).map(|uid| Key::of_claim(&uid));
                 let key = key.filter(|key| self.claim_gone(key));
                 return key.into_iter().flat_map(|key| self.of_claim(key)).collect();
             }
-            Event::Ready => {
+            Change::Ready => {
                 let gone = self.claims.end_snapshot();
                 for (key, entry) in &gone {
                     self.forget_class_of(key, entry);
@@ -108,18 +108,18 @@ impl VolumeCache {
         Vec::new()
     }
 
-    pub(crate) fn volume_event(&mut self, event: Event<WatchedVolume>) -> Vec<Key> {
+    pub(crate) fn volume_event(&mut self, event: Change<WatchedVolume>) -> Vec<Key> {
         match event {
-            Event::Begin => self.volumes.begin_snapshot(),
-            Event::Listed(volume) | Event::Applied(volume) => return self.put_volume(&volume).into_iter().collect(),
-            Event::Deleted(volume) => {
+            Change::Begin => self.volumes.begin_snapshot(),
+            Change::Listed(volume) | Change::Applied(volume) => return self.put_volume(&volume).into_iter().collect(),
+            Change::Deleted(volume) => {
                 let key = Key::of_volume(volume.name());
                 if let Some(known) = self.volumes.remove(&key) {
                     self.volume_gone(&key, known);
                     return vec![key];
                 }
             }
-            Event::Ready => {
+            Change::Ready => {
                 let gone = self.volumes.end_snapshot();
                 let keys = gone.iter().map(|(key, _)| key.clone()).collect();
                 gone.into_iter().for_each(|(key, known)| self.volume_gone(&key, known));
@@ -130,18 +130,18 @@ impl VolumeCache {
     }
 
     /// Applies a class event that [`ReadClass::of_event`] has read.
-    pub(crate) fn class_event(&mut self, event: Event<ReadClass>) -> Vec<Key> {
+    pub(crate) fn class_event(&mut self, event: Change<ReadClass>) -> Vec<Key> {
         match event {
-            Event::Begin => self.classes.begin_snapshot(),
-            Event::Listed(class) | Event::Applied(class) => {
+            Change::Begin => self.classes.begin_snapshot(),
+            Change::Listed(class) | Change::Applied(class) => {
                 self.classes.insert(class.name.clone(), class.ours);
                 return self.waiting_for(&class.name);
             }
-            Event::Deleted(class) => {
+            Change::Deleted(class) => {
                 self.classes.remove(&class.name);
                 return self.waiting_for(&class.name);
             }
-            Event::Ready => {
+            Change::Ready => {
                 let gone = self.classes.end_snapshot();
                 return gone.iter().flat_map(|(name, _)| self.waiting_for(name)).collect();
             }
@@ -154,14 +154,14 @@ impl VolumeCache {
     pub(crate) fn saw_claim(&mut self, answer: WatchedClaim) {
         let uid = answer.metadata().uid.as_deref();
         if uid.is_some_and(|uid| self.claims.get(&Key::of_claim(uid)).is_some()) {
-            self.claim_event(Event::Applied(answer));
+            self.claim_event(Change::Applied(answer));
         }
     }
 
     /// Applies a volume that the API server returned, as [`VolumeCache::saw_claim`] does.
     pub(crate) fn saw_volume(&mut self, answer: WatchedVolume) {
         if self.volumes.get(&Key::of_volume(answer.name())).is_some() {
-            self.volume_event(Event::Applied(answer));
+            self.volume_event(Change::Applied(answer));
         }
     }
 

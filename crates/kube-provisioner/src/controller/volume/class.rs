@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::storage::v1::StorageClass;
-use provisioner_runtime::watch::Event;
+use provisioner_runtime::watch::Change;
 use serde_json::value::RawValue;
 
 use super::backend::Backend;
@@ -20,14 +20,14 @@ pub(crate) struct ReadClass {
 
 impl ReadClass {
     /// Reads the class of a watch event.
-    pub(crate) fn of_event(event: Event<WatchedClass>, rules: &Rules, backend: &dyn Backend) -> Event<Self> {
+    pub(crate) fn of_event(event: Change<WatchedClass>, rules: &Rules, backend: &dyn Backend) -> Change<Self> {
         let read = |class: WatchedClass| Self::read(&class, rules, backend);
         match event {
-            Event::Begin => Event::Begin,
-            Event::Listed(class) => Event::Listed(read(class)),
-            Event::Applied(class) => Event::Applied(read(class)),
-            Event::Deleted(class) => Event::Deleted(Self { name: class.name().into(), ours: None }),
-            Event::Ready => Event::Ready,
+            Change::Begin => Change::Begin,
+            Change::Listed(class) => Change::Listed(read(class)),
+            Change::Applied(class) => Change::Applied(read(class)),
+            Change::Deleted(class) => Change::Deleted(Self { name: class.name().into(), ours: None }),
+            Change::Ready => Change::Ready,
         }
     }
 

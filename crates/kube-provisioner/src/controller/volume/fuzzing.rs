@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use provisioner_runtime::Cache;
-use provisioner_runtime::watch::Event;
+use provisioner_runtime::watch::Change;
 
 use super::cache::VolumeCache;
 use super::class::ReadClass;
@@ -40,13 +40,13 @@ pub(crate) fn take_in(bytes: &[u8]) {
     let mut cache = VolumeCache::new(rules.clone());
     let mut keys = Vec::new();
     if let Ok(class) = serde_json::from_slice(bytes) {
-        keys.extend(cache.class_event(ReadClass::of_event(Event::Applied(class), &rules, &Nothing)));
+        keys.extend(cache.class_event(ReadClass::of_event(Change::Applied(class), &rules, &Nothing)));
     }
     if let Ok(volume) = serde_json::from_slice(bytes) {
-        keys.extend(cache.volume_event(Event::Applied(volume)));
+        keys.extend(cache.volume_event(Change::Applied(volume)));
     }
     if let Ok(claim) = serde_json::from_slice(bytes) {
-        keys.extend(cache.claim_event(Event::Applied(claim)));
+        keys.extend(cache.claim_event(Change::Applied(claim)));
     }
     for key in keys {
         cache.inputs(&key);

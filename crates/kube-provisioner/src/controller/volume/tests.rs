@@ -15,7 +15,7 @@ mod volumes;
 use std::sync::Arc;
 
 use provisioner_runtime::Cache as _;
-use provisioner_runtime::watch::Event;
+use provisioner_runtime::watch::Change;
 use serde_json::{Value, json};
 
 use super::cache::VolumeCache;
@@ -114,11 +114,11 @@ impl Scene {
     }
 
     fn class(mut self, class: Value) -> Self {
-        self.class_event(Event::Applied(sent(class)));
+        self.class_event(Change::Applied(sent(class)));
         self
     }
 
-    fn class_event(&mut self, event: Event<WatchedClass>) -> Vec<Key> {
+    fn class_event(&mut self, event: Change<WatchedClass>) -> Vec<Key> {
         self.cache.class_event(ReadClass::of_event(event, &self.rules, &Plain))
     }
 
@@ -133,11 +133,11 @@ impl Scene {
     }
 
     fn put_claim(&mut self, claim: Value) -> Vec<Key> {
-        self.cache.claim_event(Event::Applied(sent(claim)))
+        self.cache.claim_event(Change::Applied(sent(claim)))
     }
 
     fn put_volume(&mut self, volume: Value) -> Vec<Key> {
-        self.cache.volume_event(Event::Applied(sent(volume)))
+        self.cache.volume_event(Change::Applied(sent(volume)))
     }
 
     fn decision(&self, volume: &str) -> Decision {

@@ -1,14 +1,14 @@
-//! What several replicas tell, and what is seen of a sink that has ended.
+//! Events of several replicas, and a recorder that has ended.
 
 use futures::FutureExt;
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn what_all_replicas_tell_has_one_name() {
+async fn what_all_replicas_report_has_one_name() {
     let name = async |event: Event| {
         let test = Test::start([]);
-        test.sink.record(event);
+        test.recorder.record(event);
         test.wait(1).await;
         test.only().body["metadata"]["name"].as_str().unwrap().to_owned()
     };
@@ -30,18 +30,18 @@ async fn what_all_replicas_tell_has_one_name() {
 #[tokio::test(start_paused = true)]
 async fn whoever_comes_second_finds_it_written() {
     let test = Test::start([Answer::Refusal(409, "AlreadyExists", "exists")]);
-    test.sink.record(Event { same_from_all: true, ..event("a", "one") });
+    test.recorder.record(Event { same_from_all: true, ..event("a", "one") });
     test.wait(60).await;
     assert_eq!(test.requests().len(), 1);
-    assert_eq!(test.sink.stats(), EventStats { sent: 1, ..EventStats::default() });
+    assert_eq!(test.recorder.stats(), EventStats { sent: 1, ..EventStats::default() });
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_sending_is_seen() {
     let test = Test::start([]);
-    let stopped = test.sink.stopped();
+    let stopped = test.recorder.stopped();
     sleep(SECOND).await;
-    assert!(test.sink.stopped().now_or_never().is_none());
+    assert!(test.recorder.stopped().now_or_never().is_none());
     drop(test);
     stopped.await;
 

@@ -24,7 +24,7 @@ async fn entries_of_another_layout_are_adopted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_journal_that_was_written_since_it_was_looked_at_is_left_to_its_holder() {
+async fn a_journal_that_was_written_since_it_was_read_is_left_to_its_holder() {
     let cluster = Cluster::builder().build();
     let living = old_journal(&cluster, &[entry("a")]).await;
     let (options, mine) = new_journal(&cluster, "mine").await;
@@ -75,7 +75,7 @@ async fn where_nothing_finds_room_the_former_holder_is_fenced_all_the_same() {
     let (options, mine) = new_journal(&cluster, "mine").await;
     // An earlier version had room for more.
     let large = (0..5).map(|key| Entry { text: "x".repeat(100_000), ..entry(&format!("large-{key}")) });
-    *crate::lock(&mine.journal.shared.state) =
+    *crate::sync::lock(&mine.journal.shared.state) =
         State::new(Content { entries: large.collect(), unreadable: Vec::new() }, Vec::new());
     let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
     for _ in 0..2 {

@@ -6,7 +6,7 @@ use kube_sim::Cluster;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_a_person_drops_is_gone_soon_and_told_of() {
+async fn an_entry_that_a_person_drops_is_gone_soon_and_reported() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     for key in ["a", "b"] {
@@ -27,7 +27,7 @@ async fn an_entry_that_a_person_drops_is_gone_soon_and_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_journal_is_not_looked_at_and_one_with_entries_now_and_then() {
+async fn an_empty_journal_is_not_checked_and_one_with_entries_now_and_then() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     sleep(Duration::from_secs(100)).await;
@@ -78,7 +78,7 @@ async fn who_takes_a_journal_over_leaves_out_what_was_dropped() {
 async fn a_line_that_cannot_be_read_can_be_dropped() {
     let cluster = Cluster::builder().build();
     let api: Api<ConfigMap> = Api::default_namespaced(cluster.client("earlier"));
-    let labels = super::super::write::labels("disks");
+    let labels = super::super::text::labels("disks");
     let damaged = serde_json::json!({"metadata": {"name": NAME, "labels": labels}, "data": {
         "version": "1", "entries": "broken lost-text {}\n",
     }});
@@ -99,7 +99,7 @@ async fn all_journals_can_be_listed_or_those_of_one_group() {
     let other = JournalOptions { group: "tapes".to_owned(), ..options("tapes-journal", "two") };
     let _other = hold_as(cluster.client("two"), other).await;
     let api: Api<ConfigMap> = Api::default_namespaced(cluster.client("later"));
-    let labels = super::super::write::labels("future");
+    let labels = super::super::text::labels("future");
     let later = serde_json::json!({"metadata": {"name": "z", "labels": labels}, "data": {"version": "2"}});
     api.create(&PostParams::default(), &serde_json::from_value(later).unwrap()).await.unwrap();
 
@@ -134,10 +134,10 @@ async fn only_what_is_in_a_journal_can_be_dropped() {
     assert_eq!(request("nothing").await, "The object does not exist.");
 }
 
-/// Whatever is answered, what is asked for happens and is told once.
+/// Whatever the server answers, the drop happens and is reported once.
 #[tokio::test(start_paused = true)]
 async fn in_a_storm_what_is_to_be_dropped_is_dropped() {
-    let mut told = 0;
+    let mut reported = 0;
     for seed in 0..50 {
         let faults = Faults::storm(seed);
         let cluster = Cluster::builder().seed(seed).faults(&faults).build();
@@ -162,9 +162,9 @@ async fn in_a_storm_what_is_to_be_dropped_is_dropped() {
         assert!(content["data"][ENTRIES].as_str().unwrap().starts_with("b "), "seed {seed}: {content}");
         assert_eq!(content["metadata"]["annotations"]["kube-provisioner/drop"], serde_json::Value::Null, "seed {seed}");
         assert!(held.journal.dropped().now_or_never().is_none(), "seed {seed}");
-        told += 1;
+        reported += 1;
     }
-    assert!(told > 20, "too little happened: {told}");
+    assert!(reported > 20, "too little happened: {reported}");
 }
 
 async fn annotate(cluster: &Cluster, keys: &str) {

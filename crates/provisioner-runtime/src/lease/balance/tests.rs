@@ -14,7 +14,7 @@ impl Fleet {
         View { me, members: self.members.clone(), holders: self.holders.clone(), leaving: BTreeSet::new() }
     }
 
-    /// One replica does what it is to do; how many shards it released.
+    /// One replica acts; returns how many shards it released.
     fn act(&mut self, me: &str) -> usize {
         let actions = balance(&self.view(me));
         for action in &actions {

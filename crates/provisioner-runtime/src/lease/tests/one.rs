@@ -61,7 +61,7 @@ async fn a_standby_takes_over_at_once_when_the_leader_stops() {
 #[tokio::test(start_paused = true)]
 async fn the_last_replica_leaves_a_lease_that_nobody_holds() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
-    let replica = Replica::start_with(&cluster, &terms, "a", 1, Duty::Slow(seconds(60)));
+    let replica = Replica::start_with(&cluster, &terms, "a", 1, Workload::Slow(seconds(60)));
     replica.until_holding(1).await;
     sleep(seconds(1)).await;
     let start = Instant::now();
@@ -91,7 +91,7 @@ async fn after_a_crash_the_standby_waits_for_the_duration_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_whose_watch_is_mute_looks_for_itself() {
+async fn a_standby_whose_watch_delivers_nothing_lists() {
     let faults = Faults::none(1).with(Fault::WatchSilence, 1.0).only("b");
     let cluster = Cluster::builder().faults(&faults).build();
     let terms = Terms::default();
@@ -104,9 +104,9 @@ async fn a_standby_whose_watch_is_mute_looks_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_found_to_be_mute_is_begun_anew() {
+async fn a_watch_that_delivers_nothing_connects_again() {
     let cut = Arc::new(Cut::default());
-    *crate::lock(&cut.deaf) = Some("b");
+    *crate::sync::lock(&cut.silent) = Some("b");
     let cluster = Cluster::builder().interceptor(cut).trace().build();
     let terms = Terms::default();
     let first = Replica::start(&cluster, &terms, "a", 1);
@@ -122,7 +122,7 @@ async fn a_watch_that_is_found_to_be_mute_is_begun_anew() {
 #[tokio::test(start_paused = true)]
 async fn work_that_ends_by_itself_gives_the_lease_away() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
-    let first = Replica::start_with(&cluster, &terms, "a", 1, Duty::Short(seconds(5)));
+    let first = Replica::start_with(&cluster, &terms, "a", 1, Workload::Short(seconds(5)));
     first.until_holding(1).await;
     let second = Replica::start(&cluster, &terms, "b", 1);
     second.until_holding(1).await;
@@ -132,7 +132,7 @@ async fn work_that_ends_by_itself_gives_the_lease_away() {
 #[tokio::test(start_paused = true)]
 async fn work_that_ends_by_itself_is_begun_anew_after_a_retry_period() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
-    let replica = Replica::start_with(&cluster, &terms, "a", 1, Duty::Short(Duration::ZERO));
+    let replica = Replica::start_with(&cluster, &terms, "a", 1, Workload::Short(Duration::ZERO));
     sleep(seconds(100)).await;
     let begun = replica.health.begun();
     assert!((20..=50).contains(&begun), "{begun}");
@@ -146,7 +146,7 @@ async fn a_leader_that_cannot_renew_stops_in_time_and_the_same_number_means_that
     let outage = Arc::new(Cut::default());
     let cluster = Cluster::builder().interceptor(outage.clone()).build();
     let terms = Terms::default();
-    let replica = Replica::start_with(&cluster, &terms, "a", 1, Duty::Deaf);
+    let replica = Replica::start_with(&cluster, &terms, "a", 1, Workload::Stuck);
     replica.until_holding(1).await;
     outage.set(true);
     let took = until(|| terms.valid().is_empty()).await;
@@ -219,7 +219,7 @@ async fn what_people_write_into_a_lease_stops_nobody() {
 async fn a_leader_whose_name_is_taken_out_of_the_lease_stops_at_once() {
     for holder in ["", "somebody"] {
         let (cluster, terms) = (Cluster::new(), Terms::default());
-        let replica = Replica::start_with(&cluster, &terms, "a", 1, Duty::Deaf);
+        let replica = Replica::start_with(&cluster, &terms, "a", 1, Workload::Stuck);
         replica.until_holding(1).await;
         sleep(Duration::from_millis(2500)).await;
         let mut changed = lease(&cluster, NAME);
@@ -256,7 +256,7 @@ async fn what_is_forbidden_is_a_problem_and_no_busy_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_may_not_watch_looks_now_and_then() {
+async fn a_replica_that_may_not_watch_lists_now_and_then() {
     let cut = Arc::new(Cut::default());
     let cluster = Cluster::builder().interceptor(cut.clone()).build();
     cut.forbid(kube_sim::Verb::Watch);
@@ -291,7 +291,7 @@ async fn a_lease_of_the_go_library_is_respected_and_taken_over() {
     assert_eq!(terms.transitions("a"), [8]);
 }
 
-/// A leader that gets the answer to one update in `answered`, for so long. It must keep its Lease all the time.
+/// A leader that gets an answer to one update in `answered`, for this time. It must keep its Lease.
 async fn holds_behind(cut: Cut, answered: usize, time: Duration) {
     let cut = Arc::new(cut);
     let cluster = Cluster::builder().interceptor(cut.clone()).build();
@@ -313,22 +313,22 @@ async fn a_renewal_whose_answer_is_lost_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_watch_tells_of_every_renewal_is_held_without_any_answer() {
+async fn a_lease_whose_watch_delivers_every_renewal_is_held_without_any_answer() {
     holds_behind(Cut::default(), usize::MAX, seconds(120)).await;
 }
 
-/// The second attempt meets the first one's change, and a look shows whose it was.
+/// The second attempt conflicts with the first one's write, and a read shows whose it was.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_only_a_look_tells_of_counts_from_when_it_was_sent() {
-    let deaf = Cut { deaf: Mutex::new(Some("a")), ..Cut::default() };
-    // Then the watch is begun anew.
-    holds_behind(deaf, 2, seconds(60)).await;
+async fn a_renewal_that_only_a_read_shows_counts_from_when_it_was_sent() {
+    let silent = Cut { silent: Mutex::new(Some("a")), ..Cut::default() };
+    // Then the watch connects again.
+    holds_behind(silent, 2, seconds(60)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_future_ends_its_terms_and_releases_nothing() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
-    let replica = Replica::start_with(&cluster, &terms, "a", 1, Duty::Deaf);
+    let replica = Replica::start_with(&cluster, &terms, "a", 1, Workload::Stuck);
     replica.until_holding(1).await;
     assert_eq!(terms.valid().len(), 1);
     replica.crash().await;

@@ -1,4 +1,4 @@
-//! No key in two hands, whatever goes wrong.
+//! No shard has two holders, whatever goes wrong.
 
 use kube_sim::{DeleteOptions, Fault, Faults};
 
@@ -7,7 +7,7 @@ use super::*;
 /// How many storms each kind of fleet goes through.
 const SEEDS: u64 = 6;
 
-/// Chance for the trace itself.
+/// Randomness for the run itself.
 struct Dice(crate::backoff::Random);
 
 impl Dice {
@@ -33,10 +33,11 @@ async fn storm(seed: u64, shards: &[u32]) -> String {
     for _ in 0..25 {
         match dice.below(8) {
             0..3 if replicas.len() < 4 => {
-                let duty =
-                    [Duty::Obedient, Duty::Deaf, Duty::Slow(seconds(3)), Duty::Short(seconds(20))][dice.below(4)];
+                let workload =
+                    [Workload::Obedient, Workload::Stuck, Workload::Slow(seconds(3)), Workload::Short(seconds(20))]
+                        [dice.below(4)];
                 let count = shards[dice.below(shards.len())];
-                replicas.push(Replica::start_with(&cluster, &terms, &format!("{seed}-{next}"), count, duty));
+                replicas.push(Replica::start_with(&cluster, &terms, &format!("{seed}-{next}"), count, workload));
                 next += 1;
             }
             3 if !replicas.is_empty() => {
@@ -64,7 +65,7 @@ async fn storm(seed: u64, shards: &[u32]) -> String {
         }
     }
 
-    // When all is well again, a fleet comes to hold all its shards, whatever is left of the others.
+    // When all faults end, a fleet gets all its shards, whatever is left of the others.
     faults.stop();
     for replica in replicas.into_iter().chain(stopped) {
         replica.task.abort();
@@ -80,7 +81,7 @@ async fn storm(seed: u64, shards: &[u32]) -> String {
     cluster.trace()
 }
 
-/// In a runtime of its own, so that nothing of it is left.
+/// In a runtime of its own, so that nothing is left over.
 fn run(seed: u64, shards: &[u32]) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(storm(seed, shards))
@@ -118,7 +119,7 @@ fn fleets_of_different_numbers_never_work_at_the_same_time_in_any_storm() {
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_slept_knows_that_its_term_is_over() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
-    let first = Replica::start_with(&cluster, &terms, "a", 1, Duty::Deaf);
+    let first = Replica::start_with(&cluster, &terms, "a", 1, Workload::Stuck);
     first.until_holding(1).await;
     // Another number of shards, so that nobody touches the Lease of the one that sleeps.
     let second = Replica::start(&cluster, &terms, "b", 2);

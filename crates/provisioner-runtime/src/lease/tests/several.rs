@@ -84,7 +84,7 @@ async fn the_shards_of_a_replica_that_crashed_are_taken_over_and_its_lease_is_re
 #[tokio::test(start_paused = true)]
 async fn a_shard_is_handed_over_only_when_its_work_is_done() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
-    let first = Replica::start_with(&cluster, &terms, "a", 2, Duty::Slow(seconds(40)));
+    let first = Replica::start_with(&cluster, &terms, "a", 2, Workload::Slow(seconds(40)));
     first.until_holding(2).await;
     let second = Replica::start(&cluster, &terms, "b", 2);
     let took = second.until_holding(1).await;

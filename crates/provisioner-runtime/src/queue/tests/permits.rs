@@ -28,7 +28,7 @@ async fn each_free_permit_readies_the_key_that_waits_longest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_with_a_promise_goes_to_the_front_and_nobody_takes_its_permit() {
+async fn a_key_with_a_reserved_permit_goes_to_the_front_and_nobody_takes_it() {
     let (queue, permit) = full();
     assert!(enter(&queue, "b", "g").is_none());
     queue.wake("c", 1, Change);

@@ -85,7 +85,7 @@ async fn after_shut_down_nothing_is_handed_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_statistics_tell_what_is_where() {
+async fn the_statistics_count_keys_by_state() {
     let queue = limited(1, 0);
     for key in ["runs", "delayed", "waits", "ready"] {
         queue.wake(key, 1, Change);
@@ -179,7 +179,7 @@ async fn a_panic_costs_one_attempt_of_one_key() {
     };
     tokio::join!(work(&queue, 2, stop.clone(), handle), stopping);
     assert_eq!(queue.stats().retries, 2);
-    assert_eq!(crate::lock(&queue.shared.state).remembered(), (0, 0));
+    assert_eq!(crate::sync::lock(&queue.shared.state).remembered(), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,11 +201,11 @@ async fn a_burst_leaves_no_memory_behind() {
     for key in 0..50_000_u64 {
         numbers.wake(key, 0, Change);
     }
-    let full = crate::lock(&numbers.shared.state).room();
+    let full = crate::sync::lock(&numbers.shared.state).room();
     while let Some(Some(work)) = numbers.next().now_or_never() {
         work.finish(Next::Done);
     }
-    let state = crate::lock(&numbers.shared.state);
+    let state = crate::sync::lock(&numbers.shared.state);
     assert_eq!(state.remembered(), (0, 0));
     assert!(state.room() < full / 20);
 }

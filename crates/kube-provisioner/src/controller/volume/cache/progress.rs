@@ -1,7 +1,7 @@
 //! How far the work on keys has come beyond what the API server shows.
 
 use provisioner_runtime::Cache;
-use provisioner_runtime::watch::Event;
+use provisioner_runtime::watch::Change;
 
 use super::VolumeCache;
 use crate::controller::volume::facts::Progress;
@@ -26,7 +26,7 @@ impl VolumeCache {
     pub(crate) fn saved(&mut self, key: &Key, answer: WatchedVolume) {
         if matches!(self.progress.get(key), Some(Progress::Unsaved(_))) {
             self.progress.remove(key);
-            self.volume_event(Event::Applied(answer));
+            self.volume_event(Change::Applied(answer));
         }
     }
 

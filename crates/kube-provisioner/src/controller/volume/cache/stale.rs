@@ -1,7 +1,7 @@
 //! Which claims are read once more before they get a volume. The watch may be behind the work of another process, even
 //! by the whole life of a volume.
 
-use provisioner_runtime::watch::Event;
+use provisioner_runtime::watch::Change;
 
 use super::{ClaimEntry, VolumeCache};
 use crate::controller::volume::facts::Progress;
@@ -39,7 +39,7 @@ impl VolumeCache {
     }
 
     /// Applies a watch event of this version.
-    pub(crate) fn claim_event_at(&mut self, version: u64, event: Event<WatchedClaim>) -> Vec<Key> {
+    pub(crate) fn claim_event_at(&mut self, version: u64, event: Change<WatchedClaim>) -> Vec<Key> {
         let keys = self.claim_event(event);
         if version < self.stale_claims {
             keys.iter().for_each(|key| self.confirm_first(key));

@@ -13,11 +13,11 @@ fn key() -> Key {
 }
 
 fn delete_claim(scene: &mut Scene, claim: Value) -> Vec<Key> {
-    scene.cache.claim_event(Event::Deleted(sent(claim)))
+    scene.cache.claim_event(Change::Deleted(sent(claim)))
 }
 
 fn delete_volume(scene: &mut Scene, volume: Value) -> Vec<Key> {
-    scene.cache.volume_event(Event::Deleted(sent(volume)))
+    scene.cache.volume_event(Change::Deleted(sent(volume)))
 }
 
 /// What the claim asks for has been begun.
@@ -40,22 +40,22 @@ fn saved() -> Value {
 fn g4_class_changes_wake_the_claims_that_name_the_class() {
     let mut scene = Scene::new().claim(claim(json!({})));
     let wakes = |scene: &mut Scene, event| scene.class_event(event);
-    assert_eq!(wakes(&mut scene, Event::Applied(sent(class(json!({}))))), [key()]);
+    assert_eq!(wakes(&mut scene, Change::Applied(sent(class(json!({}))))), [key()]);
     assert_eq!(scene.about_claim(), Decision::Provision);
     let before = scene.cache.inputs(&key());
     let other = class(json!({"metadata": {"uid": "second", "resourceVersion": "2"}}));
-    assert_eq!(wakes(&mut scene, Event::Applied(sent(other.clone()))), [key()]);
+    assert_eq!(wakes(&mut scene, Change::Applied(sent(other.clone()))), [key()]);
     assert_ne!(scene.cache.inputs(&key()), before, "a change of class cuts a pause short");
-    assert_eq!(wakes(&mut scene, Event::Deleted(sent(other))), [key()]);
+    assert_eq!(wakes(&mut scene, Change::Deleted(sent(other))), [key()]);
     delete_claim(&mut scene, claim(json!({})));
-    assert_eq!(wakes(&mut scene, Event::Applied(sent(class(json!({}))))), []);
+    assert_eq!(wakes(&mut scene, Change::Applied(sent(class(json!({}))))), []);
 }
 
 #[test]
 fn g4_relist_without_a_class_wakes_its_claims() {
     let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    assert_eq!(scene.class_event(Event::Begin), []);
-    assert_eq!(scene.class_event(Event::Ready), [key()]);
+    assert_eq!(scene.class_event(Change::Begin), []);
+    assert_eq!(scene.class_event(Change::Ready), [key()]);
     assert!(matches!(scene.about_claim(), Decision::Refuse(_)));
 }
 
@@ -164,10 +164,10 @@ fn g1_a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
     assert_eq!(scene.about_claim(), Decision::Confirm);
     scene.cache.set_progress(&key(), Progress::None);
     let at = |version: u64| claim(json!({"metadata": {"resourceVersion": version.to_string()}}));
-    scene.cache.claim_event_at(19, Event::Applied(sent(at(19))));
+    scene.cache.claim_event_at(19, Change::Applied(sent(at(19))));
     assert_eq!(scene.about_claim(), Decision::Confirm, "the watch is behind");
     scene.cache.set_progress(&key(), Progress::None);
-    scene.cache.claim_event_at(21, Event::Applied(sent(at(21))));
+    scene.cache.claim_event_at(21, Change::Applied(sent(at(21))));
     assert_eq!(scene.about_claim(), Decision::Provision);
 }
 
@@ -258,7 +258,7 @@ fn g16_class_parameters_are_parsed_once_per_version() {
     }
 
     let mut scene = Scene::new();
-    let event = ReadClass::of_event(Event::Applied(sent(class(json!({})))), &scene.rules, &Counting);
+    let event = ReadClass::of_event(Change::Applied(sent(class(json!({})))), &scene.rules, &Counting);
     scene.cache.class_event(event);
     for uid in ["a", "b", "c"] {
         scene.put_claim(claim(json!({"metadata": {"uid": uid}})));
@@ -291,7 +291,7 @@ fn g49_an_attempt_whose_class_was_made_anew_is_cleaned_up() {
     assert_eq!(scene.about_claim(), Decision::Provision, "the same class");
     let mut scene = scene.class(class(json!({"metadata": {"uid": "anew", "resourceVersion": "9"}})));
     assert_eq!(scene.about_claim(), Decision::CleanUp);
-    scene.class_event(Event::Deleted(sent(class(json!({})))));
+    scene.class_event(Change::Deleted(sent(class(json!({})))));
     assert_eq!(scene.about_claim(), Decision::Provision, "a class that is gone may come back");
     let scene =
         scene.class(class(json!({"provisioner": OTHER, "metadata": {"uid": "other", "resourceVersion": "11"}})));

@@ -273,7 +273,7 @@ fn g13_the_claim_that_lives_is_found_by_its_uid() {
         .claim(claim(json!({"spec": {"volumeName": "volume-1"}})))
         .volume(volume("Released", "Delete", of_claim));
     assert_eq!(scene.about_volume(), Decision::NoAction(NoAction::ClaimStillSeen));
-    let woken = scene.cache.claim_event(Event::Deleted(sent(claim(json!({})))));
+    let woken = scene.cache.claim_event(Change::Deleted(sent(claim(json!({})))));
     assert!(woken.contains(&Key::of_volume("volume-1")), "{woken:?}");
     assert_eq!(scene.about_volume(), DELETES);
 }

@@ -1,0 +1,27 @@
+//! Where a journal is and who writes it.
+
+use crate::environment::Environment;
+use crate::name::lease_name;
+
+/// Where a journal is and who writes it.
+#[derive(Clone, Debug)]
+pub struct JournalOptions {
+    /// The ConfigMap's namespace.
+    pub namespace: String,
+    /// The ConfigMap's name.
+    pub name: String,
+    /// What all journals of one controller share: the value of a label, see [Format](super#format).
+    pub group: String,
+    /// How keys are spread over the journals of the group. Entries of other layouts can be [adopted](super::Adoption).
+    pub layout: String,
+    /// This process. No other may ever have the same name.
+    pub holder: String,
+    /// What the jitter of pauses is drawn from.
+    pub environment: Environment,
+}
+
+/// The ConfigMap of one shard's journal, for a controller that is called `name`.
+pub fn journal_name(name: &str, shard: u32, shards: u32) -> String {
+    let part = if shards > 1 { format!("-{shard}-of-{shards}") } else { String::new() };
+    lease_name(&format!("{name}-journal{part}"))
+}

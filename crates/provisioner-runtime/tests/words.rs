@@ -1,0 +1,81 @@
+//! The crate runs any controller, so its sources say nothing of what the controllers of this project work on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Looked for as whole words, whatever their case. A word ends where letters, digits and `_` end.
+const WORDS: &[&str] = &[
+    "volume",
+    "volumes",
+    "claim",
+    "claims",
+    "claimed",
+    "persistentvolume",
+    "persistentvolumes",
+    "pv",
+    "pvs",
+    "pvc",
+    "pvcs",
+    "storageclass",
+    "storageclasses",
+    "storage",
+    "bucket",
+    "buckets",
+    "provision",
+    "provisioner",
+    "provisioners",
+];
+
+/// What may stay, and why.
+const ALLOWED: &[(&str, &str)] = &[
+    ("kube-provisioner/", "labels and annotations of objects that are stored in clusters"),
+    ("provisioner-runtime", "this crate's name"),
+    ("start the provisioner with", "a text that users see"),
+    ("\"the provisioner cannot begin", "a text that users see, and the purpose of its random pauses"),
+    ("sub_registry_with_prefix(\"provisioner\")", "the prefix of the metrics that users have"),
+];
+
+#[test]
+fn sources_have_no_word_of_what_is_controlled() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files: Vec<PathBuf> = ["src", "examples"].iter().flat_map(|folder| sources(&root.join(folder))).collect();
+    assert!(files.len() > 50, "the sources are not where this test looks");
+    let texts: Vec<(PathBuf, String)> =
+        files.into_iter().map(|file| (file.clone(), fs::read_to_string(file).unwrap())).collect();
+    let found: Vec<String> = texts.iter().flat_map(|(file, text)| problems(file, text)).collect();
+    assert!(found.is_empty(), "words of what is controlled:\n{}", found.join("\n"));
+    for (text, reason) in ALLOWED {
+        assert!(texts.iter().any(|(_, source)| source.contains(text)), "{text:?} ({reason}) is not needed any more");
+    }
+}
+
+#[test]
+fn words_are_found_whatever_their_case_and_neighbours() {
+    let found = |line: &str| problems(Path::new("a.rs"), line).len();
+    assert_eq!(found("/// A PVC, and its StorageClass: \"storage\"."), 3);
+    assert_eq!(found("use provisioner_runtime::Queue; // reclaim, volumetric"), 0);
+    assert_eq!(found("label(\"kube-provisioner/holder\"); // of the provisioner"), 1);
+}
+
+/// `FILE:LINE: WORD` for each word.
+fn problems(file: &Path, text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = ALLOWED.iter().fold(line.to_owned(), |line, (allowed, _)| line.replace(allowed, " "));
+        let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let bad = words.filter(|word| WORDS.contains(&word.to_ascii_lowercase().as_str()));
+        problems.extend(bad.map(|word| format!("{}:{number}: {word}", file.display())));
+    }
+    problems
+}
+
+/// The Rust files below a folder, in their order.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    let below = |entry: PathBuf| match entry.is_dir() {
+        true => sources(&entry),
+        false => Vec::from_iter(entry.extension().is_some_and(|kind| kind == "rs").then_some(entry)),
+    };
+    entries.into_iter().flat_map(below).collect()
+}

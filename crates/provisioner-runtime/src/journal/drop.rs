@@ -5,7 +5,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
-use super::text::{COMPONENT, Content, DROP, drop_requests};
+use super::text::{COMPONENT, Content, DROP, VERSION, VERSION_KEY, drop_requests};
 use super::write::{LIMIT, TRIES};
 use crate::call::{CallError, call};
 
@@ -19,6 +19,16 @@ pub enum DropError {
     /// The ConfigMap is something else.
     #[error("the ConfigMap {0} is no journal")]
     NoJournal(String),
+    /// Another version of the program wrote it.
+    #[error(
+        "the format {version:?} of the journal {journal} is not known to this version; use the version that wrote it"
+    )]
+    Version {
+        /// The ConfigMap's name.
+        journal: String,
+        /// The format that it names.
+        version: String,
+    },
     /// Perhaps it has ended meanwhile.
     #[error("the journal {journal} has no entry {key}")]
     NoEntry {
@@ -40,6 +50,10 @@ pub async fn request_drop(client: &Client, namespace: &str, journal: &str, key: 
         let found = call(LIMIT, api.get(journal)).await?;
         if found.labels().get(COMPONENT.0).map(String::as_str) != Some(COMPONENT.1) {
             return Err(DropError::NoJournal(journal.to_owned()));
+        }
+        let version = found.data.as_ref().and_then(|data| data.get(VERSION_KEY));
+        if let Some(version) = version.filter(|version| *version != VERSION) {
+            return Err(DropError::Version { journal: journal.to_owned(), version: version.clone() });
         }
         let mut content = found.data.as_ref().map(Content::read).unwrap_or_default();
         if content.drop_keys(vec![key.to_owned()]).is_empty() {

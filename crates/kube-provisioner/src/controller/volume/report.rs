@@ -110,7 +110,10 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             tracing::debug!(pv = case.volume, by, "locked");
             OutcomeReport::quiet("locked", Next::Wait(Some(look_again)))
         }
-        Outcome::NotReady(missing) => case.provision_failed(missing_input_text(&missing), "not ready", None),
+        Outcome::NotReady(missing) => match case.facts.claim_at_work() {
+            Some(_) => case.provision_failed(missing_input_text(&missing), "not ready", None),
+            None => case.delete_failed(missing_input_text(&missing), "not ready", None),
+        },
         Outcome::NotJournaled(error) => not_journaled(&error, case),
         Outcome::NotProvisioned { verdict, message, retry_after, rescheduled } => {
             not_provisioned(verdict, message, retry_after, rescheduled, case)

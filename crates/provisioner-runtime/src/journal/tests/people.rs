@@ -132,6 +132,11 @@ async fn only_what_is_in_a_journal_can_be_dropped() {
     assert_eq!(request(NAME).await, "the journal disks-journal has no entry a");
     assert_eq!(request("other").await, "the ConfigMap other is no journal");
     assert_eq!(request("nothing").await, "The object does not exist.");
+    let (name, component) = crate::journal::text::COMPONENT;
+    let newer =
+        serde_json::json!({"metadata": {"name": "newer", "labels": {name: component}}, "data": {"version": "2"}});
+    api.create(&PostParams::default(), &serde_json::from_value(newer).unwrap()).await.unwrap();
+    assert!(request("newer").await.starts_with("the format \"2\" of the journal newer is not known"));
 }
 
 /// Whatever the server answers, the drop happens and is reported once.

@@ -114,7 +114,12 @@ every!(examples of Outcome => Example {
     Outcome::Provisioned { .. } => [Claim(Outcome::Provisioned { took: Duration::ZERO })],
     Outcome::Locked { .. } => [],
     Outcome::NotJournaled(_) => journal_errors(),
-    Outcome::NotReady(_) => missing_inputs().into_iter().map(|missing| Claim(Outcome::NotReady(missing))),
+    Outcome::NotReady(_) => {
+        let claim = missing_inputs().into_iter().map(|missing| Claim(Outcome::NotReady(missing)));
+        // Deleting needs the Secrets too.
+        let secret = missing_inputs().into_iter().filter(|missing| matches!(missing, MissingInput::Secret { .. }));
+        claim.chain(secret.map(|missing| Volume(Outcome::NotReady(missing))))
+    },
     Outcome::NotProvisioned { .. } => verdicts().into_iter().map(|verdict| {
         let rescheduled = verdict == Verdict::Reschedule;
         Claim(Outcome::NotProvisioned { verdict, message: MESSAGE.to_owned(), retry_after: None, rescheduled })

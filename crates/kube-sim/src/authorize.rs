@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub(crate) use rbac::Rbac;
+pub(crate) use rbac::{POLICY_RESOURCES, Rbac, first_policy};
 
 use crate::request::{Request, Subresource, Verb};
 use crate::resource::{Special, qualified};

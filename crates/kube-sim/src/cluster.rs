@@ -1,6 +1,6 @@
 //! The simulated cluster, and calls of it without HTTP.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,35 +8,25 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::error::Elapsed;
 
-use crate::authorize::{Authorizer, Rbac, groups_of};
+use crate::api_server::ApiServer;
+use crate::authorize::{self, Authorizer, Rbac, groups_of};
 use crate::clock::SimClock;
 use crate::faults::Faults;
 use crate::intercept::Interceptor;
 use crate::patch::PatchKind;
-use crate::request::{Content, DeleteOptions, Request, Subresource, Verb};
+use crate::request::{Content, DeleteOptions, Request, Subresource, Target, Verb};
 use crate::resource::Resource;
 use crate::service::ApiService;
 use crate::state::State;
 use crate::status::Status;
 use crate::store::Stored;
 use crate::subscription::{Queue, Subscription};
-use crate::trace::{Act, Trace};
-use crate::verbs::{self, Answer};
+use crate::trace::Trace;
+use crate::verbs::Answer;
 
 /// A simulated cluster. Clones are the same cluster.
 #[derive(Clone)]
-pub struct Cluster(pub(crate) Arc<Shared>);
-
-/// What all clones of a cluster share.
-pub(crate) struct Shared {
-    state: Mutex<State>,
-    pub(crate) clock: SimClock,
-    seed: u64,
-    pub(crate) trace: Option<Trace>,
-    pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
-    pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
-    pub(crate) managed_fields: bool,
-}
+pub struct Cluster(pub(crate) Arc<ApiServer>);
 
 /// How a cluster is to be. Made by [`Cluster::builder`].
 #[derive(Clone)]
@@ -102,11 +92,6 @@ impl Cluster {
     /// The resource of that group and plural name, in its first version.
     pub fn resource(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
         self.0.lock().registry.named(group, plural).cloned()
-    }
-
-    /// The form in which objects of a resource are kept.
-    pub(crate) fn stored_as(&self, resource: &Resource) -> Arc<Resource> {
-        Arc::clone(&self.0.lock().storage(resource.storage).resource)
     }
 
     /// The resourceVersion of the last change.
@@ -319,19 +304,6 @@ impl Cluster {
     }
 }
 
-/// Names one object, or with an empty name a collection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Target<'a> {
-    /// API group; empty for core.
-    pub group: &'a str,
-    /// Plural name.
-    pub plural: &'a str,
-    /// Namespace; empty for cluster-wide resources.
-    pub namespace: &'a str,
-    /// Name.
-    pub name: &'a str,
-}
-
 impl Default for Cluster {
     fn default() -> Self {
         Self::new()
@@ -406,7 +378,7 @@ impl Builder {
     /// The cluster, with its first namespaces. Its clock starts now.
     pub fn build(self) -> Cluster {
         let clock = SimClock::new(self.epoch);
-        let cluster = Cluster(Arc::new(Shared {
+        let cluster = Cluster(Arc::new(ApiServer {
             state: Mutex::new(State::new(clock, self.seed, self.history)),
             clock,
             seed: self.seed,
@@ -416,26 +388,13 @@ impl Builder {
             managed_fields: self.managed_fields,
         }));
         if let Some(rbac) = self.rbac {
-            rbac.begin(&cluster);
+            for object in authorize::first_policy() {
+                // They are new and valid.
+                drop(cluster.create(&object));
+            }
+            rbac.follow(cluster.subscribe_with_existing(&authorize::POLICY_RESOURCES));
         }
         cluster
-    }
-}
-
-impl Shared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Handles a request that nobody disturbs.
-    pub(crate) fn handle(&self, request: &mut Request) -> Result<Answer, Status> {
-        let Some(trace) = &self.trace else {
-            return verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request);
-        };
-        let act = Act::from(&*request);
-        let answer = verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request);
-        trace.answered(self.clock.elapsed(), act, &answer);
-        answer
     }
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::store::write_value;
+use crate::object::write_value;
 
 /// Core name and events.k8s.io name of the fields that differ.
 const NAMES: &[(&str, &str)] = &[

@@ -3,6 +3,7 @@
 #![deny(missing_docs)]
 
 mod actors;
+mod api_server;
 mod authorize;
 mod clock;
 mod cluster;
@@ -33,15 +34,16 @@ pub mod validate;
 mod verbs;
 mod view;
 mod watch;
+mod yaml;
 
 pub use actors::{Actor, Actors, Pace, Running};
 pub use authorize::{Attributes, Authorizer, Decision};
 pub use clock::SimClock;
-pub use cluster::{Builder, Cluster, Target};
+pub use cluster::{Builder, Cluster};
 pub use faults::{Fault, Faults};
 pub use intercept::{After, Before, Interceptor, WatchInterceptor, WatchStep};
 pub use patch::PatchKind;
-pub use request::{Content, DeleteOptions, Options, Preconditions, Request, Subresource, Verb};
+pub use request::{Content, DeleteOptions, Options, Preconditions, Request, Subresource, Target, Verb};
 pub use resource::{Resource, StorageId};
 pub use service::{ApiService, Body};
 pub use status::{Cause, CauseReason, Details, Status};

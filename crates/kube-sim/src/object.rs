@@ -122,6 +122,11 @@ pub fn set_finalizers<I: IntoIterator<Item = S>, S: Into<String>>(object: &mut V
     }
 }
 
+/// Appends a value as JSON.
+pub(crate) fn write_value<T: serde::Serialize + ?Sized>(json: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(json, value).expect("JSON values with text keys can be written to memory");
+}
+
 fn meta_text<'a>(object: &'a Value, field: &str) -> &'a str {
     meta(object, field).and_then(Value::as_str).unwrap_or_default()
 }

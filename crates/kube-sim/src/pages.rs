@@ -9,7 +9,7 @@ use http::header::{ACCEPT, HeaderMap};
 use http::request::Parts;
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
+use crate::state::State;
 use crate::status::Status;
 
 /// One answer.
@@ -20,30 +20,30 @@ pub(crate) struct Page {
 }
 
 /// What is at this path. What the real server has and this one has not is refused with 501.
-pub(crate) fn page(cluster: &Cluster, request: &Parts) -> Result<Page, Status> {
+pub(crate) fn page(state: &State, request: &Parts) -> Result<Page, Status> {
     let path = request.uri.path();
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let page = match parts.as_slice() {
         ["healthz" | "livez" | "readyz"] => health(path, request.uri.query().unwrap_or_default()),
         ["version"] | ["version", ""] => Page::json(&version()),
-        ["api"] | ["api", ""] => discovery::core(cluster, wants_aggregated(&request.headers)),
-        ["apis"] | ["apis", ""] => discovery::groups(cluster, wants_aggregated(&request.headers)),
-        ["api", version] => discovery::resources(cluster, "", version)?,
-        ["apis", group] | ["apis", group, ""] => match discovery::group(cluster, group) {
+        ["api"] | ["api", ""] => discovery::core(state, wants_aggregated(&request.headers)),
+        ["apis"] | ["apis", ""] => discovery::groups(state, wants_aggregated(&request.headers)),
+        ["api", version] => discovery::resources(state, "", version)?,
+        ["apis", group] | ["apis", group, ""] => match discovery::group(state, group) {
             Some(page) => page,
             None => Page::missing(),
         },
-        ["apis", group, version] if discovery::has(cluster, group) => discovery::resources(cluster, group, version)?,
+        ["apis", group, version] if discovery::has(state, group) => discovery::resources(state, group, version)?,
         ["api", ..] => return Err(Status::no_such_path()),
-        ["apis", group, ..] if discovery::has_builtin(cluster, group) => return Err(Status::no_such_path()),
+        ["apis", group, ..] if discovery::has_builtin(state, group) => return Err(Status::no_such_path()),
         ["openapi", "v2"] => openapi::old(&request.headers),
-        ["openapi", "v3"] => openapi::index(cluster),
-        ["openapi", "v3", "api", version] => openapi::document(cluster, "", version)?,
-        ["openapi", "v3", "apis", group, version] => openapi::document(cluster, group, version)?,
+        ["openapi", "v3"] => openapi::index(state),
+        ["openapi", "v3", "api", version] => openapi::document(state, "", version)?,
+        ["openapi", "v3", "apis", group, version] => openapi::document(state, group, version)?,
         ["openapi", ..] | ["metrics", ..] | [".well-known", ..] | ["openid", ..] => {
             return Err(Status::not_implemented(format_args!("the path {path}")));
         }
-        [""] => Page::json(&json!({"paths": discovery::paths(cluster)})),
+        [""] => Page::json(&json!({"paths": discovery::paths(state)})),
         _ => Page::missing(),
     };
     match request.method {

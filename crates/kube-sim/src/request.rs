@@ -16,6 +16,7 @@ use crate::defaults::FieldValidation;
 use crate::patch::PatchKind;
 use crate::resource::Resource;
 use crate::status::Status;
+use crate::yaml::read_yaml;
 use crate::{defaults, go_json};
 
 /// A request, whether it came over HTTP or as a direct call.
@@ -95,6 +96,19 @@ pub enum Content {
     Value(Value),
     /// A patch.
     Patch(PatchKind, Bytes),
+}
+
+/// Names one object, or with an empty name a collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// API group; empty for core.
+    pub group: &'a str,
+    /// Plural name.
+    pub plural: &'a str,
+    /// Namespace; empty for cluster-wide resources.
+    pub namespace: &'a str,
+    /// Name.
+    pub name: &'a str,
 }
 
 impl Request {
@@ -189,19 +203,6 @@ impl Subresource {
             Self::Finalize => "finalize",
         }
     }
-}
-
-/// Reads YAML as if it were JSON.
-pub(crate) fn read_yaml(yaml: &[u8]) -> Result<Value, String> {
-    let text = str::from_utf8(yaml).map_err(|_| "yaml: invalid UTF-8".to_owned())?;
-    let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        // The one complaint that people meet; others are worded by the library that reads it.
-        const NESTED: &str = "mapping values are not allowed in this context";
-        let text = error.to_string();
-        let why = if text.contains(NESTED) { NESTED } else { &text };
-        format!("yaml: {why}")
-    })
 }
 
 /// Go's complaint about a text from which it cannot tell kind and version.

@@ -14,8 +14,9 @@ use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower::BoxError;
 
+use crate::api_server::ApiServer;
 use crate::authorize::Attributes;
-use crate::cluster::{Cluster, Shared};
+
 use crate::intercept::{After, Before};
 use crate::pages;
 use crate::patch::PatchKind;
@@ -23,14 +24,14 @@ use crate::request::{Content, MAX_MANAGER, Options, Path, Request, Subresource, 
 use crate::resource::Special;
 use crate::selector::FieldSelector;
 use crate::status::Status;
-use crate::trace::Act;
+use crate::trace::Subject;
 use crate::verbs::Answer;
 use crate::watch::Watch;
 
-/// One caller's access to a cluster over HTTP. Made by [`Cluster::service`].
+/// One caller's access to a cluster over HTTP. Made by [`Cluster::service`](crate::Cluster::service).
 #[derive(Clone)]
 pub struct ApiService {
-    shared: Arc<Shared>,
+    server: Arc<ApiServer>,
     user: Arc<str>,
     groups: Arc<[String]>,
 }
@@ -49,8 +50,8 @@ pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
 impl ApiService {
-    pub(crate) fn new(shared: Arc<Shared>, user: Arc<str>, groups: Arc<[String]>) -> Self {
-        Self { shared, user, groups }
+    pub(crate) fn new(server: Arc<ApiServer>, user: Arc<str>, groups: Arc<[String]>) -> Self {
+        Self { server, user, groups }
     }
 }
 
@@ -114,7 +115,7 @@ impl ApiService {
             }
         }
         let answer = self.handle(&mut request).await;
-        if let Some(interceptor) = &self.shared.interceptor {
+        if let Some(interceptor) = &self.server.interceptor {
             let code = answer.as_ref().map_or_else(|refused| refused.code, Answer::code);
             match interceptor.after(&request, code).await {
                 After::Deliver => {}
@@ -136,8 +137,8 @@ impl ApiService {
             Ok(Answer::Object { code, view, object }) => warned(document(code, view.bytes(&object)), &request.warnings),
             Ok(Answer::Document { code, json }) => warned(document(code, json), &request.warnings),
             Ok(Answer::Watch(start)) => {
-                let interceptor = self.shared.interceptor.as_ref().and_then(|interceptor| interceptor.watch(&request));
-                let watch = Watch::new(Arc::clone(&self.shared), *start, Act::from(&request), interceptor);
+                let interceptor = self.server.interceptor.as_ref().and_then(|interceptor| interceptor.watch(&request));
+                let watch = Watch::new(Arc::clone(&self.server), *start, Subject::from(&request), interceptor);
                 respond(200, Body(Source::Watch(Box::new(watch))))
             }
             Err(refused) => refusal(&refused),
@@ -145,7 +146,7 @@ impl ApiService {
     }
 
     async fn before(&self, request: &Request) -> Before {
-        match &self.shared.interceptor {
+        match &self.server.interceptor {
             Some(interceptor) => interceptor.before(request).await,
             None => Before::Handle,
         }
@@ -156,7 +157,7 @@ impl ApiService {
         if request.verb != Verb::List || request.options.resource_version != "0" {
             return;
         }
-        let state = self.shared.lock();
+        let state = self.server.lock();
         let storage = state.storage(request.resource.storage);
         let version = state.version().saturating_sub(changes).max(storage.compacted()).max(1);
         request.options.resource_version = version.to_string();
@@ -166,22 +167,22 @@ impl ApiService {
     }
 
     fn tell(&self, request: &Request, fault: std::fmt::Arguments<'_>) {
-        if let Some(trace) = &self.shared.trace {
-            trace.fault(self.shared.clock.elapsed(), Act::from(request), fault);
+        if let Some(trace) = &self.server.trace {
+            trace.fault(self.server.clock.elapsed(), Subject::from(request), fault);
         }
     }
 
     /// Handles a request; one for a resourceVersion that is still to come waits for it.
     async fn handle(&self, request: &mut Request) -> Result<Answer, Status> {
-        if let Some(authorizer) = &self.shared.authorizer {
+        if let Some(authorizer) = &self.server.authorizer {
             // One that cannot be read is refused later.
             let selector = FieldSelector::parse(&request.options.field_selector, &request.resource, &[]).ok();
             Attributes::of(request, selector.as_ref()).check(&**authorizer)?;
         }
-        match self.shared.handle(request) {
+        match self.server.handle(request) {
             Err(refused) if refused.is_too_large_resource_version() => {
                 tokio::time::sleep(FRESHNESS_WAIT).await;
-                self.shared.handle(request)
+                self.server.handle(request)
             }
             other => other,
         }
@@ -192,7 +193,7 @@ impl ApiService {
         let Some(path) = Path::parse(parts.uri.path()) else {
             return Ok(Understood::Page(self.page(parts)?));
         };
-        let state = self.shared.lock();
+        let state = self.server.lock();
         let Some(resource) = state.registry.at_path(&path.group, &path.version, &path.plural).cloned() else {
             let known = state.registry.has_builtin_group(&path.group);
             drop(state);
@@ -245,7 +246,7 @@ impl ApiService {
             options,
             content: Content::None,
             metadata_only,
-            managed_fields: self.shared.managed_fields,
+            managed_fields: self.server.managed_fields,
             decoded: false,
             agent: agent(&parts.headers),
             warnings: Vec::new(),
@@ -255,12 +256,12 @@ impl ApiService {
     /// Paths that lead to no resource.
     fn page(&self, parts: &Parts) -> Result<http::Response<Body>, Status> {
         let path = parts.uri.path();
-        if let Some(authorizer) = &self.shared.authorizer {
+        if let Some(authorizer) = &self.server.authorizer {
             let verb = parts.method.as_str().to_ascii_lowercase();
             let (user, groups) = (&*self.user, &*self.groups);
             Attributes { user, groups, verb: &verb, path, ..Attributes::default() }.check(&**authorizer)?;
         }
-        let page = pages::page(&Cluster(Arc::clone(&self.shared)), parts)?;
+        let page = pages::page(&self.server.lock(), parts)?;
         let mut response = document(page.code, page.body);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type));
         Ok(response)

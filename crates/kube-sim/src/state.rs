@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use crate::clock::SimClock;
 use crate::crd::Definition;
 use crate::defaults::Lookup;
-use crate::ownership::{Credit, Ownership, Writer};
+use crate::ownership::{Credit, Writer};
 use crate::random::Random;
 use crate::request::Subresource;
 use crate::resource::{Resource, Special, StorageId, builtins};
-use crate::store::{ChangeKind, Entry, Registry, Storage, Stored, key};
+use crate::store::{ChangeKind, Entry, Ownership, Registry, Storage, Stored, key};
 use crate::subscription::{Change, Queue};
 
 /// Everything a cluster remembers. One lock guards it, so requests are handled one after the other.

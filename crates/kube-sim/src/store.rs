@@ -1,5 +1,6 @@
 //! The objects of one resource, and what has lately happened to them.
 
+mod managed_fields;
 mod parsed;
 mod registry;
 mod snapshot;
@@ -14,7 +15,7 @@ pub(crate) use registry::Registry;
 pub(crate) use snapshot::Snapshot;
 use stored::ByKey;
 pub use stored::Stored;
-pub(crate) use stored::{head, key, write_value};
+pub(crate) use stored::{Ownership, head, key};
 
 use crate::resource::Resource;
 

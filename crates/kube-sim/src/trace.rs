@@ -25,13 +25,13 @@ struct Entry {
 
 #[derive(Debug)]
 enum What {
-    Request(Act, Outcome),
+    Request(Subject, Outcome),
     Note(String),
 }
 
 /// What somebody asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Act {
+pub(crate) struct Subject {
     user: Arc<str>,
     verb: Verb,
     resource: Arc<Resource>,
@@ -60,21 +60,21 @@ enum Outcome {
 
 impl Trace {
     /// Writes down an answer.
-    pub(crate) fn answered(&self, at: Duration, mut act: Act, answer: &Result<Answer, Status>) {
+    pub(crate) fn answered(&self, at: Duration, mut subject: Subject, answer: &Result<Answer, Status>) {
         let outcome = match answer {
             Ok(Answer::Watch(_)) => Outcome::Done { code: 200, version: String::new() },
             Ok(Answer::Object { code, object, .. }) => {
-                if act.verb == Verb::Create {
-                    object.name().clone_into(&mut act.name);
-                    act.body.clear();
+                if subject.verb == Verb::Create {
+                    object.name().clone_into(&mut subject.name);
+                    subject.body.clear();
                 }
                 Outcome::Done { code: *code, version: object.resource_version().to_string() }
             }
             Ok(Answer::Document { code, json }) => {
                 let head = Metadata::of(json);
-                if act.verb == Verb::Create {
-                    act.name = head.name;
-                    act.body.clear();
+                if subject.verb == Verb::Create {
+                    subject.name = head.name;
+                    subject.body.clear();
                 }
                 Outcome::Done { code: *code, version: head.resource_version }
             }
@@ -82,12 +82,12 @@ impl Trace {
                 Outcome::Refused { code: refused.code, reason: refused.reason, message: refused.message.clone() }
             }
         };
-        self.push(at, What::Request(act.named(), outcome));
+        self.push(at, What::Request(subject.named(), outcome));
     }
 
     /// Writes down something that went wrong.
-    pub(crate) fn fault(&self, at: Duration, act: Act, fault: impl fmt::Display) {
-        self.push(at, What::Request(act.named(), Outcome::Fault(fault.to_string())));
+    pub(crate) fn fault(&self, at: Duration, subject: Subject, fault: impl fmt::Display) {
+        self.push(at, What::Request(subject.named(), Outcome::Fault(fault.to_string())));
     }
 
     /// Writes down what somebody else has to say.
@@ -114,7 +114,7 @@ impl Trace {
     }
 }
 
-impl Act {
+impl Subject {
     /// With the name of what is to be created.
     fn named(mut self) -> Self {
         if !self.body.is_empty() {
@@ -124,7 +124,7 @@ impl Act {
     }
 }
 
-impl From<&Request> for Act {
+impl From<&Request> for Subject {
     fn from(request: &Request) -> Self {
         let (mut name, mut body) = (request.name.clone(), Bytes::new());
         if request.verb == Verb::Create {
@@ -169,13 +169,13 @@ impl Metadata {
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Request(act, outcome) => write!(f, "{act}: {outcome}"),
+            Self::Request(subject, outcome) => write!(f, "{subject}: {outcome}"),
             Self::Note(text) => write!(f, "-- {text}"),
         }
     }
 }
 
-impl fmt::Display for Act {
+impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.user, self.verb.as_str(), self.resource.group_resource())?;
         if let Some(part) = self.subresource {

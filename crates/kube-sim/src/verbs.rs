@@ -2,27 +2,28 @@
 //! registry (`pkg/registry/generic/registry/store.go`) do with them.
 
 mod create;
+mod custom;
 mod delete;
 mod read;
 mod review;
 mod update;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-pub(crate) use delete::delete_object;
 use serde_json::Value;
 
 use crate::authorize::Authorizer;
 use crate::ownership::{Credit, ServerSet};
 use crate::request::{Request, Subresource, Verb};
-use crate::resource::{Resource, Special};
+use crate::resource::{Resource, Special, StorageId};
+use crate::selection::Selection;
 use crate::state::State;
 use crate::status::{Cause, Status};
 use crate::store::Stored;
 use crate::view::View;
-use crate::watch::WatchStart;
-use crate::{crd, object, validate};
+use crate::{object, validate};
 
 /// What a request that was not refused gets.
 pub(crate) enum Answer {
@@ -32,6 +33,24 @@ pub(crate) enum Answer {
     Document { code: u16, json: Bytes },
     /// A stream of changes.
     Watch(Box<WatchStart>),
+}
+
+/// What a watch begins with.
+pub(crate) struct WatchStart {
+    pub(crate) id: u64,
+    pub(crate) storage: StorageId,
+    pub(crate) view: View,
+    pub(crate) selection: Selection,
+    /// Changes after this resourceVersion are told.
+    pub(crate) after: u64,
+    /// Objects told first as if they were created now.
+    pub(crate) initial: Vec<Arc<Stored>>,
+    /// The least resourceVersion of the bookmark that ends the first objects, where one is wanted.
+    pub(crate) initial_end: Option<u64>,
+    pub(crate) bookmarks: bool,
+    pub(crate) timeout: Duration,
+    /// Told instead of anything else.
+    pub(crate) refused: Option<Status>,
 }
 
 /// Handles a request.
@@ -130,6 +149,6 @@ fn refuse(state: &State, resource: &Resource, name: &str, causes: Vec<Cause>) ->
 /// Everything that must hold of a new object.
 fn validate_new(state: &State, resource: &Resource, object: &Value) -> Vec<Cause> {
     let mut causes = validate::on_create(resource, object);
-    causes.extend(crd::validate(state, resource, object));
+    causes.extend(custom::validate(state, resource, object));
     causes
 }

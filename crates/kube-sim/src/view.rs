@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::object::write_value;
 use crate::resource::Resource;
-use crate::store::{Stored, head, write_value};
+use crate::store::{Stored, head};
 use crate::{defaults, event, object};
 
 /// How the objects of one resource are shown to one request.

@@ -9,33 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
-use crate::cluster::Shared;
+use crate::api_server::ApiServer;
 use crate::intercept::{WatchInterceptor, WatchStep};
-use crate::resource::StorageId;
 use crate::selection::Selection;
 use crate::state::State;
-use crate::status::Status;
 use crate::store::{ChangeKind, Entry, Stored};
-use crate::trace::Act;
+use crate::trace::Subject;
+use crate::verbs::WatchStart;
 use crate::view::View;
-
-/// What a watch begins with.
-pub(crate) struct WatchStart {
-    pub(crate) id: u64,
-    pub(crate) storage: StorageId,
-    pub(crate) view: View,
-    pub(crate) selection: Selection,
-    /// Changes after this resourceVersion are told.
-    pub(crate) after: u64,
-    /// Objects told first as if they were created now.
-    pub(crate) initial: Vec<Arc<Stored>>,
-    /// The least resourceVersion of the bookmark that ends the first objects, where one is wanted.
-    pub(crate) initial_end: Option<u64>,
-    pub(crate) bookmarks: bool,
-    pub(crate) timeout: Duration,
-    /// Told instead of anything else.
-    pub(crate) refused: Option<Status>,
-}
 
 /// Bookmarks come once a minute and shortly before the end: `cacheWatcher.nextBookmarkTime`.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
@@ -45,10 +26,10 @@ const CHUNK: usize = 64 * 1024;
 
 /// The body of a watch's answer.
 pub(crate) struct Watch {
-    shared: Arc<Shared>,
+    server: Arc<ApiServer>,
     start: WatchStart,
     /// Whose watch it is.
-    act: Act,
+    subject: Subject,
     /// How many of the first objects are told.
     told: usize,
     end: Instant,
@@ -71,17 +52,17 @@ enum Stage {
 
 impl Watch {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        server: Arc<ApiServer>,
         start: WatchStart,
-        act: Act,
+        subject: Subject,
         interceptor: Option<Box<dyn WatchInterceptor>>,
     ) -> Self {
         let now = Instant::now();
         let end = now + start.timeout;
         let mut watch = Self {
-            shared,
+            server,
             start,
-            act,
+            subject,
             told: 0,
             end,
             timer: Box::pin(tokio::time::sleep_until(end)),
@@ -154,8 +135,8 @@ impl Watch {
             self.start.initial = Vec::new();
             self.told = 0;
         }
-        let shared = Arc::clone(&self.shared);
-        let mut state = shared.lock();
+        let server = Arc::clone(&self.server);
+        let mut state = server.lock();
         if let Some(version) = self.start.initial_end.take_if(|version| state.version() >= *version) {
             let version = self.start.after.max(version);
             lines.extend(line("BOOKMARK", self.start.view.bookmark(version, true).as_bytes()));
@@ -195,10 +176,10 @@ impl Watch {
             Some(interceptor) => interceptor.event(kind, object),
         };
         if step != WatchStep::Deliver
-            && let Some(trace) = &self.shared.trace
+            && let Some(trace) = &self.server.trace
         {
             let fault = format!("{step} at {kind} {} rv {}", object.key(), object.resource_version());
-            trace.fault(self.shared.clock.elapsed(), self.act.clone(), fault);
+            trace.fault(self.server.clock.elapsed(), self.subject.clone(), fault);
         }
         match step {
             WatchStep::Deliver => {
@@ -237,7 +218,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.shared.lock().storage_mut(self.start.storage).stop_waiting(self.start.id);
+        self.server.lock().storage_mut(self.start.storage).stop_waiting(self.start.id);
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::recorder::Recorder;
+use super::recorder::{EventType, Recorder};
 use super::{Actor, Pace, storage};
 use crate::cluster::Cluster;
 use crate::faults::time_in;
@@ -138,7 +138,7 @@ impl Api {
     }
 
     /// Tells people what happened to an object. Events are sent on the side, and losing one is no failure.
-    pub(super) fn event(&mut self, regarding: &Value, kind: EventKind, reason: &str, message: &str) {
+    pub(super) fn event(&mut self, regarding: &Value, kind: EventType, reason: &str, message: &str) {
         let now = self.cluster.clock();
         if let Some(event) = self.recorder.record(now, regarding, kind, reason, message) {
             let resource = storage::events();
@@ -185,11 +185,4 @@ impl Api {
         request.options.complete(request.verb, None)?;
         self.cluster.0.handle(&mut request).map(drop)
     }
-}
-
-/// The `type` of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum EventKind {
-    Normal,
-    Warning,
 }

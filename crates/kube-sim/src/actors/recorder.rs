@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::api::EventKind;
 use crate::clock::{self, SimClock};
 use crate::object;
 
@@ -29,6 +28,13 @@ struct Known {
     last: Timestamp,
 }
 
+/// The `type` of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum EventType {
+    Normal,
+    Warning,
+}
+
 /// client-go's cache of events holds as many.
 const KNOWN: usize = 4096;
 /// The same event again within this time is not worth a request; controllers repeat themselves at each of their turns.
@@ -44,7 +50,7 @@ impl Recorder {
         &mut self,
         clock: SimClock,
         regarding: &Value,
-        kind: EventKind,
+        kind: EventType,
         reason: &str,
         message: &str,
     ) -> Option<Value> {
@@ -70,7 +76,7 @@ impl Recorder {
         Some(event)
     }
 
-    fn event(&self, now: Timestamp, regarding: &Value, kind: EventKind, reason: &str, message: &str) -> Value {
+    fn event(&self, now: Timestamp, regarding: &Value, kind: EventType, reason: &str, message: &str) -> Value {
         let text = |field: &str| object::text_at(regarding, &[field]);
         let namespace = match object::namespace(regarding) {
             "" => "default",

@@ -13,11 +13,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Attributes, Authorizer, Decision};
-use crate::cluster::Cluster;
 use crate::store::Stored;
 use crate::subscription::{Change, Subscription};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
+/// Group and plural name of the resources that decide.
+pub(crate) const POLICY_RESOURCES: [(&str, &str); 4] =
+    [(GROUP, "clusterroles"), (GROUP, "roles"), (GROUP, "clusterrolebindings"), (GROUP, "rolebindings")];
 
 /// Decides by the roles and bindings of a cluster.
 #[derive(Default)]
@@ -76,14 +78,9 @@ struct RoleRef {
 }
 
 impl Rbac {
-    /// Writes the roles every server begins with, and follows what becomes of roles and bindings.
-    pub(crate) fn begin(&self, cluster: &Cluster) {
-        for object in first_policy() {
-            // They are new and valid.
-            drop(cluster.create(&object));
-        }
-        let resources = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"].map(|plural| (GROUP, plural));
-        self.policy().changes = Some(cluster.subscribe_with_existing(&resources));
+    /// Follows changes of [`POLICY_RESOURCES`].
+    pub(crate) fn follow(&self, changes: Subscription) {
+        self.policy().changes = Some(changes);
     }
 
     fn policy(&self) -> MutexGuard<'_, Policy> {
@@ -266,7 +263,7 @@ impl fmt::Display for Grant<'_> {
 }
 
 /// Those of the roles in `plugin/pkg/auth/authorizer/rbac/bootstrappolicy` that callers of any API server meet.
-fn first_policy() -> Vec<Value> {
+pub(crate) fn first_policy() -> Vec<Value> {
     let masters: &[&str] = &["system:masters"];
     let authenticated: &[&str] = &["system:authenticated"];
     let anybody: &[&str] = &["system:authenticated", "system:unauthenticated"];

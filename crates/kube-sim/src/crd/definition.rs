@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::{items, schema};
+use super::schema;
 use crate::object::{self, at, object_mut, text_at};
 use crate::resource::{Resource, Special, StorageId};
-use crate::state::State;
 use crate::status::{Cause, Status};
+use crate::store::Registry;
 
 /// What a definition says of the objects of one version.
 #[derive(Debug)]
@@ -18,6 +18,9 @@ pub(crate) struct Definition {
     patterns: BTreeMap<String, Regex>,
     selectable_fields: Vec<String>,
 }
+
+/// The finalizer that holds a definition until its objects are gone.
+pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Definition {
     fn new(version: &Value) -> Self {
@@ -51,7 +54,7 @@ impl Definition {
 }
 
 /// Defaults of a definition, and what an update may not touch.
-pub(super) fn prepare(old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
+pub(crate) fn prepare(old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
     let strategy = text_at(object, &["spec", "conversion", "strategy"]);
     if !matches!(strategy, "" | "None") {
         return Err(Status::not_implemented(format_args!("conversion of custom resources by {strategy}")));
@@ -79,7 +82,7 @@ pub(super) fn prepare(old: Option<&Value>, object: &mut Value) -> Result<(), Sta
 }
 
 /// The checks of `apiextensions/validation` that keep the registry sane.
-pub(super) fn validate(object: &Value) -> Vec<Cause> {
+pub(crate) fn validate(object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut require = |path: &[&str]| {
         if text_at(object, path).is_empty() {
@@ -143,13 +146,13 @@ fn shown(version: &Value) -> String {
 }
 
 /// The version objects are kept in.
-pub(super) fn storage_version(object: &Value) -> &str {
+pub(crate) fn storage_version(object: &Value) -> &str {
     let kept = items(object, &["spec", "versions"]).find(|version| version["storage"] == true);
     kept.map(|version| text_at(version, &["name"])).unwrap_or_default()
 }
 
 /// The resources it defines with their schemas.
-pub(super) fn served(object: &Value, storage: StorageId) -> (Vec<Resource>, Vec<(String, Definition)>) {
+pub(crate) fn served(object: &Value, storage: StorageId) -> (Vec<Resource>, Vec<(String, Definition)>) {
     let text = |path: &[&str]| text_at(object, path).to_owned();
     let names = |field: &str| {
         items(object, &["spec", "names", field]).filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
@@ -179,9 +182,9 @@ pub(super) fn served(object: &Value, storage: StorageId) -> (Vec<Resource>, Vec<
 }
 
 /// Which of its names another resource of the group has, in the words of the naming controller.
-pub(super) fn conflict(state: &State, object: &Value, own: Option<StorageId>) -> Option<String> {
+pub(crate) fn conflict(registry: &Registry, object: &Value, own: Option<StorageId>) -> Option<String> {
     let group = text_at(object, &["spec", "group"]);
-    let others = || state.registry.all().iter().filter(|other| other.group == group && Some(other.storage) != own);
+    let others = || registry.all().iter().filter(|other| other.group == group && Some(other.storage) != own);
     let plural = text_at(object, &["spec", "names", "plural"]);
     let kind = text_at(object, &["spec", "names", "kind"]);
     if others().any(|other| other.plural == plural) {
@@ -190,8 +193,20 @@ pub(super) fn conflict(state: &State, object: &Value, own: Option<StorageId>) ->
     others().any(|other| other.kind == kind).then(|| format!("KindConflict:{kind:?} is already in use"))
 }
 
+/// The first step of deleting a definition: its objects go first.
+pub(crate) fn mark_terminating(object: &mut Value, now: &str) {
+    object::set_meta(object, "deletionTimestamp", now);
+    if !object::finalizers(object).any(|name| name == FINALIZER) {
+        let mut finalizers: Vec<String> = object::finalizers(object).map(str::to_owned).collect();
+        finalizers.push(FINALIZER.to_owned());
+        object::set_finalizers(object, finalizers);
+    }
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    set_condition(object, "Terminating", true, "InstanceDeletionPending", message, now);
+}
+
 /// Names and conditions as the controllers of the API server set them; `taken` is what [`conflict`] said.
-pub(super) fn set_status(object: &mut Value, taken: Option<&str>, now: &str) {
+pub(crate) fn set_status(object: &mut Value, taken: Option<&str>, now: &str) {
     let names = object["spec"]["names"].clone();
     let version = storage_version(object).to_owned();
     match taken.and_then(|text| text.split_once(':')) {
@@ -217,7 +232,7 @@ pub(super) fn set_status(object: &mut Value, taken: Option<&str>, now: &str) {
 }
 
 /// Sets one condition; its time changes with its status only.
-pub(super) fn set_condition(object: &mut Value, kind: &str, holds: bool, reason: &str, message: &str, now: &str) {
+pub(crate) fn set_condition(object: &mut Value, kind: &str, holds: bool, reason: &str, message: &str, now: &str) {
     let status = if holds { "True" } else { "False" };
     let conditions = object_mut(object, "status").entry("conditions").or_insert_with(|| json!([]));
     if !conditions.is_array() {
@@ -234,4 +249,9 @@ pub(super) fn set_condition(object: &mut Value, kind: &str, holds: bool, reason:
         Some(known) => *known = condition,
         None => list.push(condition),
     }
+}
+
+/// The objects of a list field.
+fn items<'a>(object: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> {
+    at(object, path).and_then(Value::as_array).into_iter().flatten()
 }

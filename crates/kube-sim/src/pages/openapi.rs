@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::Page;
 use super::discovery::base_path;
-use crate::cluster::Cluster;
 use crate::defaults::schema::{Field, Kind, Reference, Struct, Topology, Type};
 use crate::object::at;
 use crate::resource::Resource;
+use crate::state::State;
 use crate::status::Status;
 
 /// `/openapi/v2`: it names no types. Clients that know version 3 look here for types that are not there either.
@@ -32,9 +32,9 @@ pub(super) fn old(headers: &HeaderMap) -> Page {
 }
 
 /// `/openapi/v3`
-pub(super) fn index(cluster: &Cluster) -> Page {
+pub(super) fn index(state: &State) -> Page {
     let mut paths = Map::new();
-    for resource in cluster.resources() {
+    for resource in state.registry.all() {
         let path = base_path(&resource.group, &resource.version);
         let url = format!("/openapi/v3{path}");
         paths.insert(path[1..].to_owned(), json!({"serverRelativeURL": url}));
@@ -43,11 +43,11 @@ pub(super) fn index(cluster: &Cluster) -> Page {
 }
 
 /// `/openapi/v3/api/v1`, `/openapi/v3/apis/GROUP/VERSION`
-pub(super) fn document(cluster: &Cluster, group: &str, version: &str) -> Result<Page, Status> {
-    let resources = cluster.resources();
+pub(super) fn document(state: &State, group: &str, version: &str) -> Result<Page, Status> {
+    let resources = state.registry.all();
     let mut document = Document::default();
     for resource in resources.iter().filter(|resource| resource.group == group && resource.version == version) {
-        document.add(cluster, resource);
+        document.add(state, resource);
     }
     if document.paths.is_empty() {
         return Err(Status::no_such_path());
@@ -73,11 +73,11 @@ const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const OBJECT_META: &str = "meta/v1.ObjectMeta";
 
 impl Document {
-    fn add(&mut self, cluster: &Cluster, resource: &Resource) {
+    fn add(&mut self, state: &State, resource: &Resource) {
         let name = schema_name(resource);
         let mut schema = match Struct::of(resource) {
             Some(structure) => self.structure(structure),
-            None => custom(cluster, resource),
+            None => custom(state, resource),
         };
         // Objects of custom resources have metadata like all others.
         if Struct::of(resource).is_none() {
@@ -173,11 +173,11 @@ impl Document {
 }
 
 /// What the definition of a custom resource says of this version. A definition itself is open to anything.
-fn custom(cluster: &Cluster, resource: &Resource) -> Value {
+fn custom(state: &State, resource: &Resource) -> Value {
     let open = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let name = resource.group_resource();
-    let definition = cluster.get("apiextensions.k8s.io", "customresourcedefinitions", "", &name);
-    let Ok(definition) = definition else { return open() };
+    let definitions = Resource::builtin("apiextensions.k8s.io", "customresourcedefinitions");
+    let Some(definition) = state.find(&definitions, "", &name).map(|found| found.value()) else { return open() };
     let versions = at(&definition, &["spec", "versions"]).and_then(Value::as_array).into_iter().flatten();
     let mut of_this = versions.filter(|version| version["name"] == resource.version.as_str());
     let schema = of_this.next().and_then(|version| at(version, &["schema", "openAPIV3Schema"]));

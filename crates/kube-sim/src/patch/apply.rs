@@ -6,9 +6,9 @@ use super::fields::{Comparison, Fields};
 use super::managers::{Manager, Managers, all_fields};
 use super::shape::{Parts, Shape};
 use super::{PatchOptions, manager_conflict, unexpected, unusable};
-use crate::request::read_yaml;
 use crate::resource::Resource;
 use crate::status::{Details, Status};
+use crate::yaml::read_yaml;
 use crate::{defaults, object};
 
 const MANAGED_FIELDS: &str = "managedFields";

@@ -8,6 +8,7 @@ mod columns;
 mod custom;
 mod path;
 mod pods;
+mod printer;
 mod storage;
 
 use std::io;
@@ -25,7 +26,7 @@ use crate::request::Options;
 use crate::resource::{Resource, Special};
 use crate::service::Body;
 use crate::status::{Cause, Status};
-use columns::Printer;
+use printer::Printer;
 
 /// What stands beside a row's cells: the query parameter `includeObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +78,7 @@ impl Tables {
 
     fn table(&self, objects: &[Value], metadata: Value, with_columns: bool) -> Value {
         let now = self.cluster.clock().now();
-        let marked = columns::default_class(&self.resource, objects);
+        let marked = printer::default_class(&self.resource, objects);
         let rows = objects.iter().map(|object| {
             let mut row = json!({"cells": self.printer.cells(object, now, marked)});
             if self.resource.special == Special::Pod

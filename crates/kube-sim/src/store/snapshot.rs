@@ -58,9 +58,9 @@ impl<'a> Snapshot<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::super::{ChangeKind, Entry};
+    use super::super::{ChangeKind, Entry, Ownership};
     use super::*;
-    use crate::ownership::{Credit, Ownership};
+    use crate::ownership::Credit;
     use crate::resource::Resource;
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::object;
-use crate::ownership::Ownership;
+use crate::object::{self, write_value};
+use crate::ownership::{Credit, ServerSet, Writer};
 use crate::resource::Resource;
 
 /// One state of one object, shared by the store, its history, answers and watches.
@@ -170,6 +170,71 @@ impl Stored {
     }
 }
 
+/// What is known of the owners of a state's fields.
+pub(crate) struct Ownership(Mutex<Origin>);
+
+pub(super) enum Origin {
+    /// The owners are known.
+    Known(Arc<str>),
+    /// One writer made all there is.
+    Created(Arc<Writer>, i64, ServerSet),
+    /// A writer made it out of another state.
+    Changed(Arc<Writer>, i64, ServerSet, Arc<Stored>),
+    /// As in another state.
+    Same(Arc<Stored>),
+}
+
+impl Ownership {
+    /// Of a new object.
+    pub(crate) fn of_new(credit: Credit) -> Self {
+        Self::new(match credit {
+            Credit::Server => Origin::Known(Arc::default()),
+            Credit::Writer(writer, at, unowned) => Origin::Created(writer, at, unowned),
+            Credit::Known(owners) => Origin::Known(owners),
+        })
+    }
+
+    /// Of a new state of an object.
+    pub(crate) fn after(before: &Arc<Stored>, credit: Credit) -> Self {
+        let (writer, at, unowned) = match credit {
+            Credit::Server => return Self::same(before),
+            Credit::Known(owners) => return Self::new(Origin::Known(owners)),
+            Credit::Writer(writer, at, unowned) => (writer, at, unowned),
+        };
+        Self::new(match &*before.ownership().lock() {
+            // What nobody owned before nobody owns after.
+            Origin::Known(owners) if owners.is_empty() => Origin::Known(Arc::default()),
+            Origin::Created(creator, _, still_unowned)
+                if Arc::ptr_eq(creator, &writer) && unowned == ServerSet::NOTHING =>
+            {
+                Origin::Created(writer, at, *still_unowned)
+            }
+            _ => Origin::Changed(writer, at, unowned, Arc::clone(before)),
+        })
+    }
+
+    /// The same as of another state.
+    pub(crate) fn same(other: &Arc<Stored>) -> Self {
+        Self::new(Origin::Same(Arc::clone(other)))
+    }
+
+    fn new(origin: Origin) -> Self {
+        Self(Mutex::new(origin))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Origin> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state without which this is not known.
+    pub(super) fn needs(&self) -> Option<Arc<Stored>> {
+        match &*self.lock() {
+            Origin::Known(_) | Origin::Created(..) => None,
+            Origin::Changed(.., before) | Origin::Same(before) => Some(Arc::clone(before)),
+        }
+    }
+}
+
 impl fmt::Debug for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.bytes))
@@ -254,11 +319,6 @@ fn write_fields(json: &mut Vec<u8>, fields: &Map<String, Value>, written: &[&str
     }
 }
 
-/// Appends a value.
-pub(crate) fn write_value<T: serde::Serialize + ?Sized>(json: &mut Vec<u8>, value: &T) {
-    serde_json::to_writer(json, value).expect("JSON values with text keys can be written to memory");
-}
-
 fn labels(object: &Value) -> Option<Box<Labels>> {
     let labels = object::meta(object, "labels")?.as_object()?;
     let pairs = labels.iter().filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into())));
@@ -275,7 +335,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ownership::Credit;
 
     #[test]
     fn objects_are_written_in_one_way() {

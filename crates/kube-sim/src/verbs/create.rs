@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Answer, credit, refuse, take_owners, validate_new, view};
-use crate::ownership::{Credit, Ownership, ServerSet};
+use super::{Answer, credit, custom, refuse, take_owners, validate_new, view};
+use crate::ownership::{Credit, ServerSet};
 use crate::request::{Request, Verb};
 use crate::resource::Resource;
 use crate::state::State;
 use crate::status::Status;
-use crate::store::Stored;
-use crate::{crd, defaults, object};
+use crate::store::{Ownership, Stored};
+use crate::{defaults, object};
 
 pub(super) fn create(state: &mut State, request: &mut Request) -> Result<Answer, Status> {
     let object = request.take_object()?;
@@ -31,7 +31,7 @@ pub(super) fn create_object(state: &mut State, request: &Request, object: Value)
     let now = state.clock.seconds();
     let left_out = ServerSet::left_alone(resource, None, &object);
     defaults::on_create(resource, &mut object, &*state, &now)?;
-    crd::prepare(state, request, None, &mut object)?;
+    custom::prepare(state, request, None, &mut object)?;
     refuse(state, resource, object::name(&object), validate_new(state, resource, &object))?;
     if resource_version_given {
         return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
@@ -52,7 +52,7 @@ pub(super) fn create_object(state: &mut State, request: &Request, object: Value)
         return Ok(Answer::value(201, &shown));
     }
     let created = state.create(resource.storage, object, credit);
-    crd::after_write(state, resource, &created);
+    custom::after_write(state, resource, &created);
     Ok(Answer::Object { code: 201, view, object: created })
 }
 

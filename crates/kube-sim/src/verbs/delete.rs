@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Answer, existing, read, view};
-use crate::clock;
-use crate::ownership::{Credit, Ownership};
+use super::{Answer, custom, existing, read, view};
+use crate::crd::definition;
+use crate::ownership::Credit;
 use crate::request::{DeleteOptions, Request};
 use crate::resource::{Resource, Special};
 use crate::state::State;
 use crate::status::Status;
-use crate::store::Stored;
-use crate::{crd, object};
+use crate::store::{Ownership, Stored};
+use crate::{clock, object};
 
 /// The namespaces admission (NamespaceLifecycle) keeps.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -41,7 +41,7 @@ pub(super) fn delete_collection(state: &mut State, request: &Request) -> Result<
 }
 
 /// What became of an object whose deletion was asked for.
-pub(crate) enum Deleted {
+enum Deleted {
     /// It waits for somebody.
     Pending(Arc<Stored>),
     /// It is gone; this was its last state.
@@ -49,7 +49,7 @@ pub(crate) enum Deleted {
 }
 
 /// Deletes an object, or marks it as long as finalizers or a grace period hold it.
-pub(crate) fn delete_object(
+fn delete_object(
     state: &mut State,
     resource: &Resource,
     before: &Arc<Stored>,
@@ -70,7 +70,7 @@ pub(crate) fn delete_object(
         }
         first || object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
     } else if is_crd && first {
-        crd::mark_terminating(&mut object, &state.clock.seconds());
+        definition::mark_terminating(&mut object, &state.clock.seconds());
         true
     } else {
         let graceful = resource.special == Special::Pod && !kill_at_once(state, &mut object, options);
@@ -94,15 +94,35 @@ pub(crate) fn delete_object(
     }
     let marked = state.update(resource.storage, before, object, Credit::Server);
     if is_crd {
-        crd::clean_up(state, &marked);
+        clean_up(state, resource, &marked);
     }
     Ok(Deleted::Pending(marked))
+}
+
+/// The second step of deleting a definition: all its objects are deleted, and it follows the last of them.
+fn clean_up(state: &mut State, definitions: &Resource, marked: &Arc<Stored>) {
+    let object = marked.value();
+    if let Some(storage) = custom::storage_of(state, &object) {
+        let resource = Arc::clone(&state.storage(storage).resource);
+        let objects: Vec<Arc<Stored>> = state.storage(storage).range("", "").cloned().collect();
+        for object in &objects {
+            // Without preconditions a delete cannot be refused.
+            let _ = delete_object(state, &resource, object, &DeleteOptions::default(), false);
+        }
+        if state.storage(storage).len() > 0 {
+            return;
+        }
+    }
+    // The removal of the last object may have finished it already.
+    if let Some(marked) = state.find(definitions, "", marked.name()).cloned() {
+        custom::finish(state, definitions, &marked);
+    }
 }
 
 /// Removes an object for good; its last state.
 pub(crate) fn remove(state: &mut State, resource: &Resource, before: &Arc<Stored>) -> Arc<Stored> {
     let last = state.remove(resource.storage, before);
-    crd::after_remove(state, resource, &last);
+    custom::after_remove(state, resource, &last);
     last
 }
 

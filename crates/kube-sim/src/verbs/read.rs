@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{Answer, view};
+use super::{Answer, WatchStart, view};
 use crate::go_json;
 use crate::request::Request;
 use crate::selection::Selection;
@@ -16,7 +16,6 @@ use crate::state::State;
 use crate::status::{Cause, Status};
 use crate::store::{Snapshot, Stored};
 use crate::view::View;
-use crate::watch::WatchStart;
 
 pub(super) fn get(state: &State, request: &Request) -> Result<Answer, Status> {
     at_most_now(state, parse_version(&request.options.resource_version)?)?;

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Answer, create, credit, existing, refuse, take_owners, view};
-use crate::ownership::{Credit, Ownership, ServerSet};
+use super::{Answer, create, credit, custom, existing, refuse, take_owners, view};
+use crate::ownership::{Credit, ServerSet};
 use crate::patch::{self, Managers, PatchKind, PatchOptions};
 use crate::request::{Content, Request, Subresource};
 use crate::resource::Special;
 use crate::state::State;
 use crate::status::{Cause, Status};
-use crate::store::Stored;
+use crate::store::{Ownership, Stored};
 use crate::view::View;
-use crate::{crd, defaults, object, validate};
+use crate::{defaults, object, validate};
 
 pub(super) fn update(state: &mut State, request: &mut Request) -> Result<Answer, Status> {
     let object = request.take_object()?;
@@ -113,9 +113,9 @@ fn write(
     };
     let left_alone = ServerSet::left_alone(resource, Some(old), &object);
     defaults::on_update(resource, old, &mut object, part, &now);
-    crd::prepare(state, request, Some(old), &mut object)?;
+    custom::prepare(state, request, Some(old), &mut object)?;
     let mut causes = validate::on_update(resource, old, &object, part);
-    causes.extend(crd::validate(state, resource, &object));
+    causes.extend(custom::validate(state, resource, &object));
     refuse(state, resource, &request.name, causes)?;
     defaults::admit_update(resource, old, &object, part, &*state)?;
     let credit = match owners {
@@ -133,7 +133,7 @@ fn write(
         return Ok(Answer::Object { code: 200, view, object: Arc::new(answer) });
     }
     let written = state.update(resource.storage, before, object, credit);
-    crd::after_write(state, resource, &written);
+    custom::after_write(state, resource, &written);
     Ok(Answer::Object { code: 200, view, object: written })
 }
 

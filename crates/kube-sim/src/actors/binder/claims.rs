@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Binder, Progress};
-use crate::actors::api::{Api, EventKind, Seen};
+use crate::actors::api::{Api, Seen};
 use crate::actors::pods;
+use crate::actors::recorder::EventType;
 use crate::actors::storage::{
     self, BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER, PROVISIONER_BETA, SELECTED_NODE, attributes_class,
     bound_to, capacity, claim_ref, phase, requested, volume_mode, volume_name,
@@ -47,7 +48,7 @@ impl Binder {
             return Ok(Progress::Waits);
         } else {
             let why = "no persistent volumes available for this claim and no storage class is set";
-            api.event(&claim.value, EventKind::Normal, "FailedBinding", why);
+            api.event(&claim.value, EventType::Normal, "FailedBinding", why);
         }
         self.set_claim_status(claim, "Pending", None, api).await?;
         Ok(Progress::Waits)
@@ -65,7 +66,7 @@ impl Binder {
                 None => return self.bind(volume, claim, api).await,
                 Some(why) => {
                     let message = format!("Cannot bind to requested volume {name:?}: {why}");
-                    api.event(&claim.value, EventKind::Warning, "VolumeMismatch", &message);
+                    api.event(&claim.value, EventType::Warning, "VolumeMismatch", &message);
                     false
                 }
             },
@@ -74,7 +75,7 @@ impl Binder {
             }
             Some(_) => {
                 let message = format!("volume {name:?} already bound to a different claim.");
-                api.event(&claim.value, EventKind::Warning, "FailedBinding", &message);
+                api.event(&claim.value, EventType::Warning, "FailedBinding", &message);
                 true
             }
         };
@@ -104,7 +105,7 @@ impl Binder {
         };
         if phase(&claim.value) != "Lost" {
             let claim = self.set_claim_status(claim, "Lost", None, api).await?;
-            api.event(&claim.value, EventKind::Warning, reason, message);
+            api.event(&claim.value, EventType::Warning, reason, message);
         }
         Ok(Progress::Waits)
     }
@@ -188,13 +189,13 @@ impl Binder {
         let class = storage::class(&claim.value);
         let Some(class) = self.classes.get(class).map(|stored| stored.parsed()) else {
             let message = format!("storageclass.storage.k8s.io {class:?} not found");
-            api.event(&claim.value, EventKind::Warning, FAILED, &message);
+            api.event(&claim.value, EventType::Warning, FAILED, &message);
             return Ok(());
         };
         let provisioner = object::text_at(&class, &["provisioner"]);
         if provisioner.starts_with("kubernetes.io/") {
             let message = format!("no volume plugin matched name: {provisioner}");
-            api.event(&claim.value, EventKind::Warning, FAILED, &message);
+            api.event(&claim.value, EventType::Warning, FAILED, &message);
             return Ok(());
         }
         let mut claim = claim;
@@ -207,7 +208,7 @@ impl Binder {
                 Ok(claim) => claim,
                 Err(refused) => {
                     let message = format!("Error saving claim: {}", refused.message);
-                    api.event(&claim.value, EventKind::Warning, FAILED, &message);
+                    api.event(&claim.value, EventType::Warning, FAILED, &message);
                     return Err(refused);
                 }
             };
@@ -217,7 +218,7 @@ impl Binder {
              system administrator. If volume creation is delayed, please verify that the provisioner is running and \
              correctly registered."
         );
-        api.event(&claim.value, EventKind::Normal, "ExternalProvisioning", &message);
+        api.event(&claim.value, EventType::Normal, "ExternalProvisioning", &message);
         Ok(())
     }
 
@@ -267,7 +268,7 @@ fn tell_whom_it_waits_for(claim: &Value, api: &mut Api) {
         [pod] => ("WaitForPodScheduled", format!("waiting for pod {pod} to be scheduled")),
         pods => ("WaitForPodScheduled", format!("waiting for pods {} to be scheduled", pods.join(","))),
     };
-    api.event(claim, EventKind::Normal, reason, &message);
+    api.event(claim, EventType::Normal, reason, &message);
 }
 
 fn unscheduled_pods(claim: &Value, api: &Api) -> Vec<String> {

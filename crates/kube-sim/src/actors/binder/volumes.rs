@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Binder, Key, Progress};
-use crate::actors::api::{Api, EventKind, Seen};
+use crate::actors::api::{Api, Seen};
+use crate::actors::recorder::EventType;
 use crate::actors::storage::{self, BOUND_BY_CONTROLLER, PROVISIONED_BY, claim_ref, phase, volume_mode, volume_name};
 use crate::actors::worker::Queue;
 use crate::object::{self, annotation};
@@ -122,7 +123,7 @@ impl Binder {
         };
         if phase(&volume.value) != "Failed" {
             let volume = self.set_volume_phase(volume, "Failed", &message, api).await?;
-            api.event(&volume.value, EventKind::Warning, reason, &message);
+            api.event(&volume.value, EventType::Warning, reason, &message);
         }
         Ok(Progress::Done)
     }
@@ -219,10 +220,10 @@ fn tell_of_other_mode(volume: &Value, claim: &Value, api: &mut Api) {
     let message = format!(
         "Cannot bind PersistentVolume to requested PersistentVolumeClaim {name:?} due to incompatible volumeMode."
     );
-    api.event(volume, EventKind::Warning, "VolumeMismatch", &message);
+    api.event(volume, EventType::Warning, "VolumeMismatch", &message);
     let name = object::name(volume);
     let message = format!(
         "Cannot bind PersistentVolume {name:?} to requested PersistentVolumeClaim due to incompatible volumeMode."
     );
-    api.event(claim, EventKind::Warning, "VolumeMismatch", &message);
+    api.event(claim, EventType::Warning, "VolumeMismatch", &message);
 }

@@ -8,7 +8,7 @@ use crate::intercept::Interceptor;
 use crate::request::Request;
 use crate::state::State;
 use crate::status::Status;
-use crate::trace::{Subject, Trace};
+use crate::trace::{RequestInfo, Trace};
 use crate::verbs::{self, Answer};
 
 /// What all clones of a cluster, its clients and their watches share.
@@ -32,9 +32,9 @@ impl ApiServer {
         let Some(trace) = &self.trace else {
             return verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request);
         };
-        let subject = Subject::from(&*request);
+        let info = RequestInfo::from(&*request);
         let answer = verbs::handle(&mut self.lock(), self.authorizer.as_deref(), request);
-        trace.answered(self.clock.elapsed(), subject, &answer);
+        trace.answered(self.clock.elapsed(), info, &answer);
         answer
     }
 }

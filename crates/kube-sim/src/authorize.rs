@@ -96,12 +96,12 @@ impl<'a> Attributes<'a> {
             "" => (*resource).to_owned(),
             part => format!("{resource}/{part}"),
         };
-        let place = match *namespace {
+        let scope = match *namespace {
             "" => "at the cluster scope".to_owned(),
             namespace => format!("in the namespace {namespace:?}"),
         };
         let mut message = match *path {
-            "" => format!("{subject}: User {user:?} cannot {verb} resource {what:?} in API group {group:?} {place}"),
+            "" => format!("{subject}: User {user:?} cannot {verb} resource {what:?} in API group {group:?} {scope}"),
             path => format!("{subject}: User {user:?} cannot {verb} path {path:?}"),
         };
         if !reason.is_empty() {

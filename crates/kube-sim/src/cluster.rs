@@ -20,7 +20,7 @@ use crate::service::ApiService;
 use crate::state::State;
 use crate::status::Status;
 use crate::store::Stored;
-use crate::subscription::{Queue, Subscription};
+use crate::subscription::{ChangeQueue, Subscription};
 use crate::trace::Trace;
 use crate::verbs::Answer;
 
@@ -229,7 +229,7 @@ impl Cluster {
     /// What has happened: a line for each request, with the time since the cluster was made, who asked for what, and what
     /// came of it. Empty unless the cluster was built with [`Builder::trace`].
     pub fn trace(&self) -> String {
-        self.0.trace.as_ref().map(Trace::tell).unwrap_or_default()
+        self.0.trace.as_ref().map(Trace::render).unwrap_or_default()
     }
 
     /// Puts a line of one's own into the trace, such as "replica 2 crashes".
@@ -265,7 +265,7 @@ impl Cluster {
     }
 
     fn open_subscription(&self, resources: &[(&str, &str)], existing: bool) -> Subscription {
-        let queue = Arc::new(Queue::new(resources));
+        let queue = Arc::new(ChangeQueue::new(resources));
         self.0.lock().subscribe(&queue, existing);
         Subscription::new(queue)
     }

@@ -133,11 +133,11 @@ pub struct Faults {
     latency: RangeInclusive<Duration>,
     delay: RangeInclusive<Duration>,
     users: BTreeSet<String>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<FaultState>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FaultState {
     random: fastrand::Rng,
     end: Option<Instant>,
 }
@@ -150,7 +150,7 @@ impl Faults {
             latency: Duration::ZERO..=Duration::ZERO,
             delay: Duration::from_millis(1)..=Duration::from_secs(5),
             users: BTreeSet::new(),
-            shared: Arc::new(Mutex::new(Shared { random: fastrand::Rng::with_seed(seed), end: None })),
+            shared: Arc::new(Mutex::new(FaultState { random: fastrand::Rng::with_seed(seed), end: None })),
         }
     }
 
@@ -222,7 +222,7 @@ impl Faults {
         self.lock().end = Some(Instant::now());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, FaultState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -231,11 +231,11 @@ impl Faults {
     }
 
     /// Draws a latency, and one of the faults that can hit.
-    fn draw(&self, kinds: &[Fault], can_hit: impl Fn(Fault) -> bool) -> Drawn {
+    fn draw(&self, kinds: &[Fault], can_hit: impl Fn(Fault) -> bool) -> DrawnFault {
         let mut shared = self.lock();
-        let Shared { random, end } = &mut *shared;
+        let FaultState { random, end } = &mut *shared;
         let latency = time_in(random, &self.latency);
-        // Drawn in any case, so that the end of the faults does not change what else is drawn.
+        // DrawnFault in any case, so that the end of the faults does not change what else is drawn.
         let mut left = random.f64();
         let over = end.is_some_and(|end| end <= Instant::now());
         let hit = kinds.iter().filter(|fault| can_hit(**fault)).find(|fault| {
@@ -243,7 +243,7 @@ impl Faults {
             left < 0.0
         });
         let detail = random.fork();
-        Drawn { latency, fault: hit.copied().filter(|_| !over), detail }
+        DrawnFault { latency, fault: hit.copied().filter(|_| !over), detail }
     }
 }
 
@@ -309,14 +309,14 @@ impl Interceptor for Faults {
 }
 
 /// What was drawn for one request, answer or event.
-struct Drawn {
+struct DrawnFault {
     latency: Duration,
     fault: Option<Fault>,
     /// For what else is to be drawn.
     detail: fastrand::Rng,
 }
 
-impl Drawn {
+impl DrawnFault {
     async fn travel(&self) {
         if !self.latency.is_zero() {
             sleep(self.latency).await;

@@ -118,17 +118,17 @@ fn duplicates(json: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(json);
     // It has been read before.
-    let _ = Paths { at: String::new(), found: &mut found }.deserialize(&mut reader);
+    let _ = DuplicateFinder { at: String::new(), found: &mut found }.deserialize(&mut reader);
     found
 }
 
 /// Walks through a value and gathers the paths of repeated members.
-struct Paths<'a> {
+struct DuplicateFinder<'a> {
     at: String,
     found: &'a mut Vec<String>,
 }
 
-impl<'de> DeserializeSeed<'de> for Paths<'_> {
+impl<'de> DeserializeSeed<'de> for DuplicateFinder<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -136,7 +136,7 @@ impl<'de> DeserializeSeed<'de> for Paths<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Paths<'_> {
+impl<'de> Visitor<'de> for DuplicateFinder<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -169,7 +169,10 @@ impl<'de> Visitor<'de> for Paths<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut index = 0_usize;
-        while items.next_element_seed(Paths { at: format!("{}[{index}]", self.at), found: self.found })?.is_some() {
+        while items
+            .next_element_seed(DuplicateFinder { at: format!("{}[{index}]", self.at), found: self.found })?
+            .is_some()
+        {
             index += 1;
         }
         Ok(())
@@ -183,7 +186,7 @@ impl<'de> Visitor<'de> for Paths<'_> {
                 self.found.push(at.clone());
             }
             known.push(name);
-            members.next_value_seed(Paths { at, found: self.found })?;
+            members.next_value_seed(DuplicateFinder { at, found: self.found })?;
         }
         Ok(())
     }
@@ -346,13 +349,13 @@ impl Scanner<'_> {
         self.peek()
     }
 
-    fn refuse(&self, place: &str) -> Result<(), String> {
+    fn refuse(&self, context: &str) -> Result<(), String> {
         // Go shows single bytes, as characters of Latin-1.
         Err(match self.peek() {
             None => "unexpected end of JSON input".to_owned(),
-            Some(b'\'') => format!(r"invalid character '\'' {place}"),
-            Some(b'"') => format!("invalid character '\"' {place}"),
-            Some(byte) => format!("invalid character '{}' {place}", char::from(byte).escape_debug()),
+            Some(b'\'') => format!(r"invalid character '\'' {context}"),
+            Some(b'"') => format!("invalid character '\"' {context}"),
+            Some(byte) => format!("invalid character '{}' {context}", char::from(byte).escape_debug()),
         })
     }
 }

@@ -8,8 +8,8 @@
 
 mod caller;
 mod connections;
-mod form;
 mod kubeconfig;
+mod media_type;
 mod protobuf;
 mod request;
 mod table;

@@ -24,7 +24,7 @@ use crate::request::{Content, MAX_MANAGER, Options, Path, Request, Subresource, 
 use crate::resource::Special;
 use crate::selector::FieldSelector;
 use crate::status::Status;
-use crate::trace::Subject;
+use crate::trace::RequestInfo;
 use crate::verbs::Answer;
 use crate::watch::Watch;
 
@@ -83,9 +83,9 @@ impl ApiService {
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        let mut request = match self.understand(&parts) {
-            Ok(Understood::Request(request)) => *request,
-            Ok(Understood::Page(page)) => return Ok(page),
+        let mut request = match self.route(&parts) {
+            Ok(Routed::Request(request)) => *request,
+            Ok(Routed::Page(page)) => return Ok(page),
             Err(refused) => return Ok(refusal(&refused)),
         };
         let body = match Limited::new(body, BODY_LIMIT).collect().await {
@@ -102,15 +102,15 @@ impl ApiService {
             Before::Handle => {}
             Before::HandleStale(changes) => self.read_from_the_past(&mut request, changes),
             Before::Refuse(status) => {
-                self.tell(&request, format_args!("{} {} instead of handling it", status.code, status.reason));
+                self.trace_fault(&request, format_args!("{} {} instead of handling it", status.code, status.reason));
                 return Ok(refusal(&status));
             }
             Before::Break => {
-                self.tell(&request, format_args!("the connection breaks before it is handled"));
+                self.trace_fault(&request, format_args!("the connection breaks before it is handled"));
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
             Before::Hang => {
-                self.tell(&request, format_args!("no answer ever, and it is not handled"));
+                self.trace_fault(&request, format_args!("no answer ever, and it is not handled"));
                 return std::future::pending().await;
             }
         }
@@ -120,15 +120,15 @@ impl ApiService {
             match interceptor.after(&request, code).await {
                 After::Deliver => {}
                 After::Replace(status) => {
-                    self.tell(&request, format_args!("{} {} instead of the answer", status.code, status.reason));
+                    self.trace_fault(&request, format_args!("{} {} instead of the answer", status.code, status.reason));
                     return Ok(refusal(&status));
                 }
                 After::Break => {
-                    self.tell(&request, format_args!("the connection breaks before the answer"));
+                    self.trace_fault(&request, format_args!("the connection breaks before the answer"));
                     return Err(io::ErrorKind::ConnectionReset.into());
                 }
                 After::Hang => {
-                    self.tell(&request, format_args!("no answer ever"));
+                    self.trace_fault(&request, format_args!("no answer ever"));
                     return std::future::pending().await;
                 }
             }
@@ -138,7 +138,7 @@ impl ApiService {
             Ok(Answer::Document { code, json }) => warned(document(code, json), &request.warnings),
             Ok(Answer::Watch(start)) => {
                 let interceptor = self.server.interceptor.as_ref().and_then(|interceptor| interceptor.watch(&request));
-                let watch = Watch::new(Arc::clone(&self.server), *start, Subject::from(&request), interceptor);
+                let watch = Watch::new(Arc::clone(&self.server), *start, RequestInfo::from(&request), interceptor);
                 respond(200, Body(Source::Watch(Box::new(watch))))
             }
             Err(refused) => refusal(&refused),
@@ -166,9 +166,9 @@ impl ApiService {
         request.options.limit = 0;
     }
 
-    fn tell(&self, request: &Request, fault: std::fmt::Arguments<'_>) {
+    fn trace_fault(&self, request: &Request, fault: std::fmt::Arguments<'_>) {
         if let Some(trace) = &self.server.trace {
-            trace.fault(self.server.clock.elapsed(), Subject::from(request), fault);
+            trace.fault(self.server.clock.elapsed(), RequestInfo::from(request), fault);
         }
     }
 
@@ -189,9 +189,9 @@ impl ApiService {
     }
 
     /// What a request's line and headers ask for.
-    fn understand(&self, parts: &Parts) -> Result<Understood, Status> {
+    fn route(&self, parts: &Parts) -> Result<Routed, Status> {
         let Some(path) = Path::parse(parts.uri.path()) else {
-            return Ok(Understood::Page(self.page(parts)?));
+            return Ok(Routed::Page(self.page(parts)?));
         };
         let state = self.server.lock();
         let Some(resource) = state.registry.at_path(&path.group, &path.version, &path.plural).cloned() else {
@@ -199,13 +199,13 @@ impl ApiService {
             drop(state);
             return match known {
                 true => Err(Status::no_such_path()),
-                false => Ok(Understood::Page(self.page(parts)?)),
+                false => Ok(Routed::Page(self.page(parts)?)),
             };
         };
         drop(state);
         if !resource.namespaced && !path.namespace.is_empty() {
             return match resource.custom {
-                true => Ok(Understood::Page(self.page(parts)?)),
+                true => Ok(Routed::Page(self.page(parts)?)),
                 false => Err(Status::no_such_path()),
             };
         }
@@ -235,7 +235,7 @@ impl ApiService {
             options.complete(verb, None)?;
         }
         let metadata_only = wants_metadata_only(&parts.headers, resource.custom)?;
-        Ok(Understood::Request(Box::new(Request {
+        Ok(Routed::Request(Box::new(Request {
             user: Arc::clone(&self.user),
             groups: Arc::clone(&self.groups),
             verb,
@@ -268,7 +268,7 @@ impl ApiService {
     }
 }
 
-enum Understood {
+enum Routed {
     Request(Box<Request>),
     Page(http::Response<Body>),
 }

@@ -12,8 +12,8 @@ use crate::ownership::{Credit, Writer};
 use crate::random::Random;
 use crate::request::Subresource;
 use crate::resource::{Resource, Special, StorageId, builtins};
-use crate::store::{ChangeKind, Entry, Ownership, Registry, Storage, Stored, key};
-use crate::subscription::{Change, Queue};
+use crate::store::{ChangeKind, HistoryEntry, Ownership, Registry, Storage, Stored, key};
+use crate::subscription::{Change, ChangeQueue};
 
 /// Everything a cluster remembers. One lock guards it, so requests are handled one after the other.
 pub(crate) struct State {
@@ -27,7 +27,7 @@ pub(crate) struct State {
     /// The resourceVersion of the last change.
     version: u64,
     history_limit: usize,
-    subscribers: Vec<Weak<Queue>>,
+    subscribers: Vec<Weak<ChangeQueue>>,
     watches: u64,
     /// All who have written.
     writers: Vec<Arc<Writer>>,
@@ -132,7 +132,7 @@ impl State {
         let stored = Stored::new(&self.storage(storage).resource, &object, self.version, ownership).first();
         let stored = Arc::new(stored);
         stored.remember(&self.storage(storage).resource, object);
-        self.record(storage, Entry { kind: ChangeKind::Created, object: Arc::clone(&stored), before: None });
+        self.record(storage, HistoryEntry { kind: ChangeKind::Created, object: Arc::clone(&stored), before: None });
         stored
     }
 
@@ -157,7 +157,7 @@ impl State {
         let stored = Arc::new(stored);
         stored.remember(&self.storage(storage).resource, object);
         let before = Some(Arc::clone(before));
-        self.record(storage, Entry { kind: ChangeKind::Updated, object: Arc::clone(&stored), before });
+        self.record(storage, HistoryEntry { kind: ChangeKind::Updated, object: Arc::clone(&stored), before });
         stored
     }
 
@@ -166,11 +166,11 @@ impl State {
         self.version += 1;
         let last = Arc::new(before.at_version(self.version));
         let before = Some(Arc::clone(before));
-        self.record(storage, Entry { kind: ChangeKind::Deleted, object: Arc::clone(&last), before });
+        self.record(storage, HistoryEntry { kind: ChangeKind::Deleted, object: Arc::clone(&last), before });
         last
     }
 
-    pub(crate) fn subscribe(&mut self, queue: &Arc<Queue>, existing: bool) {
+    pub(crate) fn subscribe(&mut self, queue: &Arc<ChangeQueue>, existing: bool) {
         if existing {
             let mut objects: Vec<_> = self
                 .storages
@@ -186,7 +186,7 @@ impl State {
         self.subscribers.push(Arc::downgrade(queue));
     }
 
-    fn record(&mut self, storage: StorageId, entry: Entry) {
+    fn record(&mut self, storage: StorageId, entry: HistoryEntry) {
         if !self.subscribers.is_empty() {
             let change = Change::new(&self.storage(storage).resource, &entry);
             self.subscribers.retain(|queue| match queue.upgrade() {

@@ -26,7 +26,7 @@ pub(crate) struct Storage {
     /// Gone, as its CustomResourceDefinition is: watches end.
     pub(crate) closed: bool,
     objects: BTreeSet<ByKey>,
-    history: VecDeque<Entry>,
+    history: VecDeque<HistoryEntry>,
     history_limit: usize,
     /// Changes up to this resourceVersion are forgotten.
     compacted: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Storage {
 
 /// One change.
 #[derive(Clone)]
-pub(crate) struct Entry {
+pub(crate) struct HistoryEntry {
     pub(crate) kind: ChangeKind,
     /// The state after the change; of a deleted object the last one, under the resourceVersion of the deletion.
     pub(crate) object: Arc<Stored>,
@@ -87,13 +87,13 @@ impl Storage {
     }
 
     /// The known changes after a resourceVersion, in order.
-    pub(crate) fn changes_after(&self, version: u64) -> impl DoubleEndedIterator<Item = &Entry> {
+    pub(crate) fn changes_after(&self, version: u64) -> impl DoubleEndedIterator<Item = &HistoryEntry> {
         let start = self.history.partition_point(|entry| entry.object.resource_version() <= version);
         self.history.range(start..)
     }
 
     /// Records a change and wakes who waits for one.
-    pub(crate) fn record(&mut self, entry: Entry) {
+    pub(crate) fn record(&mut self, entry: HistoryEntry) {
         match entry.kind {
             ChangeKind::Created | ChangeKind::Updated => drop(self.objects.replace(ByKey(Arc::clone(&entry.object)))),
             ChangeKind::Deleted => drop(self.objects.remove(entry.object.key())),

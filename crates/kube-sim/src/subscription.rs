@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::resource::Resource;
-use crate::store::{ChangeKind, Entry, Stored};
+use crate::store::{ChangeKind, HistoryEntry, Stored};
 
 /// One change of one object.
 #[derive(Clone, Debug)]
@@ -25,15 +25,15 @@ pub struct Change {
 /// Changes in the order in which they happen. Made by `Cluster::subscribe`; none is lost however slowly they are taken.
 #[derive(Debug)]
 pub struct Subscription {
-    queue: Arc<Queue>,
+    queue: Arc<ChangeQueue>,
 }
 
 impl Subscription {
-    pub(crate) fn new(queue: Arc<Queue>) -> Self {
+    pub(crate) fn new(queue: Arc<ChangeQueue>) -> Self {
         Self { queue }
     }
 
-    /// The next change, waiting for it. It never ends: a cluster lives as long as anybody holds it.
+    /// The next change, pending for it. It never ends: a cluster lives as long as anybody holds it.
     pub async fn next(&mut self) -> Change {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
@@ -45,11 +45,11 @@ impl Subscription {
 
     /// As [`Subscription::next`], for own futures.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Change> {
-        let mut waiting = self.queue.lock();
-        match waiting.changes.pop_front() {
+        let mut pending = self.queue.lock();
+        match pending.changes.pop_front() {
             Some(change) => Poll::Ready(change),
             None => {
-                waiting.waker = Some(context.waker().clone());
+                pending.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         }
@@ -57,7 +57,7 @@ impl Subscription {
 }
 
 impl Change {
-    pub(crate) fn new(resource: &Arc<Resource>, entry: &Entry) -> Self {
+    pub(crate) fn new(resource: &Arc<Resource>, entry: &HistoryEntry) -> Self {
         Self {
             resource: Arc::clone(resource),
             kind: entry.kind,
@@ -86,22 +86,22 @@ impl Change {
 
 /// What a subscriber has not taken yet.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct ChangeQueue {
     /// Group and plural of the resources of interest; empty for all.
     resources: Vec<(String, String)>,
-    waiting: Mutex<Waiting>,
+    pending: Mutex<PendingChanges>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingChanges {
     changes: VecDeque<Change>,
     waker: Option<Waker>,
 }
 
-impl Queue {
+impl ChangeQueue {
     pub(crate) fn new(resources: &[(&str, &str)]) -> Self {
         let resources = resources.iter().map(|(group, plural)| ((*group).to_owned(), (*plural).to_owned())).collect();
-        Self { resources, waiting: Mutex::default() }
+        Self { resources, pending: Mutex::default() }
     }
 
     /// Whether changes of this resource are of interest.
@@ -110,14 +110,14 @@ impl Queue {
     }
 
     pub(crate) fn push(&self, change: Change) {
-        let mut waiting = self.lock();
-        waiting.changes.push_back(change);
-        if let Some(waker) = waiting.waker.take() {
+        let mut pending = self.lock();
+        pending.changes.push_back(change);
+        if let Some(waker) = pending.waker.take() {
             waker.wake();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PendingChanges> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Who did what, when, and what came of it: kept as it happens, told on demand.
+//! Who did content, when, and content came of it: kept as it happens, told on demand.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,33 +12,33 @@ use crate::resource::Resource;
 use crate::status::Status;
 use crate::verbs::Answer;
 
-/// What has happened in a cluster.
+/// TraceContent has happened in a cluster.
 #[derive(Debug, Default)]
-pub(crate) struct Trace(Mutex<Vec<Entry>>);
+pub(crate) struct Trace(Mutex<Vec<TraceEntry>>);
 
 #[derive(Debug)]
-struct Entry {
+struct TraceEntry {
     /// Since the cluster was made.
     at: Duration,
-    what: What,
+    content: TraceContent,
 }
 
 #[derive(Debug)]
-enum What {
-    Request(Subject, Outcome),
+enum TraceContent {
+    Request(RequestInfo, Outcome),
     Note(String),
 }
 
-/// What somebody asked for.
+/// TraceContent somebody asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
+pub(crate) struct RequestInfo {
     user: Arc<str>,
     verb: Verb,
     resource: Arc<Resource>,
     subresource: Option<Subresource>,
     namespace: String,
     name: String,
-    /// What is to be created, where only that tells its name.
+    /// TraceContent is to be created, where only that tells its name.
     body: Bytes,
 }
 
@@ -60,21 +60,21 @@ enum Outcome {
 
 impl Trace {
     /// Writes down an answer.
-    pub(crate) fn answered(&self, at: Duration, mut subject: Subject, answer: &Result<Answer, Status>) {
+    pub(crate) fn answered(&self, at: Duration, mut request: RequestInfo, answer: &Result<Answer, Status>) {
         let outcome = match answer {
             Ok(Answer::Watch(_)) => Outcome::Done { code: 200, version: String::new() },
             Ok(Answer::Object { code, object, .. }) => {
-                if subject.verb == Verb::Create {
-                    object.name().clone_into(&mut subject.name);
-                    subject.body.clear();
+                if request.verb == Verb::Create {
+                    object.name().clone_into(&mut request.name);
+                    request.body.clear();
                 }
                 Outcome::Done { code: *code, version: object.resource_version().to_string() }
             }
             Ok(Answer::Document { code, json }) => {
                 let head = Metadata::of(json);
-                if subject.verb == Verb::Create {
-                    subject.name = head.name;
-                    subject.body.clear();
+                if request.verb == Verb::Create {
+                    request.name = head.name;
+                    request.body.clear();
                 }
                 Outcome::Done { code: *code, version: head.resource_version }
             }
@@ -82,40 +82,40 @@ impl Trace {
                 Outcome::Refused { code: refused.code, reason: refused.reason, message: refused.message.clone() }
             }
         };
-        self.push(at, What::Request(subject.named(), outcome));
+        self.push(at, TraceContent::Request(request.named(), outcome));
     }
 
     /// Writes down something that went wrong.
-    pub(crate) fn fault(&self, at: Duration, subject: Subject, fault: impl fmt::Display) {
-        self.push(at, What::Request(subject.named(), Outcome::Fault(fault.to_string())));
+    pub(crate) fn fault(&self, at: Duration, request: RequestInfo, fault: impl fmt::Display) {
+        self.push(at, TraceContent::Request(request.named(), Outcome::Fault(fault.to_string())));
     }
 
-    /// Writes down what somebody else has to say.
+    /// Writes down content somebody else has to say.
     pub(crate) fn note(&self, at: Duration, text: String) {
-        self.push(at, What::Note(text));
+        self.push(at, TraceContent::Note(text));
     }
 
     /// All of it, a line each.
-    pub(crate) fn tell(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let mut text = String::new();
-        for Entry { at, what } in self.lock().iter() {
+        for TraceEntry { at, content } in self.lock().iter() {
             // Writing to a text cannot fail.
-            let _ = writeln!(text, "{:>12.6} {what}", at.as_secs_f64());
+            let _ = writeln!(text, "{:>12.6} {content}", at.as_secs_f64());
         }
         text
     }
 
-    fn push(&self, at: Duration, what: What) {
-        self.lock().push(Entry { at, what });
+    fn push(&self, at: Duration, content: TraceContent) {
+        self.lock().push(TraceEntry { at, content });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<TraceEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Subject {
-    /// With the name of what is to be created.
+impl RequestInfo {
+    /// With the name of content is to be created.
     fn named(mut self) -> Self {
         if !self.body.is_empty() {
             self.name = Metadata::of(&std::mem::take(&mut self.body)).name;
@@ -124,7 +124,7 @@ impl Subject {
     }
 }
 
-impl From<&Request> for Subject {
+impl From<&Request> for RequestInfo {
     fn from(request: &Request) -> Self {
         let (mut name, mut body) = (request.name.clone(), Bytes::new());
         if request.verb == Verb::Create {
@@ -166,16 +166,16 @@ impl Metadata {
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for TraceContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Request(subject, outcome) => write!(f, "{subject}: {outcome}"),
+            Self::Request(request, outcome) => write!(f, "{request}: {outcome}"),
             Self::Note(text) => write!(f, "-- {text}"),
         }
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for RequestInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.user, self.verb.as_str(), self.resource.group_resource())?;
         if let Some(part) = self.subresource {

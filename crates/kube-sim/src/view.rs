@@ -14,7 +14,7 @@ use crate::{defaults, event, object};
 /// How the objects of one resource are shown to one request.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    form: Form,
+    conversion: Conversion,
     /// Whether `metadata.managedFields` are shown.
     with_owners: bool,
     resource: Arc<Resource>,
@@ -23,7 +23,7 @@ pub(crate) struct View {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum Conversion {
     /// As it is kept.
     Stored,
     /// With another `apiVersion`.
@@ -38,21 +38,26 @@ impl View {
     /// `stored` is the resource in the version its objects are kept in.
     pub(crate) fn new(resource: &Arc<Resource>, stored: &Resource, metadata_only: bool, with_owners: bool) -> Self {
         if metadata_only {
-            return Self { form: Form::Metadata, with_owners, resource: Arc::clone(resource), bare_items: false };
+            return Self {
+                conversion: Conversion::Metadata,
+                with_owners,
+                resource: Arc::clone(resource),
+                bare_items: false,
+            };
         }
-        let form = match (resource.version == stored.version, resource.group == stored.group) {
-            (true, true) => Form::Stored,
-            (false, true) => Form::Renamed,
+        let conversion = match (resource.version == stored.version, resource.group == stored.group) {
+            (true, true) => Conversion::Stored,
+            (false, true) => Conversion::Renamed,
             // Only events are kept in another group.
-            (_, false) => Form::Event,
+            (_, false) => Conversion::Event,
         };
-        Self { form, with_owners, resource: Arc::clone(resource), bare_items: !resource.custom }
+        Self { conversion, with_owners, resource: Arc::clone(resource), bare_items: !resource.custom }
     }
 
     /// The object's JSON.
     pub(crate) fn bytes(&self, object: &Arc<Stored>) -> Bytes {
-        match self.form {
-            Form::Stored if !self.with_owners => object.bytes().clone(),
+        match self.conversion {
+            Conversion::Stored if !self.with_owners => object.bytes().clone(),
             _ => {
                 let mut json = Vec::with_capacity(object.bytes().len() + 64);
                 self.write(object, &mut json);
@@ -73,28 +78,28 @@ impl View {
 
     /// Appends the object's JSON.
     pub(crate) fn write(&self, object: &Arc<Stored>, json: &mut Vec<u8>) {
-        match self.form {
-            Form::Stored if !self.with_owners => json.extend_from_slice(object.bytes()),
-            Form::Stored | Form::Renamed => {
+        match self.conversion {
+            Conversion::Stored if !self.with_owners => json.extend_from_slice(object.bytes()),
+            Conversion::Stored | Conversion::Renamed => {
                 json.extend_from_slice(self.head().as_bytes());
                 object.write_tail(self.with_owners, json);
             }
-            Form::Event if !self.with_owners => event::write_for_events_group(&object.parsed(), json),
-            Form::Event | Form::Metadata => write_value(json, &self.shown(object)),
+            Conversion::Event if !self.with_owners => event::write_for_events_group(&object.parsed(), json),
+            Conversion::Event | Conversion::Metadata => write_value(json, &self.shown(object)),
         }
     }
 
     /// An object that is kept, as this view shows it, but without `metadata.managedFields`.
     pub(crate) fn value<'v>(&self, stored: Cow<'v, Value>) -> Cow<'v, Value> {
-        match self.form {
-            Form::Stored => stored,
-            Form::Renamed => {
+        match self.conversion {
+            Conversion::Stored => stored,
+            Conversion::Renamed => {
                 let mut value = stored.into_owned();
                 value["apiVersion"] = self.resource.api_version().into();
                 Cow::Owned(value)
             }
-            Form::Event => Cow::Owned(event::to_events_group(&stored)),
-            Form::Metadata => Cow::Owned(
+            Conversion::Event => Cow::Owned(event::to_events_group(&stored)),
+            Conversion::Metadata => Cow::Owned(
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": stored["metadata"]}),
             ),
         }
@@ -102,32 +107,32 @@ impl View {
 
     /// An object that came in this form, in the form it is kept in.
     pub(crate) fn to_stored(&self, object: Value) -> Value {
-        match self.form {
-            Form::Event => event::to_core(object),
-            Form::Stored | Form::Renamed | Form::Metadata => object,
+        match self.conversion {
+            Conversion::Event => event::to_core(object),
+            Conversion::Stored | Conversion::Renamed | Conversion::Metadata => object,
         }
     }
 
     /// Starts an object: all up to its metadata.
     fn head(&self) -> String {
-        match self.form {
-            Form::Metadata => r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1""#.to_owned(),
-            Form::Stored | Form::Renamed | Form::Event => head(&self.resource),
+        match self.conversion {
+            Conversion::Metadata => r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1""#.to_owned(),
+            Conversion::Stored | Conversion::Renamed | Conversion::Event => head(&self.resource),
         }
     }
 
     /// Starts a list: all up to its metadata.
     pub(crate) fn list_head(&self) -> String {
         let resource = &self.resource;
-        match self.form {
-            Form::Metadata => r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","#.to_owned(),
+        match self.conversion {
+            Conversion::Metadata => r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","#.to_owned(),
             _ => format!(r#"{{"kind":"{}","apiVersion":"{}","#, resource.list_kind, resource.api_version()),
         }
     }
 
     /// Appends the object as an item of a list.
     pub(crate) fn write_item(&self, object: &Arc<Stored>, json: &mut Vec<u8>) {
-        if self.bare_items && matches!(self.form, Form::Stored | Form::Renamed) {
+        if self.bare_items && matches!(self.conversion, Conversion::Stored | Conversion::Renamed) {
             let start = json.len();
             object.write_tail(self.with_owners, json);
             // In the place of the comma.
@@ -142,7 +147,7 @@ impl View {
         let annotations =
             if ends_initial_events { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
         let mut rest = String::new();
-        if self.form != Form::Metadata {
+        if self.conversion != Conversion::Metadata {
             for (name, value) in defaults::zero(&self.resource).as_object().into_iter().flatten() {
                 if !matches!(name.as_str(), "kind" | "apiVersion" | "metadata") {
                     rest.push_str(&format!(",{}:{value}", Value::from(name.as_str())));

@@ -13,8 +13,8 @@ use crate::api_server::ApiServer;
 use crate::intercept::{WatchInterceptor, WatchStep};
 use crate::selection::Selection;
 use crate::state::State;
-use crate::store::{ChangeKind, Entry, Stored};
-use crate::trace::Subject;
+use crate::store::{ChangeKind, HistoryEntry, Stored};
+use crate::trace::RequestInfo;
 use crate::verbs::WatchStart;
 use crate::view::View;
 
@@ -29,15 +29,15 @@ pub(crate) struct Watch {
     server: Arc<ApiServer>,
     start: WatchStart,
     /// Whose watch it is.
-    subject: Subject,
-    /// How many of the first objects are told.
-    told: usize,
+    request: RequestInfo,
+    /// How many of the first objects are sent_initial.
+    sent_initial: usize,
     end: Instant,
     timer: Pin<Box<Sleep>>,
     interceptor: Option<Box<dyn WatchInterceptor>>,
     /// A pause the interceptor ordered, and the line that waits for its end.
     held: Option<(Pin<Box<Sleep>>, Vec<u8>)>,
-    state: Stage,
+    stage: Stage,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Watch {
     pub(crate) fn new(
         server: Arc<ApiServer>,
         start: WatchStart,
-        subject: Subject,
+        request: RequestInfo,
         interceptor: Option<Box<dyn WatchInterceptor>>,
     ) -> Self {
         let now = Instant::now();
@@ -62,13 +62,13 @@ impl Watch {
         let mut watch = Self {
             server,
             start,
-            subject,
-            told: 0,
+            request,
+            sent_initial: 0,
             end,
             timer: Box::pin(tokio::time::sleep_until(end)),
             interceptor,
             held: None,
-            state: Stage::Open,
+            stage: Stage::Open,
         };
         watch.plan_bookmark(now);
         watch
@@ -87,21 +87,21 @@ impl Watch {
                 }
                 return Poll::Ready(Some(Ok(line.into())));
             }
-            match self.state {
+            match self.stage {
                 Stage::Open => {}
                 Stage::Silent => return Poll::Pending,
                 Stage::Ended => return Poll::Ready(None),
                 Stage::Broken => {
-                    self.state = Stage::Ended;
+                    self.stage = Stage::Ended;
                     return Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())));
                 }
             }
             let mut lines = Vec::new();
-            self.gather(&mut lines, context);
+            self.collect(&mut lines, context);
             if !lines.is_empty() {
                 return Poll::Ready(Some(Ok(lines.into())));
             }
-            if self.held.is_some() || self.state != Stage::Open {
+            if self.held.is_some() || self.stage != Stage::Open {
                 continue;
             }
             if self.timer.as_mut().poll(context).is_pending() {
@@ -109,7 +109,7 @@ impl Watch {
             }
             let now = Instant::now();
             if now >= self.end {
-                self.state = Stage::Ended;
+                self.stage = Stage::Ended;
             } else {
                 self.plan_bookmark(now);
                 let bookmark = self.start.view.bookmark(self.start.after, false);
@@ -119,21 +119,21 @@ impl Watch {
     }
 
     /// Appends what there is to tell; where there is nothing, the next change wakes the task.
-    fn gather(&mut self, lines: &mut Vec<u8>, context: &Context<'_>) {
+    fn collect(&mut self, lines: &mut Vec<u8>, context: &Context<'_>) {
         if let Some(status) = self.start.refused.take() {
-            self.state = Stage::Ended;
+            self.stage = Stage::Ended;
             *lines = line("ERROR", status.to_value().to_string().as_bytes());
             return;
         }
-        while let Some(object) = self.start.initial.get(self.told).cloned() {
-            self.told += 1;
-            if self.tell("ADDED", &object, lines) == Told::Stop {
+        while let Some(object) = self.start.initial.get(self.sent_initial).cloned() {
+            self.sent_initial += 1;
+            if self.deliver("ADDED", &object, lines) == Delivery::Stop {
                 return;
             }
         }
-        if self.told > 0 {
+        if self.sent_initial > 0 {
             self.start.initial = Vec::new();
-            self.told = 0;
+            self.sent_initial = 0;
         }
         let server = Arc::clone(&self.server);
         let mut state = server.lock();
@@ -141,36 +141,36 @@ impl Watch {
             let version = self.start.after.max(version);
             lines.extend(line("BOOKMARK", self.start.view.bookmark(version, true).as_bytes()));
         }
-        self.gather_changes(&mut state, lines);
-        if lines.is_empty() && self.held.is_none() && self.state == Stage::Open {
-            // All up to now is told; bookmarks may say so.
+        self.collect_changes(&mut state, lines);
+        if lines.is_empty() && self.held.is_none() && self.stage == Stage::Open {
+            // All up to now is sent_initial; bookmarks may say so.
             self.start.after = self.start.after.max(state.version());
             state.storage_mut(self.start.storage).wait(self.start.id, context.waker());
         }
     }
 
-    fn gather_changes(&mut self, state: &mut State, lines: &mut Vec<u8>) {
+    fn collect_changes(&mut self, state: &mut State, lines: &mut Vec<u8>) {
         let storage = state.storage(self.start.storage);
         if self.start.after < storage.compacted() {
             // A watcher this slow is cut off; it learns what it missed when it comes back.
-            self.state = Stage::Ended;
+            self.stage = Stage::Ended;
             return;
         }
         for change in storage.changes_after(self.start.after) {
             self.start.after = change.object.resource_version();
-            if let Some((kind, object)) = seen(change, &self.start.selection)
-                && self.tell(kind, &object, lines) == Told::Stop
+            if let Some((kind, object)) = event_of(change, &self.start.selection)
+                && self.deliver(kind, &object, lines) == Delivery::Stop
             {
                 return;
             }
         }
         if storage.closed && lines.is_empty() {
-            self.state = Stage::Ended;
+            self.stage = Stage::Ended;
         }
     }
 
     /// Appends one event, or does with it what the interceptor says.
-    fn tell(&mut self, kind: &'static str, object: &Arc<Stored>, lines: &mut Vec<u8>) -> Told {
+    fn deliver(&mut self, kind: &'static str, object: &Arc<Stored>, lines: &mut Vec<u8>) -> Delivery {
         let step = match &mut self.interceptor {
             None => WatchStep::Deliver,
             Some(interceptor) => interceptor.event(kind, object),
@@ -179,31 +179,31 @@ impl Watch {
             && let Some(trace) = &self.server.trace
         {
             let fault = format!("{step} at {kind} {} rv {}", object.key(), object.resource_version());
-            trace.fault(self.server.clock.elapsed(), self.subject.clone(), fault);
+            trace.fault(self.server.clock.elapsed(), self.request.clone(), fault);
         }
         match step {
             WatchStep::Deliver => {
                 write_line(kind, &self.start.view, object, lines);
-                return if lines.len() < CHUNK { Told::More } else { Told::Stop };
+                return if lines.len() < CHUNK { Delivery::Continue } else { Delivery::Stop };
             }
             WatchStep::Delay(pause) => {
                 let mut held = Vec::new();
                 write_line(kind, &self.start.view, object, &mut held);
                 self.held = Some((Box::pin(tokio::time::sleep(pause)), held));
             }
-            WatchStep::End => self.state = Stage::Ended,
-            WatchStep::Break => self.state = Stage::Broken,
+            WatchStep::End => self.stage = Stage::Ended,
+            WatchStep::Break => self.stage = Stage::Broken,
             WatchStep::Stall(pause) => {
                 self.held = Some((Box::pin(tokio::time::sleep(pause)), Vec::new()));
-                self.state = Stage::Broken;
+                self.stage = Stage::Broken;
             }
-            WatchStep::Silence => self.state = Stage::Silent,
+            WatchStep::Silence => self.stage = Stage::Silent,
             WatchStep::Refuse(status) => {
-                self.state = Stage::Ended;
+                self.stage = Stage::Ended;
                 lines.extend(line("ERROR", status.to_value().to_string().as_bytes()));
             }
         }
-        Told::Stop
+        Delivery::Stop
     }
 
     fn plan_bookmark(&mut self, now: Instant) {
@@ -223,13 +223,13 @@ impl Drop for Watch {
 }
 
 #[derive(PartialEq, Eq)]
-enum Told {
-    More,
+enum Delivery {
+    Continue,
     Stop,
 }
 
 /// What a change looks like through a selection: objects that begin or cease to match come and go.
-fn seen(change: &Entry, selection: &Selection) -> Option<(&'static str, Arc<Stored>)> {
+fn event_of(change: &HistoryEntry, selection: &Selection) -> Option<(&'static str, Arc<Stored>)> {
     let object = Arc::clone(&change.object);
     let matches = selection.matches(&change.object);
     match change.kind {
@@ -241,7 +241,7 @@ fn seen(change: &Entry, selection: &Selection) -> Option<(&'static str, Arc<Stor
             match (before, matches) {
                 (Some(_), true) => Some(("MODIFIED", object)),
                 (None, true) => Some(("ADDED", object)),
-                // Told as it was, under the resourceVersion of the change.
+                // Delivery as it was, under the resourceVersion of the change.
                 (Some(before), false) => {
                     Some(("DELETED", Arc::new(before.at_version(change.object.resource_version()))))
                 }

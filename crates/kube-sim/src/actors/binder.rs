@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::api::{Api, Seen};
 use super::storage::{self, claim_ref};
 use super::volume_index::VolumeIndex;
-use super::worker::{Controller, Queue};
+use super::worker::{Controller, WorkQueue};
 use crate::status::Status;
 use crate::store::{ChangeKind, Stored, key};
 use crate::subscription::Change;
@@ -50,7 +50,7 @@ impl Controller for Binder {
     const RESOURCES: &'static [(&'static str, &'static str)] =
         &[("", "persistentvolumeclaims"), ("", "persistentvolumes"), ("storage.k8s.io", "storageclasses")];
 
-    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<Key>) {
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut WorkQueue<Key>) {
         let object = change.object();
         match change.resource.plural.as_str() {
             "persistentvolumeclaims" => self.observe_claim(change, queue),
@@ -63,7 +63,7 @@ impl Controller for Binder {
         self.plan_resync(queue);
     }
 
-    async fn sync(&mut self, key: Key, api: &mut Api, queue: &mut Queue<Key>) -> Result<(), Status> {
+    async fn sync(&mut self, key: Key, api: &mut Api, queue: &mut WorkQueue<Key>) -> Result<(), Status> {
         self.waiting.remove(&key);
         let done = match &key {
             Key::Claim(name) => self.sync_claim(name, api).await,
@@ -71,10 +71,10 @@ impl Controller for Binder {
             Key::Resync => {
                 self.resync = None;
                 std::mem::take(&mut self.waiting).into_iter().for_each(|key| queue.add(key));
-                Ok(Progress::Done)
+                Ok(SyncResult::Done)
             }
         };
-        if done? == Progress::Waits {
+        if done? == SyncResult::Pending {
             self.waiting.insert(key);
         }
         Ok(())
@@ -83,13 +83,13 @@ impl Controller for Binder {
 
 /// Whether more can be done for an object without its own change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum SyncResult {
     Done,
-    Waits,
+    Pending,
 }
 
 impl Binder {
-    fn observe_claim(&mut self, change: &Change, queue: &mut Queue<Key>) {
+    fn observe_claim(&mut self, change: &Change, queue: &mut WorkQueue<Key>) {
         let claim = change.object();
         let name = key(claim.namespace(), claim.name());
         if change.kind != ChangeKind::Deleted {
@@ -109,7 +109,7 @@ impl Binder {
         }
     }
 
-    fn observe_volume(&mut self, change: &Change, queue: &mut Queue<Key>) {
+    fn observe_volume(&mut self, change: &Change, queue: &mut WorkQueue<Key>) {
         let volume = change.object();
         if change.kind != ChangeKind::Deleted {
             let known = self.volumes.get(volume.name()).map(|known| known.resource_version());
@@ -139,7 +139,7 @@ impl Binder {
     }
 
     /// After a change, what waits is looked at again at the next of the regular times.
-    fn plan_resync(&mut self, queue: &mut Queue<Key>) {
+    fn plan_resync(&mut self, queue: &mut WorkQueue<Key>) {
         let now = Instant::now();
         let start = *self.start.get_or_insert(now);
         if self.resync.is_none() {

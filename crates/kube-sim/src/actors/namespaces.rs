@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::api::{Api, Seen};
 use super::storage;
-use super::worker::{Controller, Queue};
+use super::worker::{Controller, WorkQueue};
 use crate::object;
 use crate::request::Subresource;
 use crate::resource::Special;
@@ -28,7 +28,7 @@ impl Controller for Namespaces {
 
     const RESOURCES: &'static [(&'static str, &'static str)] = &[];
 
-    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<String>) {
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut WorkQueue<String>) {
         let object = change.object();
         if change.resource.special == Special::Namespace {
             if change.kind == ChangeKind::Deleted {
@@ -42,7 +42,7 @@ impl Controller for Namespaces {
         }
     }
 
-    async fn sync(&mut self, name: String, api: &mut Api, _: &mut Queue<String>) -> Result<(), Status> {
+    async fn sync(&mut self, name: String, api: &mut Api, _: &mut WorkQueue<String>) -> Result<(), Status> {
         let Some(namespace) = api.peek(storage::namespaces(), "", &name).map(Seen::from) else { return Ok(()) };
         if !finalizers(&namespace.value).any(|finalizer| finalizer == FINALIZER) {
             return Ok(());

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::api::{Api, Seen};
 use super::storage;
-use super::worker::{Controller, Queue};
+use super::worker::{Controller, WorkQueue};
 use crate::object;
 use crate::status::Status;
 use crate::store::ChangeKind;
@@ -31,13 +31,13 @@ impl Controller for Nodes {
 
     const RESOURCES: &'static [(&'static str, &'static str)] = &[("", "nodes")];
 
-    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<String>) {
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut WorkQueue<String>) {
         if change.kind != ChangeKind::Deleted {
             queue.add(change.object().name().to_owned());
         }
     }
 
-    async fn sync(&mut self, name: String, api: &mut Api, _: &mut Queue<String>) -> Result<(), Status> {
+    async fn sync(&mut self, name: String, api: &mut Api, _: &mut WorkQueue<String>) -> Result<(), Status> {
         let Some(node) = api.peek(storage::nodes(), "", &name).map(Seen::from) else { return Ok(()) };
         let found = object::at(&node.value, &["spec", "taints"]).and_then(Value::as_array);
         let found = found.cloned().unwrap_or_default();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::api::{Api, Seen};
-use super::worker::{Controller, Queue};
+use super::worker::{Controller, WorkQueue};
 use super::{pods, storage};
 use crate::object;
 use crate::request::Subresource;
@@ -59,7 +59,7 @@ impl Controller for Protection {
     const RESOURCES: &'static [(&'static str, &'static str)] =
         &[("", "persistentvolumeclaims"), ("", "persistentvolumes"), ("", "pods")];
 
-    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<Key>) {
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut WorkQueue<Key>) {
         let object = change.object();
         let deleted = change.kind == ChangeKind::Deleted;
         let name = key(object.namespace(), object.name());
@@ -71,7 +71,7 @@ impl Controller for Protection {
         }
     }
 
-    async fn sync(&mut self, key: Key, api: &mut Api, _: &mut Queue<Key>) -> Result<(), Status> {
+    async fn sync(&mut self, key: Key, api: &mut Api, _: &mut WorkQueue<Key>) -> Result<(), Status> {
         match key {
             Key::Claim(name) => {
                 let (namespace, name) = name.split_once('/').unwrap_or_default();
@@ -89,7 +89,7 @@ impl Controller for Protection {
 }
 
 impl Protection {
-    fn observe_pod(&mut self, name: String, pod: Option<&Arc<Stored>>, queue: &mut Queue<Key>) {
+    fn observe_pod(&mut self, name: String, pod: Option<&Arc<Stored>>, queue: &mut WorkQueue<Key>) {
         for claim in self.pods.remove(&name).into_iter().flat_map(|before| before.claims) {
             if let Some(users) = self.users.get_mut(&claim) {
                 users.remove(&name);
@@ -118,7 +118,7 @@ impl Protection {
         }
         if storage::phase(&claim.value) == "Bound" {
             let used = self.is_used(claim, Use::WantsVolume, api).await;
-            tell_if_unused(claim, used, api).await?;
+            update_unused_condition(claim, used, api).await?;
         }
         match protected {
             true => Ok(()),
@@ -168,7 +168,7 @@ async fn sync_volume(volume: &Seen, api: &mut Api) -> Result<(), Status> {
 }
 
 /// `updateUnusedCondition`.
-async fn tell_if_unused(claim: &Seen, used: bool, api: &mut Api) -> Result<(), Status> {
+async fn update_unused_condition(claim: &Seen, used: bool, api: &mut Api) -> Result<(), Status> {
     let (status, reason, message) = match used {
         true => ("False", "PodUsingPVC", "A pod is currently referencing this PVC"),
         false => ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC"),

@@ -11,19 +11,19 @@ use crate::object;
 /// Writes events of one component.
 pub(super) struct Recorder {
     component: &'static str,
-    known: BTreeMap<Identity, Known>,
+    known: BTreeMap<EventKey, RecordedEvent>,
     count: i64,
 }
 
 /// What makes two events the same.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Identity {
+struct EventKey {
     uid: String,
     reason: String,
     message: String,
 }
 
-struct Known {
+struct RecordedEvent {
     event: Value,
     last: Timestamp,
 }
@@ -55,9 +55,9 @@ impl Recorder {
         message: &str,
     ) -> Option<Value> {
         let now = clock.now();
-        let identity =
-            Identity { uid: object::uid(regarding).to_owned(), reason: reason.to_owned(), message: message.to_owned() };
-        if let Some(known) = self.known.get_mut(&identity) {
+        let key =
+            EventKey { uid: object::uid(regarding).to_owned(), reason: reason.to_owned(), message: message.to_owned() };
+        if let Some(known) = self.known.get_mut(&key) {
             if now.duration_since(known.last) < SILENCE {
                 return None;
             }
@@ -72,7 +72,7 @@ impl Recorder {
         if self.known.len() >= KNOWN {
             self.known.clear();
         }
-        self.known.insert(identity, Known { event: event.clone(), last: now });
+        self.known.insert(key, RecordedEvent { event: event.clone(), last: now });
         Some(event)
     }
 

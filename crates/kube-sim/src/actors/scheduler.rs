@@ -17,7 +17,7 @@ use self::volumes::{Plan, Volumes};
 use super::api::{Api, Seen};
 use super::storage::{self, SELECTED_NODE};
 use super::volume_index::VolumeIndex;
-use super::worker::{Controller, Queue};
+use super::worker::{Controller, WorkQueue};
 use super::{node_selector, pods};
 use crate::object;
 use crate::status::Status;
@@ -62,7 +62,7 @@ impl Controller for Scheduler {
         ("storage.k8s.io", "storageclasses"),
     ];
 
-    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<String>) {
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut WorkQueue<String>) {
         let object = change.object();
         let name = key(object.namespace(), object.name());
         match change.resource.plural.as_str() {
@@ -86,7 +86,7 @@ impl Controller for Scheduler {
         }
     }
 
-    async fn sync(&mut self, name: String, api: &mut Api, queue: &mut Queue<String>) -> Result<(), Status> {
+    async fn sync(&mut self, name: String, api: &mut Api, queue: &mut WorkQueue<String>) -> Result<(), Status> {
         let Some(pending) = self.pending.get(&name) else { return Ok(()) };
         let (namespace, pod) = name.split_once('/').unwrap_or_default();
         let Some(pod) = api.peek(storage::pods(), namespace, pod).map(Seen::from) else { return Ok(()) };
@@ -98,9 +98,9 @@ impl Controller for Scheduler {
             Some((node, deadline)) => {
                 let node = node.clone();
                 match self.progress(&pod.value, &node, api) {
-                    Progress::Bound => self.bind(&name, &pod, &node, api).await,
-                    Progress::Waits if now < *deadline => Ok(()),
-                    Progress::Waits | Progress::Failed => {
+                    BindingProgress::Bound => self.bind(&name, &pod, &node, api).await,
+                    BindingProgress::Waits if now < *deadline => Ok(()),
+                    BindingProgress::Waits | BindingProgress::Failed => {
                         self.give_up(&name, queue);
                         Ok(())
                     }
@@ -119,14 +119,14 @@ impl Controller for Scheduler {
 }
 
 /// How far the claims of a pod are that has a node in view.
-enum Progress {
+enum BindingProgress {
     Bound,
     Waits,
     Failed,
 }
 
 impl Scheduler {
-    fn keep(&mut self, name: String, pod: &Value, queue: &mut Queue<String>) {
+    fn keep(&mut self, name: String, pod: &Value, queue: &mut WorkQueue<String>) {
         if !self.pending.contains_key(&name) {
             let claims: Vec<String> = pods::claims_of(pod).map(|claim| key(object::namespace(pod), &claim)).collect();
             for claim in &claims {
@@ -149,7 +149,7 @@ impl Scheduler {
     }
 
     /// Back to the start, after a pause.
-    fn give_up(&mut self, name: &str, queue: &mut Queue<String>) {
+    fn give_up(&mut self, name: &str, queue: &mut WorkQueue<String>) {
         if let Some(pod) = self.pending.get_mut(name) {
             let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(pod.failures)).min(LONGEST_PAUSE);
             let due = Instant::now() + pause;
@@ -166,7 +166,7 @@ impl Scheduler {
         name: &str,
         pod: &Seen,
         api: &mut Api,
-        queue: &mut Queue<String>,
+        queue: &mut WorkQueue<String>,
     ) -> Result<(), Status> {
         let Some(volumes) = Volumes::of(&pod.value, api) else { return Ok(()) };
         let nodes = api.list(storage::nodes(), None).await;
@@ -192,21 +192,21 @@ impl Scheduler {
     }
 
     /// `checkBindings`.
-    fn progress(&self, pod: &Value, node: &str, api: &Api) -> Progress {
+    fn progress(&self, pod: &Value, node: &str, api: &Api) -> BindingProgress {
         let Some(node) = api.peek(storage::nodes(), "", node).map(|node| node.parsed()) else {
-            return Progress::Failed;
+            return BindingProgress::Failed;
         };
         let mut waits = false;
         for name in pods::claims_of(pod) {
             let claim = api.peek(storage::claims(), object::namespace(pod), &name).map(|claim| claim.parsed());
             let Some(claim) = claim.filter(|claim| object::deletion_timestamp(claim).is_none()) else {
-                return Progress::Failed;
+                return BindingProgress::Failed;
             };
             if !storage::volume_name(&claim).is_empty() {
                 let volume =
                     api.peek(storage::volumes(), "", storage::volume_name(&claim)).map(|volume| volume.parsed());
                 match volume {
-                    Some(volume) if !node_selector::volume_reaches(&volume, &node) => return Progress::Failed,
+                    Some(volume) if !node_selector::volume_reaches(&volume, &node) => return BindingProgress::Failed,
                     Some(_) => waits |= !storage::is_fully_bound(&claim),
                     None => waits = true,
                 }
@@ -215,11 +215,11 @@ impl Scheduler {
             let selected = object::annotation(&claim, SELECTED_NODE);
             let reserved = || self.volumes.is_reserved_for(&claim);
             if selected != Some(object::name(&node)) && !reserved() {
-                return Progress::Failed;
+                return BindingProgress::Failed;
             }
             waits = true;
         }
-        if waits { Progress::Waits } else { Progress::Bound }
+        if waits { BindingProgress::Waits } else { BindingProgress::Bound }
     }
 
     /// What `POST pods/binding` does.

@@ -20,14 +20,14 @@ pub(super) trait Controller: Send + 'static {
     const RESOURCES: &'static [(&'static str, &'static str)];
 
     /// Learns of a change. This is its only source, apart from live reads.
-    fn observe(&mut self, change: &Change, api: &Api, queue: &mut Queue<Self::Key>);
+    fn observe(&mut self, change: &Change, api: &Api, queue: &mut WorkQueue<Self::Key>);
 
     /// Brings what a key stands for one step further. What fails is tried again later.
     fn sync(
         &mut self,
         key: Self::Key,
         api: &mut Api,
-        queue: &mut Queue<Self::Key>,
+        queue: &mut WorkQueue<Self::Key>,
     ) -> impl Future<Output = Result<(), Status>> + Send;
 }
 
@@ -35,12 +35,12 @@ pub(super) trait Controller: Send + 'static {
 pub(super) struct Worker<C: Controller> {
     controller: C,
     api: Api,
-    queue: Queue<C::Key>,
+    queue: WorkQueue<C::Key>,
 }
 
 impl<C: Controller> Worker<C> {
     pub(super) fn new(controller: C, api: Api) -> Self {
-        Self { controller, api, queue: Queue::default() }
+        Self { controller, api, queue: WorkQueue::default() }
     }
 
     /// Works for ever.
@@ -115,7 +115,7 @@ impl Feed {
 }
 
 /// Keys to work on: each at most once, in the order in which they came; and keys that wait for a time.
-pub(super) struct Queue<K> {
+pub(super) struct WorkQueue<K> {
     ready: VecDeque<K>,
     known: BTreeSet<K>,
     delayed: BTreeMap<(Instant, u64), K>,
@@ -124,7 +124,7 @@ pub(super) struct Queue<K> {
     count: u64,
 }
 
-impl<K> Default for Queue<K> {
+impl<K> Default for WorkQueue<K> {
     fn default() -> Self {
         Self {
             ready: VecDeque::new(),
@@ -136,7 +136,7 @@ impl<K> Default for Queue<K> {
     }
 }
 
-impl<K: Clone + Ord> Queue<K> {
+impl<K: Clone + Ord> WorkQueue<K> {
     pub(super) fn add(&mut self, key: K) {
         if self.known.insert(key.clone()) {
             self.ready.push_back(key);
@@ -152,7 +152,7 @@ impl<K: Clone + Ord> Queue<K> {
         self.delayed.insert((due, self.count), key);
     }
 
-    /// As [`Queue::add`], the later the more often it failed: `DefaultTypedControllerRateLimiter` of client-go's
+    /// As [`WorkQueue::add`], the later the more often it failed: `DefaultTypedControllerRateLimiter` of client-go's
     /// `util/workqueue`.
     pub(super) fn retry(&mut self, key: K) {
         const FIRST: Duration = Duration::from_millis(5);

@@ -168,10 +168,10 @@ impl Policy {
         groups: &'a [String],
         namespace: &'a str,
     ) -> impl Iterator<Item = Grant<'a>> {
-        let places = [Some(""), Some(namespace).filter(|namespace| !namespace.is_empty())];
-        places.into_iter().flatten().flat_map(move |place| {
-            let bindings = self.bindings.range((place.to_owned(), String::new())..);
-            let bindings = bindings.take_while(move |((namespace, _), _)| namespace == place);
+        let scopes = [Some(""), Some(namespace).filter(|namespace| !namespace.is_empty())];
+        scopes.into_iter().flatten().flat_map(move |scope| {
+            let bindings = self.bindings.range((scope.to_owned(), String::new())..);
+            let bindings = bindings.take_while(move |((namespace, _), _)| namespace == scope);
             bindings.filter_map(move |((namespace, name), binding)| {
                 let subject = binding.subjects.iter().flatten().find(|subject| subject.is(user, groups, namespace))?;
                 Some(Grant { namespace, name, binding, subject, rules: self.rules_of(&binding.role_ref, namespace) })
@@ -180,12 +180,12 @@ impl Policy {
     }
 
     fn rules_of(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], String> {
-        let (place, word) = match role.kind.as_str() {
+        let (scope, word) = match role.kind.as_str() {
             "ClusterRole" => ("", "clusterrole"),
             "Role" => (namespace, "role"),
             kind => return Err(format!("unsupported role reference kind: {kind:?}")),
         };
-        let found = self.roles.get(&(place.to_owned(), role.name.clone()));
+        let found = self.roles.get(&(scope.to_owned(), role.name.clone()));
         let found = found.ok_or_else(|| format!("{word}.{GROUP} {:?} not found", role.name))?;
         Ok(found.rules.as_deref().unwrap_or_default())
     }

@@ -90,7 +90,7 @@ pub(crate) fn zero(resource: &Resource) -> Value {
 pub(super) fn zero_field(resource: &Resource, name: &str) -> Option<Value> {
     let field = Struct::of(resource)?.field(name)?;
     let mut decoder = Decoder { unknown: Vec::new() };
-    decoder.zero(&field.ty, &Path::Root).ok()
+    decoder.zero(&field.ty, &FieldPath::Root).ok()
 }
 
 /// Decodes and names the type; gives the warnings.
@@ -171,23 +171,23 @@ struct Decoder {
 }
 
 /// Where in the object the decoder is.
-enum Path<'a> {
+enum FieldPath<'a> {
     Root,
-    Name { parent: &'a Path<'a>, embedded: &'static str, name: &'a str },
-    Index { parent: &'a Path<'a>, index: usize },
-    Key { parent: &'a Path<'a>, key: &'a str },
+    Name { parent: &'a FieldPath<'a>, embedded: &'static str, name: &'a str },
+    Index { parent: &'a FieldPath<'a>, index: usize },
+    Key { parent: &'a FieldPath<'a>, key: &'a str },
 }
 
 impl Decoder {
     fn root(&mut self, resource: &Resource, object: &mut Value) -> Result<(), String> {
         if let Some(root) = Struct::of(resource) {
-            return self.structure(object, root, &Path::Root);
+            return self.structure(object, root, &FieldPath::Root);
         }
-        let path = Path::Name { parent: &Path::Root, embedded: "", name: "metadata" };
+        let path = FieldPath::Name { parent: &FieldPath::Root, embedded: "", name: "metadata" };
         self.structure(&mut object["metadata"], Struct::object_meta(), &path)
     }
 
-    fn structure(&mut self, value: &mut Value, structure: &'static Struct, path: &Path<'_>) -> Result<(), String> {
+    fn structure(&mut self, value: &mut Value, structure: &'static Struct, path: &FieldPath<'_>) -> Result<(), String> {
         if value.is_null() {
             *value = Value::Object(Map::new());
         }
@@ -204,11 +204,11 @@ impl Decoder {
         let mut left_out = Vec::new();
         for (name, value) in &mut *map {
             let Some(field) = structure.field(name) else {
-                self.unknown.push(Path::Name { parent: path, embedded: "", name }.to_string());
+                self.unknown.push(FieldPath::Name { parent: path, embedded: "", name }.to_string());
                 left_out.push(name.clone());
                 continue;
             };
-            let at = Path::Name { parent: path, embedded: field.embedded, name: field.name };
+            let at = FieldPath::Name { parent: path, embedded: field.embedded, name: field.name };
             if value.is_null() {
                 // Nothing was said: as if the field were missing.
                 left_out.push(name.clone());
@@ -228,14 +228,14 @@ impl Decoder {
         }
         for field in structure.always_written() {
             if !map.contains_key(field.name) {
-                let at = Path::Name { parent: path, embedded: field.embedded, name: field.name };
+                let at = FieldPath::Name { parent: path, embedded: field.embedded, name: field.name };
                 map.insert(field.name.to_owned(), self.zero(&field.ty, &at)?);
             }
         }
         error.map_or(Ok(()), Err)
     }
 
-    fn value(&mut self, value: &mut Value, ty: &Type, inside: &Struct, path: &Path<'_>) -> Result<(), String> {
+    fn value(&mut self, value: &mut Value, ty: &Type, inside: &Struct, path: &FieldPath<'_>) -> Result<(), String> {
         let mismatch = |what: &dyn fmt::Display| {
             let (name, path) = (inside.name, GoPath(path));
             format!("json: cannot unmarshal {what} into Go struct field {name}.{path} of type {ty}")
@@ -263,7 +263,7 @@ impl Decoder {
             (Kind::Bytes, Value::String(text)) => rewrite_bytes(text)?,
             (Kind::List(element), Value::Array(items)) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    self.value(item, element, inside, &Path::Index { parent: path, index })?;
+                    self.value(item, element, inside, &FieldPath::Index { parent: path, index })?;
                 }
             }
             (Kind::Map(element), Value::Object(map)) => {
@@ -272,7 +272,7 @@ impl Decoder {
                 for (key, item) in map {
                     match milli {
                         true => rewrite_quantity(item, true)?,
-                        false => self.value(item, element, inside, &Path::Key { parent: path, key })?,
+                        false => self.value(item, element, inside, &FieldPath::Key { parent: path, key })?,
                     }
                 }
             }
@@ -283,7 +283,7 @@ impl Decoder {
     }
 
     /// The zero value of a type, as Go writes it.
-    fn zero(&mut self, ty: &Type, path: &Path<'_>) -> Result<Value, String> {
+    fn zero(&mut self, ty: &Type, path: &FieldPath<'_>) -> Result<Value, String> {
         Ok(match ty.kind {
             _ if ty.pointer => Value::Null,
             Kind::Text => "".into(),
@@ -371,7 +371,7 @@ fn rewrite_bytes(text: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for FieldPath<'_> {
     /// As warnings name fields: `spec.containers[0].image`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -384,15 +384,15 @@ impl fmt::Display for Path<'_> {
 }
 
 /// A path as Go's `json` names it in errors: with embedded structs, without indices and keys.
-struct GoPath<'a>(&'a Path<'a>);
+struct GoPath<'a>(&'a FieldPath<'a>);
 
 impl fmt::Display for GoPath<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Path::Root => Ok(()),
-            Path::Index { parent, .. } | Path::Key { parent, .. } => GoPath(parent).fmt(formatter),
-            Path::Name { parent: Path::Root, embedded, name } => write!(formatter, "{embedded}{name}"),
-            Path::Name { parent, embedded, name } => write!(formatter, "{}.{embedded}{name}", GoPath(parent)),
+            FieldPath::Root => Ok(()),
+            FieldPath::Index { parent, .. } | FieldPath::Key { parent, .. } => GoPath(parent).fmt(formatter),
+            FieldPath::Name { parent: FieldPath::Root, embedded, name } => write!(formatter, "{embedded}{name}"),
+            FieldPath::Name { parent, embedded, name } => write!(formatter, "{}.{embedded}{name}", GoPath(parent)),
         }
     }
 }

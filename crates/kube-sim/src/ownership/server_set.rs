@@ -5,32 +5,32 @@ use serde_json::{Value, json};
 use crate::object::at;
 use crate::resource::{Resource, Special};
 
-/// Which of a resource's places the server has set.
+/// Which of a resource's fields the server has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerSet(u8);
 
 /// A field, or a text in a list.
-struct Place {
+struct ServerSetField {
     parent: &'static [&'static str],
     field: &'static str,
     item: &'static str,
 }
 
 /// What admission and the strategies set.
-fn places(resource: &Resource) -> &'static [Place] {
-    const fn field(parent: &'static [&'static str], field: &'static str) -> Place {
-        Place { parent, field, item: "" }
+fn fields(resource: &Resource) -> &'static [ServerSetField] {
+    const fn field(parent: &'static [&'static str], field: &'static str) -> ServerSetField {
+        ServerSetField { parent, field, item: "" }
     }
-    const fn finalizer(item: &'static str) -> Place {
-        Place { parent: &["metadata"], field: "finalizers", item }
+    const fn finalizer(item: &'static str) -> ServerSetField {
+        ServerSetField { parent: &["metadata"], field: "finalizers", item }
     }
-    const CLAIM: [Place; 4] = [
+    const CLAIM: [ServerSetField; 4] = [
         finalizer("kubernetes.io/pvc-protection"),
         field(&["spec"], "storageClassName"),
         field(&["spec"], "dataSource"),
         field(&["spec"], "dataSourceRef"),
     ];
-    const VOLUME: [Place; 2] =
+    const VOLUME: [ServerSetField; 2] =
         [finalizer("kubernetes.io/pv-protection"), field(&["status"], "lastPhaseTransitionTime")];
     match resource.special {
         Special::Claim => &CLAIM,
@@ -46,7 +46,7 @@ impl ServerSet {
     /// The server has set nothing.
     pub(crate) const NOTHING: Self = Self(0);
 
-    /// The places the client left as they were; without an old object, those it left out.
+    /// The fields the client left as they were; without an old object, those it left out.
     pub(crate) fn left_alone(resource: &Resource, old: Option<&Value>, sent: &Value) -> Self {
         Self(u8::MAX).holds(resource, old, sent, |before, after| before == after)
     }
@@ -59,14 +59,14 @@ impl ServerSet {
 
     /// The object as the client sent it.
     pub(crate) fn undo(self, resource: &Resource, old: Option<&Value>, mut kept: Value) -> Value {
-        for (index, place) in places(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
+        for (index, place) in fields(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
             debug_assert!(index < 8, "the tables above are short");
             place.set(&mut kept, old.and_then(|old| place.get(at(old, place.parent)?)));
         }
         kept
     }
 
-    /// Those of the places of which something holds.
+    /// Those of the fields of which something holds.
     fn holds(
         self,
         resource: &Resource,
@@ -76,7 +76,7 @@ impl ServerSet {
     ) -> Self {
         let mut bits = 0;
         let (mut path, mut before, mut after): (&[&str], _, _) = (&[], old, Some(new));
-        for (index, place) in places(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
+        for (index, place) in fields(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
             // Most stand in the same one.
             if place.parent != path {
                 path = place.parent;
@@ -90,7 +90,7 @@ impl ServerSet {
     }
 }
 
-impl Place {
+impl ServerSetField {
     fn get<'a>(&self, parent: &'a Value) -> Option<&'a Value> {
         let value = parent.get(self.field)?;
         match self.item {

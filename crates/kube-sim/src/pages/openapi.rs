@@ -91,8 +91,8 @@ impl Document {
         schema["x-kubernetes-group-version-kind"] = json!([kind_of(resource)]);
         self.schemas.insert(name.clone(), schema);
         let base = base_path(&resource.group, &resource.version);
-        let place = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
-        let collection = format!("{base}{place}/{}", resource.plural);
+        let namespace_part = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
+        let collection = format!("{base}{namespace_part}/{}", resource.plural);
         self.paths.insert(collection.clone(), json!({"post": operation(resource, "post", &name)}));
         if !resource.ephemeral {
             let methods = ["get", "put", "patch", "delete"];

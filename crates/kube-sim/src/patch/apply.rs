@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fields::{Comparison, Fields};
 use super::managers::{Manager, Managers, all_fields};
-use super::shape::{Parts, Shape};
+use super::shape::{Children, Shape};
 use super::{PatchOptions, manager_conflict, unexpected, unusable};
 use crate::resource::Resource;
 use crate::status::{Details, Status};
@@ -150,12 +150,12 @@ fn refuse_conflicts(managers: &[Manager], change: &Comparison) -> Result<(), Sta
 
 fn merge(target: &mut Value, config: &Value, shape: Shape) {
     match (shape.possible_parts(config), target, config) {
-        (Parts::Members, Value::Object(target), Value::Object(members)) => {
+        (Children::Members, Value::Object(target), Value::Object(members)) => {
             for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
                 merge(target.entry(name.as_str()).or_insert(Value::Null), value, shape.member(name));
             }
         }
-        (Parts::Keyed(_) | Parts::Set, Value::Array(target), Value::Array(_)) => {
+        (Children::Keyed(_) | Children::Set, Value::Array(target), Value::Array(_)) => {
             let live = Value::Array(std::mem::take(target));
             *target = merge_items(&live, config, shape);
         }

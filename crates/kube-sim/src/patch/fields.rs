@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::shape::{Parts, Shape};
+use super::shape::{Children, Shape};
 use crate::resource::Resource;
 
 /// A set of fields: a tree whose edges are named as in `FieldsV1` (`f:name`, `k:{…}`, `v:…`).
@@ -20,8 +20,8 @@ impl Fields {
     /// What an applied configuration owns: its leaves, and the items of keyed lists.
     pub(super) fn of(value: &Value, shape: Shape) -> Self {
         let parts = shape.parts(value);
-        let mut fields = Self { own: matches!(parts, Parts::Leaf), parts: BTreeMap::new() };
-        let keyed = matches!(parts, Parts::Keyed(_));
+        let mut fields = Self { own: matches!(parts, Children::Leaf), parts: BTreeMap::new() };
+        let keyed = matches!(parts, Children::Keyed(_));
         for (edge, part, shape) in shape.children(value) {
             let mut part = Self::of(part, shape);
             part.own |= keyed;
@@ -188,13 +188,13 @@ impl Comparison {
         if old == new {
             return comparison;
         }
-        if [old, new].into_iter().any(|value| matches!(shape.possible_parts(value), Parts::Leaf)) {
+        if [old, new].into_iter().any(|value| matches!(shape.possible_parts(value), Children::Leaf)) {
             comparison.set.own = true;
             return comparison;
         }
         match (shape.possible_parts(new), old, new) {
             // The common case, in which names are only written down where something differs.
-            (Parts::Members, Value::Object(old), Value::Object(new)) => {
+            (Children::Members, Value::Object(old), Value::Object(new)) => {
                 for (name, value) in new.iter().filter(|(_, value)| !value.is_null()) {
                     let before = old.get(name).filter(|before| !before.is_null());
                     if before != Some(value) {

@@ -45,40 +45,40 @@ fn apply(document: &mut Value, operation: &Value) -> Option<()> {
     let path = text("path")?;
     let value = || operation.get("value").cloned().unwrap_or(Value::Null);
     match text("op")? {
-        "add" => Place::find(document, path)?.add(value()),
-        "remove" => Place::find(document, path)?.take().map(drop),
+        "add" => Location::find(document, path)?.add(value()),
+        "remove" => Location::find(document, path)?.take().map(drop),
         "replace" if path.is_empty() => {
             *document = Some(value()).filter(|value| value.is_object() || value.is_array())?;
             Some(())
         }
-        "replace" => Place::find(document, path)?.set(value()),
+        "replace" => Location::find(document, path)?.set(value()),
         "move" => {
-            let moved = Place::find(document, text("from")?)?.take()?;
-            Place::find(document, path)?.add(moved)
+            let moved = Location::find(document, text("from")?)?.take()?;
+            Location::find(document, path)?.add(moved)
         }
         "copy" => {
-            let copied = Place::find(document, text("from")?)?.get()?.clone();
-            Place::find(document, path)?.add(copied)
+            let copied = Location::find(document, text("from")?)?.get()?.clone();
+            Location::find(document, path)?.add(copied)
         }
         "test" if path.is_empty() => (*document == value()).then_some(()),
-        "test" => (*Place::find(document, path)?.get()? == value()).then_some(()),
+        "test" => (*Location::find(document, path)?.get()? == value()).then_some(()),
         _ => None,
     }
 }
 
 /// The member or item a path leads to; whether it is there is another question.
-struct Place<'a> {
+struct Location<'a> {
     parent: &'a mut Value,
     key: String,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Location<'a> {
     fn find(document: &'a mut Value, path: &str) -> Option<Self> {
         let mut parts = path.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~"));
         let mut key = parts.next()?;
         let mut parent = document;
         for next in parts {
-            parent = Place { parent, key }.into_existing()?;
+            parent = Location { parent, key }.into_existing()?;
             key = next;
         }
         (parent.is_object() || parent.is_array()).then_some(Self { parent, key })

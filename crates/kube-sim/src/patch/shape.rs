@@ -8,12 +8,12 @@ use crate::resource::Resource;
 /// What is known of a value's type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    form: Form,
+    form: ShapeType,
     topology: &'static Topology,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Form {
+enum ShapeType {
     Struct(&'static Struct),
     Type(&'static Type),
     /// The root of a custom resource: only its metadata has a known type.
@@ -24,7 +24,7 @@ enum Form {
 
 /// How a value falls into parts that can have owners of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parts {
+pub(super) enum Children {
     /// Not at all.
     Leaf,
     /// By the names of its members.
@@ -39,48 +39,48 @@ impl Shape {
     /// A resource's objects. Lists of custom resources are owned as a whole: their schema is not looked at.
     pub(super) fn root(resource: &Resource) -> Self {
         let form = match Struct::of(resource) {
-            Some(structure) => Form::Struct(structure),
-            None => Form::Custom,
+            Some(structure) => ShapeType::Struct(structure),
+            None => ShapeType::Custom,
         };
         Self { form, topology: &Topology::Granular }
     }
 
     /// Of what a value is made; what is empty is owned as a whole.
-    pub(super) fn parts(self, value: &Value) -> Parts {
+    pub(super) fn parts(self, value: &Value) -> Children {
         match value {
-            Value::Object(members) if members.is_empty() => Parts::Leaf,
-            Value::Array(items) if items.is_empty() => Parts::Leaf,
+            Value::Object(members) if members.is_empty() => Children::Leaf,
+            Value::Array(items) if items.is_empty() => Children::Leaf,
             _ => self.possible_parts(value),
         }
     }
 
     /// As [`Shape::parts`], of what is empty too.
-    pub(super) fn possible_parts(self, value: &Value) -> Parts {
+    pub(super) fn possible_parts(self, value: &Value) -> Children {
         let atomic = match self.topology {
             Topology::Atomic => true,
             Topology::AlwaysGranular => false,
             _ => self.is_atomic_type(),
         };
         match (value, self.topology) {
-            (Value::Object(_), _) if !atomic => Parts::Members,
-            (Value::Array(_), Topology::Keyed(keys)) => Parts::Keyed(keys),
-            (Value::Array(_), Topology::Set) => Parts::Set,
-            _ => Parts::Leaf,
+            (Value::Object(_), _) if !atomic => Children::Members,
+            (Value::Array(_), Topology::Keyed(keys)) => Children::Keyed(keys),
+            (Value::Array(_), Topology::Set) => Children::Set,
+            _ => Children::Leaf,
         }
     }
 
     /// The parts with the names `FieldsV1` gives them. Null is as good as nothing.
     pub(super) fn children(self, value: &Value) -> Vec<(String, &Value, Self)> {
         match (self.parts(value), value) {
-            (Parts::Members, Value::Object(members)) => members
+            (Children::Members, Value::Object(members)) => members
                 .iter()
                 .filter(|(_, value)| !value.is_null())
                 .map(|(name, value)| (format!("f:{name}"), value, self.member(name)))
                 .collect(),
-            (Parts::Keyed(keys), Value::Array(items)) => {
+            (Children::Keyed(keys), Value::Array(items)) => {
                 items.iter().map(|item| (key_edge(item, keys), item, self.item())).collect()
             }
-            (Parts::Set, Value::Array(items)) => {
+            (Children::Set, Value::Array(items)) => {
                 items.iter().map(|item| (format!("v:{item}"), item, self.item())).collect()
             }
             _ => Vec::new(),
@@ -90,14 +90,14 @@ impl Shape {
     /// A member's shape.
     pub(super) fn member(self, name: &str) -> Self {
         let structure = match self.form {
-            Form::Struct(structure) => Some(structure),
-            Form::Type(ty) => ty.structure(),
-            Form::Custom if name == "metadata" => return Self::of_struct(Struct::object_meta()),
-            Form::Custom | Form::Unknown => None,
+            ShapeType::Struct(structure) => Some(structure),
+            ShapeType::Type(ty) => ty.structure(),
+            ShapeType::Custom if name == "metadata" => return Self::of_struct(Struct::object_meta()),
+            ShapeType::Custom | ShapeType::Unknown => None,
         };
         if let Some(structure) = structure {
             return match structure.field(name) {
-                Some(field) => Self { form: Form::Type(&field.ty), topology: &field.topology },
+                Some(field) => Self { form: ShapeType::Type(&field.ty), topology: &field.topology },
                 None => Self::UNKNOWN,
             };
         }
@@ -107,25 +107,27 @@ impl Shape {
     /// The shape of a list's items or a map's values.
     pub(super) fn item(self) -> Self {
         match self.form {
-            Form::Type(ty) => match ty.element() {
-                Some(element) => Self { form: Form::Type(element), topology: &Topology::Granular },
+            ShapeType::Type(ty) => match ty.element() {
+                Some(element) => Self { form: ShapeType::Type(element), topology: &Topology::Granular },
                 None => Self::UNKNOWN,
             },
             _ => Self::UNKNOWN,
         }
     }
 
-    const UNKNOWN: Self = Self { form: Form::Unknown, topology: &Topology::Granular };
+    const UNKNOWN: Self = Self { form: ShapeType::Unknown, topology: &Topology::Granular };
 
     fn of_struct(structure: &'static Struct) -> Self {
-        Self { form: Form::Struct(structure), topology: &Topology::Granular }
+        Self { form: ShapeType::Struct(structure), topology: &Topology::Granular }
     }
 
     fn is_atomic_type(self) -> bool {
         match self.form {
-            Form::Struct(structure) => structure.atomic,
-            Form::Type(ty) => matches!(ty.kind, Kind::Any) || ty.structure().is_some_and(|structure| structure.atomic),
-            Form::Custom | Form::Unknown => false,
+            ShapeType::Struct(structure) => structure.atomic,
+            ShapeType::Type(ty) => {
+                matches!(ty.kind, Kind::Any) || ty.structure().is_some_and(|structure| structure.atomic)
+            }
+            ShapeType::Custom | ShapeType::Unknown => false,
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn patch(
     };
     let shown = go_map(&patch);
     let original = current.as_object().cloned().unwrap_or_default();
-    let mut merged = Value::Object(merge_map(original, patch, Schema::Struct(structure))?);
+    let mut merged = Value::Object(merge_map(original, patch, MemberSchema::Struct(structure))?);
     // The server converts the result to the type it knows to expect, whatever the object says it is.
     if let Value::Object(object) = &mut merged {
         object.remove("kind");
@@ -55,7 +55,7 @@ pub(super) fn patch(
 
 /// What is known of the members of an object.
 #[derive(Clone, Copy)]
-enum Schema {
+enum MemberSchema {
     Struct(&'static Struct),
     /// A map of such values.
     Map(&'static Type),
@@ -63,7 +63,7 @@ enum Schema {
     Unknown,
 }
 
-impl Schema {
+impl MemberSchema {
     fn of(ty: &'static Type) -> Self {
         match (ty.structure(), ty.element()) {
             (Some(structure), _) => Self::Struct(structure),
@@ -96,7 +96,7 @@ impl Schema {
     }
 }
 
-fn merge_map(mut original: Object, mut patch: Object, schema: Schema) -> Result<Object, Status> {
+fn merge_map(mut original: Object, mut patch: Object, schema: MemberSchema) -> Result<Object, Status> {
     if let Some(directive) = patch.remove(DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => Ok(patch),
@@ -132,7 +132,7 @@ fn merge_map(mut original: Object, mut patch: Object, schema: Schema) -> Result<
             (old, _) if deletes => old,
             (old, new) => {
                 value = new;
-                // A scalar in place of a scalar is taken as it is.
+                // A scalar in position of a scalar is taken as it is.
                 if old.as_ref().is_none_or(|old| kind_of(old) != kind_of(&value)) {
                     discard_nulls(&mut value);
                 }
@@ -162,7 +162,7 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Status> 
 }
 
 /// `$setElementOrder/…`: merges those lists and puts their items in order.
-fn ordered_lists(original: &mut Object, patch: &mut Object, schema: Schema) -> Result<(), Status> {
+fn ordered_lists(original: &mut Object, patch: &mut Object, schema: MemberSchema) -> Result<(), Status> {
     let orders: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
     for order_key in orders {
         let Some(order) = patch.remove(&order_key) else { continue };
@@ -190,7 +190,7 @@ fn ordered_lists(original: &mut Object, patch: &mut Object, schema: Schema) -> R
 fn merge_list(
     original: Vec<Value>,
     patch: Vec<Value>,
-    items: Schema,
+    items: MemberSchema,
     merge_key: &str,
     deletes: bool,
 ) -> Result<Vec<Value>, Status> {
@@ -228,7 +228,7 @@ fn merge_list(
     in_order(merged, &patch, &server, merge_key)
 }
 
-/// Items with a directive: `$patch: delete` takes its like away, `$patch: replace` puts the patch in the list's place.
+/// Items with a directive: `$patch: delete` takes its like away, `$patch: replace` puts the patch in the list's position.
 fn special_items(
     mut original: Vec<Value>,
     patch: Vec<Value>,
@@ -258,18 +258,18 @@ fn in_order(items: Vec<Value>, patch: &[Value], server: &[Value], merge_key: &st
     if !merge_key.is_empty() {
         items.iter().try_for_each(|item| key_of(item, merge_key).map(drop))?;
     }
-    let place = |list: &[Value], item: &Value| match merge_key {
+    let position = |list: &[Value], item: &Value| match merge_key {
         "" => list.iter().position(|other| other == item),
         _ => item.get(merge_key).and_then(|key| position(list, merge_key, key)),
     };
     let (mut from_patch, mut from_server): (Vec<Value>, Vec<Value>) =
-        items.into_iter().partition(|item| place(patch, item).is_some());
-    from_patch.sort_by_key(|item| place(patch, item));
-    from_server.sort_by_key(|item| place(server, item));
+        items.into_iter().partition(|item| position(patch, item).is_some());
+    from_patch.sort_by_key(|item| position(patch, item));
+    from_server.sort_by_key(|item| position(server, item));
     let (mut ordered, mut from_server) = (Vec::new(), from_server.into_iter().peekable());
     for item in from_patch {
         while let Some(other) = from_server.peek() {
-            match (place(server, other), place(server, &item)) {
+            match (position(server, other), position(server, &item)) {
                 (Some(left), Some(right)) if left < right => ordered.extend(from_server.next()),
                 _ => break,
             }

@@ -12,7 +12,7 @@ pub fn builtins() -> &'static [Arc<Resource>] {
 }
 
 /// One row: `plural Kind traits short,names`, see [`traits`].
-struct Group {
+struct GroupTable {
     name: &'static str,
     version: &'static str,
     rows: &'static [(&'static str, &'static str, &'static str, &'static [&'static str])],
@@ -36,8 +36,8 @@ mod traits {
     pub(super) const ALL: char = 'a';
 }
 
-const GROUPS: &[Group] = &[
-    Group {
+const GROUPS: &[GroupTable] = &[
+    GroupTable {
         name: "",
         version: "v1",
         rows: &[
@@ -58,12 +58,12 @@ const GROUPS: &[Group] = &[
             ("services", "Service", "nsuda", &["svc"]),
         ],
     },
-    Group {
+    GroupTable {
         name: "apiextensions.k8s.io",
         version: "v1",
         rows: &[("customresourcedefinitions", "CustomResourceDefinition", "sc", &["crd", "crds"])],
     },
-    Group {
+    GroupTable {
         name: "apps",
         version: "v1",
         rows: &[
@@ -74,12 +74,12 @@ const GROUPS: &[Group] = &[
             ("statefulsets", "StatefulSet", "nsa", &["sts"]),
         ],
     },
-    Group {
+    GroupTable {
         name: "authentication.k8s.io",
         version: "v1",
         rows: &[("selfsubjectreviews", "SelfSubjectReview", "e", &[]), ("tokenreviews", "TokenReview", "e", &[])],
     },
-    Group {
+    GroupTable {
         name: "authorization.k8s.io",
         version: "v1",
         rows: &[
@@ -89,15 +89,15 @@ const GROUPS: &[Group] = &[
             ("subjectaccessreviews", "SubjectAccessReview", "e", &[]),
         ],
     },
-    Group {
+    GroupTable {
         name: "batch",
         version: "v1",
         rows: &[("cronjobs", "CronJob", "nsa", &["cj"]), ("jobs", "Job", "nsa", &[])],
     },
-    Group { name: "coordination.k8s.io", version: "v1", rows: &[("leases", "Lease", "ncu", &[])] },
-    Group { name: "discovery.k8s.io", version: "v1", rows: &[("endpointslices", "EndpointSlice", "n", &[])] },
-    Group { name: "events.k8s.io", version: "v1", rows: &[("events", "Event", "nu", &["ev"])] },
-    Group {
+    GroupTable { name: "coordination.k8s.io", version: "v1", rows: &[("leases", "Lease", "ncu", &[])] },
+    GroupTable { name: "discovery.k8s.io", version: "v1", rows: &[("endpointslices", "EndpointSlice", "n", &[])] },
+    GroupTable { name: "events.k8s.io", version: "v1", rows: &[("events", "Event", "nu", &["ev"])] },
+    GroupTable {
         name: "networking.k8s.io",
         version: "v1",
         rows: &[
@@ -106,9 +106,13 @@ const GROUPS: &[Group] = &[
             ("networkpolicies", "NetworkPolicy", "n", &["netpol"]),
         ],
     },
-    Group { name: "node.k8s.io", version: "v1", rows: &[("runtimeclasses", "RuntimeClass", "c", &[])] },
-    Group { name: "policy", version: "v1", rows: &[("poddisruptionbudgets", "PodDisruptionBudget", "nsc", &["pdb"])] },
-    Group {
+    GroupTable { name: "node.k8s.io", version: "v1", rows: &[("runtimeclasses", "RuntimeClass", "c", &[])] },
+    GroupTable {
+        name: "policy",
+        version: "v1",
+        rows: &[("poddisruptionbudgets", "PodDisruptionBudget", "nsc", &["pdb"])],
+    },
+    GroupTable {
         name: "rbac.authorization.k8s.io",
         version: "v1",
         rows: &[
@@ -118,8 +122,8 @@ const GROUPS: &[Group] = &[
             ("roles", "Role", "nu", &[]),
         ],
     },
-    Group { name: "scheduling.k8s.io", version: "v1", rows: &[("priorityclasses", "PriorityClass", "", &["pc"])] },
-    Group {
+    GroupTable { name: "scheduling.k8s.io", version: "v1", rows: &[("priorityclasses", "PriorityClass", "", &["pc"])] },
+    GroupTable {
         name: "storage.k8s.io",
         version: "v1",
         rows: &[

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::seconds;
 use crate::status::Status;
-use table::{Kind, Message, Type};
+use table::{FieldKind, FieldType, Message};
 use wire::{Malformed, Number, Part, parts};
 
 /// What bodies begin with.
@@ -82,15 +82,15 @@ impl Message {
             // What a newer client sends beyond what is known is dropped, as in JSON.
             let Some(field) = self.field(part.number) else { continue };
             match (&field.name, &field.ty.kind) {
-                (None, Kind::Message(inner)) => Self::named(inner).read_into(part.value.bytes()?, object)?,
+                (None, FieldKind::Message(inner)) => Self::named(inner).read_into(part.value.bytes()?, object)?,
                 (None, _) => {}
-                (Some(name), Kind::List(element)) => {
+                (Some(name), FieldKind::List(element)) => {
                     let list = object.entry(*name).or_insert_with(|| json!([]));
                     if let Value::Array(items) = list {
                         items.push(element.read(&part.value)?);
                     }
                 }
-                (Some(name), Kind::Map(element)) => {
+                (Some(name), FieldKind::Map(element)) => {
                     let (key, value) = entry(part.value.bytes()?, element)?;
                     let map = object.entry(*name).or_insert_with(|| json!({}));
                     if let Value::Object(members) = map {
@@ -110,34 +110,34 @@ impl Message {
     }
 }
 
-impl Type {
+impl FieldType {
     fn read(&self, value: &Number<'_>) -> Result<Value, Malformed> {
         Ok(match &self.kind {
-            Kind::Text => value.text()?.into(),
-            Kind::Bool => (value.integer()? != 0).into(),
-            Kind::Int => value.integer()?.into(),
-            Kind::Bytes => STANDARD.encode(value.bytes()?).into(),
-            Kind::Quantity => text_of(value.bytes()?, 1)?.into(),
-            Kind::Time => time(value.bytes()?)?.map(seconds).into(),
-            Kind::MicroTime => time(value.bytes()?)?.map(|time| format!("{time:.6}")).into(),
-            Kind::Json => {
+            FieldKind::Text => value.text()?.into(),
+            FieldKind::Bool => (value.integer()? != 0).into(),
+            FieldKind::Int => value.integer()?.into(),
+            FieldKind::Bytes => STANDARD.encode(value.bytes()?).into(),
+            FieldKind::Quantity => text_of(value.bytes()?, 1)?.into(),
+            FieldKind::Time => time(value.bytes()?)?.map(seconds).into(),
+            FieldKind::MicroTime => time(value.bytes()?)?.map(|time| format!("{time:.6}")).into(),
+            FieldKind::Json => {
                 let json = bytes_of(value.bytes()?, 1)?;
                 if json.is_empty() { Value::Null } else { serde_json::from_slice(json).map_err(|_| Malformed)? }
             }
-            Kind::IntOrString => {
+            FieldKind::IntOrString => {
                 let bytes = value.bytes()?;
                 match integer_of(bytes, 1)? {
                     0 => integer_of(bytes, 2)?.into(),
                     _ => text_of(bytes, 3)?.into(),
                 }
             }
-            Kind::Texts => {
+            FieldKind::Texts => {
                 let items = parts(value.bytes()?).map(|part| part?.value.text().map(Value::from));
                 Value::Array(items.collect::<Result<_, Malformed>>()?)
             }
-            Kind::Message(id) => Value::Object(Message::named(id).read(value.bytes()?)?),
+            FieldKind::Message(id) => Value::Object(Message::named(id).read(value.bytes()?)?),
             // Protobuf has no lists of lists.
-            Kind::List(_) | Kind::Map(_) => return Err(Malformed),
+            FieldKind::List(_) | FieldKind::Map(_) => return Err(Malformed),
         })
     }
 }
@@ -154,7 +154,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// One entry of a map: key 1, value 2.
-fn entry(bytes: &[u8], element: &Type) -> Result<(String, Value), Malformed> {
+fn entry(bytes: &[u8], element: &FieldType) -> Result<(String, Value), Malformed> {
     let (mut key, mut value) = (String::new(), None);
     for part in parts(bytes) {
         match part? {

@@ -15,8 +15,8 @@ use tower::{BoxError, ServiceExt as _};
 
 use super::App;
 use super::caller::Caller;
-use super::form::{Form, Language, Shape};
-use super::table::{Include, Tables, Watched};
+use super::media_type::{Language, MediaType, Representation};
+use super::table::{Include, TableWatch, Tables};
 use super::{protobuf, yaml};
 use crate::authorize::Attributes;
 use crate::request::Path;
@@ -73,13 +73,13 @@ impl App {
             return Ok(self.token_review(&caller, body).await?);
         }
         let Some(resource) = self.resource(&path) else { return self.plainly(&caller, parts, body).await };
-        let form = Form::wanted(&parts.headers)?;
-        let tables = match form.shape {
-            Shape::Table(version) => {
+        let form = MediaType::wanted(&parts.headers)?;
+        let tables = match form.representation {
+            Representation::Table(version) => {
                 let include = Include::of(uri.query().unwrap_or_default())?;
                 Some(Tables::new(&self.cluster, resource, version, include))
             }
-            Shape::Objects | Shape::Metadata => None,
+            Representation::Objects | Representation::Metadata => None,
         };
         parts.headers.insert(http::header::ACCEPT, HeaderValue::from_static(form.accept()));
         let response = self.ask(&caller, parts, body).await?;
@@ -89,7 +89,7 @@ impl App {
                 Ok(response.map(BodyExt::boxed_unsync))
             }
             Some(tables) if response.body().is_stream() => {
-                Ok(response.map(|body| Watched::new(body, tables).boxed_unsync()))
+                Ok(response.map(|body| TableWatch::new(body, tables).boxed_unsync()))
             }
             tables => convert(response, tables, form.language).await,
         }

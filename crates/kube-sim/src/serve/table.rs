@@ -115,7 +115,7 @@ impl Tables {
 }
 
 /// The body of a watch, with each object as a table of one row. Columns come with the first only.
-pub(super) struct Watched {
+pub(super) struct TableWatch {
     body: Body,
     tables: Tables,
     has_columns: bool,
@@ -123,7 +123,7 @@ pub(super) struct Watched {
     rest: Vec<u8>,
 }
 
-impl Watched {
+impl TableWatch {
     pub(super) fn new(body: Body, tables: Tables) -> Self {
         Self { body, tables, has_columns: false, rest: Vec::new() }
     }
@@ -152,18 +152,18 @@ impl Watched {
     }
 }
 
-impl http_body::Body for Watched {
+impl http_body::Body for TableWatch {
     type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let watched = self.get_mut();
+        let watch = self.get_mut();
         loop {
-            let frame = match Pin::new(&mut watched.body).poll_frame(context) {
+            let frame = match Pin::new(&mut watch.body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => frame,
                 other => return other,
             };
-            let lines = frame.data_ref().map(|bytes| watched.convert(bytes)).unwrap_or_default();
+            let lines = frame.data_ref().map(|bytes| watch.convert(bytes)).unwrap_or_default();
             if !lines.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(lines.into()))));
             }

@@ -58,7 +58,7 @@ impl<'a> Snapshot<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::super::{ChangeKind, Entry, Ownership};
+    use super::super::{ChangeKind, HistoryEntry, Ownership};
     use super::*;
     use crate::ownership::Credit;
     use crate::resource::Resource;
@@ -72,7 +72,7 @@ mod tests {
             Arc::new(Stored::new(&resource, &json!({"metadata": {"name": name}}), version, ownership))
         };
         let mut record = |kind, object: &Arc<Stored>, before: Option<&Arc<Stored>>| {
-            storage.record(Entry { kind, object: Arc::clone(object), before: before.cloned() });
+            storage.record(HistoryEntry { kind, object: Arc::clone(object), before: before.cloned() });
         };
         let (a1, b2, c3) = (state("a", 1), state("b", 2), state("c", 3));
         record(ChangeKind::Created, &a1, None);

@@ -43,7 +43,7 @@ const MAX_BINARY: i128 = i64::MAX as i128;
 impl Quantity {
     /// Parses a quantity.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
-        let parts = Parts::split(text)?;
+        let parts = QuantityParts::split(text)?;
         let (base, exponent, format) = suffix(parts.suffix).ok_or(QuantityError::Suffix)?;
         let digits = parts.whole.len() + parts.fraction.len();
         let mut mantissa = number(parts.whole, parts.fraction)?;
@@ -230,7 +230,7 @@ fn number(whole: &str, fraction: &str) -> Result<i128, QuantityError> {
 }
 
 /// The parts of a quantity's text.
-struct Parts<'a> {
+struct QuantityParts<'a> {
     negative: bool,
     /// Digits before the point, without leading zeros; `0` when there are none.
     whole: &'a str,
@@ -238,7 +238,7 @@ struct Parts<'a> {
     suffix: &'a str,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> QuantityParts<'a> {
     fn split(text: &'a str) -> Result<Self, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Format);

@@ -91,7 +91,7 @@ pub(super) fn watch(state: &mut State, request: &Request) -> Result<Answer, Stat
 }
 
 /// A part of a list.
-pub(super) struct Page {
+pub(super) struct ListPage {
     pub(super) items: Vec<Arc<Stored>>,
     version: u64,
     continue_token: Option<String>,
@@ -99,7 +99,7 @@ pub(super) struct Page {
 }
 
 /// The matching objects, at most `limit` (0 is all) of them.
-pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<Page, Status> {
+pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<ListPage, Status> {
     let options = &request.options;
     let selection = Selection::new(state, request)?;
     let asked = parse_version(&options.resource_version)
@@ -135,7 +135,7 @@ pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<Pag
             Snapshot::at(storage, at).ok_or_else(|| too_old(options.continue_token.is_empty(), &from, &selection))?,
         ),
     };
-    let mut page = Page { items: Vec::new(), version: at, continue_token: None, remaining: None };
+    let mut page = ListPage { items: Vec::new(), version: at, continue_token: None, remaining: None };
     match &snapshot {
         None => page.fill(storage.range(&selection.prefix, &from), limit, &selection),
         Some(snapshot) => page.fill(snapshot.range(&selection.prefix, &from), limit, &selection),
@@ -143,7 +143,7 @@ pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<Pag
     Ok(page)
 }
 
-impl Page {
+impl ListPage {
     fn fill<'a>(&mut self, objects: impl Iterator<Item = &'a Arc<Stored>>, limit: usize, selection: &Selection) {
         let mut objects = objects.filter(|object| selection.matches(object));
         if limit == 0 {
@@ -224,7 +224,7 @@ fn decode_continue(token: &str) -> Result<(String, Option<u64>), Status> {
 
 impl Answer {
     /// The objects a list answer is made of, for deletes that answer with what they found.
-    pub(super) fn list_of(view: &View, page: &Page) -> Self {
+    pub(super) fn list_of(view: &View, page: &ListPage) -> Self {
         let mut json = Vec::new();
         json.extend_from_slice(view.list_head().as_bytes());
         json.extend_from_slice(format!(r#""metadata":{{"resourceVersion":"{}"}},"items":["#, page.version).as_bytes());

@@ -37,7 +37,7 @@ pub(super) fn update(state: &mut State, request: &mut Request) -> Result<Answer,
     let view = view(state, request);
     let object = view.to_stored(object);
     let value = before.parsed();
-    write(state, request, view, Before { state: &before, value: &value }, object, false)
+    write(state, request, view, Current { state: &before, value: &value }, object, false)
 }
 
 const OWNERS: &[u8] = b"managedFields";
@@ -82,11 +82,11 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
     check_name(request, &patched.object)?;
     let object = view.to_stored(patched.object);
     let view = self::view(state, request);
-    write(state, request, view, Before { state: &before, value: &old }, object, kind == PatchKind::Apply)
+    write(state, request, view, Current { state: &before, value: &old }, object, kind == PatchKind::Apply)
 }
 
 /// The state that is to be replaced, and the same read.
-struct Before<'a> {
+struct Current<'a> {
     state: &'a Arc<Stored>,
     value: &'a Value,
 }
@@ -96,7 +96,7 @@ fn write(
     state: &mut State,
     request: &Request,
     view: View,
-    Before { state: before, value: old }: Before<'_>,
+    Current { state: before, value: old }: Current<'_>,
     mut object: Value,
     is_apply: bool,
 ) -> Result<Answer, Status> {

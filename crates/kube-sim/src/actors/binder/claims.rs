@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Binder, Progress};
+use super::{Binder, SyncResult};
 use crate::actors::api::{Api, Seen};
 use crate::actors::pods;
 use crate::actors::recorder::EventType;
@@ -19,9 +19,9 @@ use crate::status::Status;
 use crate::store::Stored;
 
 impl Binder {
-    pub(super) async fn sync_claim(&mut self, name: &str, api: &mut Api) -> Result<Progress, Status> {
+    pub(super) async fn sync_claim(&mut self, name: &str, api: &mut Api) -> Result<SyncResult, Status> {
         let Some(claim) = self.claims.get(name).map(|stored| Seen::from(Arc::clone(stored))) else {
-            return Ok(Progress::Done);
+            return Ok(SyncResult::Done);
         };
         match annotation(&claim.value, BIND_COMPLETED) {
             Some(_) => self.sync_bound(claim, api).await,
@@ -29,7 +29,7 @@ impl Binder {
         }
     }
 
-    async fn sync_unbound(&mut self, claim: Seen, api: &mut Api) -> Result<Progress, Status> {
+    async fn sync_unbound(&mut self, claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         if !volume_name(&claim.value).is_empty() {
             return self.sync_named(claim, api).await;
         }
@@ -39,27 +39,27 @@ impl Binder {
             return self.bind(volume, claim, api).await;
         }
         if self.assign_default_class(&claim, api).await? {
-            return Ok(Progress::Done);
+            return Ok(SyncResult::Done);
         }
         if waits_for_consumer && annotation(&claim.value, SELECTED_NODE).is_none() {
-            tell_whom_it_waits_for(&claim.value, api);
+            report_unbound_delayed_claim(&claim.value, api);
         } else if !storage::class(&claim.value).is_empty() {
             self.provision(claim, api).await?;
-            return Ok(Progress::Waits);
+            return Ok(SyncResult::Pending);
         } else {
             let why = "no persistent volumes available for this claim and no storage class is set";
             api.event(&claim.value, EventType::Normal, "FailedBinding", why);
         }
         self.set_claim_status(claim, "Pending", None, api).await?;
-        Ok(Progress::Waits)
+        Ok(SyncResult::Pending)
     }
 
     /// A claim that names its volume.
-    async fn sync_named(&mut self, claim: Seen, api: &mut Api) -> Result<Progress, Status> {
+    async fn sync_named(&mut self, claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         let name = volume_name(&claim.value);
         let Some(volume) = self.volumes.get(name).map(|stored| Seen::from(Arc::clone(stored))) else {
             self.set_claim_status(claim, "Pending", None, api).await?;
-            return Ok(Progress::Waits);
+            return Ok(SyncResult::Pending);
         };
         let taken = match claim_ref(&volume.value) {
             None => match unfit(&volume.value, &claim.value) {
@@ -83,11 +83,11 @@ impl Binder {
             return Err(Status::internal("invalid binding of a claim to a volume that is claimed by another"));
         }
         self.set_claim_status(claim, "Pending", None, api).await?;
-        Ok(Progress::Waits)
+        Ok(SyncResult::Pending)
     }
 
     /// A claim that was bound before.
-    async fn sync_bound(&mut self, claim: Seen, api: &mut Api) -> Result<Progress, Status> {
+    async fn sync_bound(&mut self, claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         let volume = self.volumes.get(volume_name(&claim.value)).map(|stored| Seen::from(Arc::clone(stored)));
         let (reason, message) = match volume {
             _ if volume_name(&claim.value).is_empty() => {
@@ -107,11 +107,11 @@ impl Binder {
             let claim = self.set_claim_status(claim, "Lost", None, api).await?;
             api.event(&claim.value, EventType::Warning, reason, message);
         }
-        Ok(Progress::Waits)
+        Ok(SyncResult::Pending)
     }
 
     /// Binds both to each other, in up to four writes.
-    async fn bind(&mut self, mut volume: Seen, mut claim: Seen, api: &mut Api) -> Result<Progress, Status> {
+    async fn bind(&mut self, mut volume: Seen, mut claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         if let Some(change) = bound_to(&volume.value, &claim.value) {
             volume = api.update(storage::volumes(), &volume, None, change).await?;
             self.keep_volume(&volume);
@@ -130,7 +130,7 @@ impl Binder {
             claim = self.update_claim(&claim, None, change, api).await?;
         }
         self.set_claim_status(claim, "Bound", Some(&volume.value), api).await?;
-        Ok(Progress::Done)
+        Ok(SyncResult::Done)
     }
 
     /// `updateClaimStatus`.
@@ -261,7 +261,7 @@ fn unfit(volume: &Value, claim: &Value) -> Option<String> {
 }
 
 /// `emitEventForUnboundDelayBindingClaim`.
-fn tell_whom_it_waits_for(claim: &Value, api: &mut Api) {
+fn report_unbound_delayed_claim(claim: &Value, api: &mut Api) {
     let pods = unscheduled_pods(claim, api);
     let (reason, message) = match pods.as_slice() {
         [] => ("WaitForFirstConsumer", "waiting for first consumer to be created before binding".to_owned()),

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Binder, Key, Progress};
+use super::{Binder, Key, SyncResult};
 use crate::actors::api::{Api, Seen};
 use crate::actors::recorder::EventType;
 use crate::actors::storage::{self, BOUND_BY_CONTROLLER, PROVISIONED_BY, claim_ref, phase, volume_mode, volume_name};
-use crate::actors::worker::Queue;
+use crate::actors::worker::WorkQueue;
 use crate::object::{self, annotation};
 use crate::request::{DeleteOptions, Subresource};
 use crate::status::Status;
@@ -22,16 +22,16 @@ impl Binder {
         &mut self,
         name: &str,
         api: &mut Api,
-        queue: &mut Queue<Key>,
-    ) -> Result<Progress, Status> {
+        queue: &mut WorkQueue<Key>,
+    ) -> Result<SyncResult, Status> {
         let Some(volume) = self.volumes.get(name).map(|stored| Seen::from(Arc::clone(stored))) else {
-            return Ok(Progress::Done);
+            return Ok(SyncResult::Done);
         };
         let volume = self.correct_finalizers(volume, api).await?;
         let reference = claim_ref(&volume.value).filter(|reference| !reference.uid.is_empty());
         let Some(reference) = reference else {
             self.set_volume_phase(volume, "Available", "", api).await?;
-            return Ok(Progress::Done);
+            return Ok(SyncResult::Done);
         };
         let claim = self.claim_of(&volume, api).await;
         let Some(claim) = claim else {
@@ -41,15 +41,15 @@ impl Binder {
         match volume_name(&claim.value) {
             "" if volume_mode(&claim.value) != volume_mode(&volume.value) => {
                 tell_of_other_mode(&volume.value, &claim.value, api);
-                Ok(Progress::Waits)
+                Ok(SyncResult::Pending)
             }
             "" => {
                 queue.add(Key::Claim(reference.key()));
-                Ok(Progress::Waits)
+                Ok(SyncResult::Pending)
             }
             bound if bound == name => {
                 self.set_volume_phase(volume, "Bound", "", api).await?;
-                Ok(Progress::Done)
+                Ok(SyncResult::Done)
             }
             // The claim has got another volume.
             _ => {
@@ -59,7 +59,7 @@ impl Binder {
                     return self.reclaim(volume, api).await;
                 }
                 self.unbind(volume, api).await?;
-                Ok(Progress::Done)
+                Ok(SyncResult::Done)
             }
         }
     }
@@ -107,25 +107,25 @@ impl Binder {
     }
 
     /// `reclaimVolume`. Volumes of external provisioners are left to them.
-    async fn reclaim(&mut self, volume: Seen, api: &mut Api) -> Result<Progress, Status> {
+    async fn reclaim(&mut self, volume: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         let (reason, message) = match reclaim_policy(&volume.value) {
             "Delete" => match deleter(&volume.value) {
-                Ok(Deleter::External) => return Ok(Progress::Done),
+                Ok(Deleter::External) => return Ok(SyncResult::Done),
                 Ok(Deleter::HostPath) => {
                     api.delete(storage::volumes(), &volume.stored, DeleteOptions::default()).await?;
-                    return Ok(Progress::Done);
+                    return Ok(SyncResult::Done);
                 }
                 Err(why) => ("VolumeFailedDelete", why),
             },
-            "Recycle" if recycler_exists(&volume.value) => return Ok(Progress::Done),
+            "Recycle" if recycler_exists(&volume.value) => return Ok(SyncResult::Done),
             "Recycle" => ("VolumeFailedRecycle", "No recycler plugin found for the volume!".to_owned()),
-            _ => return Ok(Progress::Done),
+            _ => return Ok(SyncResult::Done),
         };
         if phase(&volume.value) != "Failed" {
             let volume = self.set_volume_phase(volume, "Failed", &message, api).await?;
             api.event(&volume.value, EventType::Warning, reason, &message);
         }
-        Ok(Progress::Done)
+        Ok(SyncResult::Done)
     }
 
     /// `unbindVolume`: what the controller has written is taken back.

@@ -62,10 +62,10 @@ fn step(text: &str) -> Option<(Step, &str)> {
     let text = text.strip_prefix('.')?;
     let mut name = String::new();
     let mut characters = text.char_indices();
-    while let Some((place, character)) = characters.next() {
+    while let Some((position, character)) = characters.next() {
         match character {
             '\\' => name.extend(characters.next().map(|(_, escaped)| escaped)),
-            '.' | '[' => return Some((named(name), &text[place..])),
+            '.' | '[' => return Some((named(name), &text[position..])),
             other => name.push(other),
         }
     }
@@ -86,11 +86,11 @@ impl Step {
         match (self, value) {
             (Self::Field(name), value) => value.get(name).into_iter().collect(),
             (Self::Index(index), Value::Array(items)) => {
-                let place = match index {
+                let position = match index {
                     ..0 => items.len().checked_sub(usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX)),
                     _ => usize::try_from(*index).ok(),
                 };
-                place.and_then(|place| items.get(place)).into_iter().collect()
+                position.and_then(|position| items.get(position)).into_iter().collect()
             }
             (Self::All, Value::Array(items)) => items.iter().collect(),
             (Self::All, Value::Object(members)) => members.values().collect(),

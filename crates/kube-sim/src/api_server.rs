@@ -1,4 +1,4 @@
-//! The API server behind a cluster: what it keeps, and what decides about a request beside the objects.
+//! The API server behind a cluster: its state, and what else takes part in a request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::status::Status;
 use crate::trace::{RequestInfo, Trace};
 use crate::verbs::{self, Answer};
 
-/// What all clones of a cluster, its clients and their watches share.
+/// The part that all clones of a cluster, its clients and their watches share.
 pub(crate) struct ApiServer {
     pub(crate) state: Mutex<State>,
     pub(crate) clock: SimClock,

@@ -1,7 +1,7 @@
-//! CustomResourceDefinitions: what they define, and what holds for objects of what they define.
+//! CustomResourceDefinitions and their schemas.
 //!
-//! Served are all versions with `served: true`; between versions only `apiVersion` changes (conversion strategy `None`).
-//! Rules in CEL (`x-kubernetes-validations`) are not evaluated, and `x-kubernetes-list-type` is not enforced.
+//! All versions with `served: true` are served. Conversion changes only `apiVersion` (strategy `None`). CEL rules
+//! (`x-kubernetes-validations`) are not evaluated, and `x-kubernetes-list-type` is not enforced.
 
 pub(crate) mod definition;
 mod schema;

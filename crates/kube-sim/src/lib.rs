@@ -1,6 +1,66 @@
-//! A Kubernetes API server that lives in the process: a [`tower::Service`] a [`kube::Client`] takes, with everything in
-//! memory, time from tokio's clock (paused or not) and randomness from one seed, so the same seed gives the same bytes.
+//! A Kubernetes API inside the process, for tests: an API server in memory, with the controllers that bind volumes,
+//! schedule pods and collect garbage.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+//! use kube::api::{Api, PostParams};
+//! use kube_sim::{Actors, Cluster};
+//! use serde_json::{from_value, json};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let cluster = Cluster::new();
+//! let _actors = cluster.run(Actors::all());
+//! let client = cluster.client("test");
+//!
+//! let volume = json!({
+//!     "metadata": {"name": "disk"},
+//!     "spec": {
+//!         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "manual",
+//!         "hostPath": {"path": "/srv/disk"},
+//!     },
+//! });
+//! let claim = json!({
+//!     "metadata": {"name": "data"},
+//!     "spec": {
+//!         "resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"], "storageClassName": "manual",
+//!     },
+//! });
+//! let volumes: Api<PersistentVolume> = Api::all(client.clone());
+//! let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client);
+//! volumes.create(&PostParams::default(), &from_value(volume)?).await?;
+//! claims.create(&PostParams::default(), &from_value(claim)?).await?;
+//!
+//! // The binder binds the claim to the volume.
+//! let bound = |cluster: &Cluster| {
+//!     let claim = cluster.get("", "persistentvolumeclaims", "default", "data");
+//!     claim.is_ok_and(|claim| claim["status"]["phase"] == "Bound")
+//! };
+//! cluster.wait(Duration::from_secs(60), bound).await?;
+//! assert_eq!(claims.get("data").await?.spec.unwrap_or_default().volume_name.as_deref(), Some("disk"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Cluster`] is a [`tower::Service`] that a [`kube::Client`] takes ([`Cluster::client`]). It can also be called
+//! directly, without HTTP and without `await` ([`Cluster::create`], [`Cluster::get`], ...).
+//!
+//! Time is tokio's: under a paused clock, hours pass in milliseconds. Chance is drawn from one seed
+//! ([`Builder::seed`]). So a run with the same seed on a current-thread runtime happens the same way, to the byte
+//! ([`Cluster::trace`], [`Cluster::dump`]).
+//!
+//! [`Faults`] disturb requests, answers and watches by seed. [`Actor`]s can be slow, late, or crash.
+//!
+//! Answers, defaults, validation and error messages are those of kube-apiserver 1.37. The crate's README lists what is
+//! not simulated.
 #![deny(missing_docs)]
+
+/// The example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
 
 mod actors;
 mod api_server;

@@ -1,4 +1,4 @@
-//! To whom a write is credited: what `metadata.managedFields` is worked out of.
+//! The facts about a write that `metadata.managedFields` is computed from.
 
 mod server_set;
 
@@ -9,7 +9,7 @@ pub(crate) use server_set::ServerSet;
 use crate::request::Subresource;
 use crate::resource::Resource;
 
-/// Somebody who writes to a resource in one version. There is one of each, so they are compared by their address.
+/// A field manager that writes to a resource in one version. Each is unique, so they are compared by address.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) manager: Box<str>,
@@ -17,13 +17,13 @@ pub(crate) struct Writer {
     pub(crate) subresource: Option<Subresource>,
 }
 
-/// To whom a write is credited.
+/// Who owns the fields that a write changes.
 #[derive(Clone)]
 pub(crate) enum Credit {
-    /// To nobody: the server itself does it.
+    /// Nobody: the server itself writes.
     Server,
-    /// To a client that creates or updates, at this second; but for what the server set.
+    /// The manager of a create or update at this second. The fields that the server set have no owner.
     Writer(Arc<Writer>, i64, ServerSet),
-    /// The owners are known, as `metadata.managedFields` in JSON; empty for none.
+    /// Known owners: `metadata.managedFields` as JSON, empty for none.
     Known(Arc<str>),
 }

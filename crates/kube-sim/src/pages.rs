@@ -1,4 +1,4 @@
-//! The paths that lead to no resource: discovery, OpenAPI, health and version.
+//! Non-resource paths: discovery, OpenAPI, health and version.
 
 mod discovery;
 mod openapi;
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use crate::state::State;
 use crate::status::Status;
 
-/// One answer.
+/// The answer of a non-resource path.
 pub(crate) struct Page {
     pub(crate) code: u16,
     pub(crate) content_type: &'static str,
     pub(crate) body: Bytes,
 }
 
-/// What is at this path. What the real server has and this one has not is refused with 501.
+/// The answer for a path. Paths that only the real server has are refused with 501.
 pub(crate) fn page(state: &State, request: &Parts) -> Result<Page, Status> {
     let path = request.uri.path();
     let parts: Vec<&str> = path.split('/').skip(1).collect();
@@ -82,7 +82,7 @@ fn version() -> Value {
     })
 }
 
-/// Whether all of discovery is asked for at once.
+/// Whether aggregated discovery is asked for.
 fn wants_aggregated(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let wanted = ["g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"];

@@ -1,4 +1,4 @@
-//! The HTTP side: a [`tower::Service`] that clients, or a server on a port, hand requests to.
+//! The API over HTTP: a [`tower::Service`] for clients, or for a server on a port.
 
 use std::io;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ use crate::trace::RequestInfo;
 use crate::verbs::Answer;
 use crate::watch::Watch;
 
-/// One caller's access to a cluster over HTTP. Made by [`Cluster::service`](crate::Cluster::service).
+/// One user's access to a cluster over HTTP. Made by [`Cluster::service`](crate::Cluster::service).
 #[derive(Clone)]
 pub struct ApiService {
     server: Arc<ApiServer>,
@@ -36,7 +36,7 @@ pub struct ApiService {
     groups: Arc<[String]>,
 }
 
-/// The body of an answer: a document, or the lines of a watch.
+/// The body of an answer: a document, or the stream of a watch.
 pub struct Body(Source);
 
 enum Source {
@@ -46,7 +46,7 @@ enum Source {
 
 /// `--max-request-bytes` and the limit of apiserver's `limitedReadBody`.
 pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
-/// How long the watch cache waits for a resourceVersion it has not seen yet.
+/// How long the watch cache waits for a future resourceVersion.
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
 impl ApiService {
@@ -62,7 +62,7 @@ where
     B::Error: Into<BoxError>,
 {
     type Response = http::Response<Body>;
-    /// The connection broke.
+    /// A broken connection.
     type Error = io::Error;
     type Future = BoxFuture<'static, io::Result<Self::Response>>;
 
@@ -152,7 +152,7 @@ impl ApiService {
         }
     }
 
-    /// Has a list that any state will do for answered with the one that many changes ago.
+    /// Lets a list with `resourceVersion=0` be answered from the state as many changes ago.
     fn read_from_the_past(&self, request: &mut Request, changes: u64) {
         if request.verb != Verb::List || request.options.resource_version != "0" {
             return;
@@ -162,7 +162,7 @@ impl ApiService {
         let version = state.version().saturating_sub(changes).max(storage.compacted()).max(1);
         request.options.resource_version = version.to_string();
         request.options.resource_version_match = "Exact".to_owned();
-        // The watch cache knows no pages.
+        // The watch cache does not paginate.
         request.options.limit = 0;
     }
 
@@ -172,10 +172,10 @@ impl ApiService {
         }
     }
 
-    /// Handles a request; one for a resourceVersion that is still to come waits for it.
+    /// Handles a request. One for a future resourceVersion waits for it.
     async fn handle(&self, request: &mut Request) -> Result<Answer, Status> {
         if let Some(authorizer) = &self.server.authorizer {
-            // One that cannot be read is refused later.
+            // An invalid selector is refused later.
             let selector = FieldSelector::parse(&request.options.field_selector, &request.resource, &[]).ok();
             Attributes::of(request, selector.as_ref()).check(&**authorizer)?;
         }
@@ -188,7 +188,7 @@ impl ApiService {
         }
     }
 
-    /// What a request's line and headers ask for.
+    /// Routes a request by its line and headers.
     fn route(&self, parts: &Parts) -> Result<Routed, Status> {
         let Some(path) = Path::parse(parts.uri.path()) else {
             return Ok(Routed::Page(self.page(parts)?));
@@ -230,7 +230,7 @@ impl ApiService {
         if verb == Verb::Patch && path.name.is_empty() {
             return Err(Status::method_not_allowed());
         }
-        // The options of deletes and patches are completed when the body is known.
+        // The options of deletes and patches are completed with the body.
         if !matches!(verb, Verb::Delete | Verb::DeleteCollection | Verb::Patch) {
             options.complete(verb, None)?;
         }
@@ -253,7 +253,7 @@ impl ApiService {
         })))
     }
 
-    /// Paths that lead to no resource.
+    /// Answers a request for a non-resource path.
     fn page(&self, parts: &Parts) -> Result<http::Response<Body>, Status> {
         let path = parts.uri.path();
         if let Some(authorizer) = &self.server.authorizer {
@@ -273,7 +273,7 @@ enum Routed {
     Page(http::Response<Body>),
 }
 
-/// Parts of objects the real server has and this one has not are told apart from those nobody has.
+/// The refusal of an unknown subresource. One that only the real server has is refused with 501.
 fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
     const REAL: &[(&str, &[&str])] = &[
         (
@@ -299,7 +299,7 @@ fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
 
 fn warned(mut response: http::Response<Body>, warnings: &[String]) -> http::Response<Body> {
     for warning in warnings {
-        // A warning that fits into no header is not worth a failure.
+        // A warning that is no valid header is dropped.
         if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
             response.headers_mut().append(WARNING, value);
         }
@@ -307,7 +307,7 @@ fn warned(mut response: http::Response<Body>, warnings: &[String]) -> http::Resp
     response
 }
 
-/// The body, by verb and content type.
+/// Takes the body, by verb and content type.
 fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<(), Status> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let content_type = content_type.split(';').next().unwrap_or_default().trim();
@@ -331,7 +331,7 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
             request.options.complete(request.verb, Some(kind))?;
             request.content = Content::Patch(kind, body);
         }
-        // Only a server on a port reads YAML.
+        // Only a server on a port accepts YAML.
         _ if content_type == "application/yaml" => {
             return Err(Status::not_implemented(format_args!("bodies of type {content_type}")));
         }
@@ -353,7 +353,7 @@ fn agent(headers: &HeaderMap) -> Arc<str> {
     }
 }
 
-/// Custom resources are served by a handler that has words of its own.
+/// The refusal of an unknown patch type. Custom resources have a handler with another text.
 fn unknown_patch(custom: bool) -> Status {
     match custom {
         true => Status::unsupported_media_type(&[
@@ -365,7 +365,7 @@ fn unknown_patch(custom: bool) -> Status {
     }
 }
 
-/// Whether only metadata is asked for. The first form that can be served counts.
+/// Whether only metadata is asked for. The first acceptable media type counts.
 fn wants_metadata_only(headers: &HeaderMap, custom: bool) -> Result<bool, Status> {
     const SERVED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
     let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else { return Ok(false) };
@@ -414,14 +414,14 @@ fn document(code: u16, json: Bytes) -> http::Response<Body> {
 
 fn respond(code: u16, body: Body) -> http::Response<Body> {
     let mut response = http::Response::new(body);
-    // A fault may carry any number as its code.
+    // The code of a fault may be any number.
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
 impl Body {
-    /// Whether it is a watch's.
+    /// Whether it is the stream of a watch.
     #[cfg(feature = "serve")]
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self.0, Source::Watch(_))

@@ -1,4 +1,4 @@
-//! Everything a cluster remembers, and the only ways to change it.
+//! The state of a cluster, and the only functions that change it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -15,12 +15,12 @@ use crate::resource::{Resource, Special, StorageId, builtins};
 use crate::store::{ChangeKind, HistoryEntry, Ownership, Registry, Storage, Stored, key};
 use crate::subscription::{Change, ChangeQueue};
 
-/// Everything a cluster remembers. One lock guards it, so requests are handled one after the other.
+/// The state of a cluster. One lock guards it, so requests are handled one after the other.
 pub(crate) struct State {
     pub(crate) clock: SimClock,
     pub(crate) random: Random,
     pub(crate) registry: Registry,
-    /// What CustomResourceDefinitions say of their objects, by storage and version.
+    /// The rules of CustomResourceDefinitions for their objects, by storage and version.
     pub(crate) definitions: BTreeMap<(StorageId, String), Arc<Definition>>,
     /// Indexed by [`StorageId`].
     storages: Vec<Storage>,
@@ -29,11 +29,11 @@ pub(crate) struct State {
     history_limit: usize,
     subscribers: Vec<Weak<ChangeQueue>>,
     watches: u64,
-    /// All who have written.
+    /// All writers so far.
     writers: Vec<Arc<Writer>>,
 }
 
-/// What has happened before the server could be asked is forgotten, and it is never nothing.
+/// The resourceVersion of a new cluster. It is not 0, and the history before it is compacted.
 const FIRST_VERSION: u64 = 1000;
 
 impl State {
@@ -73,30 +73,30 @@ impl State {
         &mut self.storages[id.0 as usize]
     }
 
-    /// A new place for objects of a resource that is being made; `resource` gets its number.
+    /// The id of the storage that [`State::add_storage`] will add.
     pub(crate) fn next_storage(&self) -> StorageId {
         StorageId(u32::try_from(self.storages.len()).expect("fewer resources than that"))
     }
 
-    /// Opens the place [`State::next_storage`] promised.
+    /// Adds a storage with the id of [`State::next_storage`].
     pub(crate) fn add_storage(&mut self, resource: Arc<Resource>) {
         self.storages.push(Storage::new(resource, self.history_limit, self.version));
     }
 
-    /// A number for a watch.
+    /// The id of a new watch.
     pub(crate) fn next_watch(&mut self) -> u64 {
         self.watches += 1;
         self.watches
     }
 
-    /// What a CustomResourceDefinition says of this resource.
+    /// The definition of a custom resource.
     pub(crate) fn definition(&self, resource: &Resource) -> Option<&Definition> {
-        // Built-in resources are by far the most asked for.
+        // Most calls are for built-in resources.
         let known = || self.definitions.get(&(resource.storage, resource.version.clone()));
         if resource.custom { known().map(|definition| &**definition) } else { None }
     }
 
-    /// Forgets all changes so far.
+    /// Forgets the history.
     pub(crate) fn forget_history(&mut self) {
         for storage in &mut self.storages {
             storage.compact(self.version);
@@ -107,7 +107,7 @@ impl State {
         self.storage(resource.storage).get(&key(namespace, name))
     }
 
-    /// The one [`Writer`] of this kind.
+    /// The unique [`Writer`] with these values.
     pub(crate) fn writer(
         &mut self,
         manager: &str,
@@ -125,7 +125,7 @@ impl State {
         writer
     }
 
-    /// Keeps a new object.
+    /// Stores a new object.
     pub(crate) fn create(&mut self, storage: StorageId, object: Value, credit: Credit) -> Arc<Stored> {
         self.version += 1;
         let ownership = Ownership::of_new(credit);
@@ -136,7 +136,7 @@ impl State {
         stored
     }
 
-    /// Keeps a new state of an object; one that says the same leaves everything as it is.
+    /// Stores a new state of an object. An equal state changes nothing.
     pub(crate) fn update(
         &mut self,
         storage: StorageId,
@@ -148,7 +148,7 @@ impl State {
         let ownership = Ownership::after(before, credit);
         let stored = Stored::new(&self.storage(storage).resource, &object, self.version + 1, ownership);
         let same = stored.same_but_version(before) && owners.is_none_or(|owners| owners == before.managed_fields());
-        // The server keeps a new claim in a form that it never writes again, so the first update always changes it.
+        // The server stores a new claim in a form that it never writes again. So the first update always changes it.
         let odd = before.is_first() && self.storage(storage).resource.special == Special::Claim;
         if same && !odd {
             return Arc::clone(before);
@@ -161,7 +161,7 @@ impl State {
         stored
     }
 
-    /// Removes an object; its last state under the resourceVersion of the deletion.
+    /// Removes an object. Returns its last state with the resourceVersion of the deletion.
     pub(crate) fn remove(&mut self, storage: StorageId, before: &Arc<Stored>) -> Arc<Stored> {
         self.version += 1;
         let last = Arc::new(before.at_version(self.version));
@@ -202,7 +202,7 @@ impl State {
         self.storage_mut(storage).record(entry);
     }
 
-    /// The namespaces an API server makes for itself.
+    /// Creates the namespaces that every API server creates.
     fn create_first_namespaces(&mut self) {
         let namespaces = Resource::builtin("", "namespaces");
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {

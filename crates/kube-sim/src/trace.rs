@@ -1,4 +1,4 @@
-//! Who did content, when, and content came of it: kept as it happens, told on demand.
+//! The trace of a cluster: its requests with their results, recorded as they happen and rendered on demand.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use crate::resource::Resource;
 use crate::status::Status;
 use crate::verbs::Answer;
 
-/// TraceContent has happened in a cluster.
+/// The trace of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Trace(Mutex<Vec<TraceEntry>>);
 
@@ -29,7 +29,7 @@ enum TraceContent {
     Note(String),
 }
 
-/// TraceContent somebody asked for.
+/// The part of a request that the trace shows.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestInfo {
     user: Arc<str>,
@@ -38,13 +38,13 @@ pub(crate) struct RequestInfo {
     subresource: Option<Subresource>,
     namespace: String,
     name: String,
-    /// TraceContent is to be created, where only that tells its name.
+    /// The body of a create, if the name is only in there.
     body: Bytes,
 }
 
 #[derive(Debug)]
 enum Outcome {
-    /// It was done, and led to this resourceVersion where one object is the answer.
+    /// The request succeeded. The version is the resourceVersion of the answer, empty if there is none.
     Done {
         code: u16,
         version: String,
@@ -54,12 +54,12 @@ enum Outcome {
         reason: &'static str,
         message: String,
     },
-    /// Something went wrong.
+    /// A fault hit the request.
     Fault(String),
 }
 
 impl Trace {
-    /// Writes down an answer.
+    /// Records an answer.
     pub(crate) fn answered(&self, at: Duration, mut request: RequestInfo, answer: &Result<Answer, Status>) {
         let outcome = match answer {
             Ok(Answer::Watch(_)) => Outcome::Done { code: 200, version: String::new() },
@@ -85,17 +85,17 @@ impl Trace {
         self.push(at, TraceContent::Request(request.named(), outcome));
     }
 
-    /// Writes down something that went wrong.
+    /// Records a fault.
     pub(crate) fn fault(&self, at: Duration, request: RequestInfo, fault: impl fmt::Display) {
         self.push(at, TraceContent::Request(request.named(), Outcome::Fault(fault.to_string())));
     }
 
-    /// Writes down content somebody else has to say.
+    /// Records a note.
     pub(crate) fn note(&self, at: Duration, text: String) {
         self.push(at, TraceContent::Note(text));
     }
 
-    /// All of it, a line each.
+    /// The trace as text, a line for each entry.
     pub(crate) fn render(&self) -> String {
         let mut text = String::new();
         for TraceEntry { at, content } in self.lock().iter() {
@@ -115,7 +115,7 @@ impl Trace {
 }
 
 impl RequestInfo {
-    /// With the name of content is to be created.
+    /// Fills in the name from the body of a create.
     fn named(mut self) -> Self {
         if !self.body.is_empty() {
             self.name = Metadata::of(&std::mem::take(&mut self.body)).name;
@@ -146,7 +146,7 @@ impl From<&Request> for RequestInfo {
     }
 }
 
-/// As much of an object, or of a list, as a line tells.
+/// The fields of an object or a list that the trace shows.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Head {

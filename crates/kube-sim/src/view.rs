@@ -1,4 +1,4 @@
-//! The forms in which objects leave the server: as they are kept, in another version, or only their metadata.
+//! Conversion of stored objects for answers: as stored, in another version, or only their metadata.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use crate::resource::Resource;
 use crate::store::{Stored, head};
 use crate::{defaults, event, object};
 
-/// How the objects of one resource are shown to one request.
+/// How answers to one request show objects.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     conversion: Conversion,
-    /// Whether `metadata.managedFields` are shown.
+    /// Whether `metadata.managedFields` is included.
     with_owners: bool,
     resource: Arc<Resource>,
-    /// Items of lists of built-in resources have neither `kind` nor `apiVersion`, as Go leaves them out.
+    /// Whether items of lists have neither `kind` nor `apiVersion`, as those of built-in resources.
     bare_items: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Conversion {
-    /// As it is kept.
+    /// As stored.
     Stored,
     /// With another `apiVersion`.
     Renamed,
@@ -35,7 +35,7 @@ enum Conversion {
 }
 
 impl View {
-    /// `stored` is the resource in the version its objects are kept in.
+    /// `stored` is the resource in the stored version.
     pub(crate) fn new(resource: &Arc<Resource>, stored: &Resource, metadata_only: bool, with_owners: bool) -> Self {
         if metadata_only {
             return Self {
@@ -48,7 +48,7 @@ impl View {
         let conversion = match (resource.version == stored.version, resource.group == stored.group) {
             (true, true) => Conversion::Stored,
             (false, true) => Conversion::Renamed,
-            // Only events are kept in another group.
+            // Only events are stored in another group.
             (_, false) => Conversion::Event,
         };
         Self { conversion, with_owners, resource: Arc::clone(resource), bare_items: !resource.custom }
@@ -66,7 +66,7 @@ impl View {
         }
     }
 
-    /// The object's JSON, read.
+    /// The object's JSON, parsed.
     pub(crate) fn shown(&self, object: &Arc<Stored>) -> Value {
         let mut value = self.value(Cow::Borrowed(&*object.parsed())).into_owned();
         let owners = if self.with_owners { object.managed_fields() } else { Arc::default() };
@@ -89,7 +89,7 @@ impl View {
         }
     }
 
-    /// An object that is kept, as this view shows it, but without `metadata.managedFields`.
+    /// Converts a stored object, without `metadata.managedFields`.
     pub(crate) fn value<'v>(&self, stored: Cow<'v, Value>) -> Cow<'v, Value> {
         match self.conversion {
             Conversion::Stored => stored,
@@ -105,7 +105,7 @@ impl View {
         }
     }
 
-    /// An object that came in this form, in the form it is kept in.
+    /// Converts an object from a request to the stored form.
     pub(crate) fn to_stored(&self, object: Value) -> Value {
         match self.conversion {
             Conversion::Event => event::to_core(object),
@@ -113,7 +113,7 @@ impl View {
         }
     }
 
-    /// Starts an object: all up to its metadata.
+    /// The start of an object, up to its metadata.
     fn head(&self) -> String {
         match self.conversion {
             Conversion::Metadata => r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1""#.to_owned(),
@@ -121,7 +121,7 @@ impl View {
         }
     }
 
-    /// Starts a list: all up to its metadata.
+    /// The start of a list, up to its metadata.
     pub(crate) fn list_head(&self) -> String {
         let resource = &self.resource;
         match self.conversion {
@@ -135,7 +135,7 @@ impl View {
         if self.bare_items && matches!(self.conversion, Conversion::Stored | Conversion::Renamed) {
             let start = json.len();
             object.write_tail(self.with_owners, json);
-            // In the place of the comma.
+            // Replaces the comma.
             json[start] = b'{';
         } else {
             self.write(object, json);

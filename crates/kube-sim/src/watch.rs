@@ -1,4 +1,4 @@
-//! A watch: changes of one resource as lines of JSON, pulled from the resource's history.
+//! Watches: changes of one resource as lines of JSON, read from the resource's history.
 
 use std::io;
 use std::pin::Pin;
@@ -21,21 +21,21 @@ use crate::view::View;
 /// Bookmarks come once a minute and shortly before the end: `cacheWatcher.nextBookmarkTime`.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// As much is handed over at once.
+/// Maximum size of a chunk, which the last event may exceed.
 const CHUNK: usize = 64 * 1024;
 
 /// The body of a watch's answer.
 pub(crate) struct Watch {
     server: Arc<ApiServer>,
     start: WatchStart,
-    /// Whose watch it is.
+    /// The request, for the trace.
     request: RequestInfo,
-    /// How many of the first objects are sent_initial.
+    /// How many initial objects are delivered.
     sent_initial: usize,
     end: Instant,
     timer: Pin<Box<Sleep>>,
     interceptor: Option<Box<dyn WatchInterceptor>>,
-    /// A pause the interceptor ordered, and the line that waits for its end.
+    /// The interceptor's pause, and the line that waits for its end.
     held: Option<(Pin<Box<Sleep>>, Vec<u8>)>,
     stage: Stage,
 }
@@ -43,9 +43,9 @@ pub(crate) struct Watch {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// Nothing comes any more, not even the end.
+    /// Nothing is delivered any more, not even the end.
     Silent,
-    /// The connection breaks.
+    /// The connection is about to break.
     Broken,
     Ended,
 }
@@ -74,7 +74,7 @@ impl Watch {
         watch
     }
 
-    /// The next piece of the stream.
+    /// The next chunk of the stream.
     pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             if let Some((pause, _)) = &mut self.held {
@@ -118,7 +118,7 @@ impl Watch {
         }
     }
 
-    /// Appends what there is to tell; where there is nothing, the next change wakes the task.
+    /// Collects the events to deliver. If there are none, the next change wakes the task.
     fn collect(&mut self, lines: &mut Vec<u8>, context: &Context<'_>) {
         if let Some(status) = self.start.refused.take() {
             self.stage = Stage::Ended;
@@ -143,7 +143,7 @@ impl Watch {
         }
         self.collect_changes(&mut state, lines);
         if lines.is_empty() && self.held.is_none() && self.stage == Stage::Open {
-            // All up to now is sent_initial; bookmarks may say so.
+            // Everything up to now is delivered, so bookmarks may have this version.
             self.start.after = self.start.after.max(state.version());
             state.storage_mut(self.start.storage).wait(self.start.id, context.waker());
         }
@@ -152,7 +152,7 @@ impl Watch {
     fn collect_changes(&mut self, state: &mut State, lines: &mut Vec<u8>) {
         let storage = state.storage(self.start.storage);
         if self.start.after < storage.compacted() {
-            // A watcher this slow is cut off; it learns what it missed when it comes back.
+            // The client is too slow: its watch ends, and it has to list again.
             self.stage = Stage::Ended;
             return;
         }
@@ -169,7 +169,7 @@ impl Watch {
         }
     }
 
-    /// Appends one event, or does with it what the interceptor says.
+    /// Delivers one event, unless the interceptor does something else with it.
     fn deliver(&mut self, kind: &'static str, object: &Arc<Stored>, lines: &mut Vec<u8>) -> Delivery {
         let step = match &mut self.interceptor {
             None => WatchStep::Deliver,
@@ -228,7 +228,8 @@ enum Delivery {
     Stop,
 }
 
-/// What a change looks like through a selection: objects that begin or cease to match come and go.
+/// The event of a change under a selection. An object that begins to match is added, one that ceases to match is
+/// deleted.
 fn event_of(change: &HistoryEntry, selection: &Selection) -> Option<(&'static str, Arc<Stored>)> {
     let object = Arc::clone(&change.object);
     let matches = selection.matches(&change.object);
@@ -241,7 +242,7 @@ fn event_of(change: &HistoryEntry, selection: &Selection) -> Option<(&'static st
             match (before, matches) {
                 (Some(_), true) => Some(("MODIFIED", object)),
                 (None, true) => Some(("ADDED", object)),
-                // Delivery as it was, under the resourceVersion of the change.
+                // The state before, with the resourceVersion of the change.
                 (Some(before), false) => {
                     Some(("DELETED", Arc::new(before.at_version(change.object.resource_version()))))
                 }

@@ -17,30 +17,30 @@ use crate::status::Status;
 use crate::store::{ChangeKind, Stored, key};
 use crate::subscription::Change;
 
-/// Everything is looked at again this often (`--pvclaimbinder-sync-period`); some things are noticed only then.
+/// Resync period (`--pvclaimbinder-sync-period`). Some changes are noticed only at a resync.
 const RESYNC: Duration = Duration::from_secs(15);
 
-/// The binder and what it has seen.
+/// The binder with its caches.
 #[derive(Default)]
 pub(super) struct Binder {
     claims: BTreeMap<String, Arc<Stored>>,
     volumes: VolumeIndex,
     classes: BTreeMap<String, Arc<Stored>>,
-    /// What was not done when it was last looked at.
+    /// Keys whose last sync left something to do.
     waiting: BTreeSet<Key>,
-    /// When to look at what waits again.
+    /// Time of the next resync.
     resync: Option<Instant>,
     start: Option<Instant>,
 }
 
-/// What the binder works on.
+/// A key of the binder's queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// A claim, by namespace and name.
     Claim(String),
     /// A volume.
     Volume(String),
-    /// All that waits.
+    /// All keys in `waiting`.
     Resync,
 }
 
@@ -81,7 +81,7 @@ impl Controller for Binder {
     }
 }
 
-/// Whether more can be done for an object without its own change.
+/// Result of a sync: whether a later sync may get further although the object does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SyncResult {
     Done,
@@ -93,7 +93,7 @@ impl Binder {
         let claim = change.object();
         let name = key(claim.namespace(), claim.name());
         if change.kind != ChangeKind::Deleted {
-            // An own write is known already, and what was to be done was done with it.
+            // The binder's own write is cached already, and its consequences were handled with it.
             let known = self.claims.get(&name).map(|known| known.resource_version());
             if known < Some(claim.resource_version()) {
                 self.keep_claim(claim);
@@ -126,7 +126,8 @@ impl Binder {
         }
     }
 
-    /// Remembers a state of a claim, unless a newer one is known: own writes are known before they are seen.
+    /// Caches a state of a claim, unless a newer one is cached. The binder's own writes are cached before they are
+    /// observed.
     fn keep_claim(&mut self, claim: &Arc<Stored>) {
         let known = self.claims.entry(key(claim.namespace(), claim.name())).or_insert_with(|| Arc::clone(claim));
         if known.resource_version() < claim.resource_version() {
@@ -138,7 +139,7 @@ impl Binder {
         self.volumes.keep(volume);
     }
 
-    /// After a change, what waits is looked at again at the next of the regular times.
+    /// Schedules the next regular resync after a change.
     fn plan_resync(&mut self, queue: &mut WorkQueue<Key>) {
         let now = Instant::now();
         let start = *self.start.get_or_insert(now);

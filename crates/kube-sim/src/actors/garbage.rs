@@ -1,4 +1,4 @@
-//! Objects go with their owners: `pkg/controller/garbagecollector` of Kubernetes.
+//! Deletes objects whose owners are gone: `pkg/controller/garbagecollector` of Kubernetes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::subscription::Change;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// The garbage collector, and who belongs to whom.
+/// The garbage collector with its graph of owners and dependents.
 #[derive(Default)]
 pub(super) struct GarbageCollector {
     resources: BTreeMap<StorageId, Arc<Resource>>,
-    /// What belongs to an owner, by the owner's UID.
+    /// Dependents by their owner's UID.
     dependents: BTreeMap<String, BTreeSet<ObjectKey>>,
     owners: BTreeMap<ObjectKey, Vec<Owner>>,
 }
 
-/// An object: where it is kept, and under which key.
+/// An object: its storage, and its key there.
 pub(super) type ObjectKey = (StorageId, String);
 
 /// `metav1.OwnerReference`.
@@ -40,14 +40,14 @@ struct Owner {
     blocks: bool,
 }
 
-/// What is known of an owner.
+/// `classifyReferences`: the state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReferenceClass {
-    /// It is there, or nobody can tell.
+    /// The owner exists, or this cannot be decided.
     Solid,
-    /// It waits until what belongs to it is gone.
+    /// The owner waits for the deletion of its dependents.
     WaitingForDependents,
-    /// It is gone.
+    /// The owner is gone.
     Dangling,
 }
 
@@ -67,7 +67,7 @@ impl Controller for GarbageCollector {
         self.resources.entry(id.0).or_insert_with(|| Arc::clone(&change.resource));
         let before = self.replace(&id, &owners);
         if before != owners {
-            // Owners that wait for this one may be done.
+            // An owner that waits for this dependent may have no others.
             for owner in &before {
                 queue.extend(self.owner_id(owner, object.namespace(), api));
             }
@@ -100,7 +100,7 @@ impl Controller for GarbageCollector {
 }
 
 impl GarbageCollector {
-    /// Remembers an object's owners; those it had before.
+    /// Records an object's owners. Returns its former ones.
     fn replace(&mut self, id: &ObjectKey, owners: &[Owner]) -> Vec<Owner> {
         let before = self.owners.remove(id).unwrap_or_default();
         for owner in &before {
@@ -120,7 +120,7 @@ impl GarbageCollector {
         before
     }
 
-    /// Deletes an object none of whose owners is there, or takes from it the owners that are not: `attemptToDeleteItem`.
+    /// Deletes an object without existing owners, or removes its references to missing ones: `attemptToDeleteItem`.
     async fn collect(&self, resource: &Arc<Resource>, object: &Seen, api: &mut Api) -> Result<(), Status> {
         let owners = owners(&object.value);
         let found: Vec<ReferenceClass> = owners.iter().map(|owner| classify(owner, resource, object, api)).collect();
@@ -151,7 +151,7 @@ impl GarbageCollector {
         api.delete(resource, &object.stored, options).await
     }
 
-    /// Takes an owner from all that belongs to it, and lets it go: `orphanDependents`.
+    /// Removes an owner from all its dependents, then removes its finalizer: `orphanDependents`.
     async fn orphan(&self, resource: &Arc<Resource>, owner: &Seen, api: &mut Api) -> Result<(), Status> {
         let uid = owner.stored.uid();
         for (resource, dependent) in self.dependents_of(uid, api) {
@@ -160,7 +160,7 @@ impl GarbageCollector {
         remove_finalizer(resource, owner, ORPHAN, api).await
     }
 
-    /// Lets an owner go whose dependents are gone: `processDeletingDependentsItem`.
+    /// Removes the finalizer of an owner whose dependents are gone: `processDeletingDependentsItem`.
     async fn delete_dependents(
         &self,
         resource: &Arc<Resource>,
@@ -218,8 +218,8 @@ fn owners(object: &Value) -> Vec<Owner> {
     list.map(read).collect()
 }
 
-/// Looks an owner up. Where the reference cannot be understood, or a cluster-wide object claims an owner in a namespace,
-/// nothing may be deleted.
+/// Looks up an owner. It counts as existing if its kind is unknown, or if a cluster-wide object names an owner in a
+/// namespace: then nothing may be deleted.
 fn classify(owner: &Owner, resource: &Resource, object: &Seen, api: &Api) -> ReferenceClass {
     let Some(owners) = api.resource_of_kind(&owner.api_version, &owner.kind) else { return ReferenceClass::Solid };
     if owners.namespaced && !resource.namespaced {
@@ -235,7 +235,7 @@ fn classify(owner: &Owner, resource: &Resource, object: &Seen, api: &Api) -> Ref
     }
 }
 
-/// Takes owners from an object.
+/// Removes owners from an object.
 async fn disown(resource: &Arc<Resource>, object: &Seen, uids: &BTreeSet<&str>, api: &mut Api) -> Result<(), Status> {
     let change = |object: &mut Value| {
         let Some(Value::Array(owners)) = object::metadata_mut(object).get_mut("ownerReferences") else { return };

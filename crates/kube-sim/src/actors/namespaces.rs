@@ -1,4 +1,4 @@
-//! Namespaces that are going: `pkg/controller/namespace` of Kubernetes.
+//! Terminating namespaces: `pkg/controller/namespace` of Kubernetes.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ const FINALIZER: &str = "kubernetes";
 /// The namespace controller.
 #[derive(Default)]
 pub(super) struct Namespaces {
-    /// Those that are going.
+    /// The terminating namespaces.
     terminating: BTreeSet<String>,
 }
 
@@ -50,7 +50,7 @@ impl Controller for Namespaces {
         let resources = api.cluster().resources();
         let mut left = false;
         for resource in resources.iter().filter(|resource| resource.namespaced && !resource.ephemeral) {
-            // Most resources have nothing there, and it would be a request each.
+            // Most resources have no objects there. Checking first saves a request for each.
             if !api.has_any(resource, &name) {
                 continue;
             }
@@ -58,7 +58,7 @@ impl Controller for Namespaces {
             left |= api.has_any(resource, &name);
         }
         if left {
-            // Each deletion brings it here again.
+            // Each deletion adds the key again.
             return Ok(());
         }
         let others: Vec<Value> =

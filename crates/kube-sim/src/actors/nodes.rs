@@ -11,7 +11,7 @@ use crate::status::Status;
 use crate::store::ChangeKind;
 use crate::subscription::Change;
 
-/// Condition, its status, and the key of the taint it means.
+/// Condition, its status, and the key of the resulting taint.
 const TAINTS: &[(&str, &str, &str)] = &[
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
@@ -56,7 +56,7 @@ impl Controller for Nodes {
     }
 }
 
-/// The taints a node should have. A node that says nothing of being ready keeps the taints it has.
+/// The taints that a node should have. A node without a Ready condition keeps its taints.
 fn taints(node: &Value, found: &[Value]) -> Vec<Value> {
     let conditions = object::at(node, &["status", "conditions"]).and_then(Value::as_array);
     let status = |kind: &str| {

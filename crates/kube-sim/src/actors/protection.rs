@@ -1,5 +1,5 @@
-//! Claims stay while pods use them, volumes while they are bound: `pkg/controller/volume/pvcprotection` and
-//! `pvprotection` of Kubernetes. Since 1.37 the former also says since when a claim is unused (KEP-5541).
+//! Keeps claims while pods use them, and volumes while they are bound: `pkg/controller/volume/pvcprotection` and
+//! `pvprotection` of Kubernetes. Since 1.37 the former also reports since when a claim is unused (KEP-5541).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::subscription::Change;
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
 
-/// Both controllers, and which pods use which claims.
+/// Both controllers with their index of pods and claims.
 #[derive(Default)]
 pub(super) struct Protection {
-    /// The claims of each pod.
+    /// Known pods by their key.
     pods: BTreeMap<String, Pod>,
-    /// The pods of each claim.
+    /// Keys of the pods that use a claim, by the claim's key.
     users: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Key {
     Volume(String),
 }
 
-/// What is known of a pod.
+/// Cached facts about a pod.
 struct Pod {
     /// Namespaces and names of its claims.
     claims: Vec<String>,
@@ -44,7 +44,7 @@ struct Pod {
     ended: bool,
 }
 
-/// What of pods counts as use.
+/// Which pods count as users of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     /// A pod on a node has the volume mounted, or may have.
@@ -126,7 +126,7 @@ impl Protection {
         }
     }
 
-    /// Whether a pod uses a claim: what was seen is enough to say yes; before a no, the API server is asked.
+    /// Whether a pod uses a claim. The cache suffices for a yes. Before a no, the API server is asked.
     async fn is_used(&mut self, claim: &Seen, kind: Use, api: &mut Api) -> bool {
         let (namespace, name) = (claim.stored.namespace(), claim.stored.name());
         let users = self.users.get(&key(namespace, name)).into_iter().flatten();
@@ -199,7 +199,7 @@ async fn add_finalizer(resource: &Arc<Resource>, seen: &Seen, name: &str, api: &
     api.update(resource, seen, None, change).await.map(drop)
 }
 
-/// Takes a finalizer from an object.
+/// Removes a finalizer from an object.
 pub(super) async fn remove_finalizer(
     resource: &Arc<Resource>,
     seen: &Seen,

@@ -1,4 +1,4 @@
-//! Events as client-go's `tools/record` writes them: core/v1, the same event again only counts up.
+//! Events as client-go's `tools/record` writes them: core/v1, and a repeated event only raises its count.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Recorder {
     count: i64,
 }
 
-/// What makes two events the same.
+/// Events with the same key are the same event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct EventKey {
     uid: String,
@@ -35,9 +35,9 @@ pub(super) enum EventType {
     Warning,
 }
 
-/// client-go's cache of events holds as many.
+/// Size of client-go's cache of events.
 const KNOWN: usize = 4096;
-/// The same event again within this time is not worth a request; controllers repeat themselves at each of their turns.
+/// A repetition within this time is dropped. Controllers repeat their events at every resync.
 const SILENCE: SignedDuration = SignedDuration::from_secs(10);
 
 impl Recorder {
@@ -45,7 +45,7 @@ impl Recorder {
         Self { component, known: BTreeMap::new(), count: 0 }
     }
 
-    /// The event to write: a new one, or a known one that happened again.
+    /// The event to write: a new one, or a known one with a higher count.
     pub(super) fn record(
         &mut self,
         clock: SimClock,
@@ -82,7 +82,7 @@ impl Recorder {
             "" => "default",
             namespace => namespace,
         };
-        // The real name has the time in nanoseconds, which never is the same twice.
+        // The real name has the time in nanoseconds, which is unique there.
         let instant = now.as_nanosecond().saturating_add(i128::from(self.count));
         let time = clock::seconds(now);
         let mut involved = json!({

@@ -1,8 +1,8 @@
-//! kube-scheduler as far as volumes go: its plugin `volumebinding`, with labels, taints and cordons of nodes. Of several
-//! nodes that fit, one is drawn; resources other than storage never run out.
+//! kube-scheduler as far as volumes are concerned: its plugin `volumebinding`, and the labels, taints and cordons of
+//! nodes. One of the fitting nodes is drawn at random. Resources other than storage never run out.
 //!
-//! A test that wants another node chosen cordons this one; one that wants a node to lack capacity makes a CSIDriver with
-//! `storageCapacity` and the CSIStorageCapacity objects of the other nodes, as a CSI driver does.
+//! To exclude a node, a test cordons it. To let a node lack capacity, a test creates a CSIDriver with
+//! `storageCapacity`, and CSIStorageCapacity objects for the other nodes only, as a CSI driver does.
 
 mod volumes;
 
@@ -26,16 +26,16 @@ use crate::subscription::Change;
 
 /// `bindTimeoutSeconds` of the plugin.
 const BIND_TIMEOUT: Duration = Duration::from_secs(600);
-/// A pod that could not be bound is tried again after this long, then after twice as long, up to the longest.
+/// Backoff of a pod that could not be bound. It doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The scheduler and the pods it has to do with.
+/// The scheduler with its pending pods.
 #[derive(Default)]
 pub(super) struct Scheduler {
     /// Pods without a node, by namespace and name.
     pending: BTreeMap<String, Pending>,
-    /// Pods without a node by the claims they use.
+    /// Pods without a node, by the claims that they use.
     by_claim: BTreeMap<String, BTreeSet<String>>,
     volumes: VolumeIndex,
 }
@@ -43,10 +43,10 @@ pub(super) struct Scheduler {
 #[derive(Default)]
 struct Pending {
     claims: Vec<String>,
-    /// The node it is to be bound to when its claims are bound, and until when.
+    /// The chosen node, while the pod's claims are being bound, and the deadline for that.
     assumed: Option<(String, Instant)>,
     failures: u32,
-    /// It is not tried before this time.
+    /// End of the backoff.
     not_before: Option<Instant>,
 }
 
@@ -118,7 +118,7 @@ impl Controller for Scheduler {
     }
 }
 
-/// How far the claims of a pod are that has a node in view.
+/// State of the claims of a pod with a chosen node.
 enum BindingProgress {
     Bound,
     Waits,
@@ -148,7 +148,7 @@ impl Scheduler {
         }
     }
 
-    /// Back to the start, after a pause.
+    /// Forgets the chosen node and backs off.
     fn give_up(&mut self, name: &str, queue: &mut WorkQueue<String>) {
         if let Some(pod) = self.pending.get_mut(name) {
             let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(pod.failures)).min(LONGEST_PAUSE);
@@ -160,7 +160,7 @@ impl Scheduler {
         }
     }
 
-    /// Chooses a node and starts the binding of the claims for it. Where no node fits, a change brings the pod here again.
+    /// Chooses a node and starts to bind the claims for it. If no node fits, the next change adds the pod again.
     async fn schedule(
         &mut self,
         name: &str,
@@ -222,7 +222,7 @@ impl Scheduler {
         if waits { BindingProgress::Waits } else { BindingProgress::Bound }
     }
 
-    /// What `POST pods/binding` does.
+    /// Does the work of `POST pods/binding`.
     async fn bind(&mut self, name: &str, pod: &Seen, node: &str, api: &mut Api) -> Result<(), Status> {
         let now = api.cluster().clock().seconds();
         let condition =
@@ -242,7 +242,7 @@ impl Scheduler {
     }
 }
 
-/// Whether a pod is to be scheduled, by this scheduler.
+/// Whether this scheduler is responsible for a pod that needs scheduling.
 fn is_ours(pod: &Value) -> bool {
     let scheduler = object::text_at(pod, &["spec", "schedulerName"]);
     pods::node(pod).is_empty()

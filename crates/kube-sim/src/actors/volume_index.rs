@@ -1,4 +1,4 @@
-//! Volumes, found by the claim they refer to or by what they offer.
+//! An index of volumes by claim and by class.
 
 use std::cell::OnceCell;
 use std::cmp::Ordering;
@@ -17,24 +17,24 @@ use crate::selector::LabelSelector;
 use crate::store::{Stored, key};
 use crate::validate::quantity::Quantity;
 
-/// All volumes that were seen.
+/// All observed volumes.
 #[derive(Default)]
 pub(super) struct VolumeIndex {
     volumes: BTreeMap<String, IndexedVolume>,
-    /// Names by the claim they refer to.
+    /// Names of bound volumes by their claim.
     by_claim: BTreeMap<String, BTreeSet<String>>,
-    /// Names of those without a claim, by class.
+    /// Names of volumes without a claim, by class.
     free: BTreeMap<String, BTreeSet<String>>,
 }
 
 struct IndexedVolume {
     stored: Arc<Stored>,
     index_key: IndexKey,
-    /// Read when it is asked for: most volumes have their claim, and nobody asks.
+    /// Parsed on demand: most volumes are bound, and their offer is never needed.
     offer: OnceCell<Offer>,
 }
 
-/// What a volume offers to claims.
+/// The properties of a volume that claims ask for.
 struct Offer {
     size: Option<Quantity>,
     /// Sorted.
@@ -44,7 +44,7 @@ struct Offer {
     available: bool,
 }
 
-/// The claim that a volume refers to, or its class.
+/// Where a volume is indexed: under its claim, or under its class.
 #[derive(PartialEq, Eq)]
 enum IndexKey {
     Claim(String),
@@ -56,7 +56,7 @@ impl VolumeIndex {
         self.volumes.get(name).map(|entry| &entry.stored)
     }
 
-    /// Remembers a state of a volume, unless a newer one is known.
+    /// Caches a state of a volume, unless a newer one is cached.
     pub(super) fn keep(&mut self, volume: &Seen) {
         let (name, stored) = (volume.stored.name(), Arc::clone(&volume.stored));
         let known = self.volumes.get(name);
@@ -84,8 +84,8 @@ impl VolumeIndex {
         }
     }
 
-    /// The volume for a claim, whatever the node: one that refers to it, or the smallest that is large enough; but volumes
-    /// with fewer access modes come before all others. With `reserved_only`, only those that refer to the claim count.
+    /// The volume for a claim on any node: one that refers to the claim, or the smallest that is large enough. Volumes
+    /// with fewer access modes come first. With `reserved_only`, only volumes that refer to the claim count.
     pub(super) fn find(&self, claim: &Value, reserved_only: bool) -> Option<&Arc<Stored>> {
         let modes = |entry: &IndexedVolume| (entry.offer().modes.len(), entry.offer().modes.clone());
         let fitting = self.fitting(claim, reserved_only);
@@ -93,7 +93,7 @@ impl VolumeIndex {
         best.map(|entry| &entry.stored)
     }
 
-    /// The volume for a claim of a pod that is to come to a node, none of those that are taken.
+    /// The volume for a claim of a pod on this node, except the taken ones.
     pub(super) fn find_on_node(&self, claim: &Value, node: &Value, taken: &BTreeSet<&str>) -> Option<&Arc<Stored>> {
         let fitting = self.fitting(claim, false).filter(|entry| {
             !taken.contains(entry.stored.name()) && node_selector::volume_reaches(&entry.stored.parsed(), node)
@@ -101,7 +101,7 @@ impl VolumeIndex {
         fitting.min_by(|one, other| one.rank(other)).map(|entry| &entry.stored)
     }
 
-    /// Whether a volume refers to this very claim.
+    /// Whether a volume refers to exactly this claim.
     pub(super) fn is_reserved_for(&self, claim: &Value) -> bool {
         let names = self.by_claim.get(&key(object::namespace(claim), object::name(claim))).into_iter().flatten();
         names
@@ -173,7 +173,7 @@ impl IndexedVolume {
         fits && chosen
     }
 
-    /// Which of two fitting volumes is taken.
+    /// Which of two fitting volumes is preferred.
     fn rank(&self, other: &Self) -> Ordering {
         let is_free = |entry: &Self| matches!(entry.index_key, IndexKey::Class(_));
         is_free(self).cmp(&is_free(other)).then_with(|| match (&self.offer().size, &other.offer().size) {

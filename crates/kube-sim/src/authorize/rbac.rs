@@ -1,8 +1,7 @@
-//! Role-based access control over the roles and bindings kept in the cluster, as `plugin/pkg/auth/authorizer/rbac` does
-//! it.
+//! Role-based access control by the roles and bindings in the cluster: `plugin/pkg/auth/authorizer/rbac`.
 //!
-//! Whoever may write roles and bindings may write any: the server's checks against escalation (`escalate`, `bind`) are
-//! not made. Cluster roles with an `aggregationRule` have the rules that are written in them.
+//! There are no checks against privilege escalation (`escalate`, `bind`): a user who may write roles and bindings may
+//! write any. The `aggregationRule` of a cluster role is ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +16,7 @@ use crate::store::Stored;
 use crate::subscription::{Change, Subscription};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
-/// Group and plural name of the resources that decide.
+/// Group and plural name of the resources that make up the policy.
 pub(crate) const POLICY_RESOURCES: [(&str, &str); 4] =
     [(GROUP, "clusterroles"), (GROUP, "roles"), (GROUP, "clusterrolebindings"), (GROUP, "rolebindings")];
 
@@ -27,11 +26,11 @@ pub(crate) struct Rbac(Mutex<Policy>);
 
 #[derive(Default)]
 struct Policy {
-    /// What has changed since the last question.
+    /// Changes since the last decision.
     changes: Option<Subscription>,
-    /// By namespace, which is empty for those of the whole cluster, and name.
+    /// By namespace and name. The namespace of a cluster role is empty.
     roles: BTreeMap<(String, String), Role>,
-    /// By the same.
+    /// By namespace and name. The namespace of a cluster role binding is empty.
     bindings: BTreeMap<(String, String), Binding>,
 }
 
@@ -133,7 +132,7 @@ impl Authorizer for Rbac {
     }
 }
 
-/// `system:masters` may do everything, whatever the roles say.
+/// `system:masters` may do everything without a role.
 fn is_master(groups: &[String]) -> bool {
     groups.iter().any(|group| group == "system:masters")
 }
@@ -142,7 +141,7 @@ fn all() -> Vec<String> {
     vec!["*".to_owned()]
 }
 
-/// What one binding gives to somebody; shown as the server describes it.
+/// The rules that one binding grants. Its Display is the server's text.
 struct Grant<'a> {
     namespace: &'a str,
     name: &'a str,
@@ -161,7 +160,7 @@ impl Policy {
         }
     }
 
-    /// Cluster-wide bindings first, then those of the namespace.
+    /// Cluster role bindings first, then the role bindings of the namespace.
     fn grants<'a>(
         &'a self,
         user: &'a str,
@@ -199,7 +198,7 @@ fn keep<T: DeserializeOwned>(map: &mut BTreeMap<(String, String), T>, key: (Stri
 }
 
 impl Subject {
-    /// An account without a namespace is one of the binding's.
+    /// A service account without a namespace is in the binding's namespace.
     fn is(&self, user: &str, groups: &[String], binding_namespace: &str) -> bool {
         match self.kind.as_str() {
             "User" => self.name == user,
@@ -262,7 +261,7 @@ impl fmt::Display for Grant<'_> {
     }
 }
 
-/// Those of the roles in `plugin/pkg/auth/authorizer/rbac/bootstrappolicy` that callers of any API server meet.
+/// The roles of `plugin/pkg/auth/authorizer/rbac/bootstrappolicy` that concern every user.
 pub(crate) fn first_policy() -> Vec<Value> {
     let masters: &[&str] = &["system:masters"];
     let authenticated: &[&str] = &["system:authenticated"];

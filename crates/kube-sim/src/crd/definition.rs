@@ -1,4 +1,4 @@
-//! What one CustomResourceDefinition says: its names, versions and conditions.
+//! One CustomResourceDefinition: its names, versions and conditions.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::resource::{Resource, Special, StorageId};
 use crate::status::{Cause, Status};
 use crate::store::Registry;
 
-/// What a definition says of the objects of one version.
+/// The rules of a definition for objects of one version.
 #[derive(Debug)]
 pub(crate) struct Definition {
     schema: Value,
@@ -32,12 +32,12 @@ impl Definition {
         Self { schema, patterns, selectable_fields }
     }
 
-    /// Fields that may be selected by besides name and namespace, e.g. `spec.color`.
+    /// Fields for field selectors beside name and namespace, e.g. `spec.color`.
     pub(crate) fn selectable_fields(&self) -> &[String] {
         &self.selectable_fields
     }
 
-    /// Removes what the schema does not know; the paths of what was removed.
+    /// Removes fields that the schema does not know. Returns their paths.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut removed = Vec::new();
         schema::prune_object(&self.schema, object, &mut removed);
@@ -53,7 +53,7 @@ impl Definition {
     }
 }
 
-/// Defaults of a definition, and what an update may not touch.
+/// Sets a definition's defaults and the fields that clients may not set.
 pub(crate) fn prepare(old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
     let strategy = text_at(object, &["spec", "conversion", "strategy"]);
     if !matches!(strategy, "" | "None") {
@@ -81,7 +81,7 @@ pub(crate) fn prepare(old: Option<&Value>, object: &mut Value) -> Result<(), Sta
     Ok(())
 }
 
-/// The checks of `apiextensions/validation` that keep the registry sane.
+/// The checks of `apiextensions/validation` without which the registry would be inconsistent.
 pub(crate) fn validate(object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut require = |path: &[&str]| {
@@ -115,7 +115,7 @@ pub(crate) fn validate(object: &Value) -> Vec<Cause> {
         match at(version, &["schema", "openAPIV3Schema"]) {
             None => causes.push(Cause::required(field, "")),
             Some(schema) if text_at(schema, &["type"]) != "object" => {
-                // A schema that is the only one is moved to where it was before there were versions.
+                // The server moves a single schema to the field from before there were versions.
                 let field = if several { field } else { "spec.validation.openAPIV3Schema".to_owned() };
                 causes.push(match text_at(schema, &["type"]) {
                     "" => Cause::required(format!("{field}.type"), "must not be empty at the root"),
@@ -132,7 +132,7 @@ pub(crate) fn validate(object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// A version as Go shows it; schemas and what else is rarely wrong are left out.
+/// A version as Go prints it, without the schema and other fields that are rarely wrong.
 fn shown(version: &Value) -> String {
     let truth = |field: &str| version[field] == true;
     format!(
@@ -145,13 +145,13 @@ fn shown(version: &Value) -> String {
     )
 }
 
-/// The version objects are kept in.
+/// The version in which objects are stored.
 pub(crate) fn storage_version(object: &Value) -> &str {
     let kept = items(object, &["spec", "versions"]).find(|version| version["storage"] == true);
     kept.map(|version| text_at(version, &["name"])).unwrap_or_default()
 }
 
-/// The resources it defines with their schemas.
+/// The resources that a definition serves, with their schemas.
 pub(crate) fn served(object: &Value, storage: StorageId) -> (Vec<Resource>, Vec<(String, Definition)>) {
     let text = |path: &[&str]| text_at(object, path).to_owned();
     let names = |field: &str| {
@@ -181,7 +181,7 @@ pub(crate) fn served(object: &Value, storage: StorageId) -> (Vec<Resource>, Vec<
     (versions().map(resource).collect(), definitions.collect())
 }
 
-/// Which of its names another resource of the group has, in the words of the naming controller.
+/// The naming controller's complaint if another resource of the group has one of the names.
 pub(crate) fn conflict(registry: &Registry, object: &Value, own: Option<StorageId>) -> Option<String> {
     let group = text_at(object, &["spec", "group"]);
     let others = || registry.all().iter().filter(|other| other.group == group && Some(other.storage) != own);
@@ -193,7 +193,7 @@ pub(crate) fn conflict(registry: &Registry, object: &Value, own: Option<StorageI
     others().any(|other| other.kind == kind).then(|| format!("KindConflict:{kind:?} is already in use"))
 }
 
-/// The first step of deleting a definition: its objects go first.
+/// The first step of deleting a definition: marks it, for its objects are deleted first.
 pub(crate) fn mark_terminating(object: &mut Value, now: &str) {
     object::set_meta(object, "deletionTimestamp", now);
     if !object::finalizers(object).any(|name| name == FINALIZER) {
@@ -205,7 +205,7 @@ pub(crate) fn mark_terminating(object: &mut Value, now: &str) {
     set_condition(object, "Terminating", true, "InstanceDeletionPending", message, now);
 }
 
-/// Names and conditions as the controllers of the API server set them; `taken` is what [`conflict`] said.
+/// Sets names and conditions as the API server's controllers do. `taken` is the result of [`conflict`].
 pub(crate) fn set_status(object: &mut Value, taken: Option<&str>, now: &str) {
     let names = object["spec"]["names"].clone();
     let version = storage_version(object).to_owned();
@@ -231,7 +231,7 @@ pub(crate) fn set_status(object: &mut Value, taken: Option<&str>, now: &str) {
     }
 }
 
-/// Sets one condition; its time changes with its status only.
+/// Sets one condition. Its transition time changes only with its status.
 pub(crate) fn set_condition(object: &mut Value, kind: &str, holds: bool, reason: &str, message: &str, now: &str) {
     let status = if holds { "True" } else { "False" };
     let conditions = object_mut(object, "status").entry("conditions").or_insert_with(|| json!([]));

@@ -1,4 +1,4 @@
-//! Which groups, versions and resources there are, resource by resource or all at once (`apidiscovery.k8s.io`).
+//! Discovery of groups, versions and resources, one by one or aggregated (`apidiscovery.k8s.io`).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::status::Status;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Where the built-in groups stand, as the priorities in kube-aggregator and `apiserver.go` order them; groups of custom
+/// The order of the built-in groups, by the priorities in kube-aggregator and `apiserver.go`. Groups of custom
 /// resources come last.
 const ORDER: &[&str] = &[
     "apps",
@@ -35,7 +35,7 @@ const ORDER: &[&str] = &[
     "discovery.k8s.io",
 ];
 
-/// A group, its best version first.
+/// A group with its preferred version first.
 struct Group {
     name: String,
     versions: Vec<Version>,
@@ -91,17 +91,17 @@ pub(super) fn resources(state: &State, group: &str, version: &str) -> Result<Pag
     Ok(Page::json(&list))
 }
 
-/// Whether there is such a group.
+/// Whether the group exists.
 pub(super) fn has(state: &State, group: &str) -> bool {
     state.registry.all().iter().any(|resource| resource.group == group)
 }
 
-/// Whether there is such a group that no definition made: custom ones have a handler with words of its own.
+/// Whether the group has built-in resources. Groups of custom resources have a handler with other error texts.
 pub(super) fn has_builtin(state: &State, group: &str) -> bool {
     state.registry.all().iter().any(|resource| resource.group == group && !resource.custom)
 }
 
-/// Everything there is, for `/`.
+/// All paths, for `/`.
 pub(super) fn paths(state: &State) -> Vec<String> {
     let mut paths: Vec<String> =
         ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned).to_vec();
@@ -126,7 +126,7 @@ pub(super) fn base_path(group: &str, version: &str) -> String {
 
 fn all_groups(state: &State) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    // They come sorted by group, version and name.
+    // Sorted by group, version and name.
     for resource in state.registry.all() {
         if groups.last().is_none_or(|group| group.name != resource.group) {
             groups.push(Group { name: resource.group.clone(), versions: Vec::new() });
@@ -175,7 +175,7 @@ impl Group {
     }
 }
 
-/// The verbs of objects, sorted by name.
+/// The verbs of a resource, sorted by name.
 fn verbs(resource: &Resource) -> Vec<&'static str> {
     let all = [
         Verb::Create,
@@ -195,7 +195,7 @@ fn verbs(resource: &Resource) -> Vec<&'static str> {
     all.iter().filter(|verb| has(verb)).map(|verb| verb.as_str()).collect()
 }
 
-/// A part of objects with its own path.
+/// A subresource.
 struct Part {
     name: &'static str,
     verbs: &'static [&'static str],

@@ -1,5 +1,5 @@
-//! OpenAPI v3, as much of it as clients need: what a patch may say, and what objects are made of. Fields of built-in
-//! types have no descriptions.
+//! OpenAPI v3 as far as clients need it: the patch types, and the schemas of objects. Fields of built-in types have no
+//! descriptions.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +15,10 @@ use crate::resource::Resource;
 use crate::state::State;
 use crate::status::Status;
 
-/// `/openapi/v2`: it names no types. Clients that know version 3 look here for types that are not there either.
+/// `/openapi/v2`: it has no types. Clients that know version 3 look here for types that are missing there.
 pub(super) fn old(headers: &HeaderMap) -> Page {
     const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-    // Go takes no `@` in the type of an answer.
+    // Go accepts no `@` in the content type of an answer.
     const ANSWERED: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     /// `swagger: 2.0`, `info: {title: Kubernetes, version: 1.37}`, `paths: {}`.
     const NOTHING: &[u8] = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.37\x42\x00";
@@ -79,7 +79,7 @@ impl Document {
             Some(structure) => self.structure(structure),
             None => custom(state, resource),
         };
-        // Objects of custom resources have metadata like all others.
+        // Objects of custom resources have metadata too.
         if Struct::of(resource).is_none() {
             self.wanted.insert(OBJECT_META);
             let properties = crate::object::object_mut(&mut schema, "properties");
@@ -102,12 +102,12 @@ impl Document {
         }
     }
 
-    /// Adds what the schemas refer to, and what that refers to.
+    /// Adds all schemas that are referred to, directly or indirectly.
     fn add_used_structs(&mut self) {
         while let Some(id) = self.wanted.pop_first() {
             let name = struct_name(id);
             if !self.schemas.contains_key(&name) {
-                // Types may contain themselves.
+                // A type may contain itself.
                 self.schemas.insert(name.clone(), Value::Null);
                 let schema = self.structure(Struct::named(id));
                 self.schemas.insert(name, schema);
@@ -172,7 +172,7 @@ impl Document {
     }
 }
 
-/// What the definition of a custom resource says of this version. A definition itself is open to anything.
+/// The schema of a custom resource in this version. CustomResourceDefinitions themselves have an open one.
 fn custom(state: &State, resource: &Resource) -> Value {
     let open = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let name = resource.group_resource();
@@ -184,7 +184,7 @@ fn custom(state: &State, resource: &Resource) -> Value {
     schema.cloned().unwrap_or_else(open)
 }
 
-/// References stand in `allOf`: nothing may stand beside a `$ref`.
+/// A reference, in `allOf`: nothing may stand beside a `$ref`.
 fn reference(name: &str) -> Value {
     json!({"allOf": [{"$ref": format!("#/components/schemas/{name}")}]})
 }
@@ -198,7 +198,7 @@ fn struct_name(id: &str) -> String {
     }
 }
 
-/// Custom resources are named by their group, backwards.
+/// The schema's name. That of a custom resource has the group's parts in reverse order.
 fn schema_name(resource: &Resource) -> String {
     if let Some(id) = Struct::id_of(resource) {
         return struct_name(id);
@@ -239,7 +239,7 @@ fn operation(resource: &Resource, method: &str, schema: &str) -> Value {
     operation
 }
 
-/// The patches the resource takes. Strategic merge is offered where the schema says all that it needs.
+/// The patch types of a resource. Strategic merge needs the merge keys, which only some schemas have.
 fn patches(resource: &Resource) -> Value {
     let mut kinds = vec!["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
     if Struct::of(resource).is_some() {

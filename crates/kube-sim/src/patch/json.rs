@@ -1,5 +1,5 @@
-//! JSON patch, as the server's library (evanphx/json-patch v4) does it. It is more lenient than RFC 6902: `replace` may
-//! set a missing member, `test` takes a missing member for null, indices may count from the end.
+//! JSON patch like the server's library (evanphx/json-patch v4). It is more lenient than RFC 6902: `replace` may set a
+//! missing member, `test` takes a missing member for null, and indices may count from the end.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::status::Status;
 /// Most operations a patch may have.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// Applies all operations; one that fails fails all.
+/// Applies all operations, or fails.
 pub(super) fn patch(current: &Value, patch: &[u8]) -> Result<Value, Status> {
     let operations = match serde_json::from_slice(patch).map_err(|_| no_json())? {
         Value::Array(operations) => operations,
@@ -30,7 +30,7 @@ pub(super) fn patch(current: &Value, patch: &[u8]) -> Result<Value, Status> {
     }
     let mut document = current.clone();
     for operation in &operations {
-        // The server does not say which one failed, or why.
+        // The server does not name the failed operation, or the cause.
         apply(&mut document, operation).ok_or_else(|| {
             let message = "the server rejected our request due to an error in our request";
             Status::new(422, "Invalid", message).with_empty_details()
@@ -39,7 +39,7 @@ pub(super) fn patch(current: &Value, patch: &[u8]) -> Result<Value, Status> {
     Ok(document)
 }
 
-/// `None`: it failed.
+/// Applies one operation. `None` if it fails.
 fn apply(document: &mut Value, operation: &Value) -> Option<()> {
     let text = |field: &str| operation.get(field).and_then(Value::as_str);
     let path = text("path")?;
@@ -66,7 +66,7 @@ fn apply(document: &mut Value, operation: &Value) -> Option<()> {
     }
 }
 
-/// The member or item a path leads to; whether it is there is another question.
+/// The location that a path names, whether it exists or not.
 struct Location<'a> {
     parent: &'a mut Value,
     key: String,
@@ -95,7 +95,7 @@ impl<'a> Location<'a> {
         }
     }
 
-    /// What is there; null for a missing member.
+    /// The value there, or null for a missing member.
     fn get(&self) -> Option<&Value> {
         match &*self.parent {
             Value::Object(members) => Some(members.get(&self.key).unwrap_or(&Value::Null)),

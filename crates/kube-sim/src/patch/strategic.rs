@@ -43,7 +43,7 @@ pub(super) fn patch(
     let shown = go_map(&patch);
     let original = current.as_object().cloned().unwrap_or_default();
     let mut merged = Value::Object(merge_map(original, patch, MemberSchema::Struct(structure))?);
-    // The server converts the result to the type it knows to expect, whatever the object says it is.
+    // The server converts the result to the expected type and ignores the object's own.
     if let Value::Object(object) = &mut merged {
         object.remove("kind");
         object.remove("apiVersion");
@@ -53,13 +53,13 @@ pub(super) fn patch(
     Ok(Patched { object: merged, warnings })
 }
 
-/// What is known of the members of an object.
+/// The types of an object's members.
 #[derive(Clone, Copy)]
 enum MemberSchema {
     Struct(&'static Struct),
-    /// A map of such values.
+    /// The members are values of this type.
     Map(&'static Type),
-    /// Nothing: lists are replaced.
+    /// Unknown types: lists are replaced.
     Unknown,
 }
 
@@ -87,7 +87,7 @@ impl MemberSchema {
         }
     }
 
-    /// Whether the list of that name is merged, by which key, and what its items are.
+    /// Whether the list of this name is merged, the merge key, and the schema of its items.
     fn list(self, name: &str) -> (bool, &'static str, Self) {
         match self.field(name) {
             Some(field) => (field.patch.merge, field.patch.key, field.ty.element().map_or(Self::Unknown, Self::of)),
@@ -132,7 +132,7 @@ fn merge_map(mut original: Object, mut patch: Object, schema: MemberSchema) -> R
             (old, _) if deletes => old,
             (old, new) => {
                 value = new;
-                // A scalar in position of a scalar is taken as it is.
+                // A scalar replaces a scalar.
                 if old.as_ref().is_none_or(|old| kind_of(old) != kind_of(&value)) {
                     discard_nulls(&mut value);
                 }
@@ -146,7 +146,7 @@ fn merge_map(mut original: Object, mut patch: Object, schema: MemberSchema) -> R
     Ok(original)
 }
 
-/// `$retainKeys`: what is not named goes.
+/// `$retainKeys`: removes all other members.
 fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Status> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = || Status::bad_request("invalid patch format of retainKeys");
@@ -161,7 +161,7 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Status> 
     Ok(())
 }
 
-/// `$setElementOrder/…`: merges those lists and puts their items in order.
+/// `$setElementOrder/…`: merges these lists and sorts their items.
 fn ordered_lists(original: &mut Object, patch: &mut Object, schema: MemberSchema) -> Result<(), Status> {
     let orders: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
     for order_key in orders {
@@ -228,7 +228,7 @@ fn merge_list(
     in_order(merged, &patch, &server, merge_key)
 }
 
-/// Items with a directive: `$patch: delete` takes its like away, `$patch: replace` puts the patch in the list's position.
+/// Items with a directive: `$patch: delete` removes the matching item, `$patch: replace` replaces the list.
 fn special_items(
     mut original: Vec<Value>,
     patch: Vec<Value>,
@@ -252,8 +252,8 @@ fn special_items(
     Ok(if replaces { (plain, Vec::new()) } else { (original, plain) })
 }
 
-/// `normalizeElementOrder`: the items of the patch in the patch's order, those of the server in the server's, and an item
-/// of the server before one of the patch where the server has them so.
+/// `normalizeElementOrder`: the patch's items keep its order, the server's items keep theirs. An item of the server
+/// comes before one of the patch if it does so at the server.
 fn in_order(items: Vec<Value>, patch: &[Value], server: &[Value], merge_key: &str) -> Result<Vec<Value>, Status> {
     if !merge_key.is_empty() {
         items.iter().try_for_each(|item| key_of(item, merge_key).map(drop))?;
@@ -280,7 +280,7 @@ fn in_order(items: Vec<Value>, patch: &[Value], server: &[Value], merge_key: &st
     Ok(ordered)
 }
 
-/// The items of a patch's list must come in the order it asks for.
+/// Checks that a patch's list has the order that the patch asks for.
 fn follows_order(given: &[Value], order: &[Value], merge_key: &str) -> Result<(), Status> {
     let mut wanted = order.iter();
     if given.is_empty() || order.is_empty() {
@@ -343,7 +343,7 @@ fn into_list(value: Value) -> Result<Vec<Value>, Status> {
     }
 }
 
-/// `None` for an object that is a directive itself.
+/// A value without its directives. `None` for an object that is itself a directive.
 fn without_directives(value: Value) -> Option<Value> {
     Some(match value {
         Value::Object(object) if object.contains_key(DIRECTIVE) => return None,

@@ -1,26 +1,26 @@
-//! The resources every API server has. What is special about each (update and delete strategy) is what
-//! `pkg/registry/*/*/strategy.go` and `storage.go` of Kubernetes say.
+//! The resources of every API server. Their update and delete strategies are from `pkg/registry/*/*/strategy.go` and
+//! `storage.go` of Kubernetes.
 
 use std::sync::{Arc, LazyLock};
 
 use super::{Resource, Special, StorageId};
 
-/// All built-in resources, in the order of discovery; core first.
+/// All built-in resources in the order of discovery, core first.
 pub fn builtins() -> &'static [Arc<Resource>] {
     static BUILTINS: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(build);
     &BUILTINS
 }
 
-/// One row: `plural Kind traits short,names`, see [`traits`].
+/// The resources of one group. A row is plural name, kind, traits (see [`traits`]) and short names.
 struct GroupTable {
     name: &'static str,
     version: &'static str,
     rows: &'static [(&'static str, &'static str, &'static str, &'static [&'static str])],
 }
 
-/// What the letters of a row mean.
+/// The letters of a row.
 mod traits {
-    /// Lives in namespaces.
+    /// Namespaced.
     pub(super) const NAMESPACED: char = 'n';
     /// Has `/status`.
     pub(super) const STATUS: char = 's';
@@ -30,7 +30,7 @@ mod traits {
     pub(super) const CREATE_ON_UPDATE: char = 'u';
     /// Delete answers with the object.
     pub(super) const RETURNS_DELETED: char = 'd';
-    /// Is asked, not stored.
+    /// Answered, not stored.
     pub(super) const EPHEMERAL: char = 'e';
     /// Is in the category `all`.
     pub(super) const ALL: char = 'a';
@@ -141,7 +141,7 @@ fn build() -> Vec<Arc<Resource>> {
     let mut built: Vec<Arc<Resource>> = Vec::new();
     for group in GROUPS {
         for (plural, kind, letters, short_names) in group.rows {
-            // Events are one set of objects seen through two groups.
+            // Both groups of events share one storage.
             let shared = built.iter().find(|other| *plural == "events" && other.plural == "events");
             let next = StorageId(u32::try_from(built.len()).expect("the table above is short"));
             let storage = shared.map_or(next, |other| other.storage);

@@ -1,10 +1,10 @@
-//! What form an answer is wanted in: the header `Accept`.
+//! Content negotiation: the header `Accept`.
 
 use http::header::{ACCEPT, HeaderMap};
 
 use crate::status::Status;
 
-/// The form of an answer about objects.
+/// The media type of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MediaType {
     pub(super) representation: Representation,
@@ -16,7 +16,7 @@ pub(super) enum Representation {
     Objects,
     /// `PartialObjectMetadata`.
     Metadata,
-    /// A table, in this version of `meta.k8s.io`.
+    /// A table in this version of `meta.k8s.io`.
     Table(&'static str),
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Language {
 }
 
 impl MediaType {
-    /// The first choice that can be served; protobuf and CBOR cannot.
+    /// The first acceptable type that can be served. Protobuf and CBOR cannot.
     pub(super) fn wanted(headers: &HeaderMap) -> Result<Self, Status> {
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
         let found = accept.split(',').find_map(Self::of);
@@ -57,7 +57,7 @@ impl MediaType {
         Some(Self { representation, language })
     }
 
-    /// What to ask the API itself for.
+    /// The header `Accept` for the API itself.
     pub(super) fn accept(self) -> &'static str {
         match self.representation {
             Representation::Objects | Representation::Table(_) => "application/json",

@@ -28,7 +28,7 @@ use crate::service::Body;
 use crate::status::{Cause, Status};
 use printer::Printer;
 
-/// What stands beside a row's cells: the query parameter `includeObject`.
+/// The query parameter `includeObject`: the object in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Include {
     Nothing,
@@ -51,7 +51,7 @@ impl Include {
     }
 }
 
-/// Makes tables of one resource's objects.
+/// Prints tables of one resource's objects.
 pub(super) struct Tables {
     cluster: Cluster,
     resource: Arc<Resource>,
@@ -114,12 +114,12 @@ impl Tables {
     }
 }
 
-/// The body of a watch, with each object as a table of one row. Columns come with the first only.
+/// The body of a watch with a table of one row for each object. Only the first has columns.
 pub(super) struct TableWatch {
     body: Body,
     tables: Tables,
     has_columns: bool,
-    /// The beginning of a line whose end has not come yet.
+    /// The start of an incomplete line.
     rest: Vec<u8>,
 }
 
@@ -128,7 +128,7 @@ impl TableWatch {
         Self { body, tables, has_columns: false, rest: Vec::new() }
     }
 
-    /// The whole lines among what has come.
+    /// Converts the complete lines.
     fn convert(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.rest.extend_from_slice(bytes);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! The objects of a resource as they were at an earlier resourceVersion: the changes since then are undone.
+//! The objects of a resource at an earlier resourceVersion: the later changes are undone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use super::{Storage, Stored};
 /// A view of a [`Storage`] at a resourceVersion.
 pub(crate) struct Snapshot<'a> {
     storage: &'a Storage,
-    /// What differs from today: the state then, or none where the object did not exist.
+    /// The differences from now: the state then, or `None` for an object that did not exist.
     then: BTreeMap<&'a str, Option<&'a Arc<Stored>>>,
 }
 
 impl<'a> Snapshot<'a> {
-    /// None where too much is forgotten.
+    /// `None` if the history does not go back that far.
     pub(crate) fn at(storage: &'a Storage, version: u64) -> Option<Self> {
         if version < storage.compacted() {
             return None;

@@ -18,12 +18,12 @@ pub(super) fn create(state: &mut State, request: &mut Request) -> Result<Answer,
     create_object(state, request, object)
 }
 
-/// Creates `object`, which came in the request's form; updates and applies that create end here too.
+/// Creates `object`, which is in the request's version. Also used by updates and applies that create.
 pub(super) fn create_object(state: &mut State, request: &Request, object: Value) -> Result<Answer, Status> {
     let resource = &request.resource;
     let view = view(state, request);
     let mut object = view.to_stored(object);
-    // Only an apply has worked them out; a creator owns all it sends.
+    // Only an apply has computed them. The manager of a create owns all that it sends.
     let owners = take_owners(&mut object).filter(|_| request.verb == Verb::Patch);
     set_namespace(resource, &request.namespace, &mut object)?;
     let resource_version_given = !matches!(object::resource_version(&object), "" | "0");
@@ -71,7 +71,8 @@ fn set_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Re
     Ok(())
 }
 
-/// What no client decides: `WipeObjectMetaSystemFields`, `FillObjectMetaSystemFields` and the generated name.
+/// Sets the fields that no client sets: `WipeObjectMetaSystemFields`, `FillObjectMetaSystemFields` and the generated
+/// name.
 fn set_system_fields(state: &mut State, resource: &Resource, object: &mut Value) {
     let metadata = object::metadata_mut(object);
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {

@@ -1,4 +1,4 @@
-//! The steps of a write that are for CustomResourceDefinitions and their objects alone.
+//! The steps of a write that concern only CustomResourceDefinitions and custom resources.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::store::Stored;
 const GROUP: &str = "apiextensions.k8s.io";
 const PLURAL: &str = "customresourcedefinitions";
 
-/// Makes an object ready to be validated: what the decoder and the strategy of custom resources and their definitions do.
+/// Prepares an object for validation: the decoder and strategy of custom resources and their definitions.
 pub(crate) fn prepare(state: &State, request: &Request, old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
     let resource = &request.resource;
     if resource.is(GROUP, PLURAL) {
@@ -71,7 +71,7 @@ pub(crate) fn prepare(state: &State, request: &Request, old: Option<&Value>, obj
     Ok(())
 }
 
-/// What is wrong with a custom resource or a definition.
+/// Validates a custom resource or a definition.
 pub(crate) fn validate(state: &State, resource: &Resource, object: &Value) -> Vec<Cause> {
     if resource.is(GROUP, PLURAL) {
         return definition::validate(object);
@@ -79,7 +79,7 @@ pub(crate) fn validate(state: &State, resource: &Resource, object: &Value) -> Ve
     state.definition(resource).map(|definition| definition.validate(object)).unwrap_or_default()
 }
 
-/// Makes known what a definition that was just written defines.
+/// Registers the resources of a definition that was just written.
 pub(crate) fn after_write(state: &mut State, resource: &Resource, written: &Arc<Stored>) {
     if !resource.is(GROUP, PLURAL) || written.is_deleting() {
         return;
@@ -96,7 +96,7 @@ pub(crate) fn after_write(state: &mut State, resource: &Resource, written: &Arc<
     state.update(resource.storage, written, object, Credit::Server);
 }
 
-/// Ends what a definition that is gone defined, or finishes a definition whose last object is gone.
+/// Unregisters the resources of a deleted definition, or finishes the deletion of a definition without objects.
 pub(crate) fn after_remove(state: &mut State, resource: &Resource, last: &Stored) {
     if resource.is(GROUP, PLURAL) {
         let object = last.value();
@@ -131,7 +131,7 @@ pub(super) fn finish(state: &mut State, definitions: &Resource, definition: &Arc
     }
 }
 
-/// Where the objects of a definition are kept, if it is known already.
+/// The storage of a definition's objects, if it is registered.
 pub(super) fn storage_of(state: &State, definition: &Value) -> Option<StorageId> {
     let (group, plural) = (text_at(definition, &["spec", "group"]), text_at(definition, &["spec", "names", "plural"]));
     state.registry.named(group, plural).filter(|resource| resource.custom).map(|resource| resource.storage)

@@ -1,4 +1,4 @@
-//! `syncClaim`: finding a volume for a claim, or asking for one.
+//! `syncClaim`: finds a volume for a claim, or asks for one.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Binder {
         Ok(SyncResult::Pending)
     }
 
-    /// A claim that names its volume.
+    /// Syncs a claim that names its volume.
     async fn sync_named(&mut self, claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         let name = volume_name(&claim.value);
         let Some(volume) = self.volumes.get(name).map(|stored| Seen::from(Arc::clone(stored))) else {
@@ -86,7 +86,7 @@ impl Binder {
         Ok(SyncResult::Pending)
     }
 
-    /// A claim that was bound before.
+    /// Syncs a claim that was bound before.
     async fn sync_bound(&mut self, claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         let volume = self.volumes.get(volume_name(&claim.value)).map(|stored| Seen::from(Arc::clone(stored)));
         let (reason, message) = match volume {
@@ -110,7 +110,7 @@ impl Binder {
         Ok(SyncResult::Pending)
     }
 
-    /// Binds both to each other, in up to four writes.
+    /// Binds a volume and a claim to each other, in up to four writes.
     async fn bind(&mut self, mut volume: Seen, mut claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         if let Some(change) = bound_to(&volume.value, &claim.value) {
             volume = api.update(storage::volumes(), &volume, None, change).await?;
@@ -168,7 +168,7 @@ impl Binder {
         self.update_claim(&claim, Some(Subresource::Status), |claim| claim["status"] = status.into(), api).await
     }
 
-    /// Gives a claim that says nothing of its class the default one. Whether it did.
+    /// Gives the default class to a claim without a class. Returns whether it did.
     async fn assign_default_class(&mut self, claim: &Seen, api: &mut Api) -> Result<bool, Status> {
         if storage::has_class(&claim.value) {
             return Ok(false);
@@ -240,7 +240,7 @@ impl Binder {
     }
 }
 
-/// Why a volume that a claim names is not for it: `checkVolumeSatisfyClaim`.
+/// Why a volume does not fit the claim that names it: `checkVolumeSatisfyClaim`.
 fn unfit(volume: &Value, claim: &Value) -> Option<String> {
     let mut modes = storage::access_modes(claim);
     if object::deletion_timestamp(volume).is_some() {

@@ -1,4 +1,4 @@
-//! `syncVolume`: the phase of a volume, and what becomes of it when its claim is gone.
+//! `syncVolume`: sets a volume's phase, and reclaims a volume whose claim is gone.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::object::{self, annotation};
 use crate::request::{DeleteOptions, Subresource};
 use crate::status::Status;
 
-/// The finalizer of volumes that the controller itself deletes.
+/// The finalizer of volumes that this controller deletes itself.
 const IN_TREE_FINALIZER: &str = "kubernetes.io/pv-controller";
 const EXTERNAL_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
@@ -51,7 +51,7 @@ impl Binder {
                 self.set_volume_phase(volume, "Bound", "", api).await?;
                 Ok(SyncResult::Done)
             }
-            // The claim has got another volume.
+            // The claim is bound to another volume.
             _ => {
                 let policy = reclaim_policy(&volume.value);
                 if annotation(&volume.value, PROVISIONED_BY).is_some() && policy == "Delete" {
@@ -64,7 +64,7 @@ impl Binder {
         }
     }
 
-    /// The claim a volume refers to, if it is still the one. Before a volume is given up, the API server is asked.
+    /// The claim that a volume refers to, if it has the same UID. The API server is asked before a volume is released.
     async fn claim_of(&mut self, volume: &Seen, api: &mut Api) -> Option<Seen> {
         let reference = claim_ref(&volume.value)?;
         let known = self.claims.get(&reference.key()).map(|stored| Seen::from(Arc::clone(stored)));
@@ -128,7 +128,7 @@ impl Binder {
         Ok(SyncResult::Done)
     }
 
-    /// `unbindVolume`: what the controller has written is taken back.
+    /// `unbindVolume`: reverts the controller's own writes.
     async fn unbind(&mut self, volume: Seen, api: &mut Api) -> Result<(), Status> {
         let change = |volume: &mut Value| {
             let own = annotation(volume, BOUND_BY_CONTROLLER).is_some();
@@ -178,13 +178,13 @@ impl Binder {
     }
 }
 
-/// Who deletes what is behind a volume.
+/// Who deletes the storage asset of a volume.
 enum Deleter {
     External,
     HostPath,
 }
 
-/// `findDeletablePlugin`, and the host path plugin's own check. The error is what the real controller says.
+/// `findDeletablePlugin`, and the host path plugin's own check. The error has the real controller's text.
 fn deleter(volume: &Value) -> Result<Deleter, String> {
     match annotation(volume, PROVISIONED_BY) {
         Some("") | None => {}

@@ -1,9 +1,9 @@
-//! The numbers of fields, from `shapes/protobuf.txt`.
+//! The field numbers of `shapes/protobuf.txt`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// A type of messages.
+/// A message type.
 #[derive(Debug, Default)]
 pub(super) struct Message {
     fields: BTreeMap<u32, MessageField>,
@@ -11,7 +11,7 @@ pub(super) struct Message {
 
 #[derive(Debug)]
 pub(super) struct MessageField {
-    /// Name in JSON; none of an embedded struct, whose fields are the outer type's.
+    /// Name in JSON. `None` for an embedded struct, whose fields belong to the outer type.
     pub(super) name: Option<&'static str>,
     pub(super) omit_empty: bool,
     pub(super) ty: FieldType,
@@ -35,7 +35,7 @@ pub(super) enum FieldKind {
     IntOrString,
     /// JSON in bytes.
     Json,
-    /// A list of texts with a message of its own.
+    /// A list of texts in a message of its own.
     Texts,
     List(Box<FieldType>),
     Map(Box<FieldType>),
@@ -51,7 +51,7 @@ impl Message {
         MESSAGES.get(format!("{api_version}.{kind}").as_str())
     }
 
-    /// A type by its name in the table.
+    /// A message type by its name in the table.
     pub(super) fn named(name: &str) -> &'static Self {
         MESSAGES.get(name).expect("the table has every type it refers to, which a test checks")
     }

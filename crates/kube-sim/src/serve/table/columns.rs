@@ -1,4 +1,4 @@
-//! The columns of most built-in resources, and what is in them.
+//! The columns of most built-in resources, and their cells.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::age::since;
 use crate::object::{at, meta, name, text_at};
 
-/// The columns of a built-in resource: `Name:type` each, with a `+` before those that only `-o wide` shows.
+/// The columns of a built-in resource: `Name:type`, with a `+` if only `-o wide` shows it.
 pub(super) struct Columns {
     pub(super) names: &'static [&'static str],
     pub(super) cells: fn(&Value, Timestamp) -> Vec<Value>,
@@ -15,7 +15,7 @@ pub(super) struct Columns {
 pub(super) const OTHERS: Columns =
     Columns { names: &["Name", "Age"], cells: |object, now| vec![name(object).into(), age(object, now)] };
 
-/// Resources without columns of their own in the real server.
+/// The columns of resources without a printer in the real server.
 pub(super) const UNKNOWN: Columns = Columns {
     names: &["Name", "Created At:date"],
     cells: |object, _| vec![name(object).into(), meta(object, "creationTimestamp").cloned().unwrap_or_default()],
@@ -100,7 +100,7 @@ pub(super) fn age(object: &Value, now: Timestamp) -> Value {
     since(meta(object, "creationTimestamp"), now).into()
 }
 
-/// The text at a path; empty where there is none.
+/// The text at a path, or an empty one.
 pub(super) fn text(object: &Value, path: &[&str]) -> Value {
     text_at(object, path).into()
 }

@@ -1,4 +1,4 @@
-//! The part of JSONPath that printer columns may use: fields, indices, wildcards and filters by equality.
+//! The subset of JSONPath for printer columns: fields, indices, wildcards and filters by equality.
 
 use serde_json::Value;
 
@@ -8,14 +8,14 @@ pub(super) struct JsonPath(Vec<Step>);
 #[derive(Debug, PartialEq)]
 enum Step {
     Field(String),
-    /// From the end where it is negative.
+    /// Counts from the end if it is negative.
     Index(i64),
     All,
     Filter(Vec<String>, Value),
 }
 
 impl JsonPath {
-    /// None for what this does not understand.
+    /// `None` for an unsupported path.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut steps = Vec::new();
         let mut rest = text;
@@ -27,7 +27,7 @@ impl JsonPath {
         Some(Self(steps))
     }
 
-    /// The first of the values there.
+    /// The first value at the path.
     pub(super) fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
         let mut values = vec![object];
         for step in &self.0 {

@@ -1,4 +1,4 @@
-//! Which columns a resource has.
+//! The columns of each resource.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::object::{annotation, meta, name};
 use crate::resource::{Resource, Special};
 
-/// One resource's columns.
+/// The columns of one resource.
 pub(super) enum Printer {
     BuiltIn(&'static Columns),
     Custom(Vec<CustomColumn>),
@@ -69,7 +69,7 @@ impl Printer {
     }
 }
 
-/// The storage class that is the default when several say they are: the newest, and the first by name of those.
+/// The default storage class. Of several, it is the newest; of equally new ones, the first by name.
 pub(super) fn default_class<'a>(resource: &Resource, objects: &'a [Value]) -> Option<&'a str> {
     if resource.special != Special::Class || objects.len() == 1 && objects[0].get("kind").is_some() {
         return None;

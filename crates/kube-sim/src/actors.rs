@@ -1,10 +1,11 @@
-//! What runs beside the API server in a real cluster, as far as provisioners meet it.
+//! The controllers and the scheduler that run beside the API server in a real cluster, as far as provisioners need
+//! them.
 //!
-//! [`Cluster::run`] starts the actors. Each is one controller of kube-controller-manager, or kube-scheduler; it reacts to
-//! what happens in the cluster and writes as the real one does. Each can be prompt, slow, late, or not there at all;
-//! how slow and how late at each turn is drawn from the cluster's seed, so the same seed gives the same run.
+//! [`Cluster::run`] starts the actors. Each is kube-scheduler or one controller of kube-controller-manager. It reacts
+//! to changes in the cluster and makes the writes of the real one. An actor can be prompt, slow, late or absent. Its
+//! delays are drawn from the cluster's seed, so the same seed gives the same run.
 //!
-//! What they do not do: CSI migration of in-tree provisioners, recycling of volumes, and what needs a kubelet.
+//! Not simulated: CSI migration of in-tree provisioners, recycling of volumes, and anything that needs a kubelet.
 
 mod api;
 mod binder;
@@ -30,30 +31,32 @@ use crate::cluster::Cluster;
 use api::Api;
 use worker::{Controller, Worker};
 
-/// A part of a cluster beside its API server.
+/// A controller, or the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Actor {
-    /// `persistentvolume-binder-controller`: asks the external provisioner, binds claims and volumes, releases volumes.
+    /// `persistentvolume-binder-controller`: asks external provisioners for volumes, binds claims to volumes, releases
+    /// volumes.
     Binder,
-    /// `persistentvolumeclaim-protection-controller` and `persistentvolume-protection-controller`: claims stay while pods
-    /// use them, volumes while they are bound.
+    /// `persistentvolumeclaim-protection-controller` and `persistentvolume-protection-controller`: a claim stays while
+    /// a pod uses it, a volume while it is bound.
     Protection,
-    /// kube-scheduler: selects nodes for claims that wait for their first consumer, and binds pods to nodes.
+    /// `kube-scheduler`: selects nodes for claims that wait for their first consumer, and binds pods to nodes.
     Scheduler,
-    /// `garbage-collector-controller`: deletes what belongs to owners that are gone.
+    /// `garbage-collector-controller`: deletes objects whose owners are gone.
     GarbageCollector,
-    /// `namespace-controller`: empties namespaces that are going, and lets them go.
+    /// `namespace-controller`: deletes the objects of terminating namespaces, then finalizes the namespaces.
     Namespaces,
-    /// `node-lifecycle-controller`: takes the taint from nodes that are ready, taints those that are not or are cordoned.
+    /// `node-lifecycle-controller`: taints nodes that are not ready or are cordoned, and removes the taint from the
+    /// others.
     Nodes,
 }
 
 impl Actor {
-    /// All there are.
+    /// All actors.
     pub const ALL: [Self; 6] =
         [Self::Binder, Self::Protection, Self::Scheduler, Self::GarbageCollector, Self::Namespaces, Self::Nodes];
 
-    /// The user it is.
+    /// Its user name.
     pub fn user(self) -> &'static str {
         match self {
             Self::Binder => "system:serviceaccount:kube-system:persistent-volume-binder",
@@ -66,40 +69,40 @@ impl Actor {
     }
 }
 
-/// How fast an actor is. Each range is drawn from anew at each turn.
+/// How fast an actor is. Each delay is drawn from its range every time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// How long after [`Cluster::run`] it starts.
+    /// Delay between [`Cluster::run`] and the actor's start.
     pub start: RangeInclusive<Duration>,
-    /// How much later than it happens it sees a change.
+    /// Delay between a change and its delivery to the actor.
     pub lag: RangeInclusive<Duration>,
-    /// How long each of its requests takes.
+    /// Latency of each of its requests.
     pub request: RangeInclusive<Duration>,
 }
 
 impl Pace {
-    /// Everything happens at once.
+    /// No delays.
     pub const PROMPT: Self = Self {
         start: Duration::ZERO..=Duration::ZERO,
         lag: Duration::ZERO..=Duration::ZERO,
         request: Duration::ZERO..=Duration::ZERO,
     };
 
-    /// As in a cluster with little to do.
+    /// As in a cluster with little load.
     pub const USUAL: Self = Self {
         start: Duration::ZERO..=Duration::ZERO,
         lag: Duration::ZERO..=Duration::from_millis(10),
         request: Duration::from_millis(1)..=Duration::from_millis(15),
     };
 
-    /// As in a cluster that is overwhelmed.
+    /// As in an overloaded cluster.
     pub const SLOW: Self = Self {
         start: Duration::ZERO..=Duration::ZERO,
         lag: Duration::from_millis(50)..=Duration::from_secs(3),
         request: Duration::from_millis(20)..=Duration::from_secs(2),
     };
 
-    /// The same, but it starts after a while, as a controller whose election takes that long.
+    /// The same pace with a late start, as of a controller whose leader election takes that long.
     #[must_use]
     pub fn starting_after(self, start: Duration) -> Self {
         Self { start: start..=start, ..self }
@@ -111,17 +114,17 @@ impl Pace {
 pub struct Actors(BTreeMap<Actor, Pace>);
 
 impl Actors {
-    /// All of them, prompt.
+    /// All actors, prompt.
     pub fn all() -> Self {
         Actor::ALL.into_iter().fold(Self::none(), |actors, actor| actors.with(actor, Pace::PROMPT))
     }
 
-    /// None of them.
+    /// No actors.
     pub fn none() -> Self {
         Self(BTreeMap::new())
     }
 
-    /// All of them, each as fast as a seed says: prompt, as usual or slow, and some late.
+    /// All actors, each at a pace drawn from the seed: prompt, usual or slow, some with a late start.
     pub fn drawn(seed: u64) -> Self {
         const PACES: [Pace; 3] = [Pace::PROMPT, Pace::USUAL, Pace::SLOW];
         const LATEST: u64 = 60;
@@ -133,21 +136,21 @@ impl Actors {
         })
     }
 
-    /// This one too, at that pace.
+    /// Adds an actor at a pace.
     #[must_use]
     pub fn with(mut self, actor: Actor, pace: Pace) -> Self {
         self.0.insert(actor, pace);
         self
     }
 
-    /// Not this one.
+    /// Removes an actor.
     #[must_use]
     pub fn without(mut self, actor: Actor) -> Self {
         self.0.remove(&actor);
         self
     }
 
-    /// All of these at that pace.
+    /// Sets the pace of all these actors.
     #[must_use]
     pub fn at(mut self, pace: &Pace) -> Self {
         self.0.values_mut().for_each(|own| own.clone_from(pace));
@@ -161,7 +164,7 @@ impl Default for Actors {
     }
 }
 
-/// Actors at work. They end when this is dropped.
+/// The running actors. They stop when this is dropped.
 #[derive(Debug)]
 #[must_use = "the actors end when this is dropped"]
 pub struct Running {
@@ -184,7 +187,7 @@ impl Cluster {
 }
 
 impl Running {
-    /// Starts an actor; one that runs is replaced by one that knows nothing yet, as at a crash.
+    /// Starts an actor. A running one is replaced by one with an empty cache, as after a crash.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -202,7 +205,7 @@ impl Running {
         self.tasks.insert(actor, task);
     }
 
-    /// Ends an actor, in the middle of whatever it does.
+    /// Stops an actor at once, even in the middle of its work.
     pub fn stop(&mut self, actor: Actor) {
         self.tasks.remove(&actor);
     }

@@ -1,4 +1,4 @@
-//! Who may do what. Without an [`Authorizer`] everybody may do everything.
+//! Authorization. Without an [`Authorizer`] everybody may do everything.
 
 mod rbac;
 
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub(crate) use rbac::{Rbac, first_policy};
+pub(crate) use rbac::{POLICY_RESOURCES, Rbac, first_policy};
 
 use crate::request::{Request, Subresource, Verb};
 use crate::resource::{Special, qualified};
 use crate::selector::FieldSelector;
 use crate::status::{Details, Status};
 
-/// Decides what callers may do; also asked by access reviews.
+/// Decides whether requests are allowed, and answers access reviews.
 pub trait Authorizer: Send + Sync {
     /// Whether it is allowed.
     fn authorize(&self, attributes: &Attributes<'_>) -> Decision;
@@ -22,19 +22,19 @@ pub trait Authorizer: Send + Sync {
     fn rules(&self, user: &str, groups: &[String], namespace: &str) -> Value;
 }
 
-/// What an [`Authorizer`] says.
+/// The decision of an [`Authorizer`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// Whether it is allowed.
     pub allowed: bool,
-    /// Why, for people; often empty. Refusals end with it.
+    /// The reason, for people; often empty. A refusal's message ends with it.
     pub reason: String,
 }
 
-/// What somebody wants to do.
+/// `authorizer.Attributes`: the request to decide on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes<'a> {
-    /// Who.
+    /// The user.
     pub user: &'a str,
     /// The groups the user is in.
     pub groups: &'a [String],
@@ -55,7 +55,8 @@ pub struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// What apiserver's `endpoints/request/requestinfo.go` makes of a request; `selector` is its field selector, read.
+    /// The attributes as apiserver's `endpoints/request/requestinfo.go` derives them. `selector` is the parsed field
+    /// selector.
     pub(crate) fn of(request: &'a Request, selector: Option<&'a FieldSelector>) -> Self {
         let spans =
             matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection) && request.name.is_empty();
@@ -63,7 +64,7 @@ impl<'a> Attributes<'a> {
             Some(name) if spans => name,
             _ => &request.name,
         };
-        // A namespace is in itself.
+        // The namespace of a namespace is itself.
         let namespace = if request.resource.special == Special::Namespace { &request.name } else { &request.namespace };
         Self {
             user: &request.user,
@@ -78,7 +79,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Refuses what the authorizer does not allow.
+    /// Returns a refusal unless the authorizer allows the request.
     pub(crate) fn check(&self, authorizer: &dyn Authorizer) -> Result<(), Status> {
         let decision = authorizer.authorize(self);
         if decision.allowed { Ok(()) } else { Err(self.forbidden(&decision.reason)) }
@@ -96,12 +97,12 @@ impl<'a> Attributes<'a> {
             "" => (*resource).to_owned(),
             part => format!("{resource}/{part}"),
         };
-        let place = match *namespace {
+        let scope = match *namespace {
             "" => "at the cluster scope".to_owned(),
             namespace => format!("in the namespace {namespace:?}"),
         };
         let mut message = match *path {
-            "" => format!("{subject}: User {user:?} cannot {verb} resource {what:?} in API group {group:?} {place}"),
+            "" => format!("{subject}: User {user:?} cannot {verb} resource {what:?} in API group {group:?} {scope}"),
             path => format!("{subject}: User {user:?} cannot {verb} path {path:?}"),
         };
         if !reason.is_empty() {
@@ -118,7 +119,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// The groups the server puts a user into by itself.
+/// The groups that the server derives from a user's name.
 pub(crate) fn groups_of(user: &str) -> Arc<[String]> {
     let account = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     match account {

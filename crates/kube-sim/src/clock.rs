@@ -1,4 +1,4 @@
-//! The simulated server's clock: a fixed date plus what tokio's clock, paused or not, has counted since.
+//! The simulated server's time: a fixed date plus the time that tokio's clock, paused or not, has measured since.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct SimClock {
 }
 
 impl SimClock {
-    /// 2030-01-01T00:00:00Z, where clusters start by default.
+    /// 2030-01-01T00:00:00Z, the default start.
     pub const EPOCH: Timestamp = Timestamp::constant(1_893_456_000, 0);
 
     /// A clock that shows `epoch` now.
@@ -21,9 +21,9 @@ impl SimClock {
         Self { epoch, start: Instant::now() }
     }
 
-    /// What the clock shows.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
-        // Years of simulated time fit; past the calendar's end the clock stands still.
+        // At the calendar's end the clock stops.
         SignedDuration::try_from(self.start.elapsed())
             .ok()
             .and_then(|elapsed| self.epoch.checked_add(elapsed).ok())
@@ -46,7 +46,7 @@ impl SimClock {
     }
 }
 
-/// A time as `metav1.Time`; what is below a second is cut off, as the server does.
+/// A time as `metav1.Time`. Fractions of a second are cut off, as by the server.
 pub(crate) fn seconds(time: Timestamp) -> String {
     let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
     format!("{whole:.0}")

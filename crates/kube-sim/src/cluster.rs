@@ -1,6 +1,6 @@
-//! The simulated cluster, and calls of it without HTTP.
+//! The simulated cluster, and its API without HTTP.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,19 +8,20 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::error::Elapsed;
 
-use crate::authorize::{Authorizer, Rbac, first_policy, groups_of};
+use crate::api_server::ApiServer;
+use crate::authorize::{self, Authorizer, Rbac, groups_of};
 use crate::clock::SimClock;
 use crate::faults::Faults;
 use crate::intercept::Interceptor;
 use crate::patch::PatchKind;
-use crate::request::{Content, DeleteOptions, Request, Subresource, Verb};
+use crate::request::{Content, DeleteOptions, Request, Subresource, Target, Verb};
 use crate::resource::Resource;
 use crate::server::ApiServer;
 use crate::service::ApiService;
 use crate::state::State;
 use crate::status::Status;
 use crate::store::Stored;
-use crate::subscription::{Queue, Subscription};
+use crate::subscription::{ChangeQueue, Subscription};
 use crate::trace::Trace;
 use crate::verbs::Answer;
 
@@ -28,7 +29,7 @@ use crate::verbs::Answer;
 #[derive(Clone)]
 pub struct Cluster(pub(crate) Arc<ApiServer>);
 
-/// How a cluster is to be. Made by [`Cluster::builder`].
+/// The settings of a new cluster. Made by [`Cluster::builder`].
 #[derive(Clone)]
 pub struct Builder {
     seed: u64,
@@ -42,12 +43,13 @@ pub struct Builder {
 }
 
 impl Cluster {
-    /// A cluster as [`Cluster::builder`] makes it when nothing is said.
+    /// A cluster with the defaults of [`Cluster::builder`].
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Seed 0, the clock at [`SimClock::EPOCH`], 1000 changes remembered per resource, no faults.
+    /// Starts with the defaults: seed 0, the clock at [`SimClock::EPOCH`], a history of 1000 changes per resource, no
+    /// faults.
     pub fn builder() -> Builder {
         Builder {
             seed: 0,
@@ -61,7 +63,7 @@ impl Cluster {
         }
     }
 
-    /// A client of this cluster; `name` is the user it is.
+    /// A client of this cluster for the user `name`.
     ///
     /// # Panics
     /// Outside of a tokio runtime: a [`kube::Client`] starts a task.
@@ -69,12 +71,12 @@ impl Cluster {
         kube::Client::new(self.service(name), "default")
     }
 
-    /// The HTTP side of this cluster for one caller, who is in the groups every server puts such a user into.
+    /// This cluster's API over HTTP for one user, who is in the groups that the server derives from the name.
     pub fn service(&self, name: &str) -> ApiService {
         ApiService::new(Arc::clone(&self.0), Arc::from(name), groups_of(name))
     }
 
-    /// As [`Cluster::service`], for a caller in these groups and no others.
+    /// As [`Cluster::service`], for a user in exactly these groups.
     pub fn service_in_groups(&self, name: &str, groups: &[String]) -> ApiService {
         ApiService::new(Arc::clone(&self.0), Arc::from(name), Arc::from(groups))
     }
@@ -84,12 +86,12 @@ impl Cluster {
         self.0.clock
     }
 
-    /// All resources there are, sorted by group, version and plural name.
+    /// All resources, sorted by group, version and plural name.
     pub fn resources(&self) -> Vec<Arc<Resource>> {
         self.0.resources()
     }
 
-    /// The resource of that group and plural name, in its first version.
+    /// The resource with this group and plural name, in its first version.
     pub fn resource(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
         self.0.lock().registry.named(group, plural).cloned()
     }
@@ -99,17 +101,18 @@ impl Cluster {
         self.0.lock().version()
     }
 
-    /// Changes from now on of these resources (group and plural name; none for all), in order.
+    /// Changes of these resources (group and plural name; none for all) from now on, in order.
     pub fn subscribe(&self, resources: &[(&str, &str)]) -> Subscription {
         self.open_subscription(resources, false)
     }
 
-    /// As [`Cluster::subscribe`], with the objects that exist already first, the longest unchanged at the front.
+    /// As [`Cluster::subscribe`], but existing objects are delivered first, as created, in the order of their last
+    /// change.
     pub fn subscribe_with_existing(&self, resources: &[(&str, &str)]) -> Subscription {
         self.open_subscription(resources, true)
     }
 
-    /// Waits until something holds, looking again after each change.
+    /// Waits until a condition holds. It is checked after each change.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -125,7 +128,7 @@ impl Cluster {
     /// ```
     ///
     /// # Errors
-    /// When it does not hold in time.
+    /// When the condition does not hold in time.
     pub async fn wait(&self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) -> Result<(), Elapsed> {
         let mut changes = self.subscribe(&[]);
         tokio::time::timeout(limit, async {
@@ -136,20 +139,20 @@ impl Cluster {
         .await
     }
 
-    /// Forgets all changes so far, as etcd's compaction does: watches and pages that need them are refused with 410.
+    /// Forgets the history, as etcd's compaction does: watches and pages that need it are refused with 410.
     pub fn forget_history(&self) {
         let mut state = self.0.lock();
         state.forget_history();
     }
 
-    /// Creates an object of anything that has `apiVersion` and `kind`, such as the types of `k8s-openapi`.
+    /// Creates an object. Its JSON needs `apiVersion` and `kind`, as the types of `k8s-openapi` have them.
     pub fn create<T: Serialize + ?Sized>(&self, object: &T) -> Result<Value, Status> {
         let object = serde_json::to_value(object).map_err(|error| Status::bad_request(error.to_string()))?;
         let resource = self.resource_of(&object)?;
         self.write(Verb::Create, &resource, None, object)
     }
 
-    /// Creates the objects of a manifest, one after the other, up to the first that is refused.
+    /// Creates the objects of a YAML manifest in order, up to the first that is refused.
     pub fn create_yaml(&self, manifest: &str) -> Result<Vec<Value>, Status> {
         let objects: Vec<Value> =
             serde_saphyr::from_multiple(manifest).map_err(|error| Status::bad_request(error.to_string()))?;
@@ -170,24 +173,24 @@ impl Cluster {
         self.write(Verb::Update, &resource, Some(Subresource::Status), object)
     }
 
-    /// One object.
+    /// Gets an object.
     pub fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
         self.0.get(group, plural, namespace, name)
     }
 
-    /// One object as it is kept, without reading it.
+    /// Gets an object in its stored form, without parsing it.
     pub fn get_stored(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Stored>> {
         let state = self.0.lock();
         let resource = state.named(group, plural).ok()?;
         state.find(&resource, namespace, name).cloned()
     }
 
-    /// All objects, or those of one namespace, in the order of their keys.
+    /// Lists all objects, or those of one namespace, in the order of their keys.
     pub fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Result<Vec<Value>, Status> {
         Ok(self.list_stored(group, plural, namespace)?.iter().map(|object| object.value()).collect())
     }
 
-    /// As [`Cluster::list`], as they are kept.
+    /// As [`Cluster::list`], in the stored form.
     pub fn list_stored(&self, group: &str, plural: &str, namespace: Option<&str>) -> Result<Vec<Arc<Stored>>, Status> {
         let state = self.0.lock();
         let resource = state.named(group, plural)?;
@@ -209,34 +212,35 @@ impl Cluster {
         self.value_of(request)
     }
 
-    /// Deletes an object: the object as long as something holds it, or what else the server answers.
+    /// Deletes an object. Returns the server's answer: the object while a finalizer or a grace period holds it, else
+    /// mostly a `Status`.
     pub fn delete(&self, target: &Target<'_>, options: DeleteOptions) -> Result<Value, Status> {
         let mut request = self.request(Verb::Delete, target)?;
         request.options.delete = options;
         self.value_of(request)
     }
 
-    /// Handles any request but a watch, without faults: what the server answers.
+    /// Handles any request except a watch, without faults.
     pub fn call(&self, mut request: Request) -> Result<Value, Status> {
         let patch = if let Content::Patch(kind, _) = request.content { Some(kind) } else { None };
         request.options.complete(request.verb, patch)?;
         self.value_of(request)
     }
 
-    /// What has happened: a line for each request, with the time since the cluster was made, who asked for what, and what
-    /// came of it. Empty unless the cluster was built with [`Builder::trace`].
+    /// The trace: a line for each request, with the time since the cluster was built, the user, the request and its
+    /// result. Empty unless the cluster was built with [`Builder::trace`].
     pub fn trace(&self) -> String {
-        self.0.trace.as_ref().map(Trace::to_text).unwrap_or_default()
+        self.0.trace.as_ref().map(Trace::render).unwrap_or_default()
     }
 
-    /// Puts a line of one's own into the trace, such as "replica 2 crashes".
+    /// Adds a line to the trace, such as "replica 2 crashes".
     pub fn note(&self, text: impl Into<String>) {
         if let Some(trace) = &self.0.trace {
             trace.note(self.0.clock.elapsed(), text.into());
         }
     }
 
-    /// All objects there are, a line each, in the order of resources and keys: what two runs can be compared by.
+    /// All objects, a line each, in the order of resources and keys. Equal dumps mean equal clusters.
     pub fn dump(&self) -> String {
         let state = self.0.lock();
         let storages = state.storages().iter().flat_map(|storage| storage.range("", ""));
@@ -248,13 +252,13 @@ impl Cluster {
         dump
     }
 
-    /// A request by the cluster itself, for [`Cluster::call`].
+    /// A request of the cluster's own user, for [`Cluster::call`].
     pub fn request(&self, verb: Verb, target: &Target<'_>) -> Result<Request, Status> {
         let resource = self.0.lock().named(target.group, target.plural)?;
         Ok(Request::new(self_name(), verb, resource, target.namespace, target.name))
     }
 
-    /// A generator of its own for a part of the cluster, drawn from the cluster's seed and the part's name.
+    /// A random generator for one part of the cluster, seeded by the cluster's seed and the part's name.
     pub(crate) fn random_for(&self, part: &str) -> fastrand::Rng {
         // FNV-1a: the same everywhere, unlike the standard library's hash.
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -262,7 +266,7 @@ impl Cluster {
     }
 
     fn open_subscription(&self, resources: &[(&str, &str)], existing: bool) -> Subscription {
-        let queue = Arc::new(Queue::new(resources));
+        let queue = Arc::new(ChangeQueue::new(resources));
         self.0.lock().subscribe(&queue, existing);
         Subscription::new(queue)
     }
@@ -301,19 +305,6 @@ impl Cluster {
     }
 }
 
-/// Names one object, or with an empty name a collection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Target<'a> {
-    /// API group; empty for core.
-    pub group: &'a str,
-    /// Plural name.
-    pub plural: &'a str,
-    /// Namespace; empty for cluster-wide resources.
-    pub namespace: &'a str,
-    /// Name.
-    pub name: &'a str,
-}
-
 impl Default for Cluster {
     fn default() -> Self {
         Self::new()
@@ -327,82 +318,90 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Builder {
-    /// What UIDs, generated names and watch timeouts are drawn from.
+    /// The seed of UIDs, generated names and watch timeouts.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// What the clock shows at the start.
+    /// The time of the clock at the start.
     #[must_use]
     pub fn epoch(self, epoch: Timestamp) -> Self {
         Self { epoch, ..self }
     }
 
-    /// How many changes are remembered per resource.
+    /// The length of the history, in changes per resource.
     #[must_use]
     pub fn history(self, history: usize) -> Self {
         Self { history, ..self }
     }
 
-    /// Remembers all requests, for [`Cluster::trace`].
+    /// Records all requests for [`Cluster::trace`].
     #[must_use]
     pub fn trace(self) -> Self {
         Self { trace: true, ..self }
     }
 
-    /// What goes wrong between callers and the server.
+    /// Sets the faults between clients and the server.
     #[must_use]
     pub fn faults(self, faults: &Faults) -> Self {
         self.interceptor(Arc::new(faults.clone()))
     }
 
-    /// Who may disturb requests and answers.
+    /// Sets an interceptor of requests and answers.
     #[must_use]
     pub fn interceptor(self, interceptor: Arc<dyn Interceptor>) -> Self {
         Self { interceptor: Some(interceptor), ..self }
     }
 
-    /// Who decides what callers may do; without one they may do everything.
+    /// Sets the authorizer. Without one, everybody may do everything.
     #[must_use]
     pub fn authorizer(self, authorizer: Arc<dyn Authorizer>) -> Self {
         Self { authorizer: Some(authorizer), rbac: None, ..self }
     }
 
-    /// Lets the roles and bindings in the cluster decide what callers may do. It begins with a few roles of the real
-    /// server: `cluster-admin` for the group `system:masters`, and what every user may see. The real server's checks
-    /// against escalation are not made, and aggregated cluster roles are not filled.
+    /// Authorizes by the roles and bindings in the cluster. It starts with a few roles of the real server:
+    /// `cluster-admin` for the group `system:masters`, and those that every user has. There are no checks against
+    /// privilege escalation, and aggregated cluster roles are not filled.
     #[must_use]
     pub fn rbac(self) -> Self {
         let rbac = Arc::new(Rbac::default());
         Self { authorizer: Some(rbac.clone()), rbac: Some(rbac), ..self }
     }
 
-    /// Leaves `metadata.managedFields` out of all answers, which makes them smaller and faster. Who owns which fields is
-    /// known to applies all the same.
+    /// Leaves `metadata.managedFields` out of all answers, which makes them smaller and faster. Server-side apply still
+    /// knows the owners.
     #[must_use]
     pub fn hide_managed_fields(self) -> Self {
         Self { managed_fields: false, ..self }
     }
 
-    /// The cluster, with its first namespaces. Its clock starts now.
+    /// Builds the cluster with its first namespaces. Its clock starts now.
     pub fn build(self) -> Cluster {
         let clock = SimClock::new(self.epoch);
-        let mut server = ApiServer::new(State::new(clock, self.seed, self.history), clock, self.seed);
-        server.trace = self.trace.then(Trace::default);
-        server.interceptor = self.interceptor;
-        server.authorizer = self.authorizer;
-        server.managed_fields = self.managed_fields;
-        let cluster = Cluster(Arc::new(server));
+        let cluster = Cluster(Arc::new(ApiServer {
+            state: Mutex::new(State::new(clock, self.seed, self.history)),
+            clock,
+            seed: self.seed,
+            trace: self.trace.then(Trace::default),
+            interceptor: self.interceptor,
+            authorizer: self.authorizer,
+            managed_fields: self.managed_fields,
+        }));
         if let Some(rbac) = self.rbac {
-            for object in first_policy() {
-                // They are new and valid.
+            for object in authorize::first_policy() {
+                // Cannot be refused: the objects are new and valid.
                 drop(cluster.create(&object));
             }
-            rbac.follow(cluster.subscribe_with_existing(&Rbac::RESOURCES));
+            rbac.follow(cluster.subscribe_with_existing(&authorize::POLICY_RESOURCES));
         }
         cluster
     }
+}
+
+fn named(state: &State, group: &str, plural: &str) -> Result<Arc<Resource>, Status> {
+    let found = state.registry.named(group, plural).cloned();
+    found.ok_or_else(|| Status::bad_request(format!("no resource {plural:?} in group {group:?}")))
 }
 
 /// The user of direct calls.

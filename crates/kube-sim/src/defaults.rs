@@ -1,14 +1,14 @@
-//! What kube-apiserver does to an object between a request's body and validation: decoding, defaulting, mutating
-//! admission, and the rules about what an update may touch.
+//! The steps of kube-apiserver between a request's body and validation: decoding, defaulting, mutating admission, and
+//! the rules about fields that an update may not change.
 //!
-//! The order of things, for callers:
-//! * create: [`decode`] the body in the form of its version, convert it to the form it is stored in, set the system
-//!   fields (uid, creationTimestamp, a generated name), [`on_create`], then [`crate::validate::on_create`].
+//! The order, for callers:
+//! * create: [`decode`] the body in its version, convert it to the stored version, set the system fields (uid,
+//!   creationTimestamp, a generated name), [`on_create`], then [`crate::validate::on_create`].
 //! * update: [`decode`], convert, [`on_update`], [`crate::validate::on_update`], [`admit_update`].
 //! * patch: [`crate::patch::apply_patch`] decodes its result itself; then as an update.
 //!
-//! Defaults are those of the resources provisioners meet: PersistentVolumes, claims, StorageClasses,
-//! VolumeAttributesClasses, CSIDrivers, Secrets, Namespaces, Nodes, Pods. Others keep what they came with.
+//! Defaults exist for PersistentVolumes, claims, StorageClasses, VolumeAttributesClasses, CSIDrivers, Secrets,
+//! Namespaces, Nodes and Pods. Other resources have none.
 
 use serde_json::Value;
 
@@ -26,18 +26,18 @@ pub(crate) use admission::default_among;
 pub use decode::{FieldValidation, decode};
 pub(crate) use decode::{decode_result, name_type, unknown_fields, zero};
 
-/// What admission looks up in the cluster.
+/// The lookups of admission in the cluster.
 pub trait Lookup {
     /// All objects of a resource, of all namespaces.
     fn list(&self, group: &str, plural: &str) -> Vec<Value>;
     /// One object.
     fn get(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value>;
-    /// Whether a namespace is being deleted; none where there is no such namespace.
+    /// Whether a namespace is being deleted. `None` if it does not exist.
     fn is_terminating(&self, namespace: &str) -> Option<bool>;
 }
 
-/// Makes a decoded object with its system fields ready for validation: defaults, mutating admission, and the strategy's
-/// `PrepareForCreate`. Refused are creations in missing and terminating namespaces. `now` is a `metav1.Time`.
+/// Prepares a decoded object with its system fields for validation: defaults, mutating admission, and the strategy's
+/// `PrepareForCreate`. Creations in missing or terminating namespaces are refused. `now` is a `metav1.Time`.
 pub fn on_create(resource: &Resource, object: &mut Value, cluster: &dyn Lookup, now: &str) -> Result<(), Status> {
     admission::namespace_lives(resource, object, cluster)?;
     types::set_defaults(resource, object);
@@ -46,15 +46,15 @@ pub fn on_create(resource: &Resource, object: &mut Value, cluster: &dyn Lookup, 
     Ok(())
 }
 
-/// Makes a decoded object ready to take the place of `old`: defaults, and the strategy's `PrepareForUpdate` for the
-/// resource or its `subresource` (`status`, `finalize`): what the request may not touch is as it was. `now` is a
+/// Prepares a decoded object to replace `old`: defaults, and the strategy's `PrepareForUpdate` for the resource or its
+/// `subresource` (`status`, `finalize`), which restores fields that the request may not change. `now` is a
 /// `metav1.Time`.
 pub fn on_update(resource: &Resource, old: &Value, new: &mut Value, subresource: Option<&str>, now: &str) {
     types::set_defaults(resource, new);
     strategy::prepare_for_update(resource, old, new, subresource, now);
 }
 
-/// What validating admission refuses of an update that is valid: a claim that grows although it may not.
+/// Validating admission of an update: refuses a claim that may not grow.
 pub fn admit_update(
     resource: &Resource,
     old: &Value,

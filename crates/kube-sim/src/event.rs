@@ -1,11 +1,11 @@
-//! The two forms of one Event: core/v1, in which events are kept, and events.k8s.io/v1.
-//! The table of names is that of Kubernetes' `pkg/apis/events/v1/conversion.go`.
+//! Conversion of Events between core/v1, in which they are stored, and events.k8s.io/v1. The table of names is from
+//! Kubernetes' `pkg/apis/events/v1/conversion.go`.
 
 use serde_json::{Map, Value};
 
-use crate::store::write_value;
+use crate::object::write_value;
 
-/// Core name and events.k8s.io name of the fields that differ.
+/// Core name and events.k8s.io name of each field whose names differ.
 const NAMES: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -16,17 +16,17 @@ const NAMES: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-/// The fields, by their core names, that only core shows when they are empty.
+/// Fields, by their core names, that only core shows when they are empty.
 const ALWAYS_IN_CORE: [&str; 2] = ["reportingComponent", "reportingInstance"];
 
-/// An event as events.k8s.io/v1 shows it.
+/// Converts an event to events.k8s.io/v1.
 pub(crate) fn to_events_group(event: &Value) -> Value {
     let mut fields: Map<String, Value> = shown(event).map(|(name, value)| (name.to_owned(), value.clone())).collect();
     fields.insert("apiVersion".to_owned(), API_VERSION.into());
     Value::Object(fields)
 }
 
-/// Appends [`to_events_group`] of an event, without making it.
+/// Appends the JSON of [`to_events_group`] without building the value.
 pub(crate) fn write_for_events_group(event: &Value, json: &mut Vec<u8>) {
     json.extend_from_slice(br#"{"apiVersion":"#);
     write_value(json, API_VERSION);
@@ -41,7 +41,7 @@ pub(crate) fn write_for_events_group(event: &Value, json: &mut Vec<u8>) {
 
 const API_VERSION: &str = "events.k8s.io/v1";
 
-/// What events.k8s.io/v1 shows of an event in core's form, but for the `apiVersion`.
+/// The fields of a core event under their events.k8s.io names, without `apiVersion`.
 fn shown(event: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let fields = event.as_object().into_iter().flatten().map(|(key, value)| (key.as_str(), value));
     let is_shown =
@@ -52,7 +52,7 @@ fn shown(event: &Value) -> impl Iterator<Item = (&str, &Value)> {
     })
 }
 
-/// An event as core/v1 shows it.
+/// Converts an event to core/v1.
 pub(crate) fn to_core(event: Value) -> Value {
     let Value::Object(fields) = event else { return event };
     let rename = |(key, value): (String, Value)| {

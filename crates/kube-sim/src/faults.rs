@@ -1,4 +1,4 @@
-//! What goes wrong between callers and a real API server, drawn from a seed.
+//! Faults between clients and the API server, drawn from a seed.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -31,55 +31,55 @@ use crate::intercept::{After, Before, Interceptor, WatchInterceptor};
 use crate::request::{Request, Verb};
 use crate::status::Status;
 
-/// Something that goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// An update, a patch or a delete with preconditions is refused with 409, as if another had just written.
+    /// An update, a patch or a delete with preconditions is refused with 409, as if another client had just written.
     Conflict,
     /// A watch from a resourceVersion, or the next page of a list, is refused with 410.
     Expired,
     /// 429, with a `Retry-After` of 1 to 10 seconds.
     TooManyRequests,
-    /// 500, before anything happened.
+    /// 500. The request is not handled.
     InternalError,
-    /// 503, before anything happened.
+    /// 503. The request is not handled.
     Unavailable,
-    /// 504, before anything happened.
+    /// 504. The request is not handled.
     Timeout,
-    /// 500 or 504, although the write happened.
+    /// 500 or 504, although the request was handled.
     LostAnswer,
-    /// The connection breaks before anything happened.
+    /// The connection breaks before the request is handled.
     Break,
     /// The connection breaks after the request was handled.
     BreakAfter,
-    /// Nothing happens and no answer comes; after 30 seconds to 2 minutes the connection breaks.
+    /// The request is not handled and no answer comes. The connection breaks after 30 seconds to 2 minutes.
     Stall,
-    /// The request is handled and no answer comes; after 30 seconds to 2 minutes the connection breaks.
+    /// The request is handled, but no answer comes. The connection breaks after 30 seconds to 2 minutes.
     StallAfter,
-    /// Nothing happens, and no answer ever comes.
+    /// The request is not handled, and no answer ever comes.
     Hang,
-    /// The request is handled, and no answer ever comes.
+    /// The request is handled, but no answer ever comes.
     HangAfter,
     /// A list with `resourceVersion=0` is answered from a cache that lags behind.
     StaleList,
-    /// A watch ends in place of an event.
+    /// A watch ends instead of an event.
     WatchEnd,
-    /// A watch's connection breaks in place of an event.
+    /// A watch's connection breaks instead of an event.
     WatchBreak,
-    /// A watch ends with a 410 in place of an event.
+    /// A watch ends with a 410 instead of an event.
     WatchExpired,
-    /// A watch says nothing for 30 seconds to 5 minutes in place of an event, then its connection breaks.
+    /// A watch is silent for 30 seconds to 5 minutes instead of an event, then its connection breaks.
     WatchStall,
-    /// A watch never says anything again.
+    /// A watch stays silent for ever.
     WatchSilence,
-    /// An event, and all behind it, comes late.
+    /// An event and all later ones are delivered late.
     WatchDelay,
 }
 
 impl Fault {
-    /// How many there are.
+    /// The number of kinds.
     const COUNT: usize = Self::WatchDelay as usize + 1;
-    /// Those that hit a request before it is handled.
+    /// Faults before a request is handled.
     const BEFORE: [Self; 10] = [
         Self::Conflict,
         Self::Expired,
@@ -92,18 +92,18 @@ impl Fault {
         Self::Hang,
         Self::StaleList,
     ];
-    /// Those that hit an answer.
+    /// Faults of an answer.
     const AFTER: [Self; 4] = [Self::LostAnswer, Self::BreakAfter, Self::StallAfter, Self::HangAfter];
-    /// Those that hit an event of a watch.
+    /// Faults of an event of a watch.
     const WATCH: [Self; 6] =
         [Self::WatchEnd, Self::WatchBreak, Self::WatchExpired, Self::WatchStall, Self::WatchSilence, Self::WatchDelay];
 
-    /// Whether callers may wait for ever without timeouts of their own.
+    /// Whether a client without timeouts would wait for ever.
     fn lasts_for_ever(self) -> bool {
         matches!(self, Self::Hang | Self::HangAfter | Self::WatchSilence)
     }
 
-    /// Whether a real server could do this to such a request.
+    /// Whether this can happen to such a request at a real server.
     fn can_hit(self, request: &Request) -> bool {
         let options = &request.options;
         let from_version = !matches!(options.resource_version.as_str(), "" | "0");
@@ -125,48 +125,48 @@ impl Fault {
     }
 }
 
-/// Faults, latencies and delays between callers and the server. Clones share one generator and one end.
+/// Faults and latencies between clients and the server. Clones share one generator and one end.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    /// By the numbers of the faults.
+    /// Probability of each kind.
     rates: [f64; Fault::COUNT],
     latency: RangeInclusive<Duration>,
     delay: RangeInclusive<Duration>,
     users: BTreeSet<String>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<FaultState>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FaultState {
     random: fastrand::Rng,
     end: Option<Instant>,
 }
 
 impl Faults {
-    /// No faults; for [`Faults::with`] and the others to add some.
+    /// No faults. Add some with [`Faults::with`] and the other methods.
     pub fn none(seed: u64) -> Self {
         Self {
             rates: [0.0; Fault::COUNT],
             latency: Duration::ZERO..=Duration::ZERO,
             delay: Duration::from_millis(1)..=Duration::from_secs(5),
             users: BTreeSet::new(),
-            shared: Arc::new(Mutex::new(Shared { random: fastrand::Rng::with_seed(seed), end: None })),
+            shared: Arc::new(Mutex::new(FaultState { random: fastrand::Rng::with_seed(seed), end: None })),
         }
     }
 
-    /// Faults of all kinds, but for those that last for ever. How many of each, and how slow all is, differs from seed to
-    /// seed: from a breeze with a fault in a hundred requests to a storm that hits every third.
+    /// Faults of all kinds, except those that last for ever. Rates and latencies depend on the seed: from a fault in a
+    /// hundred requests to one in three.
     pub fn storm(seed: u64) -> Self {
         const TOTALS: [f64; 4] = [0.01, 0.05, 0.1, 0.3];
         const SLOWEST: [Duration; 4] =
             [Duration::ZERO, Duration::from_millis(10), Duration::from_millis(100), Duration::from_secs(2)];
         let mut faults = Self::none(seed);
-        // Not the numbers that are drawn from later.
+        // Another sequence than the one that the faults are drawn from.
         let mut random = fastrand::Rng::with_seed(seed.wrapping_add(0x9e37_79b9_7f4a_7c15));
         for kinds in [&Fault::BEFORE[..], &Fault::AFTER[..], &Fault::WATCH[..]] {
             let total = TOTALS[random.usize(..TOTALS.len())];
             let kinds = kinds.iter().filter(|fault| !fault.lasts_for_ever());
-            // Squares, so that some kinds stand out.
+            // Squares, so that a few kinds prevail.
             let weights: Vec<(Fault, f64)> = kinds.map(|fault| (*fault, random.f64().powi(2))).collect();
             let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
             for (fault, weight) in weights {
@@ -178,51 +178,51 @@ impl Faults {
         faults
     }
 
-    /// Hits this part of all requests, answers or events that it can hit: 0.0 is none, 1.0 is all.
+    /// Sets the probability of a fault, from 0.0 to 1.0, for each request, answer or event that it can hit.
     #[must_use]
     pub fn with(mut self, fault: Fault, rate: f64) -> Self {
         self.rates[fault as usize] = rate;
         self
     }
 
-    /// Not this one.
+    /// Removes a fault.
     #[must_use]
     pub fn without(self, fault: Fault) -> Self {
         self.with(fault, 0.0)
     }
 
-    /// How long requests are on their way to the server, and answers back.
+    /// Sets the latency of requests, and that of answers.
     #[must_use]
     pub fn latency(self, latency: RangeInclusive<Duration>) -> Self {
         Self { latency, ..self }
     }
 
-    /// How late events come that [`Fault::WatchDelay`] hits.
+    /// Sets the delay of events that [`Fault::WatchDelay`] hits.
     #[must_use]
     pub fn delay(self, delay: RangeInclusive<Duration>) -> Self {
         Self { delay, ..self }
     }
 
-    /// Only requests of this user, and of others this was said of, are hit or slow.
+    /// Limits faults and latencies to this user, and to others added in this way.
     #[must_use]
     pub fn only(mut self, user: &str) -> Self {
         self.users.insert(user.to_owned());
         self
     }
 
-    /// Ends them that long from now; latencies stay.
+    /// Ends the faults after this time. Latencies stay.
     #[must_use]
     pub fn until(self, end: Duration) -> Self {
         self.lock().end = Some(Instant::now() + end);
         self
     }
 
-    /// Ends them now; latencies stay. What hangs or lies still already goes on doing so.
+    /// Ends the faults now. Latencies stay. Requests and watches that already hang or stall go on doing so.
     pub fn stop(&self) {
         self.lock().end = Some(Instant::now());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, FaultState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -230,12 +230,12 @@ impl Faults {
         self.users.is_empty() || self.users.contains(&*request.user)
     }
 
-    /// Draws a latency, and one of the faults that can hit.
-    fn draw(&self, kinds: &[Fault], can_hit: impl Fn(Fault) -> bool) -> Drawn {
+    /// Draws a latency and, maybe, one of the faults that can hit.
+    fn draw(&self, kinds: &[Fault], can_hit: impl Fn(Fault) -> bool) -> DrawnFault {
         let mut shared = self.lock();
-        let Shared { random, end } = &mut *shared;
+        let FaultState { random, end } = &mut *shared;
         let latency = time_in(random, &self.latency);
-        // Drawn in any case, so that the end of the faults does not change what else is drawn.
+        // Drawn in any case, so that the end of the faults does not change later draws.
         let mut left = random.f64();
         let over = end.is_some_and(|end| end <= Instant::now());
         let hit = kinds.iter().filter(|fault| can_hit(**fault)).find(|fault| {
@@ -243,7 +243,7 @@ impl Faults {
             left < 0.0
         });
         let detail = random.fork();
-        Drawn { latency, fault: hit.copied().filter(|_| !over), detail }
+        DrawnFault { latency, fault: hit.copied().filter(|_| !over), detail }
     }
 }
 
@@ -274,7 +274,7 @@ impl Interceptor for Faults {
                 }
                 Fault::Hang => Before::Hang,
                 Fault::StaleList => Before::HandleStale(drawn.detail.u64(1..=100)),
-                // The others hit answers and watches.
+                // The other kinds hit answers and watches.
                 _ => Before::Handle,
             }
         }
@@ -308,22 +308,22 @@ impl Interceptor for Faults {
     }
 }
 
-/// What was drawn for one request, answer or event.
-struct Drawn {
+/// The draw for one request, answer or event.
+struct DrawnFault {
     latency: Duration,
     fault: Option<Fault>,
-    /// For what else is to be drawn.
+    /// For the details of the fault.
     detail: fastrand::Rng,
 }
 
-impl Drawn {
+impl DrawnFault {
     async fn travel(&self) {
         if !self.latency.is_zero() {
             sleep(self.latency).await;
         }
     }
 
-    /// As long as a dead connection is not noticed.
+    /// Waits as long as a dead connection goes unnoticed.
     async fn stall(&mut self) {
         sleep(time_in(&mut self.detail, &(Duration::from_secs(30)..=Duration::from_secs(120)))).await;
     }

@@ -1,38 +1,37 @@
-//! JSON texts as Go's `encoding/json` reads them: what of two members of one name counts, and its words for what is no
-//! JSON.
+//! JSON as Go's `encoding/json` reads it: repeated members, and its errors for invalid JSON.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// What a text says.
+/// A parsed text.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Parsed {
-    /// The value; of members of one name the last.
+    /// The value. Of repeated members the last counts.
     pub(crate) value: Value,
-    /// Paths of members that stand there more than once, e.g. `data.a`.
+    /// Paths of repeated members, e.g. `data.a`.
     pub(crate) duplicates: Vec<String>,
 }
 
-/// Reads a text; an error is Go's.
+/// Parses a text. Errors are Go's.
 pub(crate) fn parse(json: &[u8]) -> Result<Parsed, String> {
     let mut repeated = false;
-    // Looked through once, not text by text.
+    // UTF-8 is checked once, not string by string.
     let value = str::from_utf8(json).map_err(|error| error.to_string()).and_then(|text| {
         let mut reader = serde_json::Deserializer::from_str(text);
         let value = Seed { repeated: &mut repeated }.deserialize(&mut reader);
         value.and_then(|value| reader.end().map(|()| value)).map_err(|error| error.to_string())
     });
     match value {
-        // Which they are is looked up only where there are any.
+        // Their paths are only searched if there are any.
         Ok(value) if repeated => Ok(Parsed { value, duplicates: duplicates(json) }),
         Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
         Err(error) => Err(Scanner { text: json, at: 0 }.document().err().unwrap_or(error)),
     }
 }
 
-/// `struct`, `array` and so on, as Go's type errors name what they found.
+/// The kind of a value as Go's type errors name it.
 pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -44,7 +43,7 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Reads a value and notes whether a member stands there twice.
+/// Reads a value and notes whether it has repeated members.
 struct Seed<'a> {
     repeated: &'a mut bool,
 }
@@ -106,29 +105,29 @@ impl<'de> Visitor<'de> for Seed<'_> {
             list.push((name, members.next_value_seed(Seed { repeated: self.repeated })?));
         }
         let count = list.len();
-        // They mostly are in order already. Of several of one name the last stays.
+        // Mostly sorted already. Of repeated members the last stays.
         let map: Map<String, Value> = list.into_iter().collect();
         *self.repeated |= map.len() < count;
         Ok(map.into())
     }
 }
 
-/// The paths of repeated members of a text that is JSON.
+/// The paths of repeated members of valid JSON.
 fn duplicates(json: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(json);
-    // It has been read before.
-    let _ = Paths { at: String::new(), found: &mut found }.deserialize(&mut reader);
+    // Cannot fail: the text was read before.
+    let _ = DuplicateFinder { at: String::new(), found: &mut found }.deserialize(&mut reader);
     found
 }
 
-/// Walks through a value and gathers the paths of repeated members.
-struct Paths<'a> {
+/// Walks a value and collects the paths of repeated members.
+struct DuplicateFinder<'a> {
     at: String,
     found: &'a mut Vec<String>,
 }
 
-impl<'de> DeserializeSeed<'de> for Paths<'_> {
+impl<'de> DeserializeSeed<'de> for DuplicateFinder<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -136,7 +135,7 @@ impl<'de> DeserializeSeed<'de> for Paths<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Paths<'_> {
+impl<'de> Visitor<'de> for DuplicateFinder<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -169,7 +168,10 @@ impl<'de> Visitor<'de> for Paths<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut index = 0_usize;
-        while items.next_element_seed(Paths { at: format!("{}[{index}]", self.at), found: self.found })?.is_some() {
+        while items
+            .next_element_seed(DuplicateFinder { at: format!("{}[{index}]", self.at), found: self.found })?
+            .is_some()
+        {
             index += 1;
         }
         Ok(())
@@ -183,13 +185,13 @@ impl<'de> Visitor<'de> for Paths<'_> {
                 self.found.push(at.clone());
             }
             known.push(name);
-            members.next_value_seed(Paths { at, found: self.found })?;
+            members.next_value_seed(DuplicateFinder { at, found: self.found })?;
         }
         Ok(())
     }
 }
 
-/// `encoding/json/scanner.go`: finds the first character that cannot stand where it stands.
+/// `encoding/json/scanner.go`: finds the first invalid character.
 struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
@@ -346,13 +348,13 @@ impl Scanner<'_> {
         self.peek()
     }
 
-    fn refuse(&self, place: &str) -> Result<(), String> {
-        // Go shows single bytes, as characters of Latin-1.
+    fn refuse(&self, context: &str) -> Result<(), String> {
+        // Go prints single bytes, as Latin-1 characters.
         Err(match self.peek() {
             None => "unexpected end of JSON input".to_owned(),
-            Some(b'\'') => format!(r"invalid character '\'' {place}"),
-            Some(b'"') => format!("invalid character '\"' {place}"),
-            Some(byte) => format!("invalid character '{}' {place}", char::from(byte).escape_debug()),
+            Some(b'\'') => format!(r"invalid character '\'' {context}"),
+            Some(b'"') => format!("invalid character '\"' {context}"),
+            Some(byte) => format!("invalid character '{}' {context}", char::from(byte).escape_debug()),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Where faults are put between callers and the server. Direct calls of a `Cluster` are never touched.
+//! Hooks between clients and the server, for faults. Direct calls of a `Cluster` bypass them.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,69 +9,69 @@ use crate::request::Request;
 use crate::status::Status;
 use crate::store::Stored;
 
-/// Sits between a service and the server. To delay a request or its answer, simply wait.
+/// Intercepts requests and answers. To delay one, await before returning.
 pub trait Interceptor: Send + Sync {
-    /// Asked before a request is handled.
+    /// Called before a request is handled.
     fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before>;
 
-    /// Asked after a request was handled, with the status code of its answer. The request's body is gone by then.
+    /// Called after a request was handled, with the status code of its answer. The request's body is consumed by then.
     fn after<'a>(&'a self, request: &'a Request, code: u16) -> BoxFuture<'a, After>;
 
-    /// Asked for each watch that starts; none leaves it alone.
+    /// Called for each new watch. `None` leaves it alone.
     fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>>;
 }
 
-/// What to do with a request.
+/// What happens to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Before {
-    /// Handle it.
+    /// It is handled.
     Handle,
-    /// Handle it; a list with `resourceVersion=0` comes from a watch cache that lags behind by that many changes, or by as
-    /// many as are remembered.
+    /// It is handled. A list with `resourceVersion=0` is answered from a watch cache that lags by this many changes, or
+    /// as far as the history goes.
     HandleStale(u64),
-    /// Answer this instead; nothing happens.
+    /// It is not handled, and this is the answer.
     Refuse(Status),
-    /// Break the connection; nothing happens.
+    /// It is not handled, and the connection breaks.
     Break,
-    /// Never answer; nothing happens.
+    /// It is not handled, and never answered.
     Hang,
 }
 
-/// What to do with the answer to a request that was handled.
+/// What happens to the answer of a handled request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum After {
-    /// Hand it over.
+    /// It is delivered.
     Deliver,
-    /// Answer this instead.
+    /// This is delivered instead.
     Replace(Status),
-    /// Break the connection: the caller never learns what happened.
+    /// The connection breaks, and the client does not learn the result.
     Break,
-    /// Never answer.
+    /// Nothing is ever delivered.
     Hang,
 }
 
-/// Sits in one watch.
+/// Intercepts the events of one watch.
 pub trait WatchInterceptor: Send {
-    /// Asked for each event before it is delivered. `kind` is `ADDED`, `MODIFIED` or `DELETED`.
+    /// Called for each event before it is delivered. `kind` is `ADDED`, `MODIFIED` or `DELETED`.
     fn event(&mut self, kind: &'static str, object: &Stored) -> WatchStep;
 }
 
-/// What to do with an event.
+/// What happens to an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchStep {
-    /// Tell it.
+    /// It is delivered.
     Deliver,
-    /// Tell it after a while; later events wait behind it.
+    /// It is delivered after a delay. Later events wait behind it.
     Delay(Duration),
-    /// End the stream instead, as at a timeout.
+    /// The stream ends instead, as at a timeout.
     End,
-    /// Break the connection instead.
+    /// The connection breaks instead.
     Break,
-    /// Say nothing for a while and then break the connection, as one that died and was noticed.
+    /// The watch is silent for this time, then the connection breaks, as a dead connection does when it is noticed.
     Stall(Duration),
-    /// Say nothing ever again, as a connection that died unnoticed.
+    /// The watch is silent for ever, as a dead connection that nobody notices.
     Silence,
-    /// Tell this as an ERROR event instead, and end.
+    /// This is delivered as an ERROR event instead, and the stream ends.
     Refuse(Status),
 }
 

@@ -1,43 +1,69 @@
-//! A Kubernetes API server that lives in the process: a [`tower::Service`] a [`kube::Client`] takes, with everything in
-//! memory, time from tokio's clock (paused or not) and randomness from one seed, so the same seed gives the same bytes.
+//! A Kubernetes API inside the process, for tests: an API server in memory, with the controllers that bind volumes,
+//! schedule pods and collect garbage.
 //!
 //! ```
 //! use std::time::Duration;
 //!
+//! use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+//! use kube::api::{Api, PostParams};
 //! use kube_sim::{Actors, Cluster};
-//! use serde_json::json;
+//! use serde_json::{from_value, json};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let cluster = Cluster::builder().seed(7).build();
-//! // The controllers of a cluster, the binder of claims among them. They stop when this is dropped.
+//! let cluster = Cluster::new();
 //! let _actors = cluster.run(Actors::all());
-//! cluster.create_yaml(
-//!     "
-//! {apiVersion: v1, kind: PersistentVolume, metadata: {name: disk}, spec: {capacity: {storage: 1Gi},
-//!  accessModes: [ReadWriteOnce], hostPath: {path: /disk}, storageClassName: slow}}
-//! ---
-//! {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: default}, spec: {storageClassName: slow,
-//!  accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}",
-//! )?;
-//! // Hours pass at once under tokio's paused clock.
-//! let is_bound = |cluster: &Cluster| {
-//!     let claim = cluster.get("", "persistentvolumeclaims", "default", "data");
-//!     claim.is_ok_and(|claim| claim["status"]["phase"] == json!("Bound"))
-//! };
-//! cluster.wait(Duration::from_secs(60), is_bound).await?;
+//! let client = cluster.client("test");
 //!
-//! // Any client works: as the user `alice`, for instance.
-//! let client = cluster.client("alice");
-//! # let _ = client;
+//! let volume = json!({
+//!     "metadata": {"name": "disk"},
+//!     "spec": {
+//!         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "manual",
+//!         "hostPath": {"path": "/srv/disk"},
+//!     },
+//! });
+//! let claim = json!({
+//!     "metadata": {"name": "data"},
+//!     "spec": {
+//!         "resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"], "storageClassName": "manual",
+//!     },
+//! });
+//! let volumes: Api<PersistentVolume> = Api::all(client.clone());
+//! let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client);
+//! volumes.create(&PostParams::default(), &from_value(volume)?).await?;
+//! claims.create(&PostParams::default(), &from_value(claim)?).await?;
+//!
+//! // The binder binds the claim to the volume.
+//! let bound = |cluster: &Cluster| {
+//!     let claim = cluster.get("", "persistentvolumeclaims", "default", "data");
+//!     claim.is_ok_and(|claim| claim["status"]["phase"] == "Bound")
+//! };
+//! cluster.wait(Duration::from_secs(60), bound).await?;
+//! assert_eq!(claims.get("data").await?.spec.unwrap_or_default().volume_name.as_deref(), Some("disk"));
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! [`Faults`] draws what goes wrong from a seed: errors, lost answers, conflicts, watches that end or fall silent.
+//! A [`Cluster`] is a [`tower::Service`] that a [`kube::Client`] takes ([`Cluster::client`]). It can also be called
+//! directly, without HTTP and without `await` ([`Cluster::create`], [`Cluster::get`], ...).
+//!
+//! Time is tokio's: under a paused clock, hours pass in milliseconds. Chance is drawn from one seed
+//! ([`Builder::seed`]). So a run with the same seed on a current-thread runtime happens the same way, to the byte
+//! ([`Cluster::trace`], [`Cluster::dump`]).
+//!
+//! [`Faults`] disturb requests, answers and watches by seed. [`Actor`]s can be slow, late, or crash.
+//!
+//! Answers, defaults, validation and error messages are those of kube-apiserver 1.37. The crate's README lists what is
+//! not simulated.
 #![deny(missing_docs)]
 
+/// The example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 mod actors;
+mod api_server;
 mod authorize;
 mod clock;
 mod cluster;
@@ -69,15 +95,16 @@ pub mod validate;
 mod verbs;
 mod view;
 mod watch;
+mod yaml;
 
 pub use actors::{Actor, Actors, Pace, Running};
 pub use authorize::{Attributes, Authorizer, Decision};
 pub use clock::SimClock;
-pub use cluster::{Builder, Cluster, Target};
+pub use cluster::{Builder, Cluster};
 pub use faults::{Fault, Faults};
 pub use intercept::{After, Before, Interceptor, WatchInterceptor, WatchStep};
 pub use patch::PatchKind;
-pub use request::{Content, DeleteOptions, Options, Preconditions, Request, Subresource, Verb};
+pub use request::{Content, DeleteOptions, Options, Preconditions, Request, Subresource, Target, Verb};
 pub use resource::{Resource, StorageId};
 pub use service::{ApiService, Body};
 pub use status::{Cause, CauseReason, Details, Status};

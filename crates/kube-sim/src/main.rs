@@ -12,7 +12,7 @@ use kube_sim::serve::{Error, Server, Transport};
 use kube_sim::{Actors, Cluster, Pace, SimClock};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A Kubernetes API server in memory, with what binds volumes, schedules pods and clears up beside it
+/// A Kubernetes API server in memory, with the controllers that bind volumes, schedule pods and collect garbage
 #[derive(Parser)]
 #[command(name = "kube-sim", version, max_term_width = 100)]
 struct Arguments {
@@ -36,19 +36,19 @@ struct Serve {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// What UIDs, generated names and the pace of the controllers are drawn from
+    /// Seed of UIDs, generated names and the pace of the controllers
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// Speak TLS; the kubeconfig names the authority to trust. Go clients send credentials with TLS only
+    /// Speak TLS; the kubeconfig names the authority to trust. Go clients send credentials only with TLS
     #[arg(long, requires = "kubeconfig")]
     tls: bool,
 
-    /// Decide by the roles and bindings in the cluster what callers may do, instead of allowing everything; with TLS
+    /// Authorize requests by the roles and bindings in the cluster, instead of allowing everything; with TLS
     #[arg(long, requires = "kubeconfig")]
     rbac: bool,
 
-    /// Serve the API alone: nothing binds volumes, schedules pods or clears up
+    /// Serve the API alone, without controllers
     #[arg(long)]
     no_controllers: bool,
 }
@@ -82,19 +82,19 @@ async fn serve(arguments: Serve) -> Result<(), Error> {
     Ok(())
 }
 
-/// The time of day, where the simulated clock starts.
+/// The time of day, as the start of the simulated clock.
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
     since.and_then(|since| Timestamp::UNIX_EPOCH.checked_add(since).ok()).unwrap_or(SimClock::EPOCH)
 }
 
-/// Ends with the first signal that asks for it. From this call on, no signal is missed.
+/// Resolves with the first SIGINT or SIGTERM. From this call on, no signal is missed.
 fn end() -> impl Future<Output = ()> {
     let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
     async {
         let [interrupt, terminate] = signals;
         let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) else {
-            // Without handlers the signals end the process by themselves.
+            // Without handlers, the signals end the process by themselves.
             return std::future::pending().await;
         };
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Reading and changing the fields every object has, on plain JSON. Missing texts read as `""`, as in Go.
+//! Access to the fields that every object has, in plain JSON. A missing text reads as `""`, as in Go.
 
 use serde_json::{Map, Value};
 
@@ -57,17 +57,17 @@ pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(object, |value, key| value.get(key))
 }
 
-/// The text at a path of keys, `""` when there is none.
+/// The text at a path of keys, or `""`.
 pub fn text_at<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// `metadata` to write to; made when missing or no object.
+/// `metadata` for writing. Created if it is missing or no object.
 pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     object_mut(object, "metadata")
 }
 
-/// The object under `key` to write to; made when missing or no object.
+/// The object under `key` for writing. Created if it is missing or no object.
 pub fn object_mut<'a>(parent: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
     if !parent.is_object() {
         *parent = Value::Object(Map::new());
@@ -97,7 +97,7 @@ pub fn set_annotation(object: &mut Value, key: &str, value: &str) {
     object_mut(&mut object["metadata"], "annotations").insert(key.to_owned(), value.into());
 }
 
-/// Removes one annotation; without the last one there is no field either.
+/// Removes one annotation, and with the last one the field.
 pub fn remove_annotation(object: &mut Value, key: &str) {
     let metadata = metadata_mut(object);
     if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
@@ -113,13 +113,18 @@ pub fn set_label(object: &mut Value, key: &str, value: &str) {
     object_mut(&mut object["metadata"], "labels").insert(key.to_owned(), value.into());
 }
 
-/// Replaces `metadata.finalizers`; none removes the field.
+/// Replaces `metadata.finalizers`. An empty list removes the field.
 pub fn set_finalizers<I: IntoIterator<Item = S>, S: Into<String>>(object: &mut Value, finalizers: I) {
     let list: Vec<Value> = finalizers.into_iter().map(|name| Value::String(name.into())).collect();
     match list.is_empty() {
         true => remove_meta(object, "finalizers"),
         false => set_meta(object, "finalizers", list),
     }
+}
+
+/// Appends a value as JSON.
+pub(crate) fn write_value<T: serde::Serialize + ?Sized>(json: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(json, value).expect("JSON values with text keys can be written to memory");
 }
 
 fn meta_text<'a>(object: &'a Value, field: &str) -> &'a str {

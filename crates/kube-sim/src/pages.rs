@@ -1,4 +1,4 @@
-//! The paths that lead to no resource: discovery, OpenAPI, health and version.
+//! Non-resource paths: discovery, OpenAPI, health and version.
 
 mod discovery;
 mod openapi;
@@ -9,41 +9,41 @@ use http::header::{ACCEPT, HeaderMap};
 use http::request::Parts;
 use serde_json::{Value, json};
 
-use crate::server::ApiServer;
+use crate::state::State;
 use crate::status::Status;
 
-/// One answer.
+/// The answer of a non-resource path.
 pub(crate) struct Page {
     pub(crate) code: u16,
     pub(crate) content_type: &'static str,
     pub(crate) body: Bytes,
 }
 
-/// What is at this path. What the real server has and this one has not is refused with 501.
-pub(crate) fn page(server: &ApiServer, request: &Parts) -> Result<Page, Status> {
+/// The answer for a path. Paths that only the real server has are refused with 501.
+pub(crate) fn page(state: &State, request: &Parts) -> Result<Page, Status> {
     let path = request.uri.path();
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let page = match parts.as_slice() {
         ["healthz" | "livez" | "readyz"] => health(path, request.uri.query().unwrap_or_default()),
         ["version"] | ["version", ""] => Page::json(&version()),
-        ["api"] | ["api", ""] => discovery::core(server, wants_aggregated(&request.headers)),
-        ["apis"] | ["apis", ""] => discovery::groups(server, wants_aggregated(&request.headers)),
-        ["api", version] => discovery::resources(server, "", version)?,
-        ["apis", group] | ["apis", group, ""] => match discovery::group(server, group) {
+        ["api"] | ["api", ""] => discovery::core(state, wants_aggregated(&request.headers)),
+        ["apis"] | ["apis", ""] => discovery::groups(state, wants_aggregated(&request.headers)),
+        ["api", version] => discovery::resources(state, "", version)?,
+        ["apis", group] | ["apis", group, ""] => match discovery::group(state, group) {
             Some(page) => page,
             None => Page::missing(),
         },
-        ["apis", group, version] if discovery::has(server, group) => discovery::resources(server, group, version)?,
+        ["apis", group, version] if discovery::has(state, group) => discovery::resources(state, group, version)?,
         ["api", ..] => return Err(Status::no_such_path()),
-        ["apis", group, ..] if discovery::has_builtin(server, group) => return Err(Status::no_such_path()),
+        ["apis", group, ..] if discovery::has_builtin(state, group) => return Err(Status::no_such_path()),
         ["openapi", "v2"] => openapi::old(&request.headers),
-        ["openapi", "v3"] => openapi::index(server),
-        ["openapi", "v3", "api", version] => openapi::document(server, "", version)?,
-        ["openapi", "v3", "apis", group, version] => openapi::document(server, group, version)?,
+        ["openapi", "v3"] => openapi::index(state),
+        ["openapi", "v3", "api", version] => openapi::document(state, "", version)?,
+        ["openapi", "v3", "apis", group, version] => openapi::document(state, group, version)?,
         ["openapi", ..] | ["metrics", ..] | [".well-known", ..] | ["openid", ..] => {
             return Err(Status::not_implemented(format_args!("the path {path}")));
         }
-        [""] => Page::json(&json!({"paths": discovery::paths(server)})),
+        [""] => Page::json(&json!({"paths": discovery::paths(state)})),
         _ => Page::missing(),
     };
     match request.method {
@@ -82,7 +82,7 @@ fn version() -> Value {
     })
 }
 
-/// Whether all of discovery is asked for at once.
+/// Whether aggregated discovery is asked for.
 fn wants_aggregated(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let wanted = ["g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"];

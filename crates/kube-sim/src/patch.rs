@@ -1,8 +1,7 @@
-//! Patches of all four kinds, on objects in the form of the requested version.
+//! Patches of all four kinds, on objects in the requested version.
 //!
-//! What comes out has been decoded as the server decodes ([`crate::defaults::decode`] need not be called again): unknown
-//! fields are gone, wrong types refused. Whether the name, namespace and uid are still right is for the caller, as for an
-//! update.
+//! The result is decoded as by the server ([`crate::defaults::decode`] need not be called again): unknown fields are
+//! dropped, wrong types refused. The caller checks name, namespace and uid, as for an update.
 
 use serde_json::Value;
 
@@ -34,31 +33,31 @@ pub enum PatchKind {
     Apply,
 }
 
-/// What a patch request says beside the patch.
+/// The options of a patch request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PatchOptions<'a> {
-    /// Who patches.
+    /// The field manager.
     pub field_manager: Option<&'a str>,
     /// Whether apply takes fields from other managers.
     pub force: bool,
-    /// What becomes of fields that nobody knows.
+    /// The treatment of unknown fields.
     pub field_validation: FieldValidation,
-    /// The subresource patched; managers own fields per subresource.
+    /// The patched subresource. Managers own fields per subresource.
     pub subresource: Option<&'a str>,
     /// The time now, as `metav1.Time` is written.
     pub now: &'a str,
 }
 
-/// What a patch leads to.
+/// The result of a patch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patched {
-    /// The object. An apply leaves `metadata.managedFields` in it, which must be kept when the object is written.
+    /// The object. After an apply it contains the new `metadata.managedFields`.
     pub object: Value,
-    /// What the answer warns of, e.g. `unknown field "spec.foo"`.
+    /// Warnings for the client, e.g. `unknown field "spec.foo"`.
     pub warnings: Vec<String>,
 }
 
-/// Applies a patch to `current`, the object as a GET shows it; `None` only for an apply that creates.
+/// Applies a patch to `current`, the object as a GET shows it. `None` is for an apply that creates.
 pub fn apply_patch(
     kind: PatchKind,
     resource: &Resource,
@@ -84,7 +83,7 @@ pub fn apply_patch(
     }
 }
 
-/// The result of a JSON or merge patch is decoded like a body, but refused in another way.
+/// Decodes the result of a JSON or merge patch. Other than for a body, a refusal shows the result.
 fn decode_json(
     resource: &Resource,
     options: &PatchOptions<'_>,
@@ -94,12 +93,12 @@ fn decode_json(
     let mut object = patch()?;
     match defaults::decode_result(resource, &mut object, &duplicates, options.field_validation) {
         Ok(warnings) => Ok(Patched { object, warnings }),
-        // What is half decoded is not what was refused.
+        // Patches again: `object` is half decoded by now.
         Err(error) => Err(unusable(&patch()?.to_string(), &error)),
     }
 }
 
-/// 422: what the patch leads to cannot be decoded. The server names no kind here.
+/// 422: the patch's result cannot be decoded. The server names no kind here.
 fn unusable(shown: &str, error: &str) -> Status {
     let cause = Cause::invalid("patch", &shown.into(), error);
     let message = format!(" \"\" is invalid: {}", cause.text());
@@ -109,17 +108,17 @@ fn unusable(shown: &str, error: &str) -> Status {
     }
 }
 
-/// 500 with nothing but a text: what becomes of errors the server does not expect.
+/// 500 with only a text: an error that the server does not expect.
 fn unexpected(message: impl Into<String>) -> Status {
     Status::new(500, "", message)
 }
 
-/// The refusal of a patch that is no JSON.
+/// The refusal of invalid JSON.
 fn no_json() -> Status {
     Status::bad_request("invalid JSON patch")
 }
 
-/// A cause about the managers of fields, which has a type of its own.
+/// A conflict with another field manager.
 fn manager_conflict(field: String, message: String) -> Cause {
     Cause { reason: CauseReason::FieldManagerConflict, field, message }
 }

@@ -1,4 +1,4 @@
-//! What a real server draws at random, from one seed.
+//! The random values of an API server, drawn from one seed.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ impl Random {
         format!("{first:08x}-{second:04x}-{third:04x}-{fourth:04x}-{fifth:012x}")
     }
 
-    /// What follows `generateName`: five letters without vowels and look-alikes, as `util/rand.String` has them.
+    /// The suffix for `generateName`: five characters without vowels and look-alikes, as of `util/rand.String`.
     pub(crate) fn name_suffix(&mut self) -> String {
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         (0..5).map(|_| char::from(ALPHABET[self.0.usize(..ALPHABET.len())])).collect()
     }
 
-    /// How long a watch without `timeoutSeconds` lasts: 30 to 60 minutes (`--min-request-timeout` times 1 to 2).
+    /// The timeout of a watch without `timeoutSeconds`: 30 to 60 minutes (`--min-request-timeout` times 1 to 2).
     pub(crate) fn watch_timeout(&mut self) -> Duration {
         Duration::from_secs(1800).mul_f64(1.0 + self.0.f64())
     }

@@ -1,4 +1,4 @@
-//! A request, understood: who wants what of which object.
+//! Parsed requests.
 
 mod options;
 mod path;
@@ -16,63 +16,64 @@ use crate::defaults::FieldValidation;
 use crate::patch::PatchKind;
 use crate::resource::Resource;
 use crate::status::Status;
+use crate::yaml::read_yaml;
 use crate::{defaults, go_json};
 
-/// A request, whether it came over HTTP or as a direct call.
+/// A request over HTTP, or as a direct call.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Who asks.
+    /// The user.
     pub user: Arc<str>,
     /// The groups the user is in.
     pub groups: Arc<[String]>,
-    /// What is asked.
+    /// The verb.
     pub verb: Verb,
-    /// Of which resource.
+    /// The resource.
     pub resource: Arc<Resource>,
-    /// In which namespace; empty for cluster-wide resources and for requests over all namespaces.
+    /// The namespace. Empty for cluster-scoped resources and for requests over all namespaces.
     pub namespace: String,
-    /// Of which object; empty for collections.
+    /// The object's name. Empty for collections.
     pub name: String,
-    /// Which part of the object.
+    /// The subresource.
     pub subresource: Option<Subresource>,
     /// The query.
     pub options: Options,
     /// The body.
     pub content: Content,
-    /// Whether answers hold `PartialObjectMetadata` instead of whole objects.
+    /// Whether answers contain `PartialObjectMetadata` instead of objects.
     pub metadata_only: bool,
-    /// Whether answers show `metadata.managedFields`.
+    /// Whether answers contain `metadata.managedFields`.
     pub managed_fields: bool,
-    /// Whether the object in the body was made out of one that is kept, so that it need not be decoded.
+    /// Whether the object in the body was made from a stored one. Then it need not be decoded.
     pub(crate) decoded: bool,
-    /// The program that asks: the manager of fields where [`Options::field_manager`] names none.
+    /// The client program. It is the field manager if [`Options::field_manager`] is empty.
     pub agent: Arc<str>,
-    /// What the answer warns of, gathered while the request is handled.
+    /// Warnings of the answer, collected while the request is handled.
     pub(crate) warnings: Vec<String>,
 }
 
-/// What can be done with objects.
+/// A verb of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
-    /// Read one.
+    /// Read an object.
     Get,
-    /// Read many.
+    /// Read a collection.
     List,
     /// Follow changes.
     Watch,
-    /// Make one.
+    /// Create an object.
     Create,
-    /// Replace one.
+    /// Replace an object.
     Update,
-    /// Change parts of one.
+    /// Change an object.
     Patch,
-    /// Remove one.
+    /// Delete an object.
     Delete,
-    /// Remove many.
+    /// Delete a collection.
     DeleteCollection,
 }
 
-/// A part of an object with its own path.
+/// A subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subresource {
     /// `/status`.
@@ -87,14 +88,27 @@ pub enum Content {
     /// Nothing.
     #[default]
     None,
-    /// An object, not yet read.
+    /// An object in JSON, not parsed yet.
     Json(Bytes),
-    /// An object in YAML, not yet read.
+    /// An object in YAML, not parsed yet.
     Yaml(Bytes),
     /// An object.
     Value(Value),
     /// A patch.
     Patch(PatchKind, Bytes),
+}
+
+/// Names an object or, with an empty name, a collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// API group; empty for core.
+    pub group: &'a str,
+    /// Plural name.
+    pub plural: &'a str,
+    /// Namespace; empty for cluster-wide resources.
+    pub namespace: &'a str,
+    /// Name.
+    pub name: &'a str,
 }
 
 impl Request {
@@ -118,7 +132,7 @@ impl Request {
         }
     }
 
-    /// Who owns what this request writes.
+    /// The field manager of this request.
     pub(crate) fn manager(&self) -> &str {
         match self.options.field_manager.as_str() {
             "" => &self.agent,
@@ -126,7 +140,7 @@ impl Request {
         }
     }
 
-    /// Takes the object out of the body, decoded as the resource's kind.
+    /// Takes the object from the body and decodes it as the resource's kind.
     pub(crate) fn take_object(&mut self) -> Result<Value, Status> {
         let kind = &self.resource.kind;
         let mut duplicates = Vec::new();
@@ -153,7 +167,7 @@ impl Request {
         Ok(object)
     }
 
-    /// Whether decoding an object changes nothing.
+    /// Whether decoding would not change an object.
     fn is_as_decoded(&self, object: &Value) -> bool {
         let mut decoded = object.clone();
         defaults::decode(&self.resource, &mut decoded, &[], FieldValidation::Strict).is_ok() && decoded == *object
@@ -161,7 +175,7 @@ impl Request {
 }
 
 impl Verb {
-    /// The name RBAC has for it.
+    /// The verb's name in RBAC.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -175,7 +189,7 @@ impl Verb {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Whether it is read-only.
     pub fn is_read(self) -> bool {
         matches!(self, Self::Get | Self::List | Self::Watch)
     }
@@ -191,20 +205,7 @@ impl Subresource {
     }
 }
 
-/// Reads YAML as if it were JSON.
-pub(crate) fn read_yaml(yaml: &[u8]) -> Result<Value, String> {
-    let text = str::from_utf8(yaml).map_err(|_| "yaml: invalid UTF-8".to_owned())?;
-    let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        // The one complaint that people meet; others are worded by the library that reads it.
-        const NESTED: &str = "mapping values are not allowed in this context";
-        let text = error.to_string();
-        let why = if text.contains(NESTED) { NESTED } else { &text };
-        format!("yaml: {why}")
-    })
-}
-
-/// Go's complaint about a text from which it cannot tell kind and version.
+/// Go's error for a text without kind and version.
 pub(crate) fn no_object(value: &Value) -> String {
     const WANTED: &str =
         r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;

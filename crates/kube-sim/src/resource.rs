@@ -1,4 +1,4 @@
-//! Which resources there are and what is special about each.
+//! Resources and their properties.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ mod builtin;
 
 pub use builtin::builtins;
 
-/// One resource in one version: what a path such as `/apis/storage.k8s.io/v1/storageclasses` leads to.
+/// A resource in one version, such as that at `/apis/storage.k8s.io/v1/storageclasses`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// API group; empty for core.
@@ -21,15 +21,15 @@ pub struct Resource {
     pub kind: String,
     /// Kind of its lists.
     pub list_kind: String,
-    /// Whether its objects live in namespaces.
+    /// Whether it is namespaced.
     pub namespaced: bool,
     /// Short names for people, e.g. `pvc`.
     pub short_names: Vec<String>,
-    /// Groups of resources for people, e.g. `all`.
+    /// Categories for people, e.g. `all`.
     pub categories: Vec<String>,
     /// Whether there is a `/status` subresource.
     pub status: bool,
-    /// Where its objects are kept; resources over several versions (or groups, as events) share one.
+    /// The storage of its objects. The versions of a resource (and the groups of events) share one.
     pub storage: StorageId,
     /// Whether an update without resourceVersion is allowed (`AllowUnconditionalUpdate`).
     pub unconditional_update: bool,
@@ -37,15 +37,15 @@ pub struct Resource {
     pub create_on_update: bool,
     /// Whether a delete answers with the deleted object instead of a `Status` (`ReturnDeletedObject`).
     pub returns_deleted: bool,
-    /// Whether it is only asked, never stored, e.g. `selfsubjectaccessreviews`.
+    /// Whether its objects are answered but never stored, e.g. `selfsubjectaccessreviews`.
     pub ephemeral: bool,
     /// Whether a CustomResourceDefinition defined it.
     pub custom: bool,
-    /// Which rules of its own it has.
+    /// The rules of its own.
     pub(crate) special: Special,
 }
 
-/// The resources that have rules of their own somewhere, so that nobody compares names to find them.
+/// The resources with rules of their own, so that no code compares names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     AttributesClass,
@@ -65,12 +65,12 @@ pub(crate) enum Special {
     Not,
 }
 
-/// The place where the objects of a resource are kept.
+/// The storage of a resource's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StorageId(pub u32);
 
 impl Special {
-    /// Which one a built-in resource is.
+    /// The value for a built-in resource.
     fn of(group: &str, plural: &str) -> Self {
         match (group, plural) {
             ("", "persistentvolumes") => Self::Volume,
@@ -92,10 +92,10 @@ impl Special {
 }
 
 impl Resource {
-    /// A built-in resource, for tests and other callers that know what they ask for.
+    /// A built-in resource, for callers that know that it exists.
     ///
     /// # Panics
-    /// When there is none of that group and name.
+    /// If there is no such built-in resource.
     pub fn builtin(group: &str, plural: &str) -> Arc<Self> {
         let found = builtins().iter().find(|resource| resource.group == group && resource.plural == plural);
         Arc::clone(found.unwrap_or_else(|| panic!("no built-in resource {plural}.{group}")))
@@ -117,17 +117,17 @@ impl Resource {
         }
     }
 
-    /// `persistentvolumes` or `storageclasses.storage.k8s.io`, as error texts name resources.
+    /// `persistentvolumes` or `storageclasses.storage.k8s.io`, as in error messages.
     pub fn group_resource(&self) -> String {
         qualified(&self.plural, &self.group)
     }
 
-    /// `PersistentVolume` or `StorageClass.storage.k8s.io`, as error texts name kinds.
+    /// `PersistentVolume` or `StorageClass.storage.k8s.io`, as in error messages.
     pub fn group_kind(&self) -> String {
         qualified(&self.kind, &self.group)
     }
 
-    /// Whether it is the built-in or custom resource of this group and plural name.
+    /// Whether it has this group and plural name.
     pub fn is(&self, group: &str, plural: &str) -> bool {
         self.plural == plural && self.group == group
     }

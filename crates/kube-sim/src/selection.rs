@@ -1,4 +1,4 @@
-//! Which objects a list or watch is about.
+//! The selection of a list's or watch's objects.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::state::State;
 use crate::status::Status;
 use crate::store::Stored;
 
-/// Namespace, labels and fields together.
+/// Namespace, label selector and field selector.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    /// What keys begin with: `namespace/`, or nothing.
+    /// The prefix of all selected keys: `namespace/`, or nothing.
     pub(crate) prefix: String,
     labels: LabelSelector,
     fields: FieldSelector,
@@ -52,7 +52,7 @@ impl Selection {
             }
     }
 
-    /// Whether nothing but the namespace selects.
+    /// Whether there are no selectors.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }

@@ -1,15 +1,17 @@
 //! The simulated API on a loopback port, for clients in other processes: kubectl, or provisioners written with other
 //! libraries.
 //!
-//! It speaks HTTP/1.1, with TLS or without; Go clients send credentials only with it. Beyond what [`ApiService`](crate::ApiService) answers it takes YAML and protobuf, gives
-//! YAML, shows objects as tables, and knows its callers: by bearer token, as the administrator or as a service account whose token
-//! came from `serviceaccounts/NAME/token`; without one as `system:anonymous`. Callers may impersonate others where the
-//! cluster's rules allow them the verb `impersonate`.
+//! It speaks HTTP/1.1, with or without TLS. Go clients send credentials only with TLS. Beyond
+//! [`ApiService`](crate::ApiService), it accepts YAML and protobuf, answers in YAML, and prints tables.
+//!
+//! Clients authenticate by bearer token: that of the administrator, or one that `serviceaccounts/NAME/token` issued to
+//! a service account. Without a token they are `system:anonymous`. A user may impersonate others if the authorizer
+//! allows the verb `impersonate`.
 
 mod caller;
 mod connections;
-mod form;
 mod kubeconfig;
+mod media_type;
 mod protobuf;
 mod request;
 mod table;
@@ -29,7 +31,7 @@ use crate::cluster::Cluster;
 use tls::Tls;
 use tokens::Tokens;
 
-/// A cluster that listens. Made by [`Server::bind`], at work in [`Server::run`].
+/// A cluster on a port. [`Server::bind`] listens, [`Server::run`] serves.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -37,36 +39,36 @@ pub struct Server {
     app: Arc<App>,
 }
 
-/// Why a cluster cannot be served.
+/// A failure to serve a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is one that others can reach.
+    /// The address is reachable from other machines.
     #[error("{0} is no loopback address: the simulated API must not be reached from other machines")]
     NotLoopback(SocketAddr),
-    /// The address cannot be had.
+    /// Listening on the address failed.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
-    /// The operating system has no randomness for tokens.
+    /// The operating system gave no randomness for tokens.
     #[error("cannot make tokens: {0}")]
     Randomness(getrandom::Error),
-    /// TLS cannot be set up.
+    /// Setting up TLS failed.
     #[error("cannot set up TLS: {0}")]
     Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The kubeconfig file cannot be written.
+    /// Writing the kubeconfig file failed.
     #[error("cannot write {0}: {1}")]
     Kubeconfig(PathBuf, #[source] io::Error),
 }
 
-/// How clients reach the server.
+/// The transport between clients and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Without TLS. Go clients, kubectl among them, send no tokens then.
+    /// Plain HTTP. Go clients such as kubectl then send no tokens.
     Http,
-    /// With TLS, and an authority that only the kubeconfig names.
+    /// TLS. The kubeconfig names the certificate authority.
     Https,
 }
 
-/// What all connections share.
+/// The part that all connections share.
 #[derive(Debug)]
 struct App {
     cluster: Cluster,
@@ -94,29 +96,29 @@ impl Server {
         Ok(Self { listener, address: bound, app: Arc::new(App { cluster, tokens, tls }) })
     }
 
-    /// Where it listens, e.g. `https://127.0.0.1:40123`.
+    /// The server's URL, e.g. `https://127.0.0.1:40123`.
     pub fn url(&self) -> String {
         let scheme = if self.app.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// The certificate of the authority that signed the server's, where it speaks TLS.
+    /// The certificate of the authority, if the server speaks TLS.
     pub fn ca_pem(&self) -> Option<&str> {
         self.app.tls.as_ref().map(|tls| tls.ca_pem.as_str())
     }
 
-    /// The bearer token of the administrator `kubernetes-admin`, who is in the group `system:masters`.
+    /// The bearer token of the administrator: user `kubernetes-admin` in the group `system:masters`.
     pub fn admin_token(&self) -> &str {
         self.app.tokens.admin()
     }
 
-    /// Writes a kubeconfig of the administrator that only the file's owner can read.
+    /// Writes the administrator's kubeconfig. Only the file's owner can read it.
     pub fn write_kubeconfig(&self, path: &Path) -> Result<(), Error> {
         let text = kubeconfig::text(&self.url(), self.ca_pem(), tokens::ADMIN, self.admin_token());
         kubeconfig::write(path, &text).map_err(|error| Error::Kubeconfig(path.to_owned(), error))
     }
 
-    /// Serves until `end`; then requests under way have a second to finish, and watches are cut.
+    /// Serves until `end`. Then pending requests have a second to finish, and watches are cut.
     pub async fn run(self, end: impl Future<Output = ()>) {
         connections::serve(self.listener, &self.app, end).await;
     }

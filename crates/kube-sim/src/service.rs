@@ -1,4 +1,4 @@
-//! The HTTP side: a [`tower::Service`] that clients, or a server on a port, hand requests to.
+//! The API over HTTP: a [`tower::Service`] for clients, or for a server on a port.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,9 @@ use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower::BoxError;
 
+use crate::api_server::ApiServer;
 use crate::authorize::Attributes;
+
 use crate::intercept::{After, Before};
 use crate::pages;
 use crate::patch::PatchKind;
@@ -23,11 +25,11 @@ use crate::resource::Special;
 use crate::selector::FieldSelector;
 use crate::server::ApiServer;
 use crate::status::Status;
-use crate::trace::Act;
+use crate::trace::RequestInfo;
 use crate::verbs::Answer;
 use crate::watch::Watch;
 
-/// One caller's access to a cluster over HTTP. Made by [`Cluster::service`](crate::Cluster::service).
+/// One user's access to a cluster over HTTP. Made by [`Cluster::service`](crate::Cluster::service).
 #[derive(Clone)]
 pub struct ApiService {
     server: Arc<ApiServer>,
@@ -35,7 +37,7 @@ pub struct ApiService {
     groups: Arc<[String]>,
 }
 
-/// The body of an answer: a document, or the lines of a watch.
+/// The body of an answer: a document, or the stream of a watch.
 pub struct Body(Source);
 
 enum Source {
@@ -45,7 +47,7 @@ enum Source {
 
 /// `--max-request-bytes` and the limit of apiserver's `limitedReadBody`.
 pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
-/// How long the watch cache waits for a resourceVersion it has not seen yet.
+/// How long the watch cache waits for a future resourceVersion.
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
 impl ApiService {
@@ -61,7 +63,7 @@ where
     B::Error: Into<BoxError>,
 {
     type Response = http::Response<Body>;
-    /// The connection broke.
+    /// A broken connection.
     type Error = io::Error;
     type Future = BoxFuture<'static, io::Result<Self::Response>>;
 
@@ -82,9 +84,9 @@ impl ApiService {
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        let mut request = match self.understand(&parts) {
-            Ok(Understood::Request(request)) => *request,
-            Ok(Understood::Page(page)) => return Ok(page),
+        let mut request = match self.route(&parts) {
+            Ok(Routed::Request(request)) => *request,
+            Ok(Routed::Page(page)) => return Ok(page),
             Err(refused) => return Ok(refusal(&refused)),
         };
         let body = match Limited::new(body, BODY_LIMIT).collect().await {
@@ -101,15 +103,15 @@ impl ApiService {
             Before::Handle => {}
             Before::HandleStale(changes) => self.read_from_the_past(&mut request, changes),
             Before::Refuse(status) => {
-                self.tell(&request, format_args!("{} {} instead of handling it", status.code, status.reason));
+                self.trace_fault(&request, format_args!("{} {} instead of handling it", status.code, status.reason));
                 return Ok(refusal(&status));
             }
             Before::Break => {
-                self.tell(&request, format_args!("the connection breaks before it is handled"));
+                self.trace_fault(&request, format_args!("the connection breaks before it is handled"));
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
             Before::Hang => {
-                self.tell(&request, format_args!("no answer ever, and it is not handled"));
+                self.trace_fault(&request, format_args!("no answer ever, and it is not handled"));
                 return std::future::pending().await;
             }
         }
@@ -119,15 +121,15 @@ impl ApiService {
             match interceptor.after(&request, code).await {
                 After::Deliver => {}
                 After::Replace(status) => {
-                    self.tell(&request, format_args!("{} {} instead of the answer", status.code, status.reason));
+                    self.trace_fault(&request, format_args!("{} {} instead of the answer", status.code, status.reason));
                     return Ok(refusal(&status));
                 }
                 After::Break => {
-                    self.tell(&request, format_args!("the connection breaks before the answer"));
+                    self.trace_fault(&request, format_args!("the connection breaks before the answer"));
                     return Err(io::ErrorKind::ConnectionReset.into());
                 }
                 After::Hang => {
-                    self.tell(&request, format_args!("no answer ever"));
+                    self.trace_fault(&request, format_args!("no answer ever"));
                     return std::future::pending().await;
                 }
             }
@@ -137,7 +139,7 @@ impl ApiService {
             Ok(Answer::Document { code, json }) => warned(document(code, json), &request.warnings),
             Ok(Answer::Watch(start)) => {
                 let interceptor = self.server.interceptor.as_ref().and_then(|interceptor| interceptor.watch(&request));
-                let watch = Watch::new(Arc::clone(&self.server), *start, Act::from(&request), interceptor);
+                let watch = Watch::new(Arc::clone(&self.server), *start, RequestInfo::from(&request), interceptor);
                 respond(200, Body(Source::Watch(Box::new(watch))))
             }
             Err(refused) => refusal(&refused),
@@ -151,7 +153,7 @@ impl ApiService {
         }
     }
 
-    /// Has a list that any state will do for answered with the one that many changes ago.
+    /// Lets a list with `resourceVersion=0` be answered from the state as many changes ago.
     fn read_from_the_past(&self, request: &mut Request, changes: u64) {
         if request.verb != Verb::List || request.options.resource_version != "0" {
             return;
@@ -161,20 +163,20 @@ impl ApiService {
         let version = state.version().saturating_sub(changes).max(storage.compacted()).max(1);
         request.options.resource_version = version.to_string();
         request.options.resource_version_match = "Exact".to_owned();
-        // The watch cache knows no pages.
+        // The watch cache does not paginate.
         request.options.limit = 0;
     }
 
-    fn tell(&self, request: &Request, fault: std::fmt::Arguments<'_>) {
+    fn trace_fault(&self, request: &Request, fault: std::fmt::Arguments<'_>) {
         if let Some(trace) = &self.server.trace {
-            trace.fault(self.server.clock.elapsed(), Act::from(request), fault);
+            trace.fault(self.server.clock.elapsed(), RequestInfo::from(request), fault);
         }
     }
 
-    /// Handles a request; one for a resourceVersion that is still to come waits for it.
+    /// Handles a request. One for a future resourceVersion waits for it.
     async fn handle(&self, request: &mut Request) -> Result<Answer, Status> {
         if let Some(authorizer) = &self.server.authorizer {
-            // One that cannot be read is refused later.
+            // An invalid selector is refused later.
             let selector = FieldSelector::parse(&request.options.field_selector, &request.resource, &[]).ok();
             Attributes::of(request, selector.as_ref()).check(&**authorizer)?;
         }
@@ -187,10 +189,10 @@ impl ApiService {
         }
     }
 
-    /// What a request's line and headers ask for.
-    fn understand(&self, parts: &Parts) -> Result<Understood, Status> {
+    /// Routes a request by its line and headers.
+    fn route(&self, parts: &Parts) -> Result<Routed, Status> {
         let Some(path) = Path::parse(parts.uri.path()) else {
-            return Ok(Understood::Page(self.page(parts)?));
+            return Ok(Routed::Page(self.page(parts)?));
         };
         let state = self.server.lock();
         let Some(resource) = state.registry.at_path(&path.group, &path.version, &path.plural).cloned() else {
@@ -198,13 +200,13 @@ impl ApiService {
             drop(state);
             return match known {
                 true => Err(Status::no_such_path()),
-                false => Ok(Understood::Page(self.page(parts)?)),
+                false => Ok(Routed::Page(self.page(parts)?)),
             };
         };
         drop(state);
         if !resource.namespaced && !path.namespace.is_empty() {
             return match resource.custom {
-                true => Ok(Understood::Page(self.page(parts)?)),
+                true => Ok(Routed::Page(self.page(parts)?)),
                 false => Err(Status::no_such_path()),
             };
         }
@@ -229,12 +231,12 @@ impl ApiService {
         if verb == Verb::Patch && path.name.is_empty() {
             return Err(Status::method_not_allowed());
         }
-        // The options of deletes and patches are completed when the body is known.
+        // The options of deletes and patches are completed with the body.
         if !matches!(verb, Verb::Delete | Verb::DeleteCollection | Verb::Patch) {
             options.complete(verb, None)?;
         }
         let metadata_only = wants_metadata_only(&parts.headers, resource.custom)?;
-        Ok(Understood::Request(Box::new(Request {
+        Ok(Routed::Request(Box::new(Request {
             user: Arc::clone(&self.user),
             groups: Arc::clone(&self.groups),
             verb,
@@ -252,7 +254,7 @@ impl ApiService {
         })))
     }
 
-    /// Paths that lead to no resource.
+    /// Answers a request for a non-resource path.
     fn page(&self, parts: &Parts) -> Result<http::Response<Body>, Status> {
         let path = parts.uri.path();
         if let Some(authorizer) = &self.server.authorizer {
@@ -260,19 +262,19 @@ impl ApiService {
             let (user, groups) = (&*self.user, &*self.groups);
             Attributes { user, groups, verb: &verb, path, ..Attributes::default() }.check(&**authorizer)?;
         }
-        let page = pages::page(&self.server, parts)?;
+        let page = pages::page(&self.server.lock(), parts)?;
         let mut response = document(page.code, page.body);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type));
         Ok(response)
     }
 }
 
-enum Understood {
+enum Routed {
     Request(Box<Request>),
     Page(http::Response<Body>),
 }
 
-/// Subresources that only the real server has get another answer than those that do not exist.
+/// The refusal of an unknown subresource. One that only the real server has is refused with 501.
 fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
     const REAL: &[(&str, &[&str])] = &[
         (
@@ -298,7 +300,7 @@ fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
 
 fn warned(mut response: http::Response<Body>, warnings: &[String]) -> http::Response<Body> {
     for warning in warnings {
-        // A warning that fits into no header is not worth a failure.
+        // A warning that is no valid header is dropped.
         if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
             response.headers_mut().append(WARNING, value);
         }
@@ -306,7 +308,7 @@ fn warned(mut response: http::Response<Body>, warnings: &[String]) -> http::Resp
     response
 }
 
-/// The body, by verb and content type.
+/// Takes the body, by verb and content type.
 fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<(), Status> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let content_type = content_type.split(';').next().unwrap_or_default().trim();
@@ -330,7 +332,7 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
             request.options.complete(request.verb, Some(kind))?;
             request.content = Content::Patch(kind, body);
         }
-        // Only a server on a port reads YAML.
+        // Only a server on a port accepts YAML.
         _ if content_type == "application/yaml" => {
             return Err(Status::not_implemented(format_args!("bodies of type {content_type}")));
         }
@@ -352,7 +354,7 @@ fn agent(headers: &HeaderMap) -> Arc<str> {
     }
 }
 
-/// Custom resources are served by a handler that has words of its own.
+/// The refusal of an unknown patch type. Custom resources have a handler with another text.
 fn unknown_patch(custom: bool) -> Status {
     match custom {
         true => Status::unsupported_media_type(&[
@@ -364,7 +366,7 @@ fn unknown_patch(custom: bool) -> Status {
     }
 }
 
-/// Whether only metadata is asked for. The first form that can be served counts.
+/// Whether only metadata is asked for. The first acceptable media type counts.
 fn wants_metadata_only(headers: &HeaderMap, custom: bool) -> Result<bool, Status> {
     const SERVED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
     let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else { return Ok(false) };
@@ -413,14 +415,14 @@ fn document(code: u16, json: Bytes) -> http::Response<Body> {
 
 fn respond(code: u16, body: Body) -> http::Response<Body> {
     let mut response = http::Response::new(body);
-    // A fault may carry any number as its code.
+    // The code of a fault may be any number.
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
 impl Body {
-    /// Whether it is a watch's.
+    /// Whether it is the stream of a watch.
     #[cfg(feature = "serve")]
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self.0, Source::Watch(_))

@@ -1,4 +1,4 @@
-//! Everything a cluster remembers, and the only ways to change it.
+//! The state of a cluster, and the only functions that change it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -8,33 +8,32 @@ use serde_json::{Value, json};
 use crate::clock::SimClock;
 use crate::crd::Definition;
 use crate::defaults::Lookup;
-use crate::ownership::{Credit, Ownership, Writer};
+use crate::ownership::{Credit, Writer};
 use crate::random::Random;
 use crate::request::Subresource;
 use crate::resource::{Resource, Special, StorageId, builtins};
-use crate::status::Status;
-use crate::store::{ChangeKind, Entry, Registry, Storage, Stored, key};
-use crate::subscription::{Change, Queue};
+use crate::store::{ChangeKind, HistoryEntry, Ownership, Registry, Storage, Stored, key};
+use crate::subscription::{Change, ChangeQueue};
 
-/// Everything a cluster remembers. One lock guards it, so requests are handled one after the other.
+/// The state of a cluster. One lock guards it, so requests are handled one after the other.
 pub(crate) struct State {
     pub(crate) clock: SimClock,
     pub(crate) random: Random,
     pub(crate) registry: Registry,
-    /// What CustomResourceDefinitions say of their objects, by storage and version.
+    /// The rules of CustomResourceDefinitions for their objects, by storage and version.
     pub(crate) definitions: BTreeMap<(StorageId, String), Arc<Definition>>,
     /// Indexed by [`StorageId`].
     storages: Vec<Storage>,
     /// The resourceVersion of the last change.
     version: u64,
     history_limit: usize,
-    subscribers: Vec<Weak<Queue>>,
+    subscribers: Vec<Weak<ChangeQueue>>,
     watches: u64,
-    /// All who have written.
+    /// All writers so far.
     writers: Vec<Arc<Writer>>,
 }
 
-/// What has happened before the server could be asked is forgotten, and it is never nothing.
+/// The resourceVersion of a new cluster. It is not 0, and the history before it is compacted.
 const FIRST_VERSION: u64 = 1000;
 
 impl State {
@@ -74,36 +73,30 @@ impl State {
         &mut self.storages[id.0 as usize]
     }
 
-    /// A new place for objects of a resource that is being made; `resource` gets its number.
+    /// The id of the storage that [`State::add_storage`] will add.
     pub(crate) fn next_storage(&self) -> StorageId {
         StorageId(u32::try_from(self.storages.len()).expect("fewer resources than that"))
     }
 
-    /// Opens the place [`State::next_storage`] promised.
+    /// Adds a storage with the id of [`State::next_storage`].
     pub(crate) fn add_storage(&mut self, resource: Arc<Resource>) {
         self.storages.push(Storage::new(resource, self.history_limit, self.version));
     }
 
-    /// A number for a watch.
+    /// The id of a new watch.
     pub(crate) fn next_watch(&mut self) -> u64 {
         self.watches += 1;
         self.watches
     }
 
-    /// What a CustomResourceDefinition says of this resource.
+    /// The definition of a custom resource.
     pub(crate) fn definition(&self, resource: &Resource) -> Option<&Definition> {
-        // Built-in resources are by far the most asked for.
+        // Most calls are for built-in resources.
         let known = || self.definitions.get(&(resource.storage, resource.version.clone()));
         if resource.custom { known().map(|definition| &**definition) } else { None }
     }
 
-    /// The resource of that group and plural name, in its first version.
-    pub(crate) fn named(&self, group: &str, plural: &str) -> Result<Arc<Resource>, Status> {
-        let found = self.registry.named(group, plural).cloned();
-        found.ok_or_else(|| Status::bad_request(format!("no resource {plural:?} in group {group:?}")))
-    }
-
-    /// Forgets all changes so far.
+    /// Forgets the history.
     pub(crate) fn forget_history(&mut self) {
         for storage in &mut self.storages {
             storage.compact(self.version);
@@ -114,7 +107,7 @@ impl State {
         self.storage(resource.storage).get(&key(namespace, name))
     }
 
-    /// The one [`Writer`] of this kind.
+    /// The unique [`Writer`] with these values.
     pub(crate) fn writer(
         &mut self,
         manager: &str,
@@ -132,18 +125,18 @@ impl State {
         writer
     }
 
-    /// Keeps a new object.
+    /// Stores a new object.
     pub(crate) fn create(&mut self, storage: StorageId, object: Value, credit: Credit) -> Arc<Stored> {
         self.version += 1;
         let ownership = Ownership::of_new(credit);
         let stored = Stored::new(&self.storage(storage).resource, &object, self.version, ownership).first();
         let stored = Arc::new(stored);
         stored.remember(&self.storage(storage).resource, object);
-        self.record(storage, Entry { kind: ChangeKind::Created, object: Arc::clone(&stored), before: None });
+        self.record(storage, HistoryEntry { kind: ChangeKind::Created, object: Arc::clone(&stored), before: None });
         stored
     }
 
-    /// Keeps a new state of an object; one that says the same leaves everything as it is.
+    /// Stores a new state of an object. An equal state changes nothing.
     pub(crate) fn update(
         &mut self,
         storage: StorageId,
@@ -155,7 +148,7 @@ impl State {
         let ownership = Ownership::after(before, credit);
         let stored = Stored::new(&self.storage(storage).resource, &object, self.version + 1, ownership);
         let same = stored.same_but_version(before) && owners.is_none_or(|owners| owners == before.managed_fields());
-        // The server keeps a new claim in a form that it never writes again, so the first update always changes it.
+        // The server stores a new claim in a form that it never writes again. So the first update always changes it.
         let odd = before.is_first() && self.storage(storage).resource.special == Special::Claim;
         if same && !odd {
             return Arc::clone(before);
@@ -164,20 +157,20 @@ impl State {
         let stored = Arc::new(stored);
         stored.remember(&self.storage(storage).resource, object);
         let before = Some(Arc::clone(before));
-        self.record(storage, Entry { kind: ChangeKind::Updated, object: Arc::clone(&stored), before });
+        self.record(storage, HistoryEntry { kind: ChangeKind::Updated, object: Arc::clone(&stored), before });
         stored
     }
 
-    /// Removes an object; its last state under the resourceVersion of the deletion.
+    /// Removes an object. Returns its last state with the resourceVersion of the deletion.
     pub(crate) fn remove(&mut self, storage: StorageId, before: &Arc<Stored>) -> Arc<Stored> {
         self.version += 1;
         let last = Arc::new(before.at_version(self.version));
         let before = Some(Arc::clone(before));
-        self.record(storage, Entry { kind: ChangeKind::Deleted, object: Arc::clone(&last), before });
+        self.record(storage, HistoryEntry { kind: ChangeKind::Deleted, object: Arc::clone(&last), before });
         last
     }
 
-    pub(crate) fn subscribe(&mut self, queue: &Arc<Queue>, existing: bool) {
+    pub(crate) fn subscribe(&mut self, queue: &Arc<ChangeQueue>, existing: bool) {
         if existing {
             let mut objects: Vec<_> = self
                 .storages
@@ -193,7 +186,7 @@ impl State {
         self.subscribers.push(Arc::downgrade(queue));
     }
 
-    fn record(&mut self, storage: StorageId, entry: Entry) {
+    fn record(&mut self, storage: StorageId, entry: HistoryEntry) {
         if !self.subscribers.is_empty() {
             let change = Change::new(&self.storage(storage).resource, &entry);
             self.subscribers.retain(|queue| match queue.upgrade() {
@@ -209,7 +202,7 @@ impl State {
         self.storage_mut(storage).record(entry);
     }
 
-    /// The namespaces an API server makes for itself.
+    /// Creates the namespaces that every API server creates.
     fn create_first_namespaces(&mut self) {
         let namespaces = Resource::builtin("", "namespaces");
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {

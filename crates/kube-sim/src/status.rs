@@ -1,4 +1,5 @@
-//! `metav1.Status` as an error, with the reasons and messages of apimachinery's `api/errors` and `util/validation/field`.
+//! `metav1.Status` as an error, with the reasons and messages of apimachinery's `api/errors` and
+//! `util/validation/field`.
 
 use std::fmt;
 
@@ -6,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::resource::{Resource, qualified};
 
-/// A refusal, as the API server words it. Its JSON is [`Status::to_value`].
+/// A refusal with the API server's text. Its JSON is [`Status::to_value`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// HTTP status code.
@@ -15,9 +16,9 @@ pub struct Status {
     pub reason: &'static str,
     /// Text for people.
     pub message: String,
-    /// What the refusal is about.
+    /// The object that is refused, and the causes.
     pub details: Option<Box<Details>>,
-    /// `metadata.continue`: how an expired list may go on nevertheless.
+    /// `metadata.continue`: a token to continue an expired list without consistency.
     pub continue_token: Option<Box<str>>,
 }
 
@@ -41,9 +42,9 @@ pub struct Details {
 /// `metav1.StatusCause`; for validation it is one `field.Error`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// What kind of error.
+    /// The kind of error.
     pub reason: CauseReason,
-    /// Path of the field, e.g. `spec.capacity[storage]`; empty where the cause is about no field.
+    /// Path of the field, e.g. `spec.capacity[storage]`. Empty if the cause is about no field.
     pub field: String,
     /// Text without the field, e.g. `Required value: name or generateName is required`.
     pub message: String,
@@ -122,7 +123,7 @@ impl Status {
         Self::invalid_kind(&resource.group, &resource.kind, name, causes)
     }
 
-    /// 422 about something that is no resource, e.g. `ListOptions`. What several rules found counts once.
+    /// 422 about something other than a resource, e.g. `ListOptions`. Equal causes count once.
     pub fn invalid_kind(group: &str, kind: &str, name: &str, found: Vec<Cause>) -> Self {
         let mut causes: Vec<Cause> = Vec::with_capacity(found.len());
         for cause in found {
@@ -208,7 +209,7 @@ impl Status {
         }
     }
 
-    /// 501: this simulator does not have it; the text names what.
+    /// 501: not simulated; `what` names it.
     pub fn not_implemented(what: impl fmt::Display) -> Self {
         Self::new(501, "NotImplemented", format!("not implemented by kube-sim: {what}"))
     }
@@ -241,7 +242,7 @@ impl Status {
         self.code == 504 && causes.iter().any(|cause| cause.reason == CauseReason::ResourceVersionTooLarge)
     }
 
-    /// Adds `details` that say nothing, as refusals of the server's router have them.
+    /// Adds empty `details`, as in refusals by the server's router.
     #[must_use]
     pub(crate) fn with_empty_details(self) -> Self {
         Self { details: Some(Box::default()), ..self }
@@ -380,7 +381,7 @@ impl Cause {
         Self { reason, field: field.into(), message }
     }
 
-    /// Values are shown as Go's `%v` shows their JSON: texts quoted, the rest plain, objects and lists as JSON.
+    /// A cause that shows a value as Go's `%v` shows its JSON: texts quoted, objects and lists as JSON, others plain.
     fn with_value(reason: CauseReason, field: impl Into<String>, value: &Value, detail: &str) -> Self {
         let mut message = format!("{}: {value}", reason.title());
         if !detail.is_empty() {
@@ -390,7 +391,7 @@ impl Cause {
         Self { reason, field: field.into(), message }
     }
 
-    /// One text stands alone, several are joined in brackets.
+    /// The text of all causes: one alone, several joined in brackets.
     fn aggregate(causes: &[Self]) -> String {
         let texts: Vec<String> = causes.iter().map(Self::text).collect();
         match texts.as_slice() {

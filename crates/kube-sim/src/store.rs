@@ -1,5 +1,6 @@
-//! The objects of one resource, and what has lately happened to them.
+//! The stored objects of one resource, and their latest changes.
 
+mod managed_fields;
 mod parsed;
 mod registry;
 mod snapshot;
@@ -14,41 +15,41 @@ pub(crate) use registry::Registry;
 pub(crate) use snapshot::Snapshot;
 use stored::ByKey;
 pub use stored::Stored;
-pub(crate) use stored::{head, key, write_value};
+pub(crate) use stored::{Ownership, head, key};
 
 use crate::resource::Resource;
 
-/// The objects of one resource with a ring of their latest changes.
+/// The objects of one resource with a history of their latest changes.
 pub(crate) struct Storage {
-    /// The resource in whose version the objects are kept.
+    /// The resource in the stored version.
     pub(crate) resource: Arc<Resource>,
-    /// Gone, as its CustomResourceDefinition is: watches end.
+    /// Whether the CustomResourceDefinition is gone: then watches end.
     pub(crate) closed: bool,
     objects: BTreeSet<ByKey>,
-    history: VecDeque<Entry>,
+    history: VecDeque<HistoryEntry>,
     history_limit: usize,
     /// Changes up to this resourceVersion are forgotten.
     compacted: u64,
     waiting: Vec<(u64, Waker)>,
 }
 
-/// One change.
+/// One change in the history.
 #[derive(Clone)]
-pub(crate) struct Entry {
+pub(crate) struct HistoryEntry {
     pub(crate) kind: ChangeKind,
-    /// The state after the change; of a deleted object the last one, under the resourceVersion of the deletion.
+    /// The state after the change. For a deleted object, the last state with the resourceVersion of the deletion.
     pub(crate) object: Arc<Stored>,
     pub(crate) before: Option<Arc<Stored>>,
 }
 
-/// What happened to an object.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It was created.
+    /// The object was created.
     Created,
-    /// It was changed.
+    /// The object was updated.
     Updated,
-    /// It is gone.
+    /// The object was deleted.
     Deleted,
 }
 
@@ -85,14 +86,14 @@ impl Storage {
         self.compacted
     }
 
-    /// The known changes after a resourceVersion, in order.
-    pub(crate) fn changes_after(&self, version: u64) -> impl DoubleEndedIterator<Item = &Entry> {
+    /// The changes in the history after a resourceVersion, in order.
+    pub(crate) fn changes_after(&self, version: u64) -> impl DoubleEndedIterator<Item = &HistoryEntry> {
         let start = self.history.partition_point(|entry| entry.object.resource_version() <= version);
         self.history.range(start..)
     }
 
-    /// Records a change and wakes who waits for one.
-    pub(crate) fn record(&mut self, entry: Entry) {
+    /// Records a change and wakes all waiting tasks.
+    pub(crate) fn record(&mut self, entry: HistoryEntry) {
         match entry.kind {
             ChangeKind::Created | ChangeKind::Updated => drop(self.objects.replace(ByKey(Arc::clone(&entry.object)))),
             ChangeKind::Deleted => drop(self.objects.remove(entry.object.key())),
@@ -133,7 +134,7 @@ impl Storage {
 
     fn forget_oldest(&mut self) {
         if let Some(entry) = self.history.pop_front() {
-            // As the watch cache: what lies before its oldest event is unknown, even where nothing happened.
+            // As in the watch cache: everything before its oldest event is unknown, even if nothing happened.
             if Arc::strong_count(&entry.object) > 1 {
                 entry.object.settle_owners();
             }

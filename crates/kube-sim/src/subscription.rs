@@ -1,55 +1,55 @@
-//! Changes as they happen, for actors inside the cluster.
+//! Subscriptions to changes, for actors and tests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::resource::Resource;
-use crate::store::{ChangeKind, Entry, Stored};
+use crate::store::{ChangeKind, HistoryEntry, Stored};
 
 /// One change of one object.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The resource in the version its objects are kept in.
+    /// The resource in the stored version.
     pub resource: Arc<Resource>,
-    /// What happened.
+    /// The kind of change.
     pub kind: ChangeKind,
-    /// The state before; none of a created object.
+    /// The state before. `None` for a created object.
     pub before: Option<Arc<Stored>>,
-    /// The state after; none of a deleted object.
+    /// The state after. `None` for a deleted object.
     pub after: Option<Arc<Stored>>,
     /// The resourceVersion of the change.
     pub resource_version: u64,
 }
 
-/// Changes in the order in which they happen. Made by `Cluster::subscribe`; none is lost however slowly they are taken.
+/// Changes in order. Made by `Cluster::subscribe`. No change is lost, however slowly they are taken.
 #[derive(Debug)]
 pub struct Subscription {
-    queue: Arc<Queue>,
+    queue: Arc<ChangeQueue>,
 }
 
 impl Subscription {
-    pub(crate) fn new(queue: Arc<Queue>) -> Self {
+    pub(crate) fn new(queue: Arc<ChangeQueue>) -> Self {
         Self { queue }
     }
 
-    /// The next change, waiting for it. It never ends: a cluster lives as long as anybody holds it.
+    /// Waits for the next change. A subscription never ends.
     pub async fn next(&mut self) -> Change {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// The next change if it has happened.
+    /// The next change, if there is one already.
     pub fn try_next(&mut self) -> Option<Change> {
         self.queue.lock().changes.pop_front()
     }
 
-    /// As [`Subscription::next`], for own futures.
+    /// As [`Subscription::next`], for hand-written futures.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Change> {
-        let mut waiting = self.queue.lock();
-        match waiting.changes.pop_front() {
+        let mut pending = self.queue.lock();
+        match pending.changes.pop_front() {
             Some(change) => Poll::Ready(change),
             None => {
-                waiting.waker = Some(context.waker().clone());
+                pending.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         }
@@ -57,7 +57,7 @@ impl Subscription {
 }
 
 impl Change {
-    pub(crate) fn new(resource: &Arc<Resource>, entry: &Entry) -> Self {
+    pub(crate) fn new(resource: &Arc<Resource>, entry: &HistoryEntry) -> Self {
         Self {
             resource: Arc::clone(resource),
             kind: entry.kind,
@@ -67,7 +67,7 @@ impl Change {
         }
     }
 
-    /// An object that exists already, delivered as if it were created now.
+    /// An existing object, as if it were created now.
     pub(crate) fn existing(resource: &Arc<Resource>, object: &Arc<Stored>) -> Self {
         Self {
             resource: Arc::clone(resource),
@@ -78,46 +78,46 @@ impl Change {
         }
     }
 
-    /// The latest state there is: the one after the change, or the last one of a deleted object.
+    /// The state after the change, or the last state of a deleted object.
     pub fn object(&self) -> &Arc<Stored> {
         self.after.as_ref().or(self.before.as_ref()).expect("a change has a state before or after it")
     }
 }
 
-/// What a subscriber has not taken yet.
+/// The changes that a subscriber has not taken yet.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct ChangeQueue {
     /// Group and plural of the resources of interest; empty for all.
     resources: Vec<(String, String)>,
-    waiting: Mutex<Waiting>,
+    pending: Mutex<PendingChanges>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingChanges {
     changes: VecDeque<Change>,
     waker: Option<Waker>,
 }
 
-impl Queue {
+impl ChangeQueue {
     pub(crate) fn new(resources: &[(&str, &str)]) -> Self {
         let resources = resources.iter().map(|(group, plural)| ((*group).to_owned(), (*plural).to_owned())).collect();
-        Self { resources, waiting: Mutex::default() }
+        Self { resources, pending: Mutex::default() }
     }
 
-    /// Whether changes of this resource are of interest.
+    /// Whether the subscriber wants changes of this resource.
     pub(crate) fn wants(&self, resource: &Resource) -> bool {
         self.resources.is_empty() || self.resources.iter().any(|(group, plural)| resource.is(group, plural))
     }
 
     pub(crate) fn push(&self, change: Change) {
-        let mut waiting = self.lock();
-        waiting.changes.push_back(change);
-        if let Some(waker) = waiting.waker.take() {
+        let mut pending = self.lock();
+        pending.changes.push_back(change);
+        if let Some(waker) = pending.waker.take() {
             waker.wake();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PendingChanges> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

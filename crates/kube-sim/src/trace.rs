@@ -1,4 +1,4 @@
-//! The requests of a cluster with their times and answers.
+//! The trace of a cluster: its requests with their results, recorded as they happen and rendered on demand.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,39 +12,39 @@ use crate::resource::Resource;
 use crate::status::Status;
 use crate::verbs::Answer;
 
-/// What has happened in a cluster.
+/// The trace of a cluster.
 #[derive(Debug, Default)]
-pub(crate) struct Trace(Mutex<Vec<Entry>>);
+pub(crate) struct Trace(Mutex<Vec<TraceEntry>>);
 
 #[derive(Debug)]
-struct Entry {
+struct TraceEntry {
     /// Since the cluster was made.
     at: Duration,
-    what: What,
+    content: TraceContent,
 }
 
 #[derive(Debug)]
-enum What {
-    Request(Act, Outcome),
+enum TraceContent {
+    Request(RequestInfo, Outcome),
     Note(String),
 }
 
-/// What somebody asked for.
+/// The part of a request that the trace shows.
 #[derive(Clone, Debug)]
-pub(crate) struct Act {
+pub(crate) struct RequestInfo {
     user: Arc<str>,
     verb: Verb,
     resource: Arc<Resource>,
     subresource: Option<Subresource>,
     namespace: String,
     name: String,
-    /// The object to create, where only the body has its name.
+    /// The body of a create, if the name is only in there.
     body: Bytes,
 }
 
 #[derive(Debug)]
 enum Outcome {
-    /// It was done, and led to this resourceVersion where one object is the answer.
+    /// The request succeeded. The version is the resourceVersion of the answer, empty if there is none.
     Done {
         code: u16,
         version: String,
@@ -54,27 +54,27 @@ enum Outcome {
         reason: &'static str,
         message: String,
     },
-    /// Something went wrong.
+    /// A fault hit the request.
     Fault(String),
 }
 
 impl Trace {
-    /// Writes down an answer.
-    pub(crate) fn answered(&self, at: Duration, mut act: Act, answer: &Result<Answer, Status>) {
+    /// Records an answer.
+    pub(crate) fn answered(&self, at: Duration, mut request: RequestInfo, answer: &Result<Answer, Status>) {
         let outcome = match answer {
             Ok(Answer::Watch(_)) => Outcome::Done { code: 200, version: String::new() },
             Ok(Answer::Object { code, object, .. }) => {
-                if act.verb == Verb::Create {
-                    object.name().clone_into(&mut act.name);
-                    act.body.clear();
+                if request.verb == Verb::Create {
+                    object.name().clone_into(&mut request.name);
+                    request.body.clear();
                 }
                 Outcome::Done { code: *code, version: object.resource_version().to_string() }
             }
             Ok(Answer::Document { code, json }) => {
                 let head = Metadata::of(json);
-                if act.verb == Verb::Create {
-                    act.name = head.name;
-                    act.body.clear();
+                if request.verb == Verb::Create {
+                    request.name = head.name;
+                    request.body.clear();
                 }
                 Outcome::Done { code: *code, version: head.resource_version }
             }
@@ -82,40 +82,40 @@ impl Trace {
                 Outcome::Refused { code: refused.code, reason: refused.reason, message: refused.message.clone() }
             }
         };
-        self.push(at, What::Request(act.named(), outcome));
+        self.push(at, TraceContent::Request(request.named(), outcome));
     }
 
-    /// Writes down something that went wrong.
-    pub(crate) fn fault(&self, at: Duration, act: Act, fault: impl fmt::Display) {
-        self.push(at, What::Request(act.named(), Outcome::Fault(fault.to_string())));
+    /// Records a fault.
+    pub(crate) fn fault(&self, at: Duration, request: RequestInfo, fault: impl fmt::Display) {
+        self.push(at, TraceContent::Request(request.named(), Outcome::Fault(fault.to_string())));
     }
 
-    /// Writes down what somebody else has to say.
+    /// Records a note.
     pub(crate) fn note(&self, at: Duration, text: String) {
-        self.push(at, What::Note(text));
+        self.push(at, TraceContent::Note(text));
     }
 
-    /// All of it, a line each.
-    pub(crate) fn to_text(&self) -> String {
+    /// The trace as text, a line for each entry.
+    pub(crate) fn render(&self) -> String {
         let mut text = String::new();
-        for Entry { at, what } in self.lock().iter() {
+        for TraceEntry { at, content } in self.lock().iter() {
             // Writing to a text cannot fail.
-            let _ = writeln!(text, "{:>12.6} {what}", at.as_secs_f64());
+            let _ = writeln!(text, "{:>12.6} {content}", at.as_secs_f64());
         }
         text
     }
 
-    fn push(&self, at: Duration, what: What) {
-        self.lock().push(Entry { at, what });
+    fn push(&self, at: Duration, content: TraceContent) {
+        self.lock().push(TraceEntry { at, content });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<TraceEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Act {
-    /// With the name of what is to be created.
+impl RequestInfo {
+    /// Fills in the name from the body of a create.
     fn named(mut self) -> Self {
         if !self.body.is_empty() {
             self.name = Metadata::of(&std::mem::take(&mut self.body)).name;
@@ -124,7 +124,7 @@ impl Act {
     }
 }
 
-impl From<&Request> for Act {
+impl From<&Request> for RequestInfo {
     fn from(request: &Request) -> Self {
         let (mut name, mut body) = (request.name.clone(), Bytes::new());
         if request.verb == Verb::Create {
@@ -146,7 +146,7 @@ impl From<&Request> for Act {
     }
 }
 
-/// The part of an object, or of a list, that a line shows.
+/// The fields of an object or a list that the trace shows.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Head {
@@ -166,16 +166,16 @@ impl Metadata {
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for TraceContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Request(act, outcome) => write!(f, "{act}: {outcome}"),
+            Self::Request(request, outcome) => write!(f, "{request}: {outcome}"),
             Self::Note(text) => write!(f, "-- {text}"),
         }
     }
 }
 
-impl fmt::Display for Act {
+impl fmt::Display for RequestInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.user, self.verb.as_str(), self.resource.group_resource())?;
         if let Some(part) = self.subresource {

@@ -1,8 +1,8 @@
-//! Validation of objects before they are written: what kube-apiserver refuses with 422, in its words and order.
+//! Validation of objects before they are written: kube-apiserver's 422 errors, with its texts and in its order.
 //!
-//! Objects come here decoded ([`crate::defaults::decode`]) and defaulted. PersistentVolumes, claims, classes, Leases,
-//! ConfigMaps, Secrets, Events and Namespaces are checked in full, Nodes and Pods in part; of all others, custom resources
-//! included, the metadata.
+//! Objects must be decoded ([`crate::defaults::decode`]) and defaulted. PersistentVolumes, claims, classes, Leases,
+//! ConfigMaps, Secrets, Events and Namespaces are checked in full, Nodes and Pods in part. Of all others, including
+//! custom resources, only the metadata is checked here.
 
 use serde_json::Value;
 
@@ -29,8 +29,8 @@ pub(crate) use review::review;
 const IMMUTABLE: &str = "field is immutable";
 const NOT_POSITIVE: &str = "must be greater than zero";
 
-/// What is wrong with an object that is to be created; nothing for a good one. An Event comes in core's form whatever
-/// group the resource is of.
+/// Validates a new object. A valid one has no causes. An Event must be in core's form, whatever group the resource is
+/// of.
 pub fn on_create(resource: &Resource, object: &Value) -> Vec<Cause> {
     let (mut causes, touched) = (Vec::new(), &Touched::All);
     match resource.special {
@@ -62,8 +62,7 @@ pub fn on_create(resource: &Resource, object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What is wrong with an object that is to take the place of another; `subresource` is the one written to
-/// (`status`, `finalize`).
+/// Validates an object that replaces another. `subresource` is the one that is written (`status`, `finalize`).
 pub fn on_update(resource: &Resource, old: &Value, new: &Value, subresource: Option<&str>) -> Vec<Cause> {
     let (mut causes, touched) = (Vec::new(), &Touched::between(old, new));
     metadata::check(resource, new, NameRule::PathSegment, touched, &mut causes);
@@ -111,7 +110,7 @@ pub fn on_update(resource: &Resource, old: &Value, new: &Value, subresource: Opt
 
 fn own_metadata(resource: &Resource, object: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
     metadata::check(resource, object, NameRule::of(resource), touched, causes);
-    // Only core and storage use core's own check of the metadata.
+    // Only core and storage use core's own metadata check.
     if matches!(resource.group.as_str(), "" | "storage.k8s.io") {
         metadata::check_core_finalizers(object, touched, causes);
     }
@@ -123,13 +122,13 @@ fn namespace(resource: &Resource, namespace: &Value, touched: &Touched<'_>, caus
     others::namespace_finalizers(namespace, false, causes);
 }
 
-/// An invalid value that is shown in a form of its own.
+/// An invalid value, with its text.
 fn invalid_as_shown(field: &str, shown: &str, detail: &str) -> Cause {
     let message = format!("Invalid value: {shown}: {detail}");
     Cause { reason: CauseReason::Invalid, field: field.to_owned(), message }
 }
 
-/// A field's text, `""` when there is none.
+/// A field's text, or `""`.
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }

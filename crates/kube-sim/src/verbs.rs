@@ -1,37 +1,56 @@
-//! The one place all requests go through, over HTTP or called directly: what kube-apiserver's handlers and its generic
-//! registry (`pkg/registry/generic/registry/store.go`) do with them.
+//! Handles all requests, over HTTP or called directly, as kube-apiserver's handlers and its generic registry
+//! (`pkg/registry/generic/registry/store.go`) do.
 
 mod create;
+mod custom;
 mod delete;
 mod read;
 mod review;
 mod update;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-pub(crate) use delete::delete_object;
 use serde_json::Value;
 
 use crate::authorize::Authorizer;
 use crate::ownership::{Credit, ServerSet};
 use crate::request::{Request, Subresource, Verb};
-use crate::resource::{Resource, Special};
+use crate::resource::{Resource, Special, StorageId};
+use crate::selection::Selection;
 use crate::state::State;
 use crate::status::{Cause, Status};
 use crate::store::Stored;
 use crate::view::View;
-use crate::watch::WatchStart;
-use crate::{crd, object, validate};
+use crate::{object, validate};
 
-/// What a request that was not refused gets.
+/// The answer to a request that is not refused.
 pub(crate) enum Answer {
-    /// One object, in this form.
+    /// One object, in this view.
     Object { code: u16, view: View, object: Arc<Stored> },
-    /// A list, or what else is no object that is kept.
+    /// A list, or any other document that is no stored object.
     Document { code: u16, json: Bytes },
     /// A stream of changes.
     Watch(Box<WatchStart>),
+}
+
+/// The parameters of a new watch.
+pub(crate) struct WatchStart {
+    pub(crate) id: u64,
+    pub(crate) storage: StorageId,
+    pub(crate) view: View,
+    pub(crate) selection: Selection,
+    /// Changes after this resourceVersion are delivered.
+    pub(crate) after: u64,
+    /// The initial objects, delivered as ADDED.
+    pub(crate) initial: Vec<Arc<Stored>>,
+    /// The minimum resourceVersion of the bookmark after the initial objects, if one is wanted.
+    pub(crate) initial_end: Option<u64>,
+    pub(crate) bookmarks: bool,
+    pub(crate) timeout: Duration,
+    /// An error to deliver instead of anything else.
+    pub(crate) refused: Option<Status>,
 }
 
 /// Handles a request.
@@ -71,7 +90,7 @@ impl Answer {
     }
 }
 
-/// Whether the resource has this verb at this path.
+/// Checks that the resource has this verb at this path.
 fn check_shape(request: &Request) -> Result<(), Status> {
     let resource = &request.resource;
     let on_object = !request.name.is_empty();
@@ -85,7 +104,7 @@ fn check_shape(request: &Request) -> Result<(), Status> {
         Some(Subresource::Status) => matches!(request.verb, Verb::Get | Verb::Update | Verb::Patch),
         Some(Subresource::Finalize) => request.verb == Verb::Update,
     };
-    // Only collections can be read over all namespaces.
+    // Only lists and watches of collections can span all namespaces.
     let over_all = resource.namespaced && request.namespace.is_empty();
     let can_span = matches!(request.verb, Verb::List | Verb::Watch) && !on_object;
     // Namespaces cannot be deleted as a collection.
@@ -96,30 +115,30 @@ fn check_shape(request: &Request) -> Result<(), Status> {
     }
 }
 
-/// The view of the request's resource.
+/// The view for a request.
 fn view(state: &State, request: &Request) -> View {
     let stored = &state.storage(request.resource.storage).resource;
     View::new(&request.resource, stored, request.metadata_only, request.managed_fields)
 }
 
-/// To whom a write is credited.
+/// The owner of the fields that a request writes.
 fn credit(state: &mut State, request: &Request, unowned: ServerSet) -> Credit {
     let writer = state.writer(request.manager(), &request.resource, request.subresource);
     Credit::Writer(writer, state.clock.now().as_second(), unowned)
 }
 
-/// Takes `metadata.managedFields` out of an object that a client sent.
+/// Takes `metadata.managedFields` out of a client's object.
 fn take_owners(object: &mut Value) -> Option<Value> {
     object::metadata_mut(object).remove("managedFields").filter(Value::is_array)
 }
 
-/// The object a request names.
+/// The object that a request names.
 fn existing(state: &State, request: &Request) -> Result<Arc<Stored>, Status> {
     let found = state.find(&request.resource, &request.namespace, &request.name);
     found.cloned().ok_or_else(|| Status::not_found(&request.resource, &request.name))
 }
 
-/// Refuses what validation finds, which is about the kind in its stored form.
+/// Turns the causes of validation into a refusal, which names the stored kind.
 fn refuse(state: &State, resource: &Resource, name: &str, causes: Vec<Cause>) -> Result<(), Status> {
     match causes.is_empty() {
         true => Ok(()),
@@ -127,9 +146,9 @@ fn refuse(state: &State, resource: &Resource, name: &str, causes: Vec<Cause>) ->
     }
 }
 
-/// Everything that must hold of a new object.
+/// Validates a new object.
 fn validate_new(state: &State, resource: &Resource, object: &Value) -> Vec<Cause> {
     let mut causes = validate::on_create(resource, object);
-    causes.extend(crd::validate(state, resource, object));
+    causes.extend(custom::validate(state, resource, object));
     causes
 }

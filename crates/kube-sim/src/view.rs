@@ -1,4 +1,4 @@
-//! The forms in which objects leave the server: as they are kept, in another version, or only their metadata.
+//! Conversion of stored objects for answers: as stored, in another version, or only their metadata.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,24 +6,25 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::object::write_value;
 use crate::resource::Resource;
-use crate::store::{Stored, head, write_value};
+use crate::store::{Stored, head};
 use crate::{defaults, event, object};
 
-/// How the objects of one resource are shown to one request.
+/// How answers to one request show objects.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    form: Form,
-    /// Whether `metadata.managedFields` are shown.
+    conversion: Conversion,
+    /// Whether `metadata.managedFields` is included.
     with_owners: bool,
     resource: Arc<Resource>,
-    /// Items of lists of built-in resources have neither `kind` nor `apiVersion`, as Go leaves them out.
+    /// Whether items of lists have neither `kind` nor `apiVersion`, as those of built-in resources.
     bare_items: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// As it is kept.
+enum Conversion {
+    /// As stored.
     Stored,
     /// With another `apiVersion`.
     Renamed,
@@ -34,24 +35,29 @@ enum Form {
 }
 
 impl View {
-    /// `stored` is the resource in the version its objects are kept in.
+    /// `stored` is the resource in the stored version.
     pub(crate) fn new(resource: &Arc<Resource>, stored: &Resource, metadata_only: bool, with_owners: bool) -> Self {
         if metadata_only {
-            return Self { form: Form::Metadata, with_owners, resource: Arc::clone(resource), bare_items: false };
+            return Self {
+                conversion: Conversion::Metadata,
+                with_owners,
+                resource: Arc::clone(resource),
+                bare_items: false,
+            };
         }
-        let form = match (resource.version == stored.version, resource.group == stored.group) {
-            (true, true) => Form::Stored,
-            (false, true) => Form::Renamed,
-            // Only events are kept in another group.
-            (_, false) => Form::Event,
+        let conversion = match (resource.version == stored.version, resource.group == stored.group) {
+            (true, true) => Conversion::Stored,
+            (false, true) => Conversion::Renamed,
+            // Only events are stored in another group.
+            (_, false) => Conversion::Event,
         };
-        Self { form, with_owners, resource: Arc::clone(resource), bare_items: !resource.custom }
+        Self { conversion, with_owners, resource: Arc::clone(resource), bare_items: !resource.custom }
     }
 
     /// The object's JSON.
     pub(crate) fn bytes(&self, object: &Arc<Stored>) -> Bytes {
-        match self.form {
-            Form::Stored if !self.with_owners => object.bytes().clone(),
+        match self.conversion {
+            Conversion::Stored if !self.with_owners => object.bytes().clone(),
             _ => {
                 let mut json = Vec::with_capacity(object.bytes().len() + 64);
                 self.write(object, &mut json);
@@ -60,7 +66,7 @@ impl View {
         }
     }
 
-    /// The object's JSON, read.
+    /// The object's JSON, parsed.
     pub(crate) fn shown(&self, object: &Arc<Stored>) -> Value {
         let mut value = self.value(Cow::Borrowed(&*object.parsed())).into_owned();
         let owners = if self.with_owners { object.managed_fields() } else { Arc::default() };
@@ -72,64 +78,64 @@ impl View {
 
     /// Appends the object's JSON.
     pub(crate) fn write(&self, object: &Arc<Stored>, json: &mut Vec<u8>) {
-        match self.form {
-            Form::Stored if !self.with_owners => json.extend_from_slice(object.bytes()),
-            Form::Stored | Form::Renamed => {
+        match self.conversion {
+            Conversion::Stored if !self.with_owners => json.extend_from_slice(object.bytes()),
+            Conversion::Stored | Conversion::Renamed => {
                 json.extend_from_slice(self.head().as_bytes());
                 object.write_tail(self.with_owners, json);
             }
-            Form::Event if !self.with_owners => event::write_for_events_group(&object.parsed(), json),
-            Form::Event | Form::Metadata => write_value(json, &self.shown(object)),
+            Conversion::Event if !self.with_owners => event::write_for_events_group(&object.parsed(), json),
+            Conversion::Event | Conversion::Metadata => write_value(json, &self.shown(object)),
         }
     }
 
-    /// An object that is kept, as this view shows it, but without `metadata.managedFields`.
+    /// Converts a stored object, without `metadata.managedFields`.
     pub(crate) fn value<'v>(&self, stored: Cow<'v, Value>) -> Cow<'v, Value> {
-        match self.form {
-            Form::Stored => stored,
-            Form::Renamed => {
+        match self.conversion {
+            Conversion::Stored => stored,
+            Conversion::Renamed => {
                 let mut value = stored.into_owned();
                 value["apiVersion"] = self.resource.api_version().into();
                 Cow::Owned(value)
             }
-            Form::Event => Cow::Owned(event::to_events_group(&stored)),
-            Form::Metadata => Cow::Owned(
+            Conversion::Event => Cow::Owned(event::to_events_group(&stored)),
+            Conversion::Metadata => Cow::Owned(
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": stored["metadata"]}),
             ),
         }
     }
 
-    /// An object that came in this form, in the form it is kept in.
+    /// Converts an object from a request to the stored form.
     pub(crate) fn to_stored(&self, object: Value) -> Value {
-        match self.form {
-            Form::Event => event::to_core(object),
-            Form::Stored | Form::Renamed | Form::Metadata => object,
+        match self.conversion {
+            Conversion::Event => event::to_core(object),
+            Conversion::Stored | Conversion::Renamed | Conversion::Metadata => object,
         }
     }
 
-    /// Starts an object: all up to its metadata.
+    /// The start of an object, up to its metadata.
     fn head(&self) -> String {
-        match self.form {
-            Form::Metadata => r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1""#.to_owned(),
-            Form::Stored | Form::Renamed | Form::Event => head(&self.resource),
+        match self.conversion {
+            Conversion::Metadata => r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1""#.to_owned(),
+            Conversion::Stored | Conversion::Renamed | Conversion::Event => head(&self.resource),
         }
     }
 
-    /// Starts a list: all up to its metadata.
+    /// The start of a list, up to its metadata.
     pub(crate) fn list_head(&self) -> String {
         let resource = &self.resource;
-        match self.form {
-            Form::Metadata => r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","#.to_owned(),
+        match self.conversion {
+            Conversion::Metadata => r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","#.to_owned(),
             _ => format!(r#"{{"kind":"{}","apiVersion":"{}","#, resource.list_kind, resource.api_version()),
         }
     }
 
     /// Appends the object as an item of a list.
     pub(crate) fn write_item(&self, object: &Arc<Stored>, json: &mut Vec<u8>) {
-        if self.bare_items && matches!(self.form, Form::Stored | Form::Renamed) {
+        if self.bare_items && matches!(self.conversion, Conversion::Stored | Conversion::Renamed) {
             let start = json.len();
             object.write_tail(self.with_owners, json);
-            // In the place of the comma.
+            // Replaces the comma.
             json[start] = b'{';
         } else {
             self.write(object, json);
@@ -141,7 +147,7 @@ impl View {
         let annotations =
             if ends_initial_events { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
         let mut rest = String::new();
-        if self.form != Form::Metadata {
+        if self.conversion != Conversion::Metadata {
             for (name, value) in defaults::zero(&self.resource).as_object().into_iter().flatten() {
                 if !matches!(name.as_str(), "kind" | "apiVersion" | "metadata") {
                     rest.push_str(&format!(",{}:{value}", Value::from(name.as_str())));

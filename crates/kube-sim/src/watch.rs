@@ -1,4 +1,4 @@
-//! A watch: changes of one resource as lines of JSON, pulled from the resource's history.
+//! Watches: changes of one resource as lines of JSON, read from the resource's history.
 
 use std::io;
 use std::pin::Pin;
@@ -9,62 +9,44 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
+use crate::api_server::ApiServer;
 use crate::intercept::{WatchInterceptor, WatchStep};
-use crate::resource::StorageId;
 use crate::selection::Selection;
 use crate::server::ApiServer;
 use crate::state::State;
-use crate::status::Status;
-use crate::store::{ChangeKind, Entry, Stored};
-use crate::trace::Act;
+use crate::store::{ChangeKind, HistoryEntry, Stored};
+use crate::trace::RequestInfo;
+use crate::verbs::WatchStart;
 use crate::view::View;
-
-/// What a watch begins with.
-pub(crate) struct WatchStart {
-    pub(crate) id: u64,
-    pub(crate) storage: StorageId,
-    pub(crate) view: View,
-    pub(crate) selection: Selection,
-    /// Changes after this resourceVersion are delivered.
-    pub(crate) after: u64,
-    /// Objects delivered first, as if they were created now.
-    pub(crate) initial: Vec<Arc<Stored>>,
-    /// The least resourceVersion of the bookmark that ends the first objects, where one is wanted.
-    pub(crate) initial_end: Option<u64>,
-    pub(crate) bookmarks: bool,
-    pub(crate) timeout: Duration,
-    /// Told instead of anything else.
-    pub(crate) refused: Option<Status>,
-}
 
 /// Bookmarks come once a minute and shortly before the end: `cacheWatcher.nextBookmarkTime`.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// As much is handed over at once.
+/// Maximum size of a chunk, which the last event may exceed.
 const CHUNK: usize = 64 * 1024;
 
 /// The body of a watch's answer.
 pub(crate) struct Watch {
     server: Arc<ApiServer>,
     start: WatchStart,
-    /// Whose watch it is.
-    act: Act,
-    /// How many of the first objects are delivered.
-    told: usize,
+    /// The request, for the trace.
+    request: RequestInfo,
+    /// How many initial objects are delivered.
+    sent_initial: usize,
     end: Instant,
     timer: Pin<Box<Sleep>>,
     interceptor: Option<Box<dyn WatchInterceptor>>,
-    /// A pause the interceptor ordered, and the line that waits for its end.
+    /// The interceptor's pause, and the line that waits for its end.
     held: Option<(Pin<Box<Sleep>>, Vec<u8>)>,
-    state: Stage,
+    stage: Stage,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// Nothing comes any more, not even the end.
+    /// Nothing is delivered any more, not even the end.
     Silent,
-    /// The connection breaks.
+    /// The connection is about to break.
     Broken,
     Ended,
 }
@@ -73,7 +55,7 @@ impl Watch {
     pub(crate) fn new(
         server: Arc<ApiServer>,
         start: WatchStart,
-        act: Act,
+        request: RequestInfo,
         interceptor: Option<Box<dyn WatchInterceptor>>,
     ) -> Self {
         let now = Instant::now();
@@ -81,19 +63,19 @@ impl Watch {
         let mut watch = Self {
             server,
             start,
-            act,
-            told: 0,
+            request,
+            sent_initial: 0,
             end,
             timer: Box::pin(tokio::time::sleep_until(end)),
             interceptor,
             held: None,
-            state: Stage::Open,
+            stage: Stage::Open,
         };
         watch.plan_bookmark(now);
         watch
     }
 
-    /// The next piece of the stream.
+    /// The next chunk of the stream.
     pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             if let Some((pause, _)) = &mut self.held {
@@ -106,21 +88,21 @@ impl Watch {
                 }
                 return Poll::Ready(Some(Ok(line.into())));
             }
-            match self.state {
+            match self.stage {
                 Stage::Open => {}
                 Stage::Silent => return Poll::Pending,
                 Stage::Ended => return Poll::Ready(None),
                 Stage::Broken => {
-                    self.state = Stage::Ended;
+                    self.stage = Stage::Ended;
                     return Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())));
                 }
             }
             let mut lines = Vec::new();
-            self.gather(&mut lines, context);
+            self.collect(&mut lines, context);
             if !lines.is_empty() {
                 return Poll::Ready(Some(Ok(lines.into())));
             }
-            if self.held.is_some() || self.state != Stage::Open {
+            if self.held.is_some() || self.stage != Stage::Open {
                 continue;
             }
             if self.timer.as_mut().poll(context).is_pending() {
@@ -128,7 +110,7 @@ impl Watch {
             }
             let now = Instant::now();
             if now >= self.end {
-                self.state = Stage::Ended;
+                self.stage = Stage::Ended;
             } else {
                 self.plan_bookmark(now);
                 let bookmark = self.start.view.bookmark(self.start.after, false);
@@ -137,22 +119,22 @@ impl Watch {
         }
     }
 
-    /// Appends the events that are due. Without any, the next change wakes the task.
-    fn gather(&mut self, lines: &mut Vec<u8>, context: &Context<'_>) {
+    /// Collects the events to deliver. If there are none, the next change wakes the task.
+    fn collect(&mut self, lines: &mut Vec<u8>, context: &Context<'_>) {
         if let Some(status) = self.start.refused.take() {
-            self.state = Stage::Ended;
+            self.stage = Stage::Ended;
             *lines = line("ERROR", status.to_value().to_string().as_bytes());
             return;
         }
-        while let Some(object) = self.start.initial.get(self.told).cloned() {
-            self.told += 1;
-            if self.tell("ADDED", &object, lines) == Told::Stop {
+        while let Some(object) = self.start.initial.get(self.sent_initial).cloned() {
+            self.sent_initial += 1;
+            if self.deliver("ADDED", &object, lines) == Delivery::Stop {
                 return;
             }
         }
-        if self.told > 0 {
+        if self.sent_initial > 0 {
             self.start.initial = Vec::new();
-            self.told = 0;
+            self.sent_initial = 0;
         }
         let server = Arc::clone(&self.server);
         let mut state = server.lock();
@@ -160,36 +142,36 @@ impl Watch {
             let version = self.start.after.max(version);
             lines.extend(line("BOOKMARK", self.start.view.bookmark(version, true).as_bytes()));
         }
-        self.gather_changes(&mut state, lines);
-        if lines.is_empty() && self.held.is_none() && self.state == Stage::Open {
-            // Everything up to now is delivered; bookmarks may say so.
+        self.collect_changes(&mut state, lines);
+        if lines.is_empty() && self.held.is_none() && self.stage == Stage::Open {
+            // Everything up to now is delivered, so bookmarks may have this version.
             self.start.after = self.start.after.max(state.version());
             state.storage_mut(self.start.storage).wait(self.start.id, context.waker());
         }
     }
 
-    fn gather_changes(&mut self, state: &mut State, lines: &mut Vec<u8>) {
+    fn collect_changes(&mut self, state: &mut State, lines: &mut Vec<u8>) {
         let storage = state.storage(self.start.storage);
         if self.start.after < storage.compacted() {
-            // A watcher this slow is cut off; it learns what it missed when it comes back.
-            self.state = Stage::Ended;
+            // The client is too slow: its watch ends, and it has to list again.
+            self.stage = Stage::Ended;
             return;
         }
         for change in storage.changes_after(self.start.after) {
             self.start.after = change.object.resource_version();
-            if let Some((kind, object)) = seen(change, &self.start.selection)
-                && self.tell(kind, &object, lines) == Told::Stop
+            if let Some((kind, object)) = event_of(change, &self.start.selection)
+                && self.deliver(kind, &object, lines) == Delivery::Stop
             {
                 return;
             }
         }
         if storage.closed && lines.is_empty() {
-            self.state = Stage::Ended;
+            self.stage = Stage::Ended;
         }
     }
 
-    /// Appends one event, or does with it what the interceptor says.
-    fn tell(&mut self, kind: &'static str, object: &Arc<Stored>, lines: &mut Vec<u8>) -> Told {
+    /// Delivers one event, unless the interceptor does something else with it.
+    fn deliver(&mut self, kind: &'static str, object: &Arc<Stored>, lines: &mut Vec<u8>) -> Delivery {
         let step = match &mut self.interceptor {
             None => WatchStep::Deliver,
             Some(interceptor) => interceptor.event(kind, object),
@@ -198,31 +180,31 @@ impl Watch {
             && let Some(trace) = &self.server.trace
         {
             let fault = format!("{step} at {kind} {} rv {}", object.key(), object.resource_version());
-            trace.fault(self.server.clock.elapsed(), self.act.clone(), fault);
+            trace.fault(self.server.clock.elapsed(), self.request.clone(), fault);
         }
         match step {
             WatchStep::Deliver => {
                 write_line(kind, &self.start.view, object, lines);
-                return if lines.len() < CHUNK { Told::More } else { Told::Stop };
+                return if lines.len() < CHUNK { Delivery::Continue } else { Delivery::Stop };
             }
             WatchStep::Delay(pause) => {
                 let mut held = Vec::new();
                 write_line(kind, &self.start.view, object, &mut held);
                 self.held = Some((Box::pin(tokio::time::sleep(pause)), held));
             }
-            WatchStep::End => self.state = Stage::Ended,
-            WatchStep::Break => self.state = Stage::Broken,
+            WatchStep::End => self.stage = Stage::Ended,
+            WatchStep::Break => self.stage = Stage::Broken,
             WatchStep::Stall(pause) => {
                 self.held = Some((Box::pin(tokio::time::sleep(pause)), Vec::new()));
-                self.state = Stage::Broken;
+                self.stage = Stage::Broken;
             }
-            WatchStep::Silence => self.state = Stage::Silent,
+            WatchStep::Silence => self.stage = Stage::Silent,
             WatchStep::Refuse(status) => {
-                self.state = Stage::Ended;
+                self.stage = Stage::Ended;
                 lines.extend(line("ERROR", status.to_value().to_string().as_bytes()));
             }
         }
-        Told::Stop
+        Delivery::Stop
     }
 
     fn plan_bookmark(&mut self, now: Instant) {
@@ -242,13 +224,14 @@ impl Drop for Watch {
 }
 
 #[derive(PartialEq, Eq)]
-enum Told {
-    More,
+enum Delivery {
+    Continue,
     Stop,
 }
 
-/// What a change looks like through a selection: objects that begin or cease to match come and go.
-fn seen(change: &Entry, selection: &Selection) -> Option<(&'static str, Arc<Stored>)> {
+/// The event of a change under a selection. An object that begins to match is added, one that ceases to match is
+/// deleted.
+fn event_of(change: &HistoryEntry, selection: &Selection) -> Option<(&'static str, Arc<Stored>)> {
     let object = Arc::clone(&change.object);
     let matches = selection.matches(&change.object);
     match change.kind {
@@ -260,7 +243,7 @@ fn seen(change: &Entry, selection: &Selection) -> Option<(&'static str, Arc<Stor
             match (before, matches) {
                 (Some(_), true) => Some(("MODIFIED", object)),
                 (None, true) => Some(("ADDED", object)),
-                // Told as it was, under the resourceVersion of the change.
+                // The state before, with the resourceVersion of the change.
                 (Some(before), false) => {
                     Some(("DELETED", Arc::new(before.at_version(change.object.resource_version()))))
                 }

@@ -1,4 +1,4 @@
-//! An actor's access to the cluster: requests take as long as its pace says.
+//! An actor's access to the cluster, with the latency that its pace sets.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::recorder::Recorder;
+use super::recorder::{EventType, Recorder};
 use super::{Actor, Pace, storage};
 use crate::cluster::Cluster;
 use crate::faults::time_in;
@@ -27,7 +27,7 @@ pub(super) struct Api {
     recorder: Recorder,
 }
 
-/// An object as an actor has seen it.
+/// An object as an actor has observed it.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) stored: Arc<Stored>,
@@ -59,18 +59,18 @@ impl Api {
         &self.cluster
     }
 
-    /// Draws a time from a range of the pace.
+    /// Draws a delay from a range of the pace.
     pub(super) fn draw(&mut self, part: impl FnOnce(&Pace) -> &RangeInclusive<Duration>) -> Duration {
         time_in(&mut self.random, part(&self.pace))
     }
 
-    /// The object as it is now.
+    /// Reads an object from the API server.
     pub(super) async fn get(&mut self, resource: &Resource, namespace: &str, name: &str) -> Option<Seen> {
         self.travel().await;
         self.peek(resource, namespace, name).map(Seen::from)
     }
 
-    /// All objects of a resource as they are now.
+    /// Lists a resource's objects from the API server.
     pub(super) async fn list(&mut self, resource: &Resource, namespace: Option<&str>) -> Vec<Arc<Stored>> {
         self.travel().await;
         let state = self.cluster.0.lock();
@@ -78,8 +78,8 @@ impl Api {
         state.storage(resource.storage).range(&prefix, "").cloned().collect()
     }
 
-    /// Replaces an object, or a part of it, by what `change` makes of what was seen. It is a conflict if the object is not
-    /// as it was seen any more.
+    /// Updates an object, or its subresource, by applying `change` to the observed state. The update conflicts if the
+    /// object has changed since.
     pub(super) async fn update(
         &mut self,
         resource: &Arc<Resource>,
@@ -96,11 +96,11 @@ impl Api {
         request.content = Content::Value(value);
         request.decoded = true;
         self.handle(request)?;
-        // It may be gone, when this was the last finalizer.
+        // The object may be gone: this may have removed its last finalizer.
         Ok(self.peek(resource, namespace, name).map_or_else(|| seen.clone(), Seen::from))
     }
 
-    /// Binds a pod to a node, which no update can.
+    /// Binds a pod to a node. No update can do that.
     pub(super) async fn bind_pod(&mut self, pod: &Seen, change: impl FnOnce(&mut Value)) -> Result<(), Status> {
         self.travel().await;
         let resource = storage::pods();
@@ -137,8 +137,8 @@ impl Api {
         self.handle(request)
     }
 
-    /// Tells people what happened to an object. Events are sent on the side, and losing one is no failure.
-    pub(super) fn event(&mut self, regarding: &Value, kind: EventKind, reason: &str, message: &str) {
+    /// Sends an event about an object. Losing one is no failure.
+    pub(super) fn event(&mut self, regarding: &Value, kind: EventType, reason: &str, message: &str) {
         let now = self.cluster.clock();
         if let Some(event) = self.recorder.record(now, regarding, kind, reason, message) {
             let resource = storage::events();
@@ -153,7 +153,7 @@ impl Api {
         }
     }
 
-    /// The object as it is now, without asking over the network.
+    /// Reads an object without latency.
     pub(super) fn peek(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Stored>> {
         self.cluster.0.lock().find(resource, namespace, name).cloned()
     }
@@ -169,7 +169,7 @@ impl Api {
         self.cluster.0.lock().registry.of_kind(api_version, kind).cloned()
     }
 
-    /// A request's way to the server.
+    /// Waits for the latency of one request.
     async fn travel(&mut self) {
         let time = self.draw(|pace| &pace.request);
         if !time.is_zero() {
@@ -185,11 +185,4 @@ impl Api {
         request.options.complete(request.verb, None)?;
         self.cluster.0.handle(&mut request).map(drop)
     }
-}
-
-/// The `type` of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum EventKind {
-    Normal,
-    Warning,
 }

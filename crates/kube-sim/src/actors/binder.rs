@@ -12,35 +12,35 @@ use tokio::time::Instant;
 use super::api::{Api, Seen};
 use super::storage::{self, claim_ref};
 use super::volume_index::VolumeIndex;
-use super::worker::{Controller, Queue};
+use super::worker::{Controller, WorkQueue};
 use crate::status::Status;
 use crate::store::{ChangeKind, Stored, key};
 use crate::subscription::Change;
 
-/// Everything is looked at again this often (`--pvclaimbinder-sync-period`); some things are noticed only then.
+/// Resync period (`--pvclaimbinder-sync-period`). Some changes are noticed only at a resync.
 const RESYNC: Duration = Duration::from_secs(15);
 
-/// The binder and what it has seen.
+/// The binder with its caches.
 #[derive(Default)]
 pub(super) struct Binder {
     claims: BTreeMap<String, Arc<Stored>>,
     volumes: VolumeIndex,
     classes: BTreeMap<String, Arc<Stored>>,
-    /// What was not done when it was last looked at.
+    /// Keys whose last sync left something to do.
     waiting: BTreeSet<Key>,
-    /// When to look at what waits again.
+    /// Time of the next resync.
     resync: Option<Instant>,
     start: Option<Instant>,
 }
 
-/// What the binder works on.
+/// A key of the binder's queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// A claim, by namespace and name.
     Claim(String),
     /// A volume.
     Volume(String),
-    /// All that waits.
+    /// All keys in `waiting`.
     Resync,
 }
 
@@ -50,7 +50,7 @@ impl Controller for Binder {
     const RESOURCES: &'static [(&'static str, &'static str)] =
         &[("", "persistentvolumeclaims"), ("", "persistentvolumes"), ("storage.k8s.io", "storageclasses")];
 
-    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<Key>) {
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut WorkQueue<Key>) {
         let object = change.object();
         match change.resource.plural.as_str() {
             "persistentvolumeclaims" => self.observe_claim(change, queue),
@@ -63,7 +63,7 @@ impl Controller for Binder {
         self.plan_resync(queue);
     }
 
-    async fn sync(&mut self, key: Key, api: &mut Api, queue: &mut Queue<Key>) -> Result<(), Status> {
+    async fn sync(&mut self, key: Key, api: &mut Api, queue: &mut WorkQueue<Key>) -> Result<(), Status> {
         self.waiting.remove(&key);
         let done = match &key {
             Key::Claim(name) => self.sync_claim(name, api).await,
@@ -71,29 +71,29 @@ impl Controller for Binder {
             Key::Resync => {
                 self.resync = None;
                 std::mem::take(&mut self.waiting).into_iter().for_each(|key| queue.add(key));
-                Ok(Progress::Done)
+                Ok(SyncResult::Done)
             }
         };
-        if done? == Progress::Waits {
+        if done? == SyncResult::Pending {
             self.waiting.insert(key);
         }
         Ok(())
     }
 }
 
-/// Whether more can be done for an object without its own change.
+/// Result of a sync: whether a later sync may get further although the object does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum SyncResult {
     Done,
-    Waits,
+    Pending,
 }
 
 impl Binder {
-    fn observe_claim(&mut self, change: &Change, queue: &mut Queue<Key>) {
+    fn observe_claim(&mut self, change: &Change, queue: &mut WorkQueue<Key>) {
         let claim = change.object();
         let name = key(claim.namespace(), claim.name());
         if change.kind != ChangeKind::Deleted {
-            // An own write is known already, and what was to be done was done with it.
+            // The binder's own write is cached already, and its consequences were handled with it.
             let known = self.claims.get(&name).map(|known| known.resource_version());
             if known < Some(claim.resource_version()) {
                 self.keep_claim(claim);
@@ -109,7 +109,7 @@ impl Binder {
         }
     }
 
-    fn observe_volume(&mut self, change: &Change, queue: &mut Queue<Key>) {
+    fn observe_volume(&mut self, change: &Change, queue: &mut WorkQueue<Key>) {
         let volume = change.object();
         if change.kind != ChangeKind::Deleted {
             let known = self.volumes.get(volume.name()).map(|known| known.resource_version());
@@ -126,7 +126,8 @@ impl Binder {
         }
     }
 
-    /// Remembers a state of a claim, unless a newer one is known: own writes are known before they are seen.
+    /// Caches a state of a claim, unless a newer one is cached. The binder's own writes are cached before they are
+    /// observed.
     fn keep_claim(&mut self, claim: &Arc<Stored>) {
         let known = self.claims.entry(key(claim.namespace(), claim.name())).or_insert_with(|| Arc::clone(claim));
         if known.resource_version() < claim.resource_version() {
@@ -138,8 +139,8 @@ impl Binder {
         self.volumes.keep(volume);
     }
 
-    /// After a change, what waits is looked at again at the next of the regular times.
-    fn plan_resync(&mut self, queue: &mut Queue<Key>) {
+    /// Schedules the next regular resync after a change.
+    fn plan_resync(&mut self, queue: &mut WorkQueue<Key>) {
         let now = Instant::now();
         let start = *self.start.get_or_insert(now);
         if self.resync.is_none() {

@@ -1,4 +1,4 @@
-//! Objects go with their owners: `pkg/controller/garbagecollector` of Kubernetes.
+//! Deletes objects whose owners are gone: `pkg/controller/garbagecollector` of Kubernetes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::api::{Api, Seen};
 use super::protection::remove_finalizer;
-use super::worker::{Controller, Queue};
+use super::worker::{Controller, WorkQueue};
 use crate::object;
 use crate::request::{DeleteOptions, Preconditions};
 use crate::resource::{Resource, StorageId};
@@ -18,17 +18,17 @@ use crate::subscription::Change;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// The garbage collector, and who belongs to whom.
+/// The garbage collector with its graph of owners and dependents.
 #[derive(Default)]
 pub(super) struct GarbageCollector {
     resources: BTreeMap<StorageId, Arc<Resource>>,
-    /// What belongs to an owner, by the owner's UID.
-    dependents: BTreeMap<String, BTreeSet<Id>>,
-    owners: BTreeMap<Id, Vec<Owner>>,
+    /// Dependents by their owner's UID.
+    dependents: BTreeMap<String, BTreeSet<ObjectKey>>,
+    owners: BTreeMap<ObjectKey, Vec<Owner>>,
 }
 
-/// An object: where it is kept, and under which key.
-pub(super) type Id = (StorageId, String);
+/// An object: its storage, and its key there.
+pub(super) type ObjectKey = (StorageId, String);
 
 /// `metav1.OwnerReference`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,23 +40,23 @@ struct Owner {
     blocks: bool,
 }
 
-/// What is known of an owner.
+/// `classifyReferences`: the state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    /// It exists, or that cannot be known.
+enum ReferenceClass {
+    /// The owner exists, or this cannot be decided.
     Solid,
-    /// It waits until what belongs to it is gone.
-    Waiting,
-    /// It is gone.
-    Missing,
+    /// The owner waits for the deletion of its dependents.
+    WaitingForDependents,
+    /// The owner is gone.
+    Dangling,
 }
 
 impl Controller for GarbageCollector {
-    type Key = Id;
+    type Key = ObjectKey;
 
     const RESOURCES: &'static [(&'static str, &'static str)] = &[];
 
-    fn observe(&mut self, change: &Change, api: &Api, queue: &mut Queue<Id>) {
+    fn observe(&mut self, change: &Change, api: &Api, queue: &mut WorkQueue<ObjectKey>) {
         let object = change.object();
         let id = (change.resource.storage, key(object.namespace(), object.name()));
         let deleted = change.kind == ChangeKind::Deleted;
@@ -67,7 +67,7 @@ impl Controller for GarbageCollector {
         self.resources.entry(id.0).or_insert_with(|| Arc::clone(&change.resource));
         let before = self.replace(&id, &owners);
         if before != owners {
-            // Owners that wait for this one may be done.
+            // An owner that waits for this dependent may have no others.
             for owner in &before {
                 queue.extend(self.owner_id(owner, object.namespace(), api));
             }
@@ -82,7 +82,7 @@ impl Controller for GarbageCollector {
         }
     }
 
-    async fn sync(&mut self, id: Id, api: &mut Api, queue: &mut Queue<Id>) -> Result<(), Status> {
+    async fn sync(&mut self, id: ObjectKey, api: &mut Api, queue: &mut WorkQueue<ObjectKey>) -> Result<(), Status> {
         let Some(resource) = self.resources.get(&id.0).cloned() else { return Ok(()) };
         let (namespace, name) = id.1.rsplit_once('/').unwrap_or(("", &id.1));
         let Some(object) = api.peek(&resource, namespace, name).map(Seen::from) else { return Ok(()) };
@@ -100,8 +100,8 @@ impl Controller for GarbageCollector {
 }
 
 impl GarbageCollector {
-    /// Remembers an object's owners; those it had before.
-    fn replace(&mut self, id: &Id, owners: &[Owner]) -> Vec<Owner> {
+    /// Records an object's owners. Returns its former ones.
+    fn replace(&mut self, id: &ObjectKey, owners: &[Owner]) -> Vec<Owner> {
         let before = self.owners.remove(id).unwrap_or_default();
         for owner in &before {
             if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
@@ -120,22 +120,22 @@ impl GarbageCollector {
         before
     }
 
-    /// Deletes an object none of whose owners is there, or takes from it the owners that are not: `attemptToDeleteItem`.
+    /// Deletes an object without existing owners, or removes its references to missing ones: `attemptToDeleteItem`.
     async fn collect(&self, resource: &Arc<Resource>, object: &Seen, api: &mut Api) -> Result<(), Status> {
         let owners = owners(&object.value);
-        let found: Vec<Found> = owners.iter().map(|owner| find(owner, resource, object, api)).collect();
-        if owners.is_empty() || found.iter().all(|found| *found == Found::Solid) {
+        let found: Vec<ReferenceClass> = owners.iter().map(|owner| classify(owner, resource, object, api)).collect();
+        if owners.is_empty() || found.iter().all(|found| *found == ReferenceClass::Solid) {
             return Ok(());
         }
-        if found.contains(&Found::Solid) {
-            let gone = owners.iter().zip(&found).filter(|(_, found)| **found != Found::Solid);
+        if found.contains(&ReferenceClass::Solid) {
+            let gone = owners.iter().zip(&found).filter(|(_, found)| **found != ReferenceClass::Solid);
             let gone: BTreeSet<&str> = gone.map(|(owner, _)| owner.uid.as_str()).collect();
             return disown(resource, object, &gone, api).await;
         }
         let held = |finalizer: &str| object::finalizers(&object.value).any(|name| name == finalizer);
         let has_dependents = self.dependents.contains_key(object.stored.uid());
         let policy = match () {
-            () if found.contains(&Found::Waiting) && has_dependents => "Foreground",
+            () if found.contains(&ReferenceClass::WaitingForDependents) && has_dependents => "Foreground",
             () if held(ORPHAN) => "Orphan",
             () if held(FOREGROUND) => "Foreground",
             () => "Background",
@@ -151,7 +151,7 @@ impl GarbageCollector {
         api.delete(resource, &object.stored, options).await
     }
 
-    /// Takes an owner from all that belongs to it, and lets it go: `orphanDependents`.
+    /// Removes an owner from all its dependents, then removes its finalizer: `orphanDependents`.
     async fn orphan(&self, resource: &Arc<Resource>, owner: &Seen, api: &mut Api) -> Result<(), Status> {
         let uid = owner.stored.uid();
         for (resource, dependent) in self.dependents_of(uid, api) {
@@ -160,13 +160,13 @@ impl GarbageCollector {
         remove_finalizer(resource, owner, ORPHAN, api).await
     }
 
-    /// Lets an owner go whose dependents are gone: `processDeletingDependentsItem`.
+    /// Removes the finalizer of an owner whose dependents are gone: `processDeletingDependentsItem`.
     async fn delete_dependents(
         &self,
         resource: &Arc<Resource>,
         owner: &Seen,
         api: &mut Api,
-        queue: &mut Queue<Id>,
+        queue: &mut WorkQueue<ObjectKey>,
     ) -> Result<(), Status> {
         let uid = owner.stored.uid();
         let mut blocked = false;
@@ -194,7 +194,7 @@ impl GarbageCollector {
         found.collect()
     }
 
-    fn owner_id(&mut self, owner: &Owner, namespace: &str, api: &Api) -> Option<Id> {
+    fn owner_id(&mut self, owner: &Owner, namespace: &str, api: &Api) -> Option<ObjectKey> {
         let resource = api.resource_of_kind(&owner.api_version, &owner.kind)?;
         let namespace = if resource.namespaced { namespace } else { "" };
         let id = (resource.storage, key(namespace, &owner.name));
@@ -218,24 +218,24 @@ fn owners(object: &Value) -> Vec<Owner> {
     list.map(read).collect()
 }
 
-/// Looks an owner up. Where the reference cannot be understood, or a cluster-wide object claims an owner in a namespace,
-/// nothing may be deleted.
-fn find(owner: &Owner, resource: &Resource, object: &Seen, api: &Api) -> Found {
-    let Some(owners) = api.resource_of_kind(&owner.api_version, &owner.kind) else { return Found::Solid };
+/// Looks up an owner. It counts as existing if its kind is unknown, or if a cluster-wide object names an owner in a
+/// namespace: then nothing may be deleted.
+fn classify(owner: &Owner, resource: &Resource, object: &Seen, api: &Api) -> ReferenceClass {
+    let Some(owners) = api.resource_of_kind(&owner.api_version, &owner.kind) else { return ReferenceClass::Solid };
     if owners.namespaced && !resource.namespaced {
-        return Found::Solid;
+        return ReferenceClass::Solid;
     }
     let namespace = if owners.namespaced { object.stored.namespace() } else { "" };
     match api.peek(&owners, namespace, &owner.name).filter(|found| found.uid() == owner.uid) {
-        None => Found::Missing,
+        None => ReferenceClass::Dangling,
         Some(found) if found.is_deleting() && object::finalizers(&found.parsed()).any(|name| name == FOREGROUND) => {
-            Found::Waiting
+            ReferenceClass::WaitingForDependents
         }
-        Some(_) => Found::Solid,
+        Some(_) => ReferenceClass::Solid,
     }
 }
 
-/// Takes owners from an object.
+/// Removes owners from an object.
 async fn disown(resource: &Arc<Resource>, object: &Seen, uids: &BTreeSet<&str>, api: &mut Api) -> Result<(), Status> {
     let change = |object: &mut Value| {
         let Some(Value::Array(owners)) = object::metadata_mut(object).get_mut("ownerReferences") else { return };

@@ -1,4 +1,4 @@
-//! Namespaces that are going: `pkg/controller/namespace` of Kubernetes.
+//! Terminating namespaces: `pkg/controller/namespace` of Kubernetes.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::api::{Api, Seen};
 use super::storage;
-use super::worker::{Controller, Queue};
+use super::worker::{Controller, WorkQueue};
 use crate::object;
 use crate::request::Subresource;
 use crate::resource::Special;
@@ -19,7 +19,7 @@ const FINALIZER: &str = "kubernetes";
 /// The namespace controller.
 #[derive(Default)]
 pub(super) struct Namespaces {
-    /// Those that are going.
+    /// The terminating namespaces.
     terminating: BTreeSet<String>,
 }
 
@@ -28,7 +28,7 @@ impl Controller for Namespaces {
 
     const RESOURCES: &'static [(&'static str, &'static str)] = &[];
 
-    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<String>) {
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut WorkQueue<String>) {
         let object = change.object();
         if change.resource.special == Special::Namespace {
             if change.kind == ChangeKind::Deleted {
@@ -42,7 +42,7 @@ impl Controller for Namespaces {
         }
     }
 
-    async fn sync(&mut self, name: String, api: &mut Api, _: &mut Queue<String>) -> Result<(), Status> {
+    async fn sync(&mut self, name: String, api: &mut Api, _: &mut WorkQueue<String>) -> Result<(), Status> {
         let Some(namespace) = api.peek(storage::namespaces(), "", &name).map(Seen::from) else { return Ok(()) };
         if !finalizers(&namespace.value).any(|finalizer| finalizer == FINALIZER) {
             return Ok(());
@@ -50,7 +50,7 @@ impl Controller for Namespaces {
         let resources = api.cluster().resources();
         let mut left = false;
         for resource in resources.iter().filter(|resource| resource.namespaced && !resource.ephemeral) {
-            // Most resources have nothing there, and it would be a request each.
+            // Most resources have no objects there. Checking first saves a request for each.
             if !api.has_any(resource, &name) {
                 continue;
             }
@@ -58,7 +58,7 @@ impl Controller for Namespaces {
             left |= api.has_any(resource, &name);
         }
         if left {
-            // Each deletion brings it here again.
+            // Each deletion adds the key again.
             return Ok(());
         }
         let others: Vec<Value> =

@@ -1,11 +1,11 @@
-//! Which nodes a volume, a pod or a class wants: `component-helpers/scheduling/corev1/nodeaffinity` and `v1helper`
-//! of Kubernetes.
+//! Nodes that a volume, a pod or a class allows: `component-helpers/scheduling/corev1/nodeaffinity` and `v1helper` of
+//! Kubernetes.
 
 use serde_json::Value;
 
 use crate::object::{at, label, name, text_at};
 
-/// Whether a node is one of those a `v1.NodeSelector` selects.
+/// Whether a `v1.NodeSelector` selects a node.
 pub(super) fn selects(selector: &Value, node: &Value) -> bool {
     list(selector, "nodeSelectorTerms").any(|term| {
         let by_label =
@@ -33,7 +33,7 @@ pub(super) fn class_allows(class: &Value, node: &Value) -> bool {
         })
 }
 
-/// Whether a pod may be on a node, as far as labels and taints say so.
+/// Whether a node's labels and taints admit a pod.
 pub(super) fn pod_fits(pod: &Value, node: &Value) -> bool {
     let wanted = at(pod, &["spec", "nodeSelector"]).and_then(Value::as_object).into_iter().flatten();
     let mut by_label = wanted.map(|(key, value)| (label(node, key), value.as_str()));

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 
 use super::api::{Api, Seen};
 use super::storage;
-use super::worker::{Controller, Queue};
+use super::worker::{Controller, WorkQueue};
 use crate::object;
 use crate::status::Status;
 use crate::store::ChangeKind;
 use crate::subscription::Change;
 
-/// Condition, its status, and the key of the taint it means.
+/// Condition, its status, and the key of the resulting taint.
 const TAINTS: &[(&str, &str, &str)] = &[
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
@@ -31,13 +31,13 @@ impl Controller for Nodes {
 
     const RESOURCES: &'static [(&'static str, &'static str)] = &[("", "nodes")];
 
-    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<String>) {
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut WorkQueue<String>) {
         if change.kind != ChangeKind::Deleted {
             queue.add(change.object().name().to_owned());
         }
     }
 
-    async fn sync(&mut self, name: String, api: &mut Api, _: &mut Queue<String>) -> Result<(), Status> {
+    async fn sync(&mut self, name: String, api: &mut Api, _: &mut WorkQueue<String>) -> Result<(), Status> {
         let Some(node) = api.peek(storage::nodes(), "", &name).map(Seen::from) else { return Ok(()) };
         let found = object::at(&node.value, &["spec", "taints"]).and_then(Value::as_array);
         let found = found.cloned().unwrap_or_default();
@@ -56,7 +56,7 @@ impl Controller for Nodes {
     }
 }
 
-/// The taints a node should have. A node that says nothing of being ready keeps the taints it has.
+/// The taints that a node should have. A node without a Ready condition keeps its taints.
 fn taints(node: &Value, found: &[Value]) -> Vec<Value> {
     let conditions = object::at(node, &["status", "conditions"]).and_then(Value::as_array);
     let status = |kind: &str| {

@@ -1,10 +1,10 @@
-//! What controllers read of pods.
+//! Fields of pods that controllers read.
 
 use serde_json::Value;
 
 use crate::object;
 
-/// Names of the claims a pod uses, in order; those of generic ephemeral volumes too.
+/// Names of the claims that a pod uses, in order, including those of generic ephemeral volumes.
 pub(super) fn claims_of(pod: &Value) -> impl Iterator<Item = String> + '_ {
     let volumes = object::at(pod, &["spec", "volumes"]).and_then(Value::as_array).into_iter().flatten();
     volumes.filter_map(move |volume| {

@@ -1,5 +1,5 @@
-//! Claims stay while pods use them, volumes while they are bound: `pkg/controller/volume/pvcprotection` and
-//! `pvprotection` of Kubernetes. Since 1.37 the former also says since when a claim is unused (KEP-5541).
+//! Keeps claims while pods use them, and volumes while they are bound: `pkg/controller/volume/pvcprotection` and
+//! `pvprotection` of Kubernetes. Since 1.37 the former also reports since when a claim is unused (KEP-5541).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::api::{Api, Seen};
-use super::worker::{Controller, Queue};
+use super::worker::{Controller, WorkQueue};
 use super::{pods, storage};
 use crate::object;
 use crate::request::Subresource;
@@ -19,12 +19,12 @@ use crate::subscription::Change;
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
 
-/// Both controllers, and which pods use which claims.
+/// Both controllers with their index of pods and claims.
 #[derive(Default)]
 pub(super) struct Protection {
-    /// The claims of each pod.
+    /// Known pods by their key.
     pods: BTreeMap<String, Pod>,
-    /// The pods of each claim.
+    /// Keys of the pods that use a claim, by the claim's key.
     users: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Key {
     Volume(String),
 }
 
-/// What is known of a pod.
+/// Cached facts about a pod.
 struct Pod {
     /// Namespaces and names of its claims.
     claims: Vec<String>,
@@ -44,7 +44,7 @@ struct Pod {
     ended: bool,
 }
 
-/// What of pods counts as use.
+/// Which pods count as users of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     /// A pod on a node has the volume mounted, or may have.
@@ -59,7 +59,7 @@ impl Controller for Protection {
     const RESOURCES: &'static [(&'static str, &'static str)] =
         &[("", "persistentvolumeclaims"), ("", "persistentvolumes"), ("", "pods")];
 
-    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<Key>) {
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut WorkQueue<Key>) {
         let object = change.object();
         let deleted = change.kind == ChangeKind::Deleted;
         let name = key(object.namespace(), object.name());
@@ -71,7 +71,7 @@ impl Controller for Protection {
         }
     }
 
-    async fn sync(&mut self, key: Key, api: &mut Api, _: &mut Queue<Key>) -> Result<(), Status> {
+    async fn sync(&mut self, key: Key, api: &mut Api, _: &mut WorkQueue<Key>) -> Result<(), Status> {
         match key {
             Key::Claim(name) => {
                 let (namespace, name) = name.split_once('/').unwrap_or_default();
@@ -89,7 +89,7 @@ impl Controller for Protection {
 }
 
 impl Protection {
-    fn observe_pod(&mut self, name: String, pod: Option<&Arc<Stored>>, queue: &mut Queue<Key>) {
+    fn observe_pod(&mut self, name: String, pod: Option<&Arc<Stored>>, queue: &mut WorkQueue<Key>) {
         for claim in self.pods.remove(&name).into_iter().flat_map(|before| before.claims) {
             if let Some(users) = self.users.get_mut(&claim) {
                 users.remove(&name);
@@ -118,7 +118,7 @@ impl Protection {
         }
         if storage::phase(&claim.value) == "Bound" {
             let used = self.is_used(claim, Use::WantsVolume, api).await;
-            tell_if_unused(claim, used, api).await?;
+            update_unused_condition(claim, used, api).await?;
         }
         match protected {
             true => Ok(()),
@@ -126,7 +126,7 @@ impl Protection {
         }
     }
 
-    /// Whether a pod uses a claim: what was seen is enough to say yes; before a no, the API server is asked.
+    /// Whether a pod uses a claim. The cache suffices for a yes. Before a no, the API server is asked.
     async fn is_used(&mut self, claim: &Seen, kind: Use, api: &mut Api) -> bool {
         let (namespace, name) = (claim.stored.namespace(), claim.stored.name());
         let users = self.users.get(&key(namespace, name)).into_iter().flatten();
@@ -168,7 +168,7 @@ async fn sync_volume(volume: &Seen, api: &mut Api) -> Result<(), Status> {
 }
 
 /// `updateUnusedCondition`.
-async fn tell_if_unused(claim: &Seen, used: bool, api: &mut Api) -> Result<(), Status> {
+async fn update_unused_condition(claim: &Seen, used: bool, api: &mut Api) -> Result<(), Status> {
     let (status, reason, message) = match used {
         true => ("False", "PodUsingPVC", "A pod is currently referencing this PVC"),
         false => ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC"),
@@ -199,7 +199,7 @@ async fn add_finalizer(resource: &Arc<Resource>, seen: &Seen, name: &str, api: &
     api.update(resource, seen, None, change).await.map(drop)
 }
 
-/// Takes a finalizer from an object.
+/// Removes a finalizer from an object.
 pub(super) async fn remove_finalizer(
     resource: &Arc<Resource>,
     seen: &Seen,

@@ -1,37 +1,43 @@
-//! Events as client-go's `tools/record` writes them: core/v1, the same event again only counts up.
+//! Events as client-go's `tools/record` writes them: core/v1, and a repeated event only raises its count.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::api::EventKind;
 use crate::clock::{self, SimClock};
 use crate::object;
 
 /// Writes events of one component.
 pub(super) struct Recorder {
     component: &'static str,
-    known: BTreeMap<Identity, Known>,
+    known: BTreeMap<EventKey, RecordedEvent>,
     count: i64,
 }
 
-/// What makes two events the same.
+/// Events with the same key are the same event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Identity {
+struct EventKey {
     uid: String,
     reason: String,
     message: String,
 }
 
-struct Known {
+struct RecordedEvent {
     event: Value,
     last: Timestamp,
 }
 
-/// client-go's cache of events holds as many.
+/// The `type` of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum EventType {
+    Normal,
+    Warning,
+}
+
+/// Size of client-go's cache of events.
 const KNOWN: usize = 4096;
-/// The same event again within this time is not worth a request; controllers repeat themselves at each of their turns.
+/// A repetition within this time is dropped. Controllers repeat their events at every resync.
 const SILENCE: SignedDuration = SignedDuration::from_secs(10);
 
 impl Recorder {
@@ -39,19 +45,19 @@ impl Recorder {
         Self { component, known: BTreeMap::new(), count: 0 }
     }
 
-    /// The event to write: a new one, or a known one that happened again.
+    /// The event to write: a new one, or a known one with a higher count.
     pub(super) fn record(
         &mut self,
         clock: SimClock,
         regarding: &Value,
-        kind: EventKind,
+        kind: EventType,
         reason: &str,
         message: &str,
     ) -> Option<Value> {
         let now = clock.now();
-        let identity =
-            Identity { uid: object::uid(regarding).to_owned(), reason: reason.to_owned(), message: message.to_owned() };
-        if let Some(known) = self.known.get_mut(&identity) {
+        let key =
+            EventKey { uid: object::uid(regarding).to_owned(), reason: reason.to_owned(), message: message.to_owned() };
+        if let Some(known) = self.known.get_mut(&key) {
             if now.duration_since(known.last) < SILENCE {
                 return None;
             }
@@ -66,17 +72,17 @@ impl Recorder {
         if self.known.len() >= KNOWN {
             self.known.clear();
         }
-        self.known.insert(identity, Known { event: event.clone(), last: now });
+        self.known.insert(key, RecordedEvent { event: event.clone(), last: now });
         Some(event)
     }
 
-    fn event(&self, now: Timestamp, regarding: &Value, kind: EventKind, reason: &str, message: &str) -> Value {
+    fn event(&self, now: Timestamp, regarding: &Value, kind: EventType, reason: &str, message: &str) -> Value {
         let text = |field: &str| object::text_at(regarding, &[field]);
         let namespace = match object::namespace(regarding) {
             "" => "default",
             namespace => namespace,
         };
-        // The real name has the time in nanoseconds, which never is the same twice.
+        // The real name has the time in nanoseconds, which is unique there.
         let instant = now.as_nanosecond().saturating_add(i128::from(self.count));
         let time = clock::seconds(now);
         let mut involved = json!({

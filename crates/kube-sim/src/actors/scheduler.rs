@@ -1,8 +1,8 @@
-//! kube-scheduler as far as volumes go: its plugin `volumebinding`, with labels, taints and cordons of nodes. Of several
-//! nodes that fit, one is drawn; resources other than storage never run out.
+//! kube-scheduler as far as volumes are concerned: its plugin `volumebinding`, and the labels, taints and cordons of
+//! nodes. One of the fitting nodes is drawn at random. Resources other than storage never run out.
 //!
-//! A test that wants another node chosen cordons this one; one that wants a node to lack capacity makes a CSIDriver with
-//! `storageCapacity` and the CSIStorageCapacity objects of the other nodes, as a CSI driver does.
+//! To exclude a node, a test cordons it. To let a node lack capacity, a test creates a CSIDriver with
+//! `storageCapacity`, and CSIStorageCapacity objects for the other nodes only, as a CSI driver does.
 
 mod volumes;
 
@@ -17,7 +17,7 @@ use self::volumes::{Plan, Volumes};
 use super::api::{Api, Seen};
 use super::storage::{self, SELECTED_NODE};
 use super::volume_index::VolumeIndex;
-use super::worker::{Controller, Queue};
+use super::worker::{Controller, WorkQueue};
 use super::{node_selector, pods};
 use crate::object;
 use crate::status::Status;
@@ -26,16 +26,16 @@ use crate::subscription::Change;
 
 /// `bindTimeoutSeconds` of the plugin.
 const BIND_TIMEOUT: Duration = Duration::from_secs(600);
-/// A pod that could not be bound is tried again after this long, then after twice as long, up to the longest.
+/// Backoff of a pod that could not be bound. It doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The scheduler and the pods it has to do with.
+/// The scheduler with its pending pods.
 #[derive(Default)]
 pub(super) struct Scheduler {
     /// Pods without a node, by namespace and name.
     pending: BTreeMap<String, Pending>,
-    /// Pods without a node by the claims they use.
+    /// Pods without a node, by the claims that they use.
     by_claim: BTreeMap<String, BTreeSet<String>>,
     volumes: VolumeIndex,
 }
@@ -43,10 +43,10 @@ pub(super) struct Scheduler {
 #[derive(Default)]
 struct Pending {
     claims: Vec<String>,
-    /// The node it is to be bound to when its claims are bound, and until when.
+    /// The chosen node, while the pod's claims are being bound, and the deadline for that.
     assumed: Option<(String, Instant)>,
     failures: u32,
-    /// It is not tried before this time.
+    /// End of the backoff.
     not_before: Option<Instant>,
 }
 
@@ -62,7 +62,7 @@ impl Controller for Scheduler {
         ("storage.k8s.io", "storageclasses"),
     ];
 
-    fn observe(&mut self, change: &Change, _: &Api, queue: &mut Queue<String>) {
+    fn observe(&mut self, change: &Change, _: &Api, queue: &mut WorkQueue<String>) {
         let object = change.object();
         let name = key(object.namespace(), object.name());
         match change.resource.plural.as_str() {
@@ -86,7 +86,7 @@ impl Controller for Scheduler {
         }
     }
 
-    async fn sync(&mut self, name: String, api: &mut Api, queue: &mut Queue<String>) -> Result<(), Status> {
+    async fn sync(&mut self, name: String, api: &mut Api, queue: &mut WorkQueue<String>) -> Result<(), Status> {
         let Some(pending) = self.pending.get(&name) else { return Ok(()) };
         let (namespace, pod) = name.split_once('/').unwrap_or_default();
         let Some(pod) = api.peek(storage::pods(), namespace, pod).map(Seen::from) else { return Ok(()) };
@@ -98,9 +98,9 @@ impl Controller for Scheduler {
             Some((node, deadline)) => {
                 let node = node.clone();
                 match self.progress(&pod.value, &node, api) {
-                    Progress::Bound => self.bind(&name, &pod, &node, api).await,
-                    Progress::Waits if now < *deadline => Ok(()),
-                    Progress::Waits | Progress::Failed => {
+                    BindingProgress::Bound => self.bind(&name, &pod, &node, api).await,
+                    BindingProgress::Waits if now < *deadline => Ok(()),
+                    BindingProgress::Waits | BindingProgress::Failed => {
                         self.give_up(&name, queue);
                         Ok(())
                     }
@@ -118,15 +118,15 @@ impl Controller for Scheduler {
     }
 }
 
-/// How far the claims of a pod are that has a node in view.
-enum Progress {
+/// State of the claims of a pod with a chosen node.
+enum BindingProgress {
     Bound,
     Waits,
     Failed,
 }
 
 impl Scheduler {
-    fn keep(&mut self, name: String, pod: &Value, queue: &mut Queue<String>) {
+    fn keep(&mut self, name: String, pod: &Value, queue: &mut WorkQueue<String>) {
         if !self.pending.contains_key(&name) {
             let claims: Vec<String> = pods::claims_of(pod).map(|claim| key(object::namespace(pod), &claim)).collect();
             for claim in &claims {
@@ -148,8 +148,8 @@ impl Scheduler {
         }
     }
 
-    /// Back to the start, after a pause.
-    fn give_up(&mut self, name: &str, queue: &mut Queue<String>) {
+    /// Forgets the chosen node and backs off.
+    fn give_up(&mut self, name: &str, queue: &mut WorkQueue<String>) {
         if let Some(pod) = self.pending.get_mut(name) {
             let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(pod.failures)).min(LONGEST_PAUSE);
             let due = Instant::now() + pause;
@@ -160,13 +160,13 @@ impl Scheduler {
         }
     }
 
-    /// Chooses a node and starts the binding of the claims for it. Where no node fits, a change brings the pod here again.
+    /// Chooses a node and starts to bind the claims for it. If no node fits, the next change adds the pod again.
     async fn schedule(
         &mut self,
         name: &str,
         pod: &Seen,
         api: &mut Api,
-        queue: &mut Queue<String>,
+        queue: &mut WorkQueue<String>,
     ) -> Result<(), Status> {
         let Some(volumes) = Volumes::of(&pod.value, api) else { return Ok(()) };
         let nodes = api.list(storage::nodes(), None).await;
@@ -192,21 +192,21 @@ impl Scheduler {
     }
 
     /// `checkBindings`.
-    fn progress(&self, pod: &Value, node: &str, api: &Api) -> Progress {
+    fn progress(&self, pod: &Value, node: &str, api: &Api) -> BindingProgress {
         let Some(node) = api.peek(storage::nodes(), "", node).map(|node| node.parsed()) else {
-            return Progress::Failed;
+            return BindingProgress::Failed;
         };
         let mut waits = false;
         for name in pods::claims_of(pod) {
             let claim = api.peek(storage::claims(), object::namespace(pod), &name).map(|claim| claim.parsed());
             let Some(claim) = claim.filter(|claim| object::deletion_timestamp(claim).is_none()) else {
-                return Progress::Failed;
+                return BindingProgress::Failed;
             };
             if !storage::volume_name(&claim).is_empty() {
                 let volume =
                     api.peek(storage::volumes(), "", storage::volume_name(&claim)).map(|volume| volume.parsed());
                 match volume {
-                    Some(volume) if !node_selector::volume_reaches(&volume, &node) => return Progress::Failed,
+                    Some(volume) if !node_selector::volume_reaches(&volume, &node) => return BindingProgress::Failed,
                     Some(_) => waits |= !storage::is_fully_bound(&claim),
                     None => waits = true,
                 }
@@ -215,14 +215,14 @@ impl Scheduler {
             let selected = object::annotation(&claim, SELECTED_NODE);
             let reserved = || self.volumes.is_reserved_for(&claim);
             if selected != Some(object::name(&node)) && !reserved() {
-                return Progress::Failed;
+                return BindingProgress::Failed;
             }
             waits = true;
         }
-        if waits { Progress::Waits } else { Progress::Bound }
+        if waits { BindingProgress::Waits } else { BindingProgress::Bound }
     }
 
-    /// What `POST pods/binding` does.
+    /// Does the work of `POST pods/binding`.
     async fn bind(&mut self, name: &str, pod: &Seen, node: &str, api: &mut Api) -> Result<(), Status> {
         let now = api.cluster().clock().seconds();
         let condition =
@@ -242,7 +242,7 @@ impl Scheduler {
     }
 }
 
-/// Whether a pod is to be scheduled, by this scheduler.
+/// Whether this scheduler is responsible for a pod that needs scheduling.
 fn is_ours(pod: &Value) -> bool {
     let scheduler = object::text_at(pod, &["spec", "schedulerName"]);
     pods::node(pod).is_empty()

@@ -1,4 +1,5 @@
-//! What controllers read of claims, volumes and classes: `component-helpers/storage/volume/pv_helpers.go` of Kubernetes.
+//! Fields of claims, volumes and classes that controllers read: `component-helpers/storage/volume/pv_helpers.go` of
+//! Kubernetes.
 
 use std::sync::{Arc, LazyLock};
 
@@ -36,7 +37,7 @@ resources! {
     drivers: "storage.k8s.io", "csidrivers";
 }
 
-/// The claim a volume refers to.
+/// The claim that a volume refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClaimRef<'a> {
     pub(super) namespace: &'a str,
@@ -61,7 +62,7 @@ pub(super) fn class(object: &Value) -> &str {
     annotation(object, CLASS_BETA).unwrap_or_else(|| text_at(object, &["spec", "storageClassName"]))
 }
 
-/// Whether a claim says anything of its class; one that does not gets the default one.
+/// Whether a claim names a class. A claim that does not gets the default class.
 pub(super) fn has_class(claim: &Value) -> bool {
     annotation(claim, CLASS_BETA).is_some()
         || at(claim, &["spec", "storageClassName"]).is_some_and(|name| !name.is_null())
@@ -98,7 +99,7 @@ pub(super) fn requested(claim: &Value) -> Option<Quantity> {
     Quantity::parse(text_at(claim, &["spec", "resources", "requests", "storage"])).ok()
 }
 
-/// Whether a volume of that size is large enough. What cannot be read is nothing.
+/// Whether a volume of this size is large enough. An unreadable quantity is zero.
 pub(super) fn is_enough(size: Option<&Quantity>, requested: Option<&Quantity>) -> bool {
     match (size, requested) {
         (_, None) => true,
@@ -107,7 +108,7 @@ pub(super) fn is_enough(size: Option<&Quantity>, requested: Option<&Quantity>) -
     }
 }
 
-/// Whether a volume refers to this claim, by name and, where it has one, by UID.
+/// Whether a volume's reference is to this claim: same name and, if the reference has one, same UID.
 pub(super) fn refers_to(reference: ClaimRef<'_>, claim: &Value) -> bool {
     reference.name == name(claim)
         && reference.namespace == namespace(claim)
@@ -119,7 +120,7 @@ pub(super) fn is_fully_bound(claim: &Value) -> bool {
     !volume_name(claim).is_empty() && annotation(claim, BIND_COMPLETED).is_some()
 }
 
-/// Makes a volume refer to a claim: `GetBindVolumeToClaim`. None if it does already.
+/// `GetBindVolumeToClaim`: the change that makes a volume refer to a claim. `None` if it does already.
 pub(super) fn bound_to(volume: &Value, claim: &Value) -> Option<impl FnOnce(&mut Value) + use<>> {
     let reference = claim_ref(volume);
     let reserved = reference.is_some_and(|reference| refers_to(reference, claim));

@@ -1,4 +1,4 @@
-//! Volumes, found by the claim they refer to or by what they offer.
+//! An index of volumes by claim and by class.
 
 use std::cell::OnceCell;
 use std::cmp::Ordering;
@@ -17,24 +17,24 @@ use crate::selector::LabelSelector;
 use crate::store::{Stored, key};
 use crate::validate::quantity::Quantity;
 
-/// All volumes that were seen.
+/// All observed volumes.
 #[derive(Default)]
 pub(super) struct VolumeIndex {
-    volumes: BTreeMap<String, Entry>,
-    /// Names by the claim they refer to.
+    volumes: BTreeMap<String, IndexedVolume>,
+    /// Names of bound volumes by their claim.
     by_claim: BTreeMap<String, BTreeSet<String>>,
-    /// Names of those without a claim, by class.
+    /// Names of volumes without a claim, by class.
     free: BTreeMap<String, BTreeSet<String>>,
 }
 
-struct Entry {
+struct IndexedVolume {
     stored: Arc<Stored>,
-    place: Place,
-    /// Read when it is asked for: most volumes have their claim, and nobody asks.
+    index_key: IndexKey,
+    /// Parsed on demand: most volumes are bound, and their offer is never needed.
     offer: OnceCell<Offer>,
 }
 
-/// What a volume offers to claims.
+/// The properties of a volume that claims ask for.
 struct Offer {
     size: Option<Quantity>,
     /// Sorted.
@@ -44,9 +44,9 @@ struct Offer {
     available: bool,
 }
 
-/// The claim that a volume refers to, or its class.
+/// Where a volume is indexed: under its claim, or under its class.
 #[derive(PartialEq, Eq)]
-enum Place {
+enum IndexKey {
     Claim(String),
     Class(String),
 }
@@ -56,44 +56,44 @@ impl VolumeIndex {
         self.volumes.get(name).map(|entry| &entry.stored)
     }
 
-    /// Remembers a state of a volume, unless a newer one is known.
+    /// Caches a state of a volume, unless a newer one is cached.
     pub(super) fn keep(&mut self, volume: &Seen) {
         let (name, stored) = (volume.stored.name(), Arc::clone(&volume.stored));
         let known = self.volumes.get(name);
         if known.is_some_and(|known| known.stored.resource_version() >= stored.resource_version()) {
             return;
         }
-        let place = Place::of(&volume.value);
-        if known.is_none_or(|known| known.place != place) {
+        let index_key = IndexKey::of(&volume.value);
+        if known.is_none_or(|known| known.index_key != index_key) {
             self.remove(name);
-            self.names_at(&place).insert(name.to_owned());
+            self.names_at(&index_key).insert(name.to_owned());
         }
-        self.volumes.insert(name.to_owned(), Entry { stored, place, offer: OnceCell::new() });
+        self.volumes.insert(name.to_owned(), IndexedVolume { stored, index_key, offer: OnceCell::new() });
     }
 
     pub(super) fn remove(&mut self, name: &str) {
         if let Some(entry) = self.volumes.remove(name) {
-            let names = self.names_at(&entry.place);
+            let names = self.names_at(&entry.index_key);
             names.remove(name);
             if names.is_empty() {
-                match &entry.place {
-                    Place::Claim(claim) => drop(self.by_claim.remove(claim)),
-                    Place::Class(class) => drop(self.free.remove(class)),
+                match &entry.index_key {
+                    IndexKey::Claim(claim) => drop(self.by_claim.remove(claim)),
+                    IndexKey::Class(class) => drop(self.free.remove(class)),
                 }
             }
         }
     }
 
-    /// The volume for a claim, whatever the node: one that refers to it, or the smallest that is large enough; but volumes
-    /// with fewer access modes come before all others. With `reserved_only`, only those that refer to the claim count.
+    /// The volume for a claim on any node: one that refers to the claim, or the smallest that is large enough. Volumes
+    /// with fewer access modes come first. With `reserved_only`, only volumes that refer to the claim count.
     pub(super) fn find(&self, claim: &Value, reserved_only: bool) -> Option<&Arc<Stored>> {
-        let modes = |entry: &Entry| (entry.offer().modes.len(), entry.offer().modes.clone());
+        let modes = |entry: &IndexedVolume| (entry.offer().modes.len(), entry.offer().modes.clone());
         let fitting = self.fitting(claim, reserved_only);
         let best = fitting.min_by(|one, other| modes(one).cmp(&modes(other)).then_with(|| one.rank(other)));
         best.map(|entry| &entry.stored)
     }
 
-    /// The volume for a claim of a pod that is to come to a node, none of those that are taken.
+    /// The volume for a claim of a pod on this node, except the taken ones.
     pub(super) fn find_on_node(&self, claim: &Value, node: &Value, taken: &BTreeSet<&str>) -> Option<&Arc<Stored>> {
         let fitting = self.fitting(claim, false).filter(|entry| {
             !taken.contains(entry.stored.name()) && node_selector::volume_reaches(&entry.stored.parsed(), node)
@@ -101,7 +101,7 @@ impl VolumeIndex {
         fitting.min_by(|one, other| one.rank(other)).map(|entry| &entry.stored)
     }
 
-    /// Whether a volume refers to this very claim.
+    /// Whether a volume refers to exactly this claim.
     pub(super) fn is_reserved_for(&self, claim: &Value) -> bool {
         let names = self.by_claim.get(&key(object::namespace(claim), object::name(claim))).into_iter().flatten();
         names
@@ -109,7 +109,7 @@ impl VolumeIndex {
             .any(|volume| claim_ref(&volume.parsed()).is_some_and(|reference| reference.uid == object::uid(claim)))
     }
 
-    fn fitting(&self, claim: &Value, reserved_only: bool) -> impl Iterator<Item = &Entry> {
+    fn fitting(&self, claim: &Value, reserved_only: bool) -> impl Iterator<Item = &IndexedVolume> {
         let wanted = Wanted::of(claim);
         let reserved = self.by_claim.get(&key(object::namespace(claim), object::name(claim)));
         let free = self.free.get(storage::class(claim)).filter(|_| !reserved_only);
@@ -117,10 +117,10 @@ impl VolumeIndex {
         names.filter_map(|name| self.volumes.get(name)).filter(move |entry| entry.fits(&wanted))
     }
 
-    fn names_at(&mut self, place: &Place) -> &mut BTreeSet<String> {
-        match place {
-            Place::Claim(claim) => self.by_claim.entry(claim.clone()).or_default(),
-            Place::Class(class) => self.free.entry(class.clone()).or_default(),
+    fn names_at(&mut self, index_key: &IndexKey) -> &mut BTreeSet<String> {
+        match index_key {
+            IndexKey::Claim(claim) => self.by_claim.entry(claim.clone()).or_default(),
+            IndexKey::Class(class) => self.free.entry(class.clone()).or_default(),
         }
     }
 }
@@ -139,7 +139,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-impl Place {
+impl IndexKey {
     fn of(volume: &Value) -> Self {
         match claim_ref(volume) {
             Some(reference) => Self::Claim(reference.key()),
@@ -148,7 +148,7 @@ impl Place {
     }
 }
 
-impl Entry {
+impl IndexedVolume {
     fn offer(&self) -> &Offer {
         self.offer.get_or_init(|| Offer::of(&self.stored.parsed()))
     }
@@ -160,12 +160,12 @@ impl Entry {
             && is_enough(offer.size.as_ref(), wanted.size.as_ref())
             && offer.volume_mode == volume_mode(wanted.claim)
             && offer.attributes_class == attributes_class(wanted.claim);
-        let chosen = match &self.place {
-            Place::Claim(_) => {
+        let chosen = match &self.index_key {
+            IndexKey::Claim(_) => {
                 let volume = self.stored.parsed();
                 claim_ref(&volume).is_some_and(|reference| storage::refers_to(reference, wanted.claim))
             }
-            Place::Class(_) => {
+            IndexKey::Class(_) => {
                 let matches = |selector: &LabelSelector| selector.matches(|label| self.stored.label(label));
                 offer.available && wanted.selector.as_ref().is_none_or(matches)
             }
@@ -173,9 +173,9 @@ impl Entry {
         fits && chosen
     }
 
-    /// Which of two fitting volumes is taken.
+    /// Which of two fitting volumes is preferred.
     fn rank(&self, other: &Self) -> Ordering {
-        let is_free = |entry: &Self| matches!(entry.place, Place::Class(_));
+        let is_free = |entry: &Self| matches!(entry.index_key, IndexKey::Class(_));
         is_free(self).cmp(&is_free(other)).then_with(|| match (&self.offer().size, &other.offer().size) {
             (Some(size), Some(other)) if is_free(self) => size.compare(other),
             _ => Ordering::Equal,

@@ -1,4 +1,4 @@
-//! The loop every actor runs: changes go into a queue of keys, keys are worked on one by one, failures are tried again.
+//! The loop of every actor: changes add keys to a work queue, the keys are synced one by one, failures are retried.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
@@ -11,39 +11,39 @@ use super::api::Api;
 use crate::status::Status;
 use crate::subscription::{Change, Subscription};
 
-/// A controller: what it wants to know, and what it does about it.
+/// A controller: the resources it watches, and its sync.
 pub(super) trait Controller: Send + 'static {
-    /// What it works on.
+    /// The key of a unit of work.
     type Key: Clone + Ord + Send + Sync;
 
-    /// The resources whose changes it wants to see (group and plural name); none for all.
+    /// The watched resources (group and plural name); none for all.
     const RESOURCES: &'static [(&'static str, &'static str)];
 
-    /// Learns of a change. This is its only source, apart from live reads.
-    fn observe(&mut self, change: &Change, api: &Api, queue: &mut Queue<Self::Key>);
+    /// Handles a change. Apart from live reads, this is the controller's only input.
+    fn observe(&mut self, change: &Change, api: &Api, queue: &mut WorkQueue<Self::Key>);
 
-    /// Brings what a key stands for one step further. What fails is tried again later.
+    /// Moves the actual state of a key one step towards the wanted one. A failure is retried later.
     fn sync(
         &mut self,
         key: Self::Key,
         api: &mut Api,
-        queue: &mut Queue<Self::Key>,
+        queue: &mut WorkQueue<Self::Key>,
     ) -> impl Future<Output = Result<(), Status>> + Send;
 }
 
-/// A controller with its queue and its access to the cluster.
+/// A controller with its work queue and its access to the cluster.
 pub(super) struct Worker<C: Controller> {
     controller: C,
     api: Api,
-    queue: Queue<C::Key>,
+    queue: WorkQueue<C::Key>,
 }
 
 impl<C: Controller> Worker<C> {
     pub(super) fn new(controller: C, api: Api) -> Self {
-        Self { controller, api, queue: Queue::default() }
+        Self { controller, api, queue: WorkQueue::default() }
     }
 
-    /// Works for ever.
+    /// Runs until it is aborted.
     pub(super) async fn run(mut self) {
         let start = self.api.draw(|pace| &pace.start);
         if !start.is_zero() {
@@ -51,7 +51,7 @@ impl<C: Controller> Worker<C> {
         }
         let mut feed = Feed::new(self.api.cluster().subscribe_with_existing(C::RESOURCES));
         loop {
-            // Others get their turn even when there is much to do.
+            // Yields to other tasks even when the queue never runs empty.
             consume_budget().await;
             let now = Instant::now();
             while let Some(change) = feed.next(now, &mut self.api) {
@@ -60,7 +60,7 @@ impl<C: Controller> Worker<C> {
             let Some(key) = self.queue.pop(now) else {
                 let due = [feed.next_due(), self.queue.next_due()].into_iter().flatten().min();
                 match due {
-                    // Whether time or a change came first, both are looked at above.
+                    // The next turn handles both: the passed time and the change.
                     Some(due) => drop(timeout_at(due, feed.arrival(&mut self.api)).await),
                     None => feed.arrival(&mut self.api).await,
                 }
@@ -74,7 +74,7 @@ impl<C: Controller> Worker<C> {
     }
 }
 
-/// A subscription seen as late as the pace says.
+/// A subscription whose changes are delivered with the lag of the pace.
 struct Feed {
     subscription: Subscription,
     waiting: VecDeque<(Instant, Change)>,
@@ -85,7 +85,7 @@ impl Feed {
         Self { subscription, waiting: VecDeque::new() }
     }
 
-    /// The next change that is to be seen now.
+    /// The next change that is due.
     fn next(&mut self, now: Instant, api: &mut Api) -> Option<Change> {
         while let Some(change) = self.subscription.try_next() {
             self.push(change, now, api);
@@ -100,7 +100,7 @@ impl Feed {
         self.waiting.front().map(|(due, _)| *due)
     }
 
-    /// Waits for the next change to happen.
+    /// Waits until a change happens.
     async fn arrival(&mut self, api: &mut Api) {
         let change = self.subscription.next().await;
         self.push(change, Instant::now(), api);
@@ -114,17 +114,17 @@ impl Feed {
     }
 }
 
-/// Keys to work on: each at most once, in the order in which they came; and keys that wait for a time.
-pub(super) struct Queue<K> {
+/// Keys to sync, each at most once and in order of arrival, and keys that wait for a time.
+pub(super) struct WorkQueue<K> {
     ready: VecDeque<K>,
     known: BTreeSet<K>,
     delayed: BTreeMap<(Instant, u64), K>,
-    /// How often a key failed in a row.
+    /// Failures of a key in a row.
     failures: BTreeMap<K, u32>,
     count: u64,
 }
 
-impl<K> Default for Queue<K> {
+impl<K> Default for WorkQueue<K> {
     fn default() -> Self {
         Self {
             ready: VecDeque::new(),
@@ -136,7 +136,7 @@ impl<K> Default for Queue<K> {
     }
 }
 
-impl<K: Clone + Ord> Queue<K> {
+impl<K: Clone + Ord> WorkQueue<K> {
     pub(super) fn add(&mut self, key: K) {
         if self.known.insert(key.clone()) {
             self.ready.push_back(key);
@@ -152,7 +152,7 @@ impl<K: Clone + Ord> Queue<K> {
         self.delayed.insert((due, self.count), key);
     }
 
-    /// As [`Queue::add`], the later the more often it failed: `DefaultTypedControllerRateLimiter` of client-go's
+    /// Adds a key after a backoff that grows with its failures: `DefaultTypedControllerRateLimiter` of client-go's
     /// `util/workqueue`.
     pub(super) fn retry(&mut self, key: K) {
         const FIRST: Duration = Duration::from_millis(5);

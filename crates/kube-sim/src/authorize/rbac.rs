@@ -1,8 +1,7 @@
-//! Role-based access control over the roles and bindings kept in the cluster, as `plugin/pkg/auth/authorizer/rbac` does
-//! it.
+//! Role-based access control by the roles and bindings in the cluster: `plugin/pkg/auth/authorizer/rbac`.
 //!
-//! A user who may write roles and bindings may write any of them: the server's checks against escalation (`escalate`, `bind`) are
-//! not made. Cluster roles with an `aggregationRule` have the rules that are written in them.
+//! There are no checks against privilege escalation (`escalate`, `bind`): a user who may write roles and bindings may
+//! write any. The `aggregationRule` of a cluster role is ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,6 +16,9 @@ use crate::store::Stored;
 use crate::subscription::{Change, Subscription};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
+/// Group and plural name of the resources that make up the policy.
+pub(crate) const POLICY_RESOURCES: [(&str, &str); 4] =
+    [(GROUP, "clusterroles"), (GROUP, "roles"), (GROUP, "clusterrolebindings"), (GROUP, "rolebindings")];
 
 /// Decides by the roles and bindings of a cluster.
 #[derive(Default)]
@@ -24,11 +26,11 @@ pub(crate) struct Rbac(Mutex<Policy>);
 
 #[derive(Default)]
 struct Policy {
-    /// What has changed since the last question.
+    /// Changes since the last decision.
     changes: Option<Subscription>,
-    /// By namespace, which is empty for those of the whole cluster, and name.
+    /// By namespace and name. The namespace of a cluster role is empty.
     roles: BTreeMap<(String, String), Role>,
-    /// By the same.
+    /// By namespace and name. The namespace of a cluster role binding is empty.
     bindings: BTreeMap<(String, String), Binding>,
 }
 
@@ -75,11 +77,7 @@ struct RoleRef {
 }
 
 impl Rbac {
-    /// What policies are made of, by group and plural name.
-    pub(crate) const RESOURCES: [(&'static str, &'static str); 4] =
-        [(GROUP, "clusterroles"), (GROUP, "roles"), (GROUP, "clusterrolebindings"), (GROUP, "rolebindings")];
-
-    /// Follows what becomes of roles and bindings.
+    /// Follows changes of [`POLICY_RESOURCES`].
     pub(crate) fn follow(&self, changes: Subscription) {
         self.policy().changes = Some(changes);
     }
@@ -134,7 +132,7 @@ impl Authorizer for Rbac {
     }
 }
 
-/// `system:masters` may do everything, whatever the roles say.
+/// `system:masters` may do everything without a role.
 fn is_master(groups: &[String]) -> bool {
     groups.iter().any(|group| group == "system:masters")
 }
@@ -143,7 +141,7 @@ fn all() -> Vec<String> {
     vec!["*".to_owned()]
 }
 
-/// What one binding gives to somebody; shown as the server describes it.
+/// The rules that one binding grants. Its Display is the server's text.
 struct Grant<'a> {
     namespace: &'a str,
     name: &'a str,
@@ -162,17 +160,17 @@ impl Policy {
         }
     }
 
-    /// Cluster-wide bindings first, then those of the namespace.
+    /// Cluster role bindings first, then the role bindings of the namespace.
     fn grants<'a>(
         &'a self,
         user: &'a str,
         groups: &'a [String],
         namespace: &'a str,
     ) -> impl Iterator<Item = Grant<'a>> {
-        let places = [Some(""), Some(namespace).filter(|namespace| !namespace.is_empty())];
-        places.into_iter().flatten().flat_map(move |place| {
-            let bindings = self.bindings.range((place.to_owned(), String::new())..);
-            let bindings = bindings.take_while(move |((namespace, _), _)| namespace == place);
+        let scopes = [Some(""), Some(namespace).filter(|namespace| !namespace.is_empty())];
+        scopes.into_iter().flatten().flat_map(move |scope| {
+            let bindings = self.bindings.range((scope.to_owned(), String::new())..);
+            let bindings = bindings.take_while(move |((namespace, _), _)| namespace == scope);
             bindings.filter_map(move |((namespace, name), binding)| {
                 let subject = binding.subjects.iter().flatten().find(|subject| subject.is(user, groups, namespace))?;
                 Some(Grant { namespace, name, binding, subject, rules: self.rules_of(&binding.role_ref, namespace) })
@@ -181,12 +179,12 @@ impl Policy {
     }
 
     fn rules_of(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], String> {
-        let (place, word) = match role.kind.as_str() {
+        let (scope, word) = match role.kind.as_str() {
             "ClusterRole" => ("", "clusterrole"),
             "Role" => (namespace, "role"),
             kind => return Err(format!("unsupported role reference kind: {kind:?}")),
         };
-        let found = self.roles.get(&(place.to_owned(), role.name.clone()));
+        let found = self.roles.get(&(scope.to_owned(), role.name.clone()));
         let found = found.ok_or_else(|| format!("{word}.{GROUP} {:?} not found", role.name))?;
         Ok(found.rules.as_deref().unwrap_or_default())
     }
@@ -200,7 +198,7 @@ fn keep<T: DeserializeOwned>(map: &mut BTreeMap<(String, String), T>, key: (Stri
 }
 
 impl Subject {
-    /// An account without a namespace is one of the binding's.
+    /// A service account without a namespace is in the binding's namespace.
     fn is(&self, user: &str, groups: &[String], binding_namespace: &str) -> bool {
         match self.kind.as_str() {
             "User" => self.name == user,
@@ -263,7 +261,7 @@ impl fmt::Display for Grant<'_> {
     }
 }
 
-/// Those of the roles in `plugin/pkg/auth/authorizer/rbac/bootstrappolicy` that callers of any API server meet.
+/// The roles of `plugin/pkg/auth/authorizer/rbac/bootstrappolicy` that concern every user.
 pub(crate) fn first_policy() -> Vec<Value> {
     let masters: &[&str] = &["system:masters"];
     let authenticated: &[&str] = &["system:authenticated"];

@@ -1,23 +1,26 @@
-//! What one CustomResourceDefinition says: its names, versions and conditions.
+//! One CustomResourceDefinition: its names, versions and conditions.
 
 use std::collections::BTreeMap;
 
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::{items, schema};
+use super::schema;
 use crate::object::{self, at, object_mut, text_at};
 use crate::resource::{Resource, Special, StorageId};
-use crate::state::State;
 use crate::status::{Cause, Status};
+use crate::store::Registry;
 
-/// What a definition says of the objects of one version.
+/// The rules of a definition for objects of one version.
 #[derive(Debug)]
 pub(crate) struct Definition {
     schema: Value,
     patterns: BTreeMap<String, Regex>,
     selectable_fields: Vec<String>,
 }
+
+/// The finalizer that holds a definition until its objects are gone.
+pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Definition {
     fn new(version: &Value) -> Self {
@@ -29,12 +32,12 @@ impl Definition {
         Self { schema, patterns, selectable_fields }
     }
 
-    /// Fields that may be selected by besides name and namespace, e.g. `spec.color`.
+    /// Fields for field selectors beside name and namespace, e.g. `spec.color`.
     pub(crate) fn selectable_fields(&self) -> &[String] {
         &self.selectable_fields
     }
 
-    /// Removes what the schema does not know; the paths of what was removed.
+    /// Removes fields that the schema does not know. Returns their paths.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut removed = Vec::new();
         schema::prune_object(&self.schema, object, &mut removed);
@@ -50,8 +53,8 @@ impl Definition {
     }
 }
 
-/// Defaults of a definition, and what an update may not touch.
-pub(super) fn prepare(old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
+/// Sets a definition's defaults and the fields that clients may not set.
+pub(crate) fn prepare(old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
     let strategy = text_at(object, &["spec", "conversion", "strategy"]);
     if !matches!(strategy, "" | "None") {
         return Err(Status::not_implemented(format_args!("conversion of custom resources by {strategy}")));
@@ -78,8 +81,8 @@ pub(super) fn prepare(old: Option<&Value>, object: &mut Value) -> Result<(), Sta
     Ok(())
 }
 
-/// The checks of `apiextensions/validation` that keep the registry sane.
-pub(super) fn validate(object: &Value) -> Vec<Cause> {
+/// The checks of `apiextensions/validation` without which the registry would be inconsistent.
+pub(crate) fn validate(object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut require = |path: &[&str]| {
         if text_at(object, path).is_empty() {
@@ -112,7 +115,7 @@ pub(super) fn validate(object: &Value) -> Vec<Cause> {
         match at(version, &["schema", "openAPIV3Schema"]) {
             None => causes.push(Cause::required(field, "")),
             Some(schema) if text_at(schema, &["type"]) != "object" => {
-                // A schema that is the only one is moved to where it was before there were versions.
+                // The server moves a single schema to the field from before there were versions.
                 let field = if several { field } else { "spec.validation.openAPIV3Schema".to_owned() };
                 causes.push(match text_at(schema, &["type"]) {
                     "" => Cause::required(format!("{field}.type"), "must not be empty at the root"),
@@ -129,7 +132,7 @@ pub(super) fn validate(object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// A version as Go shows it; schemas and what else is rarely wrong are left out.
+/// A version as Go prints it, without the schema and other fields that are rarely wrong.
 fn shown(version: &Value) -> String {
     let truth = |field: &str| version[field] == true;
     format!(
@@ -142,14 +145,14 @@ fn shown(version: &Value) -> String {
     )
 }
 
-/// The version objects are kept in.
-pub(super) fn storage_version(object: &Value) -> &str {
+/// The version in which objects are stored.
+pub(crate) fn storage_version(object: &Value) -> &str {
     let kept = items(object, &["spec", "versions"]).find(|version| version["storage"] == true);
     kept.map(|version| text_at(version, &["name"])).unwrap_or_default()
 }
 
-/// The resources it defines with their schemas.
-pub(super) fn served(object: &Value, storage: StorageId) -> (Vec<Resource>, Vec<(String, Definition)>) {
+/// The resources that a definition serves, with their schemas.
+pub(crate) fn served(object: &Value, storage: StorageId) -> (Vec<Resource>, Vec<(String, Definition)>) {
     let text = |path: &[&str]| text_at(object, path).to_owned();
     let names = |field: &str| {
         items(object, &["spec", "names", field]).filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
@@ -178,10 +181,10 @@ pub(super) fn served(object: &Value, storage: StorageId) -> (Vec<Resource>, Vec<
     (versions().map(resource).collect(), definitions.collect())
 }
 
-/// Which of its names another resource of the group has, in the words of the naming controller.
-pub(super) fn conflict(state: &State, object: &Value, own: Option<StorageId>) -> Option<String> {
+/// The naming controller's complaint if another resource of the group has one of the names.
+pub(crate) fn conflict(registry: &Registry, object: &Value, own: Option<StorageId>) -> Option<String> {
     let group = text_at(object, &["spec", "group"]);
-    let others = || state.registry.all().iter().filter(|other| other.group == group && Some(other.storage) != own);
+    let others = || registry.all().iter().filter(|other| other.group == group && Some(other.storage) != own);
     let plural = text_at(object, &["spec", "names", "plural"]);
     let kind = text_at(object, &["spec", "names", "kind"]);
     if others().any(|other| other.plural == plural) {
@@ -190,8 +193,20 @@ pub(super) fn conflict(state: &State, object: &Value, own: Option<StorageId>) ->
     others().any(|other| other.kind == kind).then(|| format!("KindConflict:{kind:?} is already in use"))
 }
 
-/// Names and conditions as the controllers of the API server set them; `taken` is what [`conflict`] said.
-pub(super) fn set_status(object: &mut Value, taken: Option<&str>, now: &str) {
+/// The first step of deleting a definition: marks it, for its objects are deleted first.
+pub(crate) fn mark_terminating(object: &mut Value, now: &str) {
+    object::set_meta(object, "deletionTimestamp", now);
+    if !object::finalizers(object).any(|name| name == FINALIZER) {
+        let mut finalizers: Vec<String> = object::finalizers(object).map(str::to_owned).collect();
+        finalizers.push(FINALIZER.to_owned());
+        object::set_finalizers(object, finalizers);
+    }
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    set_condition(object, "Terminating", true, "InstanceDeletionPending", message, now);
+}
+
+/// Sets names and conditions as the API server's controllers do. `taken` is the result of [`conflict`].
+pub(crate) fn set_status(object: &mut Value, taken: Option<&str>, now: &str) {
     let names = object["spec"]["names"].clone();
     let version = storage_version(object).to_owned();
     match taken.and_then(|text| text.split_once(':')) {
@@ -216,8 +231,8 @@ pub(super) fn set_status(object: &mut Value, taken: Option<&str>, now: &str) {
     }
 }
 
-/// Sets one condition; its time changes with its status only.
-pub(super) fn set_condition(object: &mut Value, kind: &str, holds: bool, reason: &str, message: &str, now: &str) {
+/// Sets one condition. Its transition time changes only with its status.
+pub(crate) fn set_condition(object: &mut Value, kind: &str, holds: bool, reason: &str, message: &str, now: &str) {
     let status = if holds { "True" } else { "False" };
     let conditions = object_mut(object, "status").entry("conditions").or_insert_with(|| json!([]));
     if !conditions.is_array() {
@@ -234,4 +249,9 @@ pub(super) fn set_condition(object: &mut Value, kind: &str, holds: bool, reason:
         Some(known) => *known = condition,
         None => list.push(condition),
     }
+}
+
+/// The objects of a list field.
+fn items<'a>(object: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> {
+    at(object, path).and_then(Value::as_array).into_iter().flatten()
 }

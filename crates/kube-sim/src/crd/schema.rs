@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::status::Cause;
 
-/// Removes unknown fields of a whole object; what identifies it always stays. Adds the paths of what was removed.
+/// Removes unknown fields of an object, except its type and metadata, and adds their paths to `removed`.
 pub(super) fn prune_object(schema: &Value, object: &mut Value, removed: &mut Vec<String>) {
     const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
     let Some(fields) = object.as_object_mut() else { return };
@@ -18,7 +18,7 @@ pub(super) fn prune_object(schema: &Value, object: &mut Value, removed: &mut Vec
     }
 }
 
-/// Sets what is missing and has a default.
+/// Sets missing fields that have a default.
 pub(super) fn set_defaults(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -52,14 +52,14 @@ pub(super) fn set_defaults(schema: &Value, value: &mut Value) {
     }
 }
 
-/// What is wrong with an object. `metadata` is validated elsewhere.
+/// Validates an object without its `metadata`.
 pub(super) fn validate(schema: &Value, patterns: &BTreeMap<String, Regex>, object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     check(schema, patterns, object, "", &mut causes);
     causes
 }
 
-/// Compiles all patterns of a schema. One that this dialect of expressions does not know is not checked.
+/// Compiles all patterns of a schema. A pattern that the `regex` crate does not support is not checked.
 pub(super) fn collect_patterns(schema: &Value, patterns: &mut BTreeMap<String, Regex>) {
     match schema {
         Value::Object(fields) => {
@@ -114,7 +114,7 @@ fn prune(schema: &Value, value: &mut Value, path: &str, removed: &mut Vec<String
     }
 }
 
-/// An object within an object keeps what identifies it.
+/// Prunes an embedded object, except its type and metadata.
 fn prune_embedded(schema: &Value, value: &mut Value, path: &str, removed: &mut Vec<String>) {
     let mut plain = schema.clone();
     plain["x-kubernetes-embedded-resource"] = Value::Bool(false);

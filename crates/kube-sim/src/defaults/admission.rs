@@ -1,4 +1,4 @@
-//! The admission plugins that matter: NamespaceLifecycle, DefaultStorageClass, StorageObjectInUseProtection,
+//! The simulated admission plugins: NamespaceLifecycle, DefaultStorageClass, StorageObjectInUseProtection,
 //! TaintNodesByCondition, PersistentVolumeClaimResize.
 
 use serde_json::{Value, json};
@@ -9,13 +9,13 @@ use crate::resource::{Resource, Special};
 use crate::status::{Cause, CauseReason, Status};
 use crate::validate::quantity::Quantity;
 
-/// The annotations that make a StorageClass the default one.
+/// The annotations that mark a StorageClass as default.
 const IS_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-/// The annotation that named a claim's class before the field did.
+/// The annotation for a claim's class from before the field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// NamespaceLifecycle: nothing is made in a namespace that is missing or going.
+/// NamespaceLifecycle: refuses creations in missing or terminating namespaces.
 pub(super) fn namespace_lives(resource: &Resource, object: &Value, cluster: &dyn Lookup) -> Result<(), Status> {
     if !resource.namespaced {
         return Ok(());
@@ -36,7 +36,7 @@ pub(super) fn namespace_lives(resource: &Resource, object: &Value, cluster: &dyn
     Err(refused)
 }
 
-/// The plugins that change what is created.
+/// The mutating plugins.
 pub(super) fn mutate_on_create(resource: &Resource, object: &mut Value, cluster: &dyn Lookup) {
     match resource.special {
         Special::Volume => add_finalizer(object, "kubernetes.io/pv-protection"),
@@ -50,7 +50,7 @@ pub(super) fn mutate_on_create(resource: &Resource, object: &mut Value, cluster:
     }
 }
 
-/// PersistentVolumeClaimResize: only bound claims grow, and only where their class lets them.
+/// PersistentVolumeClaimResize: only bound claims grow, and only if their class allows it.
 pub(super) fn claim_may_grow(
     resource: &Resource,
     old: &Value,
@@ -101,7 +101,7 @@ fn default_class(claim: &mut Value, cluster: &dyn Lookup) {
     }
 }
 
-/// `GetDefaultClass`: of several default classes the newest, of equally new ones the first by name.
+/// `GetDefaultClass`: the newest default class, of equally new ones the first by name.
 pub(crate) fn default_among<'a>(classes: impl Iterator<Item = &'a Value>) -> Option<&'a Value> {
     let is_default = |class: &&Value| IS_DEFAULT.iter().any(|key| object::annotation(class, key) == Some("true"));
     let created = |class: &'a Value| object::meta(class, "creationTimestamp").and_then(Value::as_str);
@@ -110,13 +110,13 @@ pub(crate) fn default_among<'a>(classes: impl Iterator<Item = &'a Value>) -> Opt
     })
 }
 
-/// The class a claim names, by the annotation or the field.
+/// The class of a claim, from the annotation or the field.
 fn class_name(claim: &Value) -> Option<&str> {
     let field = || object::at(claim, &["spec", "storageClassName"]).and_then(Value::as_str);
     object::annotation(claim, BETA_CLASS).or_else(field)
 }
 
-/// New nodes take no pods until they are known to be ready.
+/// Taints a new node until it is known to be ready.
 fn taint(node: &mut Value) {
     const NOT_READY: &str = "node.kubernetes.io/not-ready";
     let taints = &mut object::object_mut(node, "spec").entry("taints").or_insert_with(|| json!([]));

@@ -1,5 +1,5 @@
-//! Decoding as the server does it: into Go structs and back. Wrong types are refused, unknown fields dropped, quantities
-//! and times rewritten, empty values left out, required ones put in.
+//! Decoding as by the server: into Go structs and back. Wrong types are refused, unknown fields dropped, quantities and
+//! times normalized, empty values left out, required ones added.
 
 use std::fmt;
 
@@ -15,23 +15,23 @@ use crate::resource::{Resource, builtins};
 use crate::status::Status;
 use crate::validate::quantity::Quantity;
 
-/// The query parameter `fieldValidation`: what becomes of unknown fields. They are dropped in any case but `Strict`.
+/// The query parameter `fieldValidation`: the treatment of unknown fields. Only `Strict` does not drop them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// Nothing is said.
+    /// No warnings.
     Ignore,
-    /// Each is named in a header `Warning`.
+    /// A `Warning` header for each.
     #[default]
     Warn,
     /// The request is refused.
     Strict,
 }
 
-/// Decodes the body of a create or update in the form of the requested version. The object then has its `kind` and
-/// `apiVersion`. Gives the warnings, e.g. `unknown field "spec.foo"`.
+/// Decodes the body of a create or update in the requested version, and sets `kind` and `apiVersion`. Returns the
+/// warnings, e.g. `unknown field "spec.foo"`.
 ///
-/// Of custom resources and CustomResourceDefinitions only the metadata is looked at: their schema is another matter.
-/// `duplicates` are the paths of members that stand in the body more than once.
+/// Of custom resources and CustomResourceDefinitions only the metadata is decoded. `duplicates` are the paths of
+/// repeated members in the body.
 pub fn decode(
     resource: &Resource,
     object: &mut Value,
@@ -43,7 +43,7 @@ pub fn decode(
         .map_err(|error| cannot_be_handled(resource, &resource.version, &resource.kind, &error))
 }
 
-/// As [`decode`], for what a patch led to; an error is Go's.
+/// As [`decode`], for the result of a patch. Errors are Go's.
 pub(crate) fn decode_result(
     resource: &Resource,
     object: &mut Value,
@@ -71,14 +71,14 @@ fn validated(
     }
 }
 
-/// The paths of unknown fields, e.g. `spec.foo`; an error is Go's.
+/// The paths of unknown fields, e.g. `spec.foo`. Errors are Go's.
 pub(crate) fn unknown_fields(resource: &Resource, object: &Value) -> Result<Vec<String>, String> {
     let mut decoder = Decoder { unknown: Vec::new() };
     decoder.root(resource, &mut object.clone())?;
     Ok(decoder.unknown)
 }
 
-/// The zero value of a resource's type, as Go writes it.
+/// The zero value of a resource's type in Go's JSON.
 pub(crate) fn zero(resource: &Resource) -> Value {
     let mut object = Value::Object(Map::new());
     let decoded = fields(resource, &mut object);
@@ -86,14 +86,14 @@ pub(crate) fn zero(resource: &Resource) -> Value {
     object
 }
 
-/// The zero value of a built-in resource's field, as Go writes it.
+/// The zero value of a built-in resource's field in Go's JSON.
 pub(super) fn zero_field(resource: &Resource, name: &str) -> Option<Value> {
     let field = Struct::of(resource)?.field(name)?;
     let mut decoder = Decoder { unknown: Vec::new() };
-    decoder.zero(&field.ty, &Path::Root).ok()
+    decoder.zero(&field.ty, &FieldPath::Root).ok()
 }
 
-/// Decodes and names the type; gives the warnings.
+/// Decodes an object and sets its type. Returns the warnings about unknown fields.
 fn fields(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String> {
     let mut decoder = Decoder { unknown: Vec::new() };
     decoder.root(resource, object)?;
@@ -101,7 +101,7 @@ fn fields(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String
     Ok(decoder.unknown.iter().map(|field| format!("unknown field {field:?}")).collect())
 }
 
-/// Sets `kind` and `apiVersion`, which mostly are as they should be.
+/// Sets `kind` and `apiVersion`, which are mostly right already.
 pub(crate) fn name_type(resource: &Resource, object: &mut Value) {
     if object.get("kind").is_none_or(|kind| *kind != *resource.kind) {
         object["kind"] = resource.kind.as_str().into();
@@ -127,7 +127,7 @@ impl WrongKind {
     }
 }
 
-/// Missing kinds and versions are taken for right.
+/// Checks kind and version. Missing ones count as right.
 fn check_kind(resource: &Resource, object: &Value) -> Result<(), WrongKind> {
     const SCHEME: &str = "in scheme \"pkg/runtime/scheme.go:111\"";
     let text = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -149,7 +149,7 @@ fn check_kind(resource: &Resource, object: &Value) -> Result<(), WrongKind> {
         )
     } else if let Some(other) = builtins().iter().find(|other| other.kind == kind && other.api_version() == api_version)
     {
-        // It is read as what it says it is before anybody looks at what it should be.
+        // The server decodes the object as its own kind before it checks that kind.
         fields(other, &mut object.clone()).err().unwrap_or_else(|| {
             let group = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
             format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", resource.kind)
@@ -170,29 +170,29 @@ struct Decoder {
     unknown: Vec<String>,
 }
 
-/// Where in the object the decoder is.
-enum Path<'a> {
+/// The decoder's position in the object.
+enum FieldPath<'a> {
     Root,
-    Name { parent: &'a Path<'a>, embedded: &'static str, name: &'a str },
-    Index { parent: &'a Path<'a>, index: usize },
-    Key { parent: &'a Path<'a>, key: &'a str },
+    Name { parent: &'a FieldPath<'a>, embedded: &'static str, name: &'a str },
+    Index { parent: &'a FieldPath<'a>, index: usize },
+    Key { parent: &'a FieldPath<'a>, key: &'a str },
 }
 
 impl Decoder {
     fn root(&mut self, resource: &Resource, object: &mut Value) -> Result<(), String> {
         if let Some(root) = Struct::of(resource) {
-            return self.structure(object, root, &Path::Root);
+            return self.structure(object, root, &FieldPath::Root);
         }
-        let path = Path::Name { parent: &Path::Root, embedded: "", name: "metadata" };
+        let path = FieldPath::Name { parent: &FieldPath::Root, embedded: "", name: "metadata" };
         self.structure(&mut object["metadata"], Struct::object_meta(), &path)
     }
 
-    fn structure(&mut self, value: &mut Value, structure: &'static Struct, path: &Path<'_>) -> Result<(), String> {
+    fn structure(&mut self, value: &mut Value, structure: &'static Struct, path: &FieldPath<'_>) -> Result<(), String> {
         if value.is_null() {
             *value = Value::Object(Map::new());
         }
         let Value::Object(map) = value else {
-            // Only the root has no field that names the type.
+            // A field of another type is refused elsewhere. This is the root.
             return Err(format!(
                 "json: cannot unmarshal {} into Go value of type v1.{}",
                 kind_of(value),
@@ -200,17 +200,17 @@ impl Decoder {
             ));
         };
         let mut error = None;
-        // Mostly none.
+        // Mostly empty.
         let mut left_out = Vec::new();
         for (name, value) in &mut *map {
             let Some(field) = structure.field(name) else {
-                self.unknown.push(Path::Name { parent: path, embedded: "", name }.to_string());
+                self.unknown.push(FieldPath::Name { parent: path, embedded: "", name }.to_string());
                 left_out.push(name.clone());
                 continue;
             };
-            let at = Path::Name { parent: path, embedded: field.embedded, name: field.name };
+            let at = FieldPath::Name { parent: path, embedded: field.embedded, name: field.name };
             if value.is_null() {
-                // Nothing was said: as if the field were missing.
+                // Null counts as missing.
                 left_out.push(name.clone());
                 continue;
             }
@@ -228,14 +228,14 @@ impl Decoder {
         }
         for field in structure.always_written() {
             if !map.contains_key(field.name) {
-                let at = Path::Name { parent: path, embedded: field.embedded, name: field.name };
+                let at = FieldPath::Name { parent: path, embedded: field.embedded, name: field.name };
                 map.insert(field.name.to_owned(), self.zero(&field.ty, &at)?);
             }
         }
         error.map_or(Ok(()), Err)
     }
 
-    fn value(&mut self, value: &mut Value, ty: &Type, inside: &Struct, path: &Path<'_>) -> Result<(), String> {
+    fn value(&mut self, value: &mut Value, ty: &Type, inside: &Struct, path: &FieldPath<'_>) -> Result<(), String> {
         let mismatch = |what: &dyn fmt::Display| {
             let (name, path) = (inside.name, GoPath(path));
             format!("json: cannot unmarshal {what} into Go struct field {name}.{path} of type {ty}")
@@ -263,7 +263,7 @@ impl Decoder {
             (Kind::Bytes, Value::String(text)) => rewrite_bytes(text)?,
             (Kind::List(element), Value::Array(items)) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    self.value(item, element, inside, &Path::Index { parent: path, index })?;
+                    self.value(item, element, inside, &FieldPath::Index { parent: path, index })?;
                 }
             }
             (Kind::Map(element), Value::Object(map)) => {
@@ -272,7 +272,7 @@ impl Decoder {
                 for (key, item) in map {
                     match milli {
                         true => rewrite_quantity(item, true)?,
-                        false => self.value(item, element, inside, &Path::Key { parent: path, key })?,
+                        false => self.value(item, element, inside, &FieldPath::Key { parent: path, key })?,
                     }
                 }
             }
@@ -282,8 +282,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// The zero value of a type, as Go writes it.
-    fn zero(&mut self, ty: &Type, path: &Path<'_>) -> Result<Value, String> {
+    /// The zero value of a type in Go's JSON.
+    fn zero(&mut self, ty: &Type, path: &FieldPath<'_>) -> Result<Value, String> {
         Ok(match ty.kind {
             _ if ty.pointer => Value::Null,
             Kind::Text => "".into(),
@@ -301,9 +301,9 @@ impl Decoder {
     }
 }
 
-/// Whether Go leaves the (decoded) value out: `omitempty` and `omitzero`.
+/// Whether Go omits the decoded value: `omitempty` and `omitzero`.
 fn is_omitted(field: &Field, value: &Value) -> bool {
-    // Who sends no managers says more than who does not send them.
+    // Empty `managedFields` differ from missing ones: they reset the owners.
     if field.ty.pointer || field.name == "managedFields" {
         return false;
     }
@@ -331,7 +331,7 @@ fn rewrite_quantity(value: &mut Value, milli: bool) -> Result<(), String> {
             &number
         }
         Value::Null => "0",
-        // Go hands the JSON itself to the parser, which it never satisfies.
+        // Go gives the JSON itself to the parser, which always fails.
         _ => "",
     };
     let written = Quantity::rewrite(text, milli).map_err(|error| error.to_string())?;
@@ -350,7 +350,7 @@ fn rewrite_time(text: &mut String, precision: Precision) -> Result<(), String> {
     Ok(())
 }
 
-/// Go's base64 decoder skips line ends and does not look at the last bits.
+/// Go's base64 decoder skips line ends and ignores trailing bits.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -371,8 +371,8 @@ fn rewrite_bytes(text: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-impl fmt::Display for Path<'_> {
-    /// As warnings name fields: `spec.containers[0].image`.
+impl fmt::Display for FieldPath<'_> {
+    /// The path as in warnings: `spec.containers[0].image`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
@@ -383,16 +383,16 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// A path as Go's `json` names it in errors: with embedded structs, without indices and keys.
-struct GoPath<'a>(&'a Path<'a>);
+/// A path as in errors of Go's `json`: with embedded structs, without indices and keys.
+struct GoPath<'a>(&'a FieldPath<'a>);
 
 impl fmt::Display for GoPath<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Path::Root => Ok(()),
-            Path::Index { parent, .. } | Path::Key { parent, .. } => GoPath(parent).fmt(formatter),
-            Path::Name { parent: Path::Root, embedded, name } => write!(formatter, "{embedded}{name}"),
-            Path::Name { parent, embedded, name } => write!(formatter, "{}.{embedded}{name}", GoPath(parent)),
+            FieldPath::Root => Ok(()),
+            FieldPath::Index { parent, .. } | FieldPath::Key { parent, .. } => GoPath(parent).fmt(formatter),
+            FieldPath::Name { parent: FieldPath::Root, embedded, name } => write!(formatter, "{embedded}{name}"),
+            FieldPath::Name { parent, embedded, name } => write!(formatter, "{}.{embedded}{name}", GoPath(parent)),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What the built-in types look like in Go: field names and types for decoding, merge keys for patches. The table is
-//! `shapes/shapes.txt`, made from Kubernetes' own Go types.
+//! The Go types of built-in resources: field names and types for decoding, merge keys for patches. The table
+//! `shapes/shapes.txt` is generated from Kubernetes' Go types.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,14 +12,14 @@ use crate::resource::Resource;
 pub(crate) struct Struct {
     /// Name without its package, e.g. `PersistentVolumeSpec`.
     pub(crate) name: &'static str,
-    /// Version of its package, which Go prints before the name.
+    /// Version of its package. Go prints it before the name.
     package: &'static str,
-    /// Whether server-side apply takes it as a whole.
+    /// Whether it is atomic in server-side apply.
     pub(crate) atomic: bool,
     meta: bool,
     /// Sorted by JSON name.
     fields: Vec<Field>,
-    /// Which of them Go writes even when they are empty.
+    /// Indices of the fields that Go writes even when they are empty.
     always_written: Vec<usize>,
 }
 
@@ -28,11 +28,11 @@ pub(crate) struct Struct {
 pub(crate) struct Field {
     /// Name in JSON.
     pub(crate) name: &'static str,
-    /// The embedded struct it comes from, as Go's errors show it: `PersistentVolumeSource.`, or nothing.
+    /// The embedded struct that it comes from, as in Go's errors: `PersistentVolumeSource.`, or nothing.
     pub(crate) embedded: &'static str,
     /// Name in Go.
     pub(crate) go_name: &'static str,
-    /// Place among the struct's fields in Go.
+    /// Position among the struct's fields in Go.
     pub(crate) position: usize,
     pub(crate) omit_empty: bool,
     pub(crate) omit_zero: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Field {
     pub(crate) ty: Type,
 }
 
-/// How a strategic merge patch treats a list; without `merge` it is replaced.
+/// How a strategic merge patch treats a list. Without `merge` it is replaced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PatchStrategy {
     pub(crate) merge: bool,
@@ -49,19 +49,19 @@ pub(crate) struct PatchStrategy {
     pub(crate) key: &'static str,
 }
 
-/// How server-side apply treats a field.
+/// How server-side apply divides a field among owners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Topology {
-    /// Each part has its owners.
+    /// Each part has its own owners.
     #[default]
     Granular,
-    /// As [`Topology::Granular`], although its type is elsewhere owned as a whole.
+    /// As [`Topology::Granular`], although its type is atomic elsewhere.
     AlwaysGranular,
     /// Owned as a whole.
     Atomic,
-    /// A list whose items are owned by their value.
+    /// A list whose items are owned one by one, by value.
     Set,
-    /// A list whose items are owned by these keys.
+    /// A list whose items are owned one by one, by these keys.
     Keyed(Vec<&'static str>),
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Type {
     pub(crate) kind: Kind,
 }
 
-/// What a value of a [`Type`] is made of.
+/// The kind of a [`Type`].
 #[derive(Debug)]
 pub(crate) enum Kind {
     Text,
@@ -93,7 +93,7 @@ pub(crate) enum Kind {
     Struct(Reference),
 }
 
-/// A struct named by its id in the table.
+/// A reference to a struct by its id in the table.
 #[derive(Debug)]
 pub(crate) struct Reference {
     pub(crate) id: &'static str,
@@ -108,7 +108,7 @@ impl Reference {
 }
 
 impl Struct {
-    /// The struct of a built-in resource's objects; none for custom ones.
+    /// The struct of a built-in resource's objects. `None` for custom ones.
     pub(crate) fn of(resource: &Resource) -> Option<&'static Self> {
         Self::id_of(resource).map(Self::named)
     }
@@ -138,12 +138,12 @@ impl Struct {
         &OBJECT_META
     }
 
-    /// Whether it belongs to `meta`, whose types the server uses internally too.
+    /// Whether it belongs to `meta`. The server uses these types internally too.
     pub(crate) fn is_meta(&self) -> bool {
         self.meta
     }
 
-    /// A field by its JSON name. Most names differ in length, so going through them beats a search.
+    /// A field by its JSON name. Most names differ in length, so a linear scan beats a binary search.
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
@@ -167,7 +167,7 @@ impl Struct {
 }
 
 impl Field {
-    /// `omitempty` leaves out empty values, but not structs; only `omitzero` does.
+    /// `omitempty` does not omit structs. Only `omitzero` does.
     fn is_always_written(&self) -> bool {
         let is_value =
             !self.ty.pointer && matches!(self.ty.kind, Kind::Struct(_) | Kind::Quantity | Kind::Time | Kind::MicroTime);
@@ -181,7 +181,7 @@ impl Type {
         self.named == Some("v1.ResourceList")
     }
 
-    /// The struct, where it is one.
+    /// The struct, if it is one.
     pub(crate) fn structure(&self) -> Option<&'static Struct> {
         match &self.kind {
             Kind::Struct(reference) => Some(reference.structure()),
@@ -199,7 +199,7 @@ impl Type {
 }
 
 impl fmt::Display for Type {
-    /// As Go's `json` names it in errors: pointers do not show.
+    /// The type as in errors of Go's `json`, which do not show pointers.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(named) = self.named {
             return formatter.write_str(named);
@@ -213,7 +213,7 @@ impl fmt::Display for Type {
             Kind::Bytes => formatter.write_str("[]uint8"),
             Kind::Quantity => formatter.write_str("resource.Quantity"),
             Kind::IntOrString => formatter.write_str("intstr.IntOrString"),
-            // Their decoders read a text first.
+            // Their decoders parse a text first.
             Kind::Time | Kind::MicroTime | Kind::Duration => formatter.write_str("string"),
             Kind::Any => formatter.write_str("runtime.RawExtension"),
             Kind::List(element) => write!(formatter, "[]{}{element}", star(element)),

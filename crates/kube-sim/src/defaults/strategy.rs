@@ -1,4 +1,4 @@
-//! The strategies of `pkg/registry`: what a creation sets, what an update may not touch, and generations.
+//! The strategies of `pkg/registry`: fields that a create sets, fields that an update may not change, and generations.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, now: &
     if resource.custom {
         return;
     }
-    // Nodes come with the status their kubelet knows.
+    // A kubelet creates its node with a status.
     if resource.status && resource.special != Special::Node {
         set(object, "status", decode::zero_field(resource, "status"));
     }
@@ -45,7 +45,7 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, now: &
     }
 }
 
-/// `PrepareForUpdate` of the resource or a subresource, and what `BeforeUpdate` keeps of the metadata.
+/// `PrepareForUpdate` of the resource or a subresource, and the metadata that `BeforeUpdate` restores.
 pub(super) fn prepare_for_update(
     resource: &Resource,
     old: &Value,
@@ -61,7 +61,7 @@ pub(super) fn prepare_for_update(
     match subresource {
         None if resource.status => keep(old, new, "status"),
         None => {}
-        // Only a namespace's finalizers change through `finalize`.
+        // `finalize` changes only the finalizers of a namespace.
         Some("finalize") => keep(old, new, "status"),
         Some(_) => keep(old, new, "spec"),
     }
@@ -88,7 +88,7 @@ pub(super) fn prepare_for_update(
     }
 }
 
-/// What an update never decides.
+/// Restores the metadata that no update changes.
 fn keep_system_fields(old: &Value, new: &mut Value) {
     let metadata = object::metadata_mut(new);
     metadata.remove("selfLink");
@@ -110,8 +110,8 @@ fn keep_system_fields(old: &Value, new: &mut Value) {
     }
 }
 
-/// Custom resources: with a status subresource, status and the rest are written apart; the generation counts changes of
-/// all but metadata and status.
+/// Custom resources: a status subresource separates the status from the rest. The generation counts changes outside of
+/// metadata and status.
 fn custom(resource: &Resource, old: &Value, new: &mut Value, subresource: Option<&str>) {
     match subresource {
         Some("status") => {
@@ -140,7 +140,7 @@ fn custom(resource: &Resource, old: &Value, new: &mut Value, subresource: Option
     }
 }
 
-/// The resources whose generation the server counts.
+/// Whether the server counts generations of this resource.
 fn has_generation(resource: &Resource) -> bool {
     match resource.special {
         Special::Definition | Special::Pod => true,
@@ -161,7 +161,7 @@ fn has_generation(resource: &Resource) -> bool {
     }
 }
 
-/// Stamps the time at which a volume's phase changed, unless the client did.
+/// Sets the time of a volume's phase transition, unless the client did.
 fn phase_transition(old: &Value, new: &mut Value, now: &str) {
     const TIME: &str = "lastPhaseTransitionTime";
     let status = |volume: &Value, field: &str| object::at(volume, &["status", field]).cloned();
@@ -174,7 +174,7 @@ fn phase_transition(old: &Value, new: &mut Value, now: &str) {
     }
 }
 
-/// A claim's data source, in the old field and the new one (KEP-1495).
+/// Aligns the old and the new field of a claim's data source (KEP-1495).
 fn data_sources(spec: &mut Map<String, Value>, old: Option<&Value>) {
     let old_has = |field: &str| old.is_some_and(|old| old.get(field).is_some());
     let namespace = |source: &Value| object::text_at(source, &["namespace"]).to_owned();
@@ -208,7 +208,7 @@ fn data_sources(spec: &mut Map<String, Value>, old: Option<&Value>) {
     }
 }
 
-/// Coordinated leader election is off: its fields of a Lease are dropped, unless they are there already.
+/// Coordinated leader election is off: its fields of a Lease are dropped, unless the stored Lease has them.
 fn election_fields(lease: &mut Value, old: Option<&Value>) {
     let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let known = old.and_then(|old| old.get("spec")).and_then(Value::as_object);

@@ -5,7 +5,7 @@ use crate::object::at;
 
 const NOW: &str = "2030-01-01T00:00:00Z";
 
-/// A cluster of these objects.
+/// A cluster with these objects.
 struct Objects(Vec<Value>);
 
 impl Lookup for Objects {

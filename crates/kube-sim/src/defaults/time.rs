@@ -1,16 +1,15 @@
-//! Points in time as Kubernetes writes them: `metav1.Time` to the second, `metav1.MicroTime` to the microsecond, both in
-//! UTC; and Go's complaints about texts that are none.
+//! Timestamps: `metav1.Time` to the second, `metav1.MicroTime` to the microsecond, both in UTC, and Go's parse errors.
 
 use jiff::Timestamp;
 
-/// How fine a point in time is.
+/// The precision of a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precision {
     Seconds,
     Microseconds,
 }
 
-/// The text as the server writes it, when that differs; or Go's complaint.
+/// The text as the server writes it, if that differs, or Go's error.
 pub(crate) fn rewrite(text: &str, precision: Precision) -> Result<Option<String>, String> {
     let layout = match precision {
         Precision::Seconds => "2006-01-02T15:04:05Z07:00",
@@ -37,7 +36,7 @@ pub(crate) fn rewrite(text: &str, precision: Precision) -> Result<Option<String>
             let digits = rest.strip_prefix('.').filter(|rest| digits_at(rest) >= 6);
             &digits.ok_or_else(|| mismatch(rest, ".000000"))?[6..]
         }
-        // Go accepts a fraction after the seconds although the layout has none.
+        // Go accepts a fraction of a second although the layout has none.
         Precision::Seconds => match rest.strip_prefix(['.', ',']) {
             Some(fraction) if digits_at(fraction) > 0 => &fraction[digits_at(fraction)..],
             _ => rest,
@@ -55,7 +54,7 @@ pub(crate) fn rewrite(text: &str, precision: Precision) -> Result<Option<String>
         return Err(format!("parsing time {text:?}: extra text: {rest:?}"));
     }
     let written_as_is = text.ends_with('Z') && (precision == Precision::Microseconds || fraction.is_empty());
-    // Days every month has need no calendar.
+    // A fast path for days that every month has.
     if written_as_is && (1..=28).contains(&numbers[2]) {
         return Ok(None);
     }
@@ -63,7 +62,7 @@ pub(crate) fn rewrite(text: &str, precision: Precision) -> Result<Option<String>
     Ok((!written_as_is).then(|| write(timestamp, precision)))
 }
 
-/// A point in time as text.
+/// A timestamp as text.
 pub(crate) fn write(timestamp: Timestamp, precision: Precision) -> String {
     match precision {
         Precision::Seconds => timestamp.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
@@ -71,7 +70,7 @@ pub(crate) fn write(timestamp: Timestamp, precision: Precision) -> String {
     }
 }
 
-/// The parts of Go's layout and what follows each.
+/// The parts of Go's layout, and the separator after each.
 const PARTS: [(&str, &str); 6] = [("2006", "-"), ("01", "-"), ("02", "T"), ("15", ":"), ("04", ":"), ("05", "")];
 
 fn beyond_range(part: usize, number: u32) -> Option<&'static str> {
@@ -125,7 +124,7 @@ mod tests {
     #[test]
     fn bad_times_are_refused_with_gos_words() {
         use Precision::{Microseconds, Seconds};
-        // Each as kube-apiserver 1.37.1 answered it.
+        // Recorded from kube-apiserver 1.37.1.
         for (text, precision, complaint) in [
             ("x", Seconds, r#"parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006""#),
             ("", Microseconds, r#"parsing time "" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "" as "2006""#),

@@ -1,4 +1,4 @@
-//! Defaulting: `pkg/apis/*/v1/defaults.go` and what conversion does (`stringData`).
+//! Defaulting: `pkg/apis/*/v1/defaults.go`, and the conversion of `stringData`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::object;
 use crate::resource::{Resource, Special};
 
-/// Sets what the object does not say.
+/// Sets the defaults of missing fields.
 pub(super) fn set_defaults(resource: &Resource, object: &mut Value) {
     match resource.special {
         Special::Volume => volume(object),
@@ -16,7 +16,7 @@ pub(super) fn set_defaults(resource: &Resource, object: &mut Value) {
             default(object, &["status"], "phase", "Pending");
         }
         Special::Class => {
-            // An empty policy is one that was said.
+            // An empty policy is set, not missing.
             default(object, &[], "reclaimPolicy", "Delete");
             default(object, &[], "volumeBindingMode", "Immediate");
         }
@@ -97,7 +97,7 @@ fn pod(pod: &mut Value) {
         let containers = pod.get_mut("spec").and_then(|spec| spec.get_mut(field)).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
             let image = object::text_at(container, &["image"]);
-            // The tag follows the last colon after the last slash.
+            // The tag is behind the last colon after the last slash.
             let file = image.rsplit('/').next().unwrap_or_default();
             let latest = !file.contains('@') && file.split_once(':').is_none_or(|(_, tag)| tag == "latest");
             default(container, &[], "imagePullPolicy", if latest { "Always" } else { "IfNotPresent" });
@@ -107,7 +107,7 @@ fn pod(pod: &mut Value) {
     }
 }
 
-/// Owner references that say the same are one.
+/// Removes repeated owner references.
 fn without_repeated_owners(object: &mut Value) {
     let references = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("ownerReferences"));
     let Some(Value::Array(references)) = references else { return };
@@ -129,7 +129,7 @@ fn default(object: &mut Value, path: &[&str], field: &str, value: impl Into<Valu
     }
 }
 
-/// A member to write to; made when missing.
+/// A member for writing. Created if it is missing.
 fn member<'a>(parent: &'a mut Value, key: &str) -> &'a mut Value {
     if !parent.is_object() {
         *parent = Value::Object(Map::new());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Drawn, Fault, Faults, time_in};
+use super::{DrawnFault, Fault, Faults, time_in};
 use crate::intercept::{WatchInterceptor, WatchStep};
 use crate::status::Status;
 use crate::store::Stored;
@@ -18,7 +18,7 @@ impl WatchFaults {
 
 impl WatchInterceptor for WatchFaults {
     fn event(&mut self, _: &'static str, object: &Stored) -> WatchStep {
-        let Drawn { fault, mut detail, .. } = self.0.draw(&Fault::WATCH, |_| true);
+        let DrawnFault { fault, mut detail, .. } = self.0.draw(&Fault::WATCH, |_| true);
         match fault {
             Some(Fault::WatchEnd) => WatchStep::End,
             Some(Fault::WatchBreak) => WatchStep::Break,

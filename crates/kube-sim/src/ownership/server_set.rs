@@ -1,36 +1,36 @@
-//! Fields the server sets after a client has sent an object. Their owner is not the client.
+//! Fields that the server sets after a client has sent an object. The client does not own them.
 
 use serde_json::{Value, json};
 
 use crate::object::at;
 use crate::resource::{Resource, Special};
 
-/// Which of a resource's places the server has set.
+/// A set of those of a resource's fields that the server has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerSet(u8);
 
 /// A field, or a text in a list.
-struct Place {
+struct ServerSetField {
     parent: &'static [&'static str],
     field: &'static str,
     item: &'static str,
 }
 
-/// What admission and the strategies set.
-fn places(resource: &Resource) -> &'static [Place] {
-    const fn field(parent: &'static [&'static str], field: &'static str) -> Place {
-        Place { parent, field, item: "" }
+/// The fields that admission and the strategies set.
+fn fields(resource: &Resource) -> &'static [ServerSetField] {
+    const fn field(parent: &'static [&'static str], field: &'static str) -> ServerSetField {
+        ServerSetField { parent, field, item: "" }
     }
-    const fn finalizer(item: &'static str) -> Place {
-        Place { parent: &["metadata"], field: "finalizers", item }
+    const fn finalizer(item: &'static str) -> ServerSetField {
+        ServerSetField { parent: &["metadata"], field: "finalizers", item }
     }
-    const CLAIM: [Place; 4] = [
+    const CLAIM: [ServerSetField; 4] = [
         finalizer("kubernetes.io/pvc-protection"),
         field(&["spec"], "storageClassName"),
         field(&["spec"], "dataSource"),
         field(&["spec"], "dataSourceRef"),
     ];
-    const VOLUME: [Place; 2] =
+    const VOLUME: [ServerSetField; 2] =
         [finalizer("kubernetes.io/pv-protection"), field(&["status"], "lastPhaseTransitionTime")];
     match resource.special {
         Special::Claim => &CLAIM,
@@ -46,12 +46,12 @@ impl ServerSet {
     /// The server has set nothing.
     pub(crate) const NOTHING: Self = Self(0);
 
-    /// The places the client left as they were; without an old object, those it left out.
+    /// The fields that the client did not change; for a new object, those that it left out.
     pub(crate) fn left_alone(resource: &Resource, old: Option<&Value>, sent: &Value) -> Self {
         Self(u8::MAX).holds(resource, old, sent, |before, after| before == after)
     }
 
-    /// Those of them that are not as they were.
+    /// Those of these fields that have changed.
     #[must_use]
     pub(crate) fn now_changed(self, resource: &Resource, old: Option<&Value>, kept: &Value) -> Self {
         self.holds(resource, old, kept, |before, after| before != after)
@@ -59,14 +59,14 @@ impl ServerSet {
 
     /// The object as the client sent it.
     pub(crate) fn undo(self, resource: &Resource, old: Option<&Value>, mut kept: Value) -> Value {
-        for (index, place) in places(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
+        for (index, field) in fields(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
             debug_assert!(index < 8, "the tables above are short");
-            place.set(&mut kept, old.and_then(|old| place.get(at(old, place.parent)?)));
+            field.set(&mut kept, old.and_then(|old| field.get(at(old, field.parent)?)));
         }
         kept
     }
 
-    /// Those of the places of which something holds.
+    /// Those of these fields for which `holds` is true.
     fn holds(
         self,
         resource: &Resource,
@@ -76,13 +76,13 @@ impl ServerSet {
     ) -> Self {
         let mut bits = 0;
         let (mut path, mut before, mut after): (&[&str], _, _) = (&[], old, Some(new));
-        for (index, place) in places(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
-            // Most stand in the same one.
-            if place.parent != path {
-                path = place.parent;
+        for (index, field) in fields(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
+            // Mostly the same parent as before.
+            if field.parent != path {
+                path = field.parent;
                 (before, after) = (old.and_then(|old| at(old, path)), at(new, path));
             }
-            if holds(before.and_then(|parent| place.get(parent)), after.and_then(|parent| place.get(parent))) {
+            if holds(before.and_then(|parent| field.get(parent)), after.and_then(|parent| field.get(parent))) {
                 bits |= 1 << index;
             }
         }
@@ -90,7 +90,7 @@ impl ServerSet {
     }
 }
 
-impl Place {
+impl ServerSetField {
     fn get<'a>(&self, parent: &'a Value) -> Option<&'a Value> {
         let value = parent.get(self.field)?;
         match self.item {

@@ -1,4 +1,4 @@
-//! Which groups, versions and resources there are, resource by resource or all at once (`apidiscovery.k8s.io`).
+//! Discovery of groups, versions and resources, one by one or aggregated (`apidiscovery.k8s.io`).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use sha2::{Digest, Sha256};
 use super::Page;
 use crate::request::Verb;
 use crate::resource::{Resource, Special};
-use crate::server::ApiServer;
+use crate::state::State;
 use crate::status::Status;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Where the built-in groups stand, as the priorities in kube-aggregator and `apiserver.go` order them; groups of custom
+/// The order of the built-in groups, by the priorities in kube-aggregator and `apiserver.go`. Groups of custom
 /// resources come last.
 const ORDER: &[&str] = &[
     "apps",
@@ -35,7 +35,7 @@ const ORDER: &[&str] = &[
     "discovery.k8s.io",
 ];
 
-/// A group, its best version first.
+/// A group with its preferred version first.
 struct Group {
     name: String,
     versions: Vec<Version>,
@@ -48,16 +48,16 @@ struct Version {
 }
 
 /// `/api`
-pub(super) fn core(server: &ApiServer, aggregated: bool) -> Page {
+pub(super) fn core(state: &State, aggregated: bool) -> Page {
     match aggregated {
-        true => all_at_once(all_groups(server).iter().filter(|group| group.name.is_empty())),
+        true => all_at_once(all_groups(state).iter().filter(|group| group.name.is_empty())),
         false => Page::json(&json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})),
     }
 }
 
 /// `/apis`
-pub(super) fn groups(server: &ApiServer, aggregated: bool) -> Page {
-    let groups = all_groups(server);
+pub(super) fn groups(state: &State, aggregated: bool) -> Page {
+    let groups = all_groups(state);
     let named = groups.iter().filter(|group| !group.name.is_empty());
     match aggregated {
         true => all_at_once(named),
@@ -69,8 +69,8 @@ pub(super) fn groups(server: &ApiServer, aggregated: bool) -> Page {
 }
 
 /// `/apis/GROUP`
-pub(super) fn group(server: &ApiServer, name: &str) -> Option<Page> {
-    let groups = all_groups(server);
+pub(super) fn group(state: &State, name: &str) -> Option<Page> {
+    let groups = all_groups(state);
     let group = groups.iter().find(|group| group.name == name && !name.is_empty())?;
     let mut summary = group.summary();
     summary["kind"] = "APIGroup".into();
@@ -79,33 +79,33 @@ pub(super) fn group(server: &ApiServer, name: &str) -> Option<Page> {
 }
 
 /// `/api/v1`, `/apis/GROUP/VERSION`
-pub(super) fn resources(server: &ApiServer, group: &str, version: &str) -> Result<Page, Status> {
-    let found = server.resources();
+pub(super) fn resources(state: &State, group: &str, version: &str) -> Result<Page, Status> {
+    let found = state.registry.all();
     let mut found = found.iter().filter(|resource| resource.group == group && resource.version == version).peekable();
     let first = found.peek().ok_or_else(Status::no_such_path)?;
     let mut list = json!({"kind": "APIResourceList", "groupVersion": first.api_version(), "resources": []});
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }
-    list["resources"] = found.flat_map(|resource| resource_and_parts(server, resource)).collect();
+    list["resources"] = found.flat_map(|resource| resource_and_parts(state, resource)).collect();
     Ok(Page::json(&list))
 }
 
-/// Whether there is such a group.
-pub(super) fn has(server: &ApiServer, group: &str) -> bool {
-    server.resources().iter().any(|resource| resource.group == group)
+/// Whether the group exists.
+pub(super) fn has(state: &State, group: &str) -> bool {
+    state.registry.all().iter().any(|resource| resource.group == group)
 }
 
-/// Whether there is such a group that no definition made: custom ones have a handler with words of its own.
-pub(super) fn has_builtin(server: &ApiServer, group: &str) -> bool {
-    server.resources().iter().any(|resource| resource.group == group && !resource.custom)
+/// Whether the group has built-in resources. Groups of custom resources have a handler with other error texts.
+pub(super) fn has_builtin(state: &State, group: &str) -> bool {
+    state.registry.all().iter().any(|resource| resource.group == group && !resource.custom)
 }
 
-/// Everything there is, for `/`.
-pub(super) fn paths(server: &ApiServer) -> Vec<String> {
+/// All paths, for `/`.
+pub(super) fn paths(state: &State) -> Vec<String> {
     let mut paths: Vec<String> =
         ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned).to_vec();
-    for resource in server.resources() {
+    for resource in state.registry.all() {
         paths.push(base_path(&resource.group, &resource.version));
         if !resource.group.is_empty() {
             paths.push(format!("/apis/{}", resource.group));
@@ -124,10 +124,10 @@ pub(super) fn base_path(group: &str, version: &str) -> String {
     }
 }
 
-fn all_groups(server: &ApiServer) -> Vec<Group> {
+fn all_groups(state: &State) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    // They come sorted by group, version and name.
-    for resource in server.resources() {
+    // Sorted by group, version and name.
+    for resource in state.registry.all() {
         if groups.last().is_none_or(|group| group.name != resource.group) {
             groups.push(Group { name: resource.group.clone(), versions: Vec::new() });
         }
@@ -136,7 +136,7 @@ fn all_groups(server: &ApiServer) -> Vec<Group> {
             group.versions.push(Version { name: resource.version.clone(), resources: Vec::new() });
         }
         if let Some(version) = group.versions.last_mut() {
-            version.resources.push(resource);
+            version.resources.push(Arc::clone(resource));
         }
     }
     for group in &mut groups {
@@ -175,7 +175,7 @@ impl Group {
     }
 }
 
-/// The verbs of objects, sorted by name.
+/// The verbs of a resource, sorted by name.
 fn verbs(resource: &Resource) -> Vec<&'static str> {
     let all = [
         Verb::Create,
@@ -195,7 +195,7 @@ fn verbs(resource: &Resource) -> Vec<&'static str> {
     all.iter().filter(|verb| has(verb)).map(|verb| verb.as_str()).collect()
 }
 
-/// A part of objects with its own path.
+/// A subresource.
 struct Part {
     name: &'static str,
     verbs: &'static [&'static str],
@@ -212,7 +212,7 @@ fn parts(resource: &Resource) -> Vec<Part> {
     parts
 }
 
-fn resource_and_parts(server: &ApiServer, resource: &Resource) -> Vec<Value> {
+fn resource_and_parts(state: &State, resource: &Resource) -> Vec<Value> {
     let mut all = vec![json!({
         "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
         "kind": resource.kind, "verbs": verbs(resource),
@@ -223,7 +223,7 @@ fn resource_and_parts(server: &ApiServer, resource: &Resource) -> Vec<Value> {
         }
     }
     if !resource.ephemeral {
-        all[0]["storageVersionHash"] = storage_version_hash(&server.stored_as(resource)).into();
+        all[0]["storageVersionHash"] = storage_version_hash(&state.storage(resource.storage).resource).into();
     }
     for part in parts(resource) {
         all.push(json!({

@@ -1,5 +1,5 @@
-//! OpenAPI v3, as much of it as clients need: what a patch may say, and what objects are made of. Fields of built-in
-//! types have no descriptions.
+//! OpenAPI v3 as far as clients need it: the patch types, and the schemas of objects. Fields of built-in types have no
+//! descriptions.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use super::discovery::base_path;
 use crate::defaults::schema::{Field, Kind, Reference, Struct, Topology, Type};
 use crate::object::at;
 use crate::resource::Resource;
-use crate::server::ApiServer;
+use crate::state::State;
 use crate::status::Status;
 
-/// `/openapi/v2`: it names no types. Clients that know version 3 look here for types that are not there either.
+/// `/openapi/v2`: it has no types. Clients that know version 3 look here for types that are missing there.
 pub(super) fn old(headers: &HeaderMap) -> Page {
     const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-    // Go takes no `@` in the type of an answer.
+    // Go accepts no `@` in the content type of an answer.
     const ANSWERED: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     /// `swagger: 2.0`, `info: {title: Kubernetes, version: 1.37}`, `paths: {}`.
     const NOTHING: &[u8] = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.37\x42\x00";
@@ -32,9 +32,9 @@ pub(super) fn old(headers: &HeaderMap) -> Page {
 }
 
 /// `/openapi/v3`
-pub(super) fn index(server: &ApiServer) -> Page {
+pub(super) fn index(state: &State) -> Page {
     let mut paths = Map::new();
-    for resource in server.resources() {
+    for resource in state.registry.all() {
         let path = base_path(&resource.group, &resource.version);
         let url = format!("/openapi/v3{path}");
         paths.insert(path[1..].to_owned(), json!({"serverRelativeURL": url}));
@@ -43,11 +43,11 @@ pub(super) fn index(server: &ApiServer) -> Page {
 }
 
 /// `/openapi/v3/api/v1`, `/openapi/v3/apis/GROUP/VERSION`
-pub(super) fn document(server: &ApiServer, group: &str, version: &str) -> Result<Page, Status> {
-    let resources = server.resources();
+pub(super) fn document(state: &State, group: &str, version: &str) -> Result<Page, Status> {
+    let resources = state.registry.all();
     let mut document = Document::default();
     for resource in resources.iter().filter(|resource| resource.group == group && resource.version == version) {
-        document.add(server, resource);
+        document.add(state, resource);
     }
     if document.paths.is_empty() {
         return Err(Status::no_such_path());
@@ -73,13 +73,13 @@ const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const OBJECT_META: &str = "meta/v1.ObjectMeta";
 
 impl Document {
-    fn add(&mut self, server: &ApiServer, resource: &Resource) {
+    fn add(&mut self, state: &State, resource: &Resource) {
         let name = schema_name(resource);
         let mut schema = match Struct::of(resource) {
             Some(structure) => self.structure(structure),
-            None => custom(server, resource),
+            None => custom(state, resource),
         };
-        // Objects of custom resources have metadata like all others.
+        // Objects of custom resources have metadata too.
         if Struct::of(resource).is_none() {
             self.wanted.insert(OBJECT_META);
             let properties = crate::object::object_mut(&mut schema, "properties");
@@ -91,8 +91,8 @@ impl Document {
         schema["x-kubernetes-group-version-kind"] = json!([kind_of(resource)]);
         self.schemas.insert(name.clone(), schema);
         let base = base_path(&resource.group, &resource.version);
-        let place = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
-        let collection = format!("{base}{place}/{}", resource.plural);
+        let namespace_part = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
+        let collection = format!("{base}{namespace_part}/{}", resource.plural);
         self.paths.insert(collection.clone(), json!({"post": operation(resource, "post", &name)}));
         if !resource.ephemeral {
             let methods = ["get", "put", "patch", "delete"];
@@ -102,12 +102,12 @@ impl Document {
         }
     }
 
-    /// Adds what the schemas refer to, and what that refers to.
+    /// Adds all schemas that are referred to, directly or indirectly.
     fn add_used_structs(&mut self) {
         while let Some(id) = self.wanted.pop_first() {
             let name = struct_name(id);
             if !self.schemas.contains_key(&name) {
-                // Types may contain themselves.
+                // A type may contain itself.
                 self.schemas.insert(name.clone(), Value::Null);
                 let schema = self.structure(Struct::named(id));
                 self.schemas.insert(name, schema);
@@ -172,19 +172,19 @@ impl Document {
     }
 }
 
-/// What the definition of a custom resource says of this version. A definition itself is open to anything.
-fn custom(server: &ApiServer, resource: &Resource) -> Value {
+/// The schema of a custom resource in this version. CustomResourceDefinitions themselves have an open one.
+fn custom(state: &State, resource: &Resource) -> Value {
     let open = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let name = resource.group_resource();
-    let definition = server.get("apiextensions.k8s.io", "customresourcedefinitions", "", &name);
-    let Ok(definition) = definition else { return open() };
+    let definitions = Resource::builtin("apiextensions.k8s.io", "customresourcedefinitions");
+    let Some(definition) = state.find(&definitions, "", &name).map(|found| found.value()) else { return open() };
     let versions = at(&definition, &["spec", "versions"]).and_then(Value::as_array).into_iter().flatten();
     let mut of_this = versions.filter(|version| version["name"] == resource.version.as_str());
     let schema = of_this.next().and_then(|version| at(version, &["schema", "openAPIV3Schema"]));
     schema.cloned().unwrap_or_else(open)
 }
 
-/// References stand in `allOf`: nothing may stand beside a `$ref`.
+/// A reference, in `allOf`: nothing may stand beside a `$ref`.
 fn reference(name: &str) -> Value {
     json!({"allOf": [{"$ref": format!("#/components/schemas/{name}")}]})
 }
@@ -198,7 +198,7 @@ fn struct_name(id: &str) -> String {
     }
 }
 
-/// Custom resources are named by their group, backwards.
+/// The schema's name. That of a custom resource has the group's parts in reverse order.
 fn schema_name(resource: &Resource) -> String {
     if let Some(id) = Struct::id_of(resource) {
         return struct_name(id);
@@ -239,7 +239,7 @@ fn operation(resource: &Resource, method: &str, schema: &str) -> Value {
     operation
 }
 
-/// The patches the resource takes. Strategic merge is offered where the schema says all that it needs.
+/// The patch types of a resource. Strategic merge needs the merge keys, which only some schemas have.
 fn patches(resource: &Resource) -> Value {
     let mut kinds = vec!["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
     if Struct::of(resource).is_some() {

@@ -1,28 +1,29 @@
-//! Server-side apply: `apimachinery/pkg/util/managedfields` over structured-merge-diff. What it does not have is the list types of custom resources' schemas: their lists are owned as a whole.
+//! Server-side apply: `apimachinery/pkg/util/managedfields` over structured-merge-diff. What it does not have is the
+//! list types of custom resources' schemas: their lists are owned as a whole.
 
 use serde_json::{Value, json};
 
 use super::fields::{Comparison, Fields};
 use super::managers::{Manager, Managers, all_fields};
-use super::shape::{Parts, Shape};
+use super::shape::{Division, Shape};
 use super::{PatchOptions, manager_conflict, unexpected, unusable};
-use crate::request::read_yaml;
 use crate::resource::Resource;
 use crate::status::{Details, Status};
+use crate::yaml::read_yaml;
 use crate::{defaults, object};
 
 const MANAGED_FIELDS: &str = "managedFields";
-/// Who is said to own what objects had before they were applied for the first time.
+/// The manager of fields from before the first apply.
 const BEFORE: &str = "before-first-apply";
 
-/// Applies a configuration; without a current object that is the new one.
+/// Applies a configuration. Without a current object it is the new object.
 pub(super) fn patch(
     resource: &Resource,
     current: Option<&Value>,
     patch: &[u8],
     options: &PatchOptions<'_>,
 ) -> Result<Value, Status> {
-    // Without a manager the request was refused before.
+    // A request without a manager was refused before.
     let manager = options.field_manager.unwrap_or_default();
     let config = read(resource, current, patch)?;
     let shape = Shape::root(resource);
@@ -40,7 +41,7 @@ pub(super) fn patch(
     let mut merged = live.clone();
     merge(&mut merged, &config, shape);
     if let Some(last) = &last {
-        // What is never owned, such as the name, is wanted all the same.
+        // Includes fields that are never owned, such as the name.
         let mut owned = Fields::of(&config, shape);
         managers.iter().for_each(|manager| owned.union(&manager.fields));
         prune(&mut merged, &last.fields, &owned, shape);
@@ -65,7 +66,7 @@ pub(super) fn patch(
     Ok(merged)
 }
 
-/// The configuration, if it is one for this object.
+/// Reads the configuration and checks that it is for this object.
 fn read(resource: &Resource, current: Option<&Value>, patch: &[u8]) -> Result<Value, Status> {
     let config: Value = match serde_json::from_slice(patch) {
         Ok(config) => config,
@@ -149,13 +150,13 @@ fn refuse_conflicts(managers: &[Manager], change: &Comparison) -> Result<(), Sta
 }
 
 fn merge(target: &mut Value, config: &Value, shape: Shape) {
-    match (shape.possible_parts(config), target, config) {
-        (Parts::Members, Value::Object(target), Value::Object(members)) => {
+    match (shape.possible_division(config), target, config) {
+        (Division::Members, Value::Object(target), Value::Object(members)) => {
             for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
                 merge(target.entry(name.as_str()).or_insert(Value::Null), value, shape.member(name));
             }
         }
-        (Parts::Keyed(_) | Parts::Set, Value::Array(target), Value::Array(_)) => {
+        (Division::Keyed(_) | Division::Set, Value::Array(target), Value::Array(_)) => {
             let live = Value::Array(std::mem::take(target));
             *target = merge_items(&live, config, shape);
         }
@@ -163,7 +164,7 @@ fn merge(target: &mut Value, config: &Value, shape: Shape) {
     }
 }
 
-/// The items of both lists: shared ones merged, in the order of the configuration, others where they stood.
+/// Merges two lists: items of both are merged and in the configuration's order, others keep their positions.
 fn merge_items(live: &Value, config: &Value, shape: Shape) -> Vec<Value> {
     let (live, config) = (shape.children(live), shape.children(config));
     let has = |list: &[(String, &Value, Shape)], edge: &str| list.iter().any(|(other, ..)| other == edge);
@@ -183,8 +184,8 @@ fn merge_items(live: &Value, config: &Value, shape: Shape) -> Vec<Value> {
     merged
 }
 
-/// Removes what was applied before and nobody owns any more. A field of which everything that was applied is gone goes
-/// with all that is in it, whoever put it there.
+/// Removes fields that were applied before and have no owner any more. If all applied parts of a field are gone, the
+/// whole field goes, with everything in it.
 fn prune(target: &mut Value, last: &Fields, owned: &Fields, shape: Shape) {
     let edges: Vec<String> = shape.children(target).into_iter().map(|(edge, ..)| edge).collect();
     let nothing = Fields::default();

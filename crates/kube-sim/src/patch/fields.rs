@@ -1,27 +1,27 @@
-//! Sets of fields as `metadata.managedFields` writes them (`FieldsV1`), and how they follow from objects. The model is
+//! Sets of fields as in `metadata.managedFields` (`FieldsV1`), computed from objects. The model is
 //! structured-merge-diff's.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::shape::{Parts, Shape};
+use super::shape::{Division, Shape};
 use crate::resource::Resource;
 
-/// A set of fields: a tree whose edges are named as in `FieldsV1` (`f:name`, `k:{…}`, `v:…`).
+/// A set of fields: a tree whose edges have the names of `FieldsV1` (`f:name`, `k:{…}`, `v:…`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields {
-    /// Whether the field at this place itself belongs to the set.
+    /// Whether the field at this node belongs to the set.
     own: bool,
     parts: BTreeMap<String, Self>,
 }
 
 impl Fields {
-    /// What an applied configuration owns: its leaves, and the items of keyed lists.
+    /// The fields that an applied configuration owns: its leaves, and the items of keyed lists.
     pub(super) fn of(value: &Value, shape: Shape) -> Self {
-        let parts = shape.parts(value);
-        let mut fields = Self { own: matches!(parts, Parts::Leaf), parts: BTreeMap::new() };
-        let keyed = matches!(parts, Parts::Keyed(_));
+        let division = shape.division(value);
+        let mut fields = Self { own: matches!(division, Division::Leaf), parts: BTreeMap::new() };
+        let keyed = matches!(division, Division::Keyed(_));
         for (edge, part, shape) in shape.children(value) {
             let mut part = Self::of(part, shape);
             part.own |= keyed;
@@ -30,13 +30,13 @@ impl Fields {
         fields
     }
 
-    /// All there is at a place, inner nodes included.
+    /// All fields of a value, inner nodes included.
     fn all(value: &Value, shape: Shape) -> Self {
         let children = shape.children(value).into_iter();
         Self { own: true, parts: children.map(|(edge, part, shape)| (edge, Self::all(part, shape))).collect() }
     }
 
-    /// From `fieldsV1`.
+    /// Reads `fieldsV1`.
     pub(super) fn read(fields: &Value) -> Self {
         let mut read = Self::default();
         for (edge, part) in fields.as_object().into_iter().flatten() {
@@ -78,7 +78,7 @@ impl Fields {
         self.parts.get(edge)
     }
 
-    /// Whether the field at this place itself belongs to the set.
+    /// Whether the field at this node belongs to the set.
     pub(super) fn owns(&self) -> bool {
         self.own
     }
@@ -133,7 +133,7 @@ impl Fields {
         }
     }
 
-    /// Takes out what nobody owns: the type, and what the server or the path decides.
+    /// Removes fields that nobody owns: the type, and those that the server or the path determines.
     fn without_system_fields(mut self) -> Self {
         const METADATA: [&str; 9] = [
             "f:name",
@@ -157,7 +157,7 @@ impl Fields {
         self
     }
 
-    /// Takes out what a write to this (sub)resource does not change (`GetResetFields`).
+    /// Removes fields that a write to this (sub)resource cannot change (`GetResetFields`).
     fn without_reset_fields(mut self, resource: &Resource, subresource: Option<&str>) -> Self {
         match subresource {
             _ if !resource.status => {}
@@ -168,16 +168,16 @@ impl Fields {
         self
     }
 
-    /// What may be owned at all by a write to this (sub)resource.
+    /// The fields that a write to this (sub)resource can own.
     pub(super) fn ownable(self, resource: &Resource, subresource: Option<&str>) -> Self {
         self.without_system_fields().without_reset_fields(resource, subresource)
     }
 }
 
-/// What differs between two versions of an object.
+/// The difference between two versions of an object.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
-    /// New or with another value.
+    /// New fields, and fields with another value.
     pub(super) set: Fields,
     pub(super) removed: Fields,
 }
@@ -188,13 +188,13 @@ impl Comparison {
         if old == new {
             return comparison;
         }
-        if [old, new].into_iter().any(|value| matches!(shape.possible_parts(value), Parts::Leaf)) {
+        if [old, new].into_iter().any(|value| matches!(shape.possible_division(value), Division::Leaf)) {
             comparison.set.own = true;
             return comparison;
         }
-        match (shape.possible_parts(new), old, new) {
-            // The common case, in which names are only written down where something differs.
-            (Parts::Members, Value::Object(old), Value::Object(new)) => {
+        match (shape.possible_division(new), old, new) {
+            // The common case. Edges are only named where something differs.
+            (Division::Members, Value::Object(old), Value::Object(new)) => {
                 for (name, value) in new.iter().filter(|(_, value)| !value.is_null()) {
                     let before = old.get(name).filter(|before| !before.is_null());
                     if before != Some(value) {
@@ -221,7 +221,7 @@ impl Comparison {
         comparison
     }
 
-    /// Adds what differs at one part.
+    /// Adds the difference of one child.
     fn add(&mut self, edge: String, old: Option<&Value>, new: Option<&Value>, shape: Shape) {
         match (old, new) {
             (Some(old), Some(new)) => {

@@ -1,5 +1,5 @@
-//! JSON patch, as the server's library (evanphx/json-patch v4) does it. It is more lenient than RFC 6902: `replace` may
-//! set a missing member, `test` takes a missing member for null, indices may count from the end.
+//! JSON patch like the server's library (evanphx/json-patch v4). It is more lenient than RFC 6902: `replace` may set a
+//! missing member, `test` takes a missing member for null, and indices may count from the end.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::status::Status;
 /// Most operations a patch may have.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// Applies all operations; one that fails fails all.
+/// Applies all operations, or fails.
 pub(super) fn patch(current: &Value, patch: &[u8]) -> Result<Value, Status> {
     let operations = match serde_json::from_slice(patch).map_err(|_| no_json())? {
         Value::Array(operations) => operations,
@@ -30,7 +30,7 @@ pub(super) fn patch(current: &Value, patch: &[u8]) -> Result<Value, Status> {
     }
     let mut document = current.clone();
     for operation in &operations {
-        // The server does not say which one failed, or why.
+        // The server does not name the failed operation, or the cause.
         apply(&mut document, operation).ok_or_else(|| {
             let message = "the server rejected our request due to an error in our request";
             Status::new(422, "Invalid", message).with_empty_details()
@@ -39,46 +39,46 @@ pub(super) fn patch(current: &Value, patch: &[u8]) -> Result<Value, Status> {
     Ok(document)
 }
 
-/// `None`: it failed.
+/// Applies one operation. `None` if it fails.
 fn apply(document: &mut Value, operation: &Value) -> Option<()> {
     let text = |field: &str| operation.get(field).and_then(Value::as_str);
     let path = text("path")?;
     let value = || operation.get("value").cloned().unwrap_or(Value::Null);
     match text("op")? {
-        "add" => Place::find(document, path)?.add(value()),
-        "remove" => Place::find(document, path)?.take().map(drop),
+        "add" => Location::find(document, path)?.add(value()),
+        "remove" => Location::find(document, path)?.take().map(drop),
         "replace" if path.is_empty() => {
             *document = Some(value()).filter(|value| value.is_object() || value.is_array())?;
             Some(())
         }
-        "replace" => Place::find(document, path)?.set(value()),
+        "replace" => Location::find(document, path)?.set(value()),
         "move" => {
-            let moved = Place::find(document, text("from")?)?.take()?;
-            Place::find(document, path)?.add(moved)
+            let moved = Location::find(document, text("from")?)?.take()?;
+            Location::find(document, path)?.add(moved)
         }
         "copy" => {
-            let copied = Place::find(document, text("from")?)?.get()?.clone();
-            Place::find(document, path)?.add(copied)
+            let copied = Location::find(document, text("from")?)?.get()?.clone();
+            Location::find(document, path)?.add(copied)
         }
         "test" if path.is_empty() => (*document == value()).then_some(()),
-        "test" => (*Place::find(document, path)?.get()? == value()).then_some(()),
+        "test" => (*Location::find(document, path)?.get()? == value()).then_some(()),
         _ => None,
     }
 }
 
-/// The member or item a path leads to; whether it is there is another question.
-struct Place<'a> {
+/// The location that a path names, whether it exists or not.
+struct Location<'a> {
     parent: &'a mut Value,
     key: String,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Location<'a> {
     fn find(document: &'a mut Value, path: &str) -> Option<Self> {
         let mut parts = path.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~"));
         let mut key = parts.next()?;
         let mut parent = document;
         for next in parts {
-            parent = Place { parent, key }.into_existing()?;
+            parent = Location { parent, key }.into_existing()?;
             key = next;
         }
         (parent.is_object() || parent.is_array()).then_some(Self { parent, key })
@@ -95,7 +95,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What is there; null for a missing member.
+    /// The value there, or null for a missing member.
     fn get(&self) -> Option<&Value> {
         match &*self.parent {
             Value::Object(members) => Some(members.get(&self.key).unwrap_or(&Value::Null)),

@@ -1,4 +1,4 @@
-//! Who owns which fields, as `metadata.managedFields` says it: apimachinery's `util/managedfields`.
+//! The owners of fields in `metadata.managedFields`: apimachinery's `util/managedfields`.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::{defaults, object};
 
 /// `DefaultMaxUpdateManagers`
 const MAX_UPDATE_MANAGERS: usize = 10;
-/// Who owns what the oldest of too many managers owned.
+/// The manager that takes over when there are too many managers.
 const ANCIENT: &str = "ancient-changes";
 
 /// The entries of `metadata.managedFields`.
@@ -18,14 +18,14 @@ const ANCIENT: &str = "ancient-changes";
 pub(crate) struct Managers(pub(super) Vec<Manager>);
 
 impl Managers {
-    /// After a create by a manager: all that it sent.
+    /// The owners after a create: the manager owns all that it sent.
     pub(crate) fn of_creation(resource: &Resource, sent: &Value, options: &PatchOptions<'_>) -> Self {
         let mut creator = Manager::new(options.field_manager.unwrap_or_default(), false, resource, options);
         creator.fields = all_fields(resource, sent, options);
         Self(vec![creator])
     }
 
-    /// After a write that is no apply: what changed belongs to the writer.
+    /// The owners after a write other than an apply: the manager owns all that changed.
     pub(crate) fn after_change(
         mut self,
         resource: &Resource,
@@ -48,7 +48,7 @@ impl Managers {
         self
     }
 
-    /// `capUpdateManagers`: of too many managers that update, the oldest of a version become one.
+    /// `capUpdateManagers`: merges the oldest managers of a version if too many managers update.
     fn merge_oldest(&mut self) {
         let mut updates = self.0.iter().filter(|manager| !manager.applies).count();
         if updates <= MAX_UPDATE_MANAGERS {
@@ -76,12 +76,12 @@ impl Managers {
         self.0 = merged;
     }
 
-    /// From JSON that [`Managers::to_json`] wrote.
+    /// Reads the JSON of [`Managers::to_json`].
     pub(crate) fn from_json(json: &str) -> Self {
         serde_json::from_str(json).map(|entries| Self::read(&entries)).unwrap_or_default()
     }
 
-    /// As a list of entries, of all that own something, in the server's order; empty for none.
+    /// The entries of all managers that own something, in the server's order. Empty for none.
     pub(crate) fn to_json(&self) -> String {
         let mut owners: Vec<&Manager> = self.0.iter().filter(|manager| !manager.fields.is_empty()).collect();
         if owners.is_empty() {
@@ -99,13 +99,13 @@ impl Managers {
         json
     }
 
-    /// From the list of entries.
+    /// Reads a list of entries.
     pub(crate) fn read(entries: &Value) -> Self {
         Self(entries.as_array().into_iter().flatten().map(Manager::read).collect())
     }
 }
 
-/// All that an object says beyond what every object of its kind does.
+/// All fields of an object that differ from the zero value of its kind.
 pub(super) fn all_fields(resource: &Resource, object: &Value, options: &PatchOptions<'_>) -> Fields {
     let zero = defaults::zero(resource);
     Comparison::of(&zero, object, Shape::root(resource)).ownable(resource, options.subresource).set
@@ -123,7 +123,7 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    /// The entry of the manager that makes this request.
+    /// The entry for the manager of a request.
     pub(super) fn new(name: &str, applies: bool, resource: &Resource, options: &PatchOptions<'_>) -> Self {
         Self {
             name: name.to_owned(),
@@ -140,7 +140,7 @@ impl Manager {
             == (&other.name, other.applies, &other.api_version, &other.subresource)
     }
 
-    /// As conflicts name it.
+    /// The name in conflicts.
     pub(super) fn shown(&self) -> String {
         let mut shown = format!("{:?}", self.name);
         if !self.subresource.is_empty() {
@@ -152,12 +152,12 @@ impl Manager {
         shown
     }
 
-    /// What of its fields the change touches.
+    /// Those of its fields that the change touches.
     pub(super) fn conflict(&self, change: &Comparison) -> Fields {
         self.fields.intersection(&change.set)
     }
 
-    /// Loses what the change sets or removes.
+    /// Removes the fields that the change sets or removes.
     pub(super) fn give_up(&mut self, change: &Comparison) {
         self.fields.subtract(&change.set);
         self.fields.subtract(&change.removed);

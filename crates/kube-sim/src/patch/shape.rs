@@ -1,31 +1,31 @@
-//! Of which parts a value is made for server-side apply: members, items by key, items by value, or none.
+//! How server-side apply divides a value: into members, items by key, items by value, or not at all.
 
 use serde_json::{Map, Value};
 
 use crate::defaults::schema::{Kind, Struct, Topology, Type};
 use crate::resource::Resource;
 
-/// What is known of a value's type.
+/// The type of a value, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    form: Form,
+    form: ShapeType,
     topology: &'static Topology,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Form {
+enum ShapeType {
     Struct(&'static Struct),
     Type(&'static Type),
-    /// The root of a custom resource: only its metadata has a known type.
+    /// The root of a custom resource. Only its metadata has a known type.
     Custom,
-    /// Objects are taken apart, lists are not.
+    /// Objects are divided, lists are not.
     Unknown,
 }
 
-/// How a value falls into parts that can have owners of their own.
+/// How a value divides into children that can have different owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parts {
-    /// Not at all.
+pub(super) enum Division {
+    /// Undivided.
     Leaf,
     /// By the names of its members.
     Members,
@@ -36,51 +36,51 @@ pub(super) enum Parts {
 }
 
 impl Shape {
-    /// A resource's objects. Lists of custom resources are owned as a whole: their schema is not looked at.
+    /// The shape of a resource's objects. Lists in custom resources are atomic: their schema is ignored.
     pub(super) fn root(resource: &Resource) -> Self {
         let form = match Struct::of(resource) {
-            Some(structure) => Form::Struct(structure),
-            None => Form::Custom,
+            Some(structure) => ShapeType::Struct(structure),
+            None => ShapeType::Custom,
         };
         Self { form, topology: &Topology::Granular }
     }
 
-    /// Of what a value is made; what is empty is owned as a whole.
-    pub(super) fn parts(self, value: &Value) -> Parts {
+    /// The division of a value. An empty value is undivided.
+    pub(super) fn division(self, value: &Value) -> Division {
         match value {
-            Value::Object(members) if members.is_empty() => Parts::Leaf,
-            Value::Array(items) if items.is_empty() => Parts::Leaf,
-            _ => self.possible_parts(value),
+            Value::Object(members) if members.is_empty() => Division::Leaf,
+            Value::Array(items) if items.is_empty() => Division::Leaf,
+            _ => self.possible_division(value),
         }
     }
 
-    /// As [`Shape::parts`], of what is empty too.
-    pub(super) fn possible_parts(self, value: &Value) -> Parts {
+    /// As [`Shape::division`], but also for an empty value.
+    pub(super) fn possible_division(self, value: &Value) -> Division {
         let atomic = match self.topology {
             Topology::Atomic => true,
             Topology::AlwaysGranular => false,
             _ => self.is_atomic_type(),
         };
         match (value, self.topology) {
-            (Value::Object(_), _) if !atomic => Parts::Members,
-            (Value::Array(_), Topology::Keyed(keys)) => Parts::Keyed(keys),
-            (Value::Array(_), Topology::Set) => Parts::Set,
-            _ => Parts::Leaf,
+            (Value::Object(_), _) if !atomic => Division::Members,
+            (Value::Array(_), Topology::Keyed(keys)) => Division::Keyed(keys),
+            (Value::Array(_), Topology::Set) => Division::Set,
+            _ => Division::Leaf,
         }
     }
 
-    /// The parts with the names `FieldsV1` gives them. Null is as good as nothing.
+    /// The children with their names in `FieldsV1`. Null counts as missing.
     pub(super) fn children(self, value: &Value) -> Vec<(String, &Value, Self)> {
-        match (self.parts(value), value) {
-            (Parts::Members, Value::Object(members)) => members
+        match (self.division(value), value) {
+            (Division::Members, Value::Object(members)) => members
                 .iter()
                 .filter(|(_, value)| !value.is_null())
                 .map(|(name, value)| (format!("f:{name}"), value, self.member(name)))
                 .collect(),
-            (Parts::Keyed(keys), Value::Array(items)) => {
+            (Division::Keyed(keys), Value::Array(items)) => {
                 items.iter().map(|item| (key_edge(item, keys), item, self.item())).collect()
             }
-            (Parts::Set, Value::Array(items)) => {
+            (Division::Set, Value::Array(items)) => {
                 items.iter().map(|item| (format!("v:{item}"), item, self.item())).collect()
             }
             _ => Vec::new(),
@@ -90,14 +90,14 @@ impl Shape {
     /// A member's shape.
     pub(super) fn member(self, name: &str) -> Self {
         let structure = match self.form {
-            Form::Struct(structure) => Some(structure),
-            Form::Type(ty) => ty.structure(),
-            Form::Custom if name == "metadata" => return Self::of_struct(Struct::object_meta()),
-            Form::Custom | Form::Unknown => None,
+            ShapeType::Struct(structure) => Some(structure),
+            ShapeType::Type(ty) => ty.structure(),
+            ShapeType::Custom if name == "metadata" => return Self::of_struct(Struct::object_meta()),
+            ShapeType::Custom | ShapeType::Unknown => None,
         };
         if let Some(structure) = structure {
             return match structure.field(name) {
-                Some(field) => Self { form: Form::Type(&field.ty), topology: &field.topology },
+                Some(field) => Self { form: ShapeType::Type(&field.ty), topology: &field.topology },
                 None => Self::UNKNOWN,
             };
         }
@@ -107,30 +107,32 @@ impl Shape {
     /// The shape of a list's items or a map's values.
     pub(super) fn item(self) -> Self {
         match self.form {
-            Form::Type(ty) => match ty.element() {
-                Some(element) => Self { form: Form::Type(element), topology: &Topology::Granular },
+            ShapeType::Type(ty) => match ty.element() {
+                Some(element) => Self { form: ShapeType::Type(element), topology: &Topology::Granular },
                 None => Self::UNKNOWN,
             },
             _ => Self::UNKNOWN,
         }
     }
 
-    const UNKNOWN: Self = Self { form: Form::Unknown, topology: &Topology::Granular };
+    const UNKNOWN: Self = Self { form: ShapeType::Unknown, topology: &Topology::Granular };
 
     fn of_struct(structure: &'static Struct) -> Self {
-        Self { form: Form::Struct(structure), topology: &Topology::Granular }
+        Self { form: ShapeType::Struct(structure), topology: &Topology::Granular }
     }
 
     fn is_atomic_type(self) -> bool {
         match self.form {
-            Form::Struct(structure) => structure.atomic,
-            Form::Type(ty) => matches!(ty.kind, Kind::Any) || ty.structure().is_some_and(|structure| structure.atomic),
-            Form::Custom | Form::Unknown => false,
+            ShapeType::Struct(structure) => structure.atomic,
+            ShapeType::Type(ty) => {
+                matches!(ty.kind, Kind::Any) || ty.structure().is_some_and(|structure| structure.atomic)
+            }
+            ShapeType::Custom | ShapeType::Unknown => false,
         }
     }
 }
 
-/// `k:{"containerPort":80,"protocol":"TCP"}`; ports without a protocol are TCP.
+/// `k:{"containerPort":80,"protocol":"TCP"}`. A port without a protocol is TCP.
 fn key_edge(item: &Value, keys: &[&str]) -> String {
     let value = |key: &str| match item.get(key) {
         None if key == "protocol" => "TCP".into(),

@@ -42,8 +42,8 @@ pub(super) fn patch(
     };
     let shown = go_map(&patch);
     let original = current.as_object().cloned().unwrap_or_default();
-    let mut merged = Value::Object(merge_map(original, patch, Schema::Struct(structure))?);
-    // The server converts the result to the type it knows to expect, whatever the object says it is.
+    let mut merged = Value::Object(merge_map(original, patch, MemberSchema::Struct(structure))?);
+    // The server converts the result to the expected type and ignores the object's own.
     if let Value::Object(object) = &mut merged {
         object.remove("kind");
         object.remove("apiVersion");
@@ -53,17 +53,17 @@ pub(super) fn patch(
     Ok(Patched { object: merged, warnings })
 }
 
-/// What is known of the members of an object.
+/// The types of an object's members.
 #[derive(Clone, Copy)]
-enum Schema {
+enum MemberSchema {
     Struct(&'static Struct),
-    /// A map of such values.
+    /// The members are values of this type.
     Map(&'static Type),
-    /// Nothing: lists are replaced.
+    /// Unknown types: lists are replaced.
     Unknown,
 }
 
-impl Schema {
+impl MemberSchema {
     fn of(ty: &'static Type) -> Self {
         match (ty.structure(), ty.element()) {
             (Some(structure), _) => Self::Struct(structure),
@@ -87,7 +87,7 @@ impl Schema {
         }
     }
 
-    /// Whether the list of that name is merged, by which key, and what its items are.
+    /// Whether the list of this name is merged, the merge key, and the schema of its items.
     fn list(self, name: &str) -> (bool, &'static str, Self) {
         match self.field(name) {
             Some(field) => (field.patch.merge, field.patch.key, field.ty.element().map_or(Self::Unknown, Self::of)),
@@ -96,7 +96,7 @@ impl Schema {
     }
 }
 
-fn merge_map(mut original: Object, mut patch: Object, schema: Schema) -> Result<Object, Status> {
+fn merge_map(mut original: Object, mut patch: Object, schema: MemberSchema) -> Result<Object, Status> {
     if let Some(directive) = patch.remove(DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => Ok(patch),
@@ -132,7 +132,7 @@ fn merge_map(mut original: Object, mut patch: Object, schema: Schema) -> Result<
             (old, _) if deletes => old,
             (old, new) => {
                 value = new;
-                // A scalar in place of a scalar is taken as it is.
+                // A scalar replaces a scalar.
                 if old.as_ref().is_none_or(|old| kind_of(old) != kind_of(&value)) {
                     discard_nulls(&mut value);
                 }
@@ -146,7 +146,7 @@ fn merge_map(mut original: Object, mut patch: Object, schema: Schema) -> Result<
     Ok(original)
 }
 
-/// `$retainKeys`: what is not named goes.
+/// `$retainKeys`: removes all other members.
 fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Status> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = || Status::bad_request("invalid patch format of retainKeys");
@@ -161,8 +161,8 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Status> 
     Ok(())
 }
 
-/// `$setElementOrder/…`: merges those lists and puts their items in order.
-fn ordered_lists(original: &mut Object, patch: &mut Object, schema: Schema) -> Result<(), Status> {
+/// `$setElementOrder/…`: merges these lists and sorts their items.
+fn ordered_lists(original: &mut Object, patch: &mut Object, schema: MemberSchema) -> Result<(), Status> {
     let orders: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
     for order_key in orders {
         let Some(order) = patch.remove(&order_key) else { continue };
@@ -190,7 +190,7 @@ fn ordered_lists(original: &mut Object, patch: &mut Object, schema: Schema) -> R
 fn merge_list(
     original: Vec<Value>,
     patch: Vec<Value>,
-    items: Schema,
+    items: MemberSchema,
     merge_key: &str,
     deletes: bool,
 ) -> Result<Vec<Value>, Status> {
@@ -228,7 +228,7 @@ fn merge_list(
     in_order(merged, &patch, &server, merge_key)
 }
 
-/// Items with a directive: `$patch: delete` takes its like away, `$patch: replace` puts the patch in the list's place.
+/// Items with a directive: `$patch: delete` removes the matching item, `$patch: replace` replaces the list.
 fn special_items(
     mut original: Vec<Value>,
     patch: Vec<Value>,
@@ -252,24 +252,24 @@ fn special_items(
     Ok(if replaces { (plain, Vec::new()) } else { (original, plain) })
 }
 
-/// `normalizeElementOrder`: the items of the patch in the patch's order, those of the server in the server's, and an item
-/// of the server before one of the patch where the server has them so.
+/// `normalizeElementOrder`: the patch's items keep its order, the server's items keep theirs. An item of the server
+/// comes before one of the patch if it does so at the server.
 fn in_order(items: Vec<Value>, patch: &[Value], server: &[Value], merge_key: &str) -> Result<Vec<Value>, Status> {
     if !merge_key.is_empty() {
         items.iter().try_for_each(|item| key_of(item, merge_key).map(drop))?;
     }
-    let place = |list: &[Value], item: &Value| match merge_key {
+    let position = |list: &[Value], item: &Value| match merge_key {
         "" => list.iter().position(|other| other == item),
         _ => item.get(merge_key).and_then(|key| position(list, merge_key, key)),
     };
     let (mut from_patch, mut from_server): (Vec<Value>, Vec<Value>) =
-        items.into_iter().partition(|item| place(patch, item).is_some());
-    from_patch.sort_by_key(|item| place(patch, item));
-    from_server.sort_by_key(|item| place(server, item));
+        items.into_iter().partition(|item| position(patch, item).is_some());
+    from_patch.sort_by_key(|item| position(patch, item));
+    from_server.sort_by_key(|item| position(server, item));
     let (mut ordered, mut from_server) = (Vec::new(), from_server.into_iter().peekable());
     for item in from_patch {
         while let Some(other) = from_server.peek() {
-            match (place(server, other), place(server, &item)) {
+            match (position(server, other), position(server, &item)) {
                 (Some(left), Some(right)) if left < right => ordered.extend(from_server.next()),
                 _ => break,
             }
@@ -280,7 +280,7 @@ fn in_order(items: Vec<Value>, patch: &[Value], server: &[Value], merge_key: &st
     Ok(ordered)
 }
 
-/// The items of a patch's list must come in the order it asks for.
+/// Checks that a patch's list has the order that the patch asks for.
 fn follows_order(given: &[Value], order: &[Value], merge_key: &str) -> Result<(), Status> {
     let mut wanted = order.iter();
     if given.is_empty() || order.is_empty() {
@@ -343,7 +343,7 @@ fn into_list(value: Value) -> Result<Vec<Value>, Status> {
     }
 }
 
-/// `None` for an object that is a directive itself.
+/// A value without its directives. `None` for an object that is itself a directive.
 fn without_directives(value: Value) -> Option<Value> {
     Some(match value {
         Value::Object(object) if object.contains_key(DIRECTIVE) => return None,

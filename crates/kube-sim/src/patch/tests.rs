@@ -94,7 +94,7 @@ fn strategic_merge_patches_merge_lists_by_their_keys() {
     ] {
         let mut found = patch(sent.clone())[field].clone();
         let mut result = result;
-        // The order of what is merged by key is the server's own affair.
+        // The server decides the order of items merged by key.
         for list in [&mut found, &mut result] {
             list.as_array_mut().into_iter().for_each(|list| list.sort_by_key(Value::to_string));
         }
@@ -126,7 +126,7 @@ fn unknown_fields_are_warned_of_or_refused() {
 
 #[test]
 fn a_creator_owns_what_it_sent() {
-    // As kube-apiserver 1.37.1 shows it.
+    // Recorded from kube-apiserver 1.37.1.
     for (group, plural, sent, fields) in [
         (
             "",
@@ -216,7 +216,7 @@ fn a_writer_owns_what_it_changed_and_others_lose_it() {
     assert_eq!(shown[0]["fieldsV1"], json!({"f:metadata": {"f:annotations": {"f:b": {}}}}));
     assert_eq!(shown[1]["manager"], "maker");
     assert_eq!(shown[1]["fieldsV1"], json!({"f:metadata": {"f:annotations": {".": {}, "f:a": {}}}}));
-    // The status belongs to who writes it through its own path.
+    // The manager that writes the status subresource owns the status.
     let owners = Managers::default().after_change(&resource, &old, &new, &by("binder", Some("status")));
     let shown: Value = serde_json::from_str(&owners.to_json()).unwrap();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Queries, and the options a delete has in its body.
+//! Query parameters, and the options in the body of a delete.
 
 use std::borrow::Cow;
 
@@ -12,14 +12,14 @@ use crate::go_json;
 use crate::patch::PatchKind;
 use crate::status::{Cause, Status};
 
-/// The query of a request, as far as the simulator knows it; unknown parameters are ignored, as the server does.
+/// The known query parameters of a request. Unknown ones are ignored, as by the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// `labelSelector`.
     pub label_selector: String,
     /// `fieldSelector`.
     pub field_selector: String,
-    /// `limit`; 0 is none.
+    /// `limit`; 0 for none.
     pub limit: usize,
     /// `continue`.
     pub continue_token: String,
@@ -33,9 +33,9 @@ pub struct Options {
     pub allow_watch_bookmarks: bool,
     /// `sendInitialEvents`.
     pub send_initial_events: Option<bool>,
-    /// `timeoutSeconds`; 0 is none.
+    /// `timeoutSeconds`; 0 for none.
     pub timeout_seconds: u64,
-    /// `dryRun=All`: everything but the writing is done.
+    /// `dryRun=All`: nothing is written.
     pub dry_run: bool,
     /// `fieldManager`.
     pub field_manager: String,
@@ -43,11 +43,11 @@ pub struct Options {
     pub force: Option<bool>,
     /// `fieldValidation`.
     pub field_validation: FieldValidation,
-    /// `includeObject`: what stands beside the rows of a table.
+    /// `includeObject`: the objects in the rows of a table.
     pub include_object: String,
-    /// A `fieldValidation` that is none of the known ones.
+    /// An unknown `fieldValidation`.
     pub(crate) odd_field_validation: Option<String>,
-    /// What a delete says besides.
+    /// The options of a delete.
     pub delete: DeleteOptions,
 }
 
@@ -55,19 +55,19 @@ pub struct Options {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeleteOptions {
-    /// Seconds until pods are killed; other resources ignore it.
+    /// Seconds until a pod is killed. Other resources ignore it.
     pub grace_period_seconds: Option<i64>,
-    /// Who must be deleted.
+    /// The preconditions of the delete.
     pub preconditions: Option<Preconditions>,
     /// Old form of `propagation_policy`.
     pub orphan_dependents: Option<bool>,
     /// `Orphan`, `Background` or `Foreground`.
     pub propagation_policy: Option<String>,
-    /// `["All"]`: everything but the writing is done.
+    /// `["All"]`: nothing is deleted.
     pub dry_run: Vec<String>,
 }
 
-/// What must be true of an object for it to be deleted.
+/// The object must have these values to be deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Preconditions {
@@ -81,7 +81,7 @@ pub struct Preconditions {
 pub(crate) const MAX_MANAGER: usize = 128;
 
 impl Options {
-    /// Reads a query.
+    /// Parses a query.
     pub(crate) fn parse(query: &str) -> Result<Self, Status> {
         let mut options = Self::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -117,7 +117,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Reads the body of a delete; it replaces what the query says.
+    /// Parses the body of a delete. It replaces the options in the query.
     pub(crate) fn read_delete_body(&mut self, body: &[u8]) -> Result<(), Status> {
         if body.is_empty() {
             return Ok(());
@@ -147,7 +147,7 @@ impl Options {
         Ok(())
     }
 
-    /// Checks what the server checks for this verb, and sets `dry_run`; `patch` is the kind of a patch.
+    /// Makes the server's checks for this verb, and sets `dry_run`. `patch` is the kind of a patch.
     pub(crate) fn complete(&mut self, verb: Verb, patch: Option<PatchKind>) -> Result<(), Status> {
         let (kind, mut causes) = match verb {
             Verb::Get => return Ok(()),
@@ -282,7 +282,7 @@ fn decode(text: &str) -> Cow<'_, str> {
     Cow::Owned(percent_decode(spaced.as_bytes()).decode_utf8_lossy().into_owned())
 }
 
-/// As the server reads them: all but these words is true.
+/// A boolean as the server parses it: everything except these texts is true.
 fn boolean(text: &str) -> bool {
     !matches!(text.to_ascii_lowercase().as_str(), "false" | "0")
 }

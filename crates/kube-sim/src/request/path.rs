@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-/// What a path names. Whether it exists is another question.
+/// The parts of a path, whether the resource exists or not.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Path<'a> {
     pub(crate) group: Cow<'a, str>,
@@ -12,12 +12,12 @@ pub(crate) struct Path<'a> {
     pub(crate) plural: Cow<'a, str>,
     pub(crate) namespace: Cow<'a, str>,
     pub(crate) name: Cow<'a, str>,
-    /// The rest; empty for the object itself.
+    /// The rest of the path. Empty for the object itself.
     pub(crate) subresource: Cow<'a, str>,
 }
 
 impl<'a> Path<'a> {
-    /// None where the path leads to no resource, e.g. `/version` or `/apis/apps/v1`.
+    /// `None` for a non-resource path, e.g. `/version` or `/apis/apps/v1`.
     pub(crate) fn parse(path: &'a str) -> Option<Self> {
         let mut parts = path.strip_prefix('/')?.split('/').map(decode);
         let group = match &*parts.next()? {
@@ -29,7 +29,7 @@ impl<'a> Path<'a> {
         let parts: Vec<Cow<'a, str>> = parts.filter(|part| !part.is_empty()).collect();
         let text = |index: usize| parts.get(index).cloned().unwrap_or_default();
         let is_core = group.is_empty();
-        // `/namespaces/NAME` is a namespace, `/namespaces/NAME/PLURAL` what is in it, unless it is a part of the namespace.
+        // `/namespaces/NAME` is a namespace. `/namespaces/NAME/PLURAL` is a collection, unless it is a subresource.
         let is_part = is_core && parts.len() == 3 && matches!(&*parts[2], "status" | "finalize");
         let path = match &**parts.first()? {
             "namespaces" if parts.len() > 2 && !is_part => Self {

@@ -1,26 +1,26 @@
-//! The resources every API server has. What is special about each (update and delete strategy) is what
-//! `pkg/registry/*/*/strategy.go` and `storage.go` of Kubernetes say.
+//! The resources of every API server. Their update and delete strategies are from `pkg/registry/*/*/strategy.go` and
+//! `storage.go` of Kubernetes.
 
 use std::sync::{Arc, LazyLock};
 
 use super::{Resource, Special, StorageId};
 
-/// All built-in resources, in the order of discovery; core first.
+/// All built-in resources in the order of discovery, core first.
 pub fn builtins() -> &'static [Arc<Resource>] {
     static BUILTINS: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(build);
     &BUILTINS
 }
 
-/// One row: `plural Kind traits short,names`, see [`traits`].
-struct Group {
+/// The resources of one group. A row is plural name, kind, traits (see [`traits`]) and short names.
+struct GroupTable {
     name: &'static str,
     version: &'static str,
     rows: &'static [(&'static str, &'static str, &'static str, &'static [&'static str])],
 }
 
-/// What the letters of a row mean.
+/// The letters of a row.
 mod traits {
-    /// Lives in namespaces.
+    /// Namespaced.
     pub(super) const NAMESPACED: char = 'n';
     /// Has `/status`.
     pub(super) const STATUS: char = 's';
@@ -30,14 +30,14 @@ mod traits {
     pub(super) const CREATE_ON_UPDATE: char = 'u';
     /// Delete answers with the object.
     pub(super) const RETURNS_DELETED: char = 'd';
-    /// Is asked, not stored.
+    /// Answered, not stored.
     pub(super) const EPHEMERAL: char = 'e';
     /// Is in the category `all`.
     pub(super) const ALL: char = 'a';
 }
 
-const GROUPS: &[Group] = &[
-    Group {
+const GROUPS: &[GroupTable] = &[
+    GroupTable {
         name: "",
         version: "v1",
         rows: &[
@@ -58,12 +58,12 @@ const GROUPS: &[Group] = &[
             ("services", "Service", "nsuda", &["svc"]),
         ],
     },
-    Group {
+    GroupTable {
         name: "apiextensions.k8s.io",
         version: "v1",
         rows: &[("customresourcedefinitions", "CustomResourceDefinition", "sc", &["crd", "crds"])],
     },
-    Group {
+    GroupTable {
         name: "apps",
         version: "v1",
         rows: &[
@@ -74,12 +74,12 @@ const GROUPS: &[Group] = &[
             ("statefulsets", "StatefulSet", "nsa", &["sts"]),
         ],
     },
-    Group {
+    GroupTable {
         name: "authentication.k8s.io",
         version: "v1",
         rows: &[("selfsubjectreviews", "SelfSubjectReview", "e", &[]), ("tokenreviews", "TokenReview", "e", &[])],
     },
-    Group {
+    GroupTable {
         name: "authorization.k8s.io",
         version: "v1",
         rows: &[
@@ -89,15 +89,15 @@ const GROUPS: &[Group] = &[
             ("subjectaccessreviews", "SubjectAccessReview", "e", &[]),
         ],
     },
-    Group {
+    GroupTable {
         name: "batch",
         version: "v1",
         rows: &[("cronjobs", "CronJob", "nsa", &["cj"]), ("jobs", "Job", "nsa", &[])],
     },
-    Group { name: "coordination.k8s.io", version: "v1", rows: &[("leases", "Lease", "ncu", &[])] },
-    Group { name: "discovery.k8s.io", version: "v1", rows: &[("endpointslices", "EndpointSlice", "n", &[])] },
-    Group { name: "events.k8s.io", version: "v1", rows: &[("events", "Event", "nu", &["ev"])] },
-    Group {
+    GroupTable { name: "coordination.k8s.io", version: "v1", rows: &[("leases", "Lease", "ncu", &[])] },
+    GroupTable { name: "discovery.k8s.io", version: "v1", rows: &[("endpointslices", "EndpointSlice", "n", &[])] },
+    GroupTable { name: "events.k8s.io", version: "v1", rows: &[("events", "Event", "nu", &["ev"])] },
+    GroupTable {
         name: "networking.k8s.io",
         version: "v1",
         rows: &[
@@ -106,9 +106,13 @@ const GROUPS: &[Group] = &[
             ("networkpolicies", "NetworkPolicy", "n", &["netpol"]),
         ],
     },
-    Group { name: "node.k8s.io", version: "v1", rows: &[("runtimeclasses", "RuntimeClass", "c", &[])] },
-    Group { name: "policy", version: "v1", rows: &[("poddisruptionbudgets", "PodDisruptionBudget", "nsc", &["pdb"])] },
-    Group {
+    GroupTable { name: "node.k8s.io", version: "v1", rows: &[("runtimeclasses", "RuntimeClass", "c", &[])] },
+    GroupTable {
+        name: "policy",
+        version: "v1",
+        rows: &[("poddisruptionbudgets", "PodDisruptionBudget", "nsc", &["pdb"])],
+    },
+    GroupTable {
         name: "rbac.authorization.k8s.io",
         version: "v1",
         rows: &[
@@ -118,8 +122,8 @@ const GROUPS: &[Group] = &[
             ("roles", "Role", "nu", &[]),
         ],
     },
-    Group { name: "scheduling.k8s.io", version: "v1", rows: &[("priorityclasses", "PriorityClass", "", &["pc"])] },
-    Group {
+    GroupTable { name: "scheduling.k8s.io", version: "v1", rows: &[("priorityclasses", "PriorityClass", "", &["pc"])] },
+    GroupTable {
         name: "storage.k8s.io",
         version: "v1",
         rows: &[
@@ -137,7 +141,7 @@ fn build() -> Vec<Arc<Resource>> {
     let mut built: Vec<Arc<Resource>> = Vec::new();
     for group in GROUPS {
         for (plural, kind, letters, short_names) in group.rows {
-            // Events are one set of objects seen through two groups.
+            // Both groups of events share one storage.
             let shared = built.iter().find(|other| *plural == "events" && other.plural == "events");
             let next = StorageId(u32::try_from(built.len()).expect("the table above is short"));
             let storage = shared.map_or(next, |other| other.storage);

@@ -22,7 +22,8 @@ struct Term {
 }
 
 impl FieldSelector {
-    /// Parses the query parameter `fieldSelector`, e.g. `metadata.name=a,spec.nodeName!=b`. A refusal is the server's 400.
+    /// Parses the query parameter `fieldSelector`, e.g. `metadata.name=a,spec.nodeName!=b`. A refusal is the server's
+    /// 400.
     ///
     /// `selectable` are the fields a CustomResourceDefinition declares (`selectableFields`, as `spec.color`); empty for
     /// built-in resources.
@@ -55,17 +56,17 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// The only name that can match, where the selector says one.
+    /// The only name that can match, if the selector has one.
     pub fn name(&self) -> Option<&str> {
         self.required("metadata.name")
     }
 
-    /// The only namespace that can match, where the selector says one.
+    /// The only namespace that can match, if the selector has one.
     pub fn namespace(&self) -> Option<&str> {
         self.required("metadata.namespace")
     }
 
-    /// Whether name and namespace decide alone: nothing of the object need be read.
+    /// Whether the selector is only about name and namespace, so that the object need not be parsed.
     pub fn is_about_names_only(&self) -> bool {
         self.terms.iter().all(|term| is_name(&term.field))
     }
@@ -87,7 +88,7 @@ fn is_name(field: &str) -> bool {
     matches!(field, "metadata.name" | "metadata.namespace")
 }
 
-/// The field as the stored object has it, for a field label of a request.
+/// The field of the stored object for a field label of a request.
 fn stored_field<'a>(field: &'a str, resource: &Resource, selectable: &[String]) -> Result<&'a str, String> {
     let fields: &[&str] = match (resource.group.as_str(), resource.plural.as_str()) {
         _ if resource.custom => {
@@ -144,7 +145,7 @@ fn stored_field<'a>(field: &'a str, resource: &Resource, selectable: &[String]) 
     }
 }
 
-/// Events are stored in the core form, whatever group they are read through.
+/// Events are stored in the core form, whatever group the request is for.
 fn stored_event_field(field: &str) -> Result<&str, String> {
     Ok(match field {
         "metadata.name" | "metadata.namespace" | "reason" | "type" => field,
@@ -160,7 +161,7 @@ fn stored_event_field(field: &str) -> Result<&str, String> {
     })
 }
 
-/// The value a field selector compares with: `""` for what is missing.
+/// The text that a field selector compares with. `""` for a missing field.
 fn field_text<'a>(object: &'a Value, field: &str) -> Cow<'a, str> {
     match field {
         // An event's source is its component, or the newer reporting controller.
@@ -174,7 +175,7 @@ fn field_text<'a>(object: &'a Value, field: &str) -> Cow<'a, str> {
             Some(Value::Bool(truth)) => truth.to_string().into(),
             Some(Value::Number(number)) => number.to_string().into(),
             Some(_) => "".into(),
-            // Go's zero values of what is no text.
+            // Go's zero values of fields that are no texts.
             None => match field {
                 "spec.unschedulable" | "spec.hostNetwork" => "false".into(),
                 "status.replicas" => "0".into(),

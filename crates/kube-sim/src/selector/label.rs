@@ -1,4 +1,4 @@
-//! Label selectors: apimachinery's `labels.Parse`, whose errors reach the client as they are.
+//! Label selectors: apimachinery's `labels.Parse`, with its errors.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ impl LabelSelector {
                 Some("NotIn") => Condition::NotIn(values),
                 Some("Exists") => Condition::Exists,
                 Some("DoesNotExist") => Condition::Missing,
-                // Validation lets nothing else through; what cannot be understood matches nothing.
+                // Validation refuses other operators. An unknown one matches nothing.
                 _ => Condition::In(Vec::new()),
             };
             let key = expression.get("key").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -62,7 +62,7 @@ impl LabelSelector {
         Some(Self { requirements })
     }
 
-    /// Whether labels, given by a look-up, match.
+    /// Whether labels match; `get` looks one up.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.holds(get(&requirement.key)))
     }
@@ -103,7 +103,7 @@ enum Token {
     End,
 }
 
-/// Scans as it goes; `next` looks one token ahead.
+/// Scans on demand, with one token of lookahead.
 struct Parser<'a> {
     rest: &'a str,
     next: (Token, &'a str),
@@ -151,7 +151,7 @@ impl<'a> Parser<'a> {
         if token != Token::Identifier {
             return Err(format!("found '{key}', expected: identifier"));
         }
-        // The server has no path for the key at this point and prints Go's nil.
+        // The server has no path here and prints Go's nil.
         check(names::qualified(key), "<nil>", key)?;
         let ends = matches!(self.peek_value().0, Token::End | Token::Comma);
         let condition = match (negated, ends) {
@@ -250,7 +250,7 @@ impl<'a> Parser<'a> {
         token
     }
 
-    /// The next token where `in` and `notin` are no operators but texts.
+    /// The next token. Here `in` and `notin` are texts, not operators.
     fn peek_value(&self) -> (Token, &'a str) {
         match self.next {
             (Token::In | Token::NotIn, text) => (Token::Identifier, text),

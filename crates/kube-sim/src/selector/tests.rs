@@ -40,7 +40,7 @@ fn label_selectors_match_as_the_server_does() {
 
 #[test]
 fn label_selectors_are_refused_with_the_servers_words() {
-    // Each as kube-apiserver 1.37.1 answered it.
+    // Recorded from kube-apiserver 1.37.1.
     for (selector, message) in [
         ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
         ("a in b", "unable to parse requirement: found 'b' expected: '('"),

@@ -1,4 +1,4 @@
-//! Who calls: by bearer token, and on whose behalf.
+//! Authentication by bearer token, and impersonation.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::App;
 use crate::authorize::{Attributes, groups_of};
 use crate::status::Status;
 
-/// Somebody, authenticated.
+/// An authenticated user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Caller {
     pub(super) name: String,
@@ -19,7 +19,7 @@ const ANONYMOUS: &str = "system:anonymous";
 const AUTHENTICATED: &str = "system:authenticated";
 
 impl App {
-    /// Whom a request is from. A token that is no good is refused, none at all is not.
+    /// The user of a request. An invalid token is refused, a missing one is not.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Status> {
         let caller = match headers.get(AUTHORIZATION) {
             None => Caller { name: ANONYMOUS.to_owned(), groups: groups_of(ANONYMOUS) },
@@ -31,7 +31,7 @@ impl App {
         self.impersonated(caller, headers)
     }
 
-    /// `endpoints/filters/impersonation` of apiserver, in the mode in which the verb is `impersonate`.
+    /// `endpoints/filters/impersonation` of apiserver, in the mode with the verb `impersonate`.
     fn impersonated(&self, caller: Caller, headers: &HeaderMap) -> Result<Caller, Status> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let name = text("impersonate-user");
@@ -57,7 +57,7 @@ impl App {
         for group in &groups {
             self.may_impersonate(&caller, "groups", "", group)?;
         }
-        // A service account without groups has its own; everybody but the anonymous is authenticated.
+        // A service account without given groups is in its own. Everybody but the anonymous user is authenticated.
         if account.is_some() && groups.is_empty() {
             groups = groups_of(name).to_vec();
         }
@@ -79,7 +79,7 @@ impl App {
         })
     }
 
-    /// Refuses what the cluster's rules do not allow.
+    /// Refuses a request that the authorizer does not allow.
     pub(super) fn check(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         match &self.cluster.0.authorizer {
             Some(authorizer) => attributes.check(&**authorizer),

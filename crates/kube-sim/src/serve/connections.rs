@@ -1,4 +1,4 @@
-//! Connections: accepted until the end, then ended in good order.
+//! Connections, and their orderly end.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,11 +16,11 @@ use tokio::task::JoinSet;
 use super::App;
 use super::request::answer;
 
-/// How long requests under way may take at the end.
+/// Time that pending requests have at the end.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long a TLS handshake may take.
+/// Timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long to wait after a failure to accept, such as too many open files.
+/// Pause after a failure to accept, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `end`.
@@ -42,17 +42,17 @@ pub(super) async fn serve(listener: TcpListener, app: &Arc<App>, end: impl Futur
     drop(listener);
     stop.send_replace(true);
     let all = async { while connections.join_next().await.is_some() {} };
-    // What is left are watches, which do not end by themselves.
+    // Only watches are left, which do not end by themselves.
     let _ = tokio::time::timeout(GRACE, all).await;
 }
 
 async fn accepted_one(stream: TcpStream, app: Arc<App>, stopped: watch::Receiver<bool>) {
-    // Answers are small and awaited.
+    // Answers are small, and a client waits for each.
     let _ = stream.set_nodelay(true);
     match &app.tls {
         None => connection(stream, app, stopped).await,
         Some(tls) => {
-            // A peer that speaks no TLS, or does not trust the certificate, goes its way.
+            // A peer that speaks no TLS, or does not trust the certificate, is dropped.
             if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.acceptor.accept(stream)).await {
                 connection(stream, app, stopped).await;
             }
@@ -67,7 +67,7 @@ where
     let service = service_fn(move |request| answer(Arc::clone(&app), request));
     let connection = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    // Errors are the peer's: it went away, or spoke something else.
+    // Errors are the peer's: it disconnected, or speaks no HTTP.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = stopped.wait_for(|stopped| *stopped) => connection.as_mut().graceful_shutdown(),

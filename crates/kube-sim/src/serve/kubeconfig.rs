@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-/// JSON is YAML too, and every reader of kubeconfigs takes it.
+/// A kubeconfig in JSON, which is YAML too.
 pub(super) fn text(server: &str, ca_pem: Option<&str>, user: &str, token: &str) -> String {
     let name = "kube-sim";
     let mut cluster = json!({"server": server});
@@ -27,7 +27,7 @@ pub(super) fn text(server: &str, ca_pem: Option<&str>, user: &str, token: &str) 
     format!("{config:#}\n")
 }
 
-/// A reader sees the old file or the new one, never half of it.
+/// Writes the file atomically.
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));

@@ -1,7 +1,7 @@
-//! Protobuf in requests: Go clients send built-in objects in it, and take JSON in answers.
+//! Protobuf in requests: Go clients send built-in objects in it, and accept JSON in answers.
 //!
-//! A body is `k8s\0` and a `runtime.Unknown`, which names the kind and holds the object. How types are numbered says
-//! `shapes/protobuf.txt`, made from Kubernetes' own Go types.
+//! A body is `k8s\0` and a `runtime.Unknown`, which names the kind and holds the object. The field numbers are in
+//! `shapes/protobuf.txt`, which is generated from Kubernetes' Go types.
 
 mod table;
 mod wire;
@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::seconds;
 use crate::status::Status;
-use table::{Kind, Message, Type};
+use table::{FieldKind, FieldType, Message};
 use wire::{Malformed, Number, Part, parts};
 
-/// What bodies begin with.
+/// The prefix of a body.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// A body as JSON.
@@ -29,7 +29,7 @@ pub(super) fn to_json(body: &Bytes) -> Result<Bytes, Status> {
     let rest =
         body.strip_prefix(MAGIC).ok_or_else(|| refuse("provided data does not appear to be a protobuf message"))?;
     let envelope = Envelope::read(rest).map_err(|Malformed| refuse("malformed envelope"))?;
-    // Options of deletes come in the version of what is deleted.
+    // The options of a delete have the version of the deleted resource.
     let api_version = if envelope.kind == "DeleteOptions" { "v1" } else { &envelope.api_version };
     let message = Message::of(api_version, &envelope.kind).ok_or_else(|| {
         Status::not_implemented(format_args!("protobuf of {} {}", envelope.api_version, envelope.kind))
@@ -79,18 +79,18 @@ impl Message {
     fn read_into(&self, bytes: &[u8], object: &mut Map<String, Value>) -> Result<(), Malformed> {
         for part in parts(bytes) {
             let part = part?;
-            // What a newer client sends beyond what is known is dropped, as in JSON.
+            // Unknown fields of newer clients are dropped, as in JSON.
             let Some(field) = self.field(part.number) else { continue };
             match (&field.name, &field.ty.kind) {
-                (None, Kind::Message(inner)) => Self::named(inner).read_into(part.value.bytes()?, object)?,
+                (None, FieldKind::Message(inner)) => Self::named(inner).read_into(part.value.bytes()?, object)?,
                 (None, _) => {}
-                (Some(name), Kind::List(element)) => {
+                (Some(name), FieldKind::List(element)) => {
                     let list = object.entry(*name).or_insert_with(|| json!([]));
                     if let Value::Array(items) = list {
                         items.push(element.read(&part.value)?);
                     }
                 }
-                (Some(name), Kind::Map(element)) => {
+                (Some(name), FieldKind::Map(element)) => {
                     let (key, value) = entry(part.value.bytes()?, element)?;
                     let map = object.entry(*name).or_insert_with(|| json!({}));
                     if let Value::Object(members) = map {
@@ -99,7 +99,7 @@ impl Message {
                 }
                 (Some(name), _) => {
                     let value = field.ty.read(&part.value)?;
-                    // Protobuf sends all that is no pointer, JSON leaves empty values out.
+                    // Protobuf has every field that is no pointer. JSON omits empty values.
                     if field.ty.pointer || !(field.omit_empty && is_empty(&value)) {
                         object.insert((*name).to_owned(), value);
                     }
@@ -110,34 +110,34 @@ impl Message {
     }
 }
 
-impl Type {
+impl FieldType {
     fn read(&self, value: &Number<'_>) -> Result<Value, Malformed> {
         Ok(match &self.kind {
-            Kind::Text => value.text()?.into(),
-            Kind::Bool => (value.integer()? != 0).into(),
-            Kind::Int => value.integer()?.into(),
-            Kind::Bytes => STANDARD.encode(value.bytes()?).into(),
-            Kind::Quantity => text_of(value.bytes()?, 1)?.into(),
-            Kind::Time => time(value.bytes()?)?.map(seconds).into(),
-            Kind::MicroTime => time(value.bytes()?)?.map(|time| format!("{time:.6}")).into(),
-            Kind::Json => {
+            FieldKind::Text => value.text()?.into(),
+            FieldKind::Bool => (value.integer()? != 0).into(),
+            FieldKind::Int => value.integer()?.into(),
+            FieldKind::Bytes => STANDARD.encode(value.bytes()?).into(),
+            FieldKind::Quantity => text_of(value.bytes()?, 1)?.into(),
+            FieldKind::Time => time(value.bytes()?)?.map(seconds).into(),
+            FieldKind::MicroTime => time(value.bytes()?)?.map(|time| format!("{time:.6}")).into(),
+            FieldKind::Json => {
                 let json = bytes_of(value.bytes()?, 1)?;
                 if json.is_empty() { Value::Null } else { serde_json::from_slice(json).map_err(|_| Malformed)? }
             }
-            Kind::IntOrString => {
+            FieldKind::IntOrString => {
                 let bytes = value.bytes()?;
                 match integer_of(bytes, 1)? {
                     0 => integer_of(bytes, 2)?.into(),
                     _ => text_of(bytes, 3)?.into(),
                 }
             }
-            Kind::Texts => {
+            FieldKind::Texts => {
                 let items = parts(value.bytes()?).map(|part| part?.value.text().map(Value::from));
                 Value::Array(items.collect::<Result<_, Malformed>>()?)
             }
-            Kind::Message(id) => Value::Object(Message::named(id).read(value.bytes()?)?),
+            FieldKind::Message(id) => Value::Object(Message::named(id).read(value.bytes()?)?),
             // Protobuf has no lists of lists.
-            Kind::List(_) | Kind::Map(_) => return Err(Malformed),
+            FieldKind::List(_) | FieldKind::Map(_) => return Err(Malformed),
         })
     }
 }
@@ -148,13 +148,13 @@ fn is_empty(value: &Value) -> bool {
         Value::Bool(flag) => !flag,
         Value::Number(number) => number.as_i64() == Some(0),
         Value::String(text) => text.is_empty(),
-        // Go's JSON never leaves out structs.
+        // Go's JSON never omits structs.
         Value::Array(_) | Value::Object(_) => false,
     }
 }
 
-/// One entry of a map: key 1, value 2.
-fn entry(bytes: &[u8], element: &Type) -> Result<(String, Value), Malformed> {
+/// An entry of a map: key 1, value 2.
+fn entry(bytes: &[u8], element: &FieldType) -> Result<(String, Value), Malformed> {
     let (mut key, mut value) = (String::new(), None);
     for part in parts(bytes) {
         match part? {
@@ -163,7 +163,7 @@ fn entry(bytes: &[u8], element: &Type) -> Result<(String, Value), Malformed> {
             _ => {}
         }
     }
-    // An empty value may be left out.
+    // An empty value may be omitted.
     let value = match value {
         Some(value) => value,
         None => element.read(&Number::Bytes(&[]))?,
@@ -171,7 +171,7 @@ fn entry(bytes: &[u8], element: &Type) -> Result<(String, Value), Malformed> {
     Ok((key, value))
 }
 
-/// Seconds 1, nanoseconds 2; Go's zero time is none.
+/// A time: seconds 1, nanoseconds 2. Go's zero time is `None`.
 fn time(bytes: &[u8]) -> Result<Option<Timestamp>, Malformed> {
     if bytes.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! One request over the port: who asks, in what form, and the answer in the form wanted.
+//! One request over the port: authentication, conversion of the body, and conversion of the answer.
 
 use std::io;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use tower::{BoxError, ServiceExt as _};
 
 use super::App;
 use super::caller::Caller;
-use super::form::{Form, Language, Shape};
-use super::table::{Include, Tables, Watched};
+use super::media_type::{Language, MediaType, Representation};
+use super::table::{Include, TableWatch, Tables};
 use super::{protobuf, yaml};
 use crate::authorize::Attributes;
 use crate::request::Path;
@@ -27,7 +27,7 @@ use crate::status::Status;
 /// The body of an answer.
 pub(super) type Answer = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Answers a request; an error breaks the connection.
+/// Answers a request. An error breaks the connection.
 pub(super) async fn answer(app: Arc<App>, request: http::Request<Incoming>) -> io::Result<Response<Answer>> {
     let (parts, body) = request.into_parts();
     match app.answer(parts, body).await {
@@ -37,7 +37,7 @@ pub(super) async fn answer(app: Arc<App>, request: http::Request<Incoming>) -> i
     }
 }
 
-/// Why a request gets no answer of the API's.
+/// A failure before the API's answer.
 enum Failure {
     Refused(Status),
     /// The API breaks the connection, as faults do.
@@ -73,29 +73,29 @@ impl App {
             return Ok(self.token_review(&caller, body).await?);
         }
         let Some(resource) = self.resource(&path) else { return self.plainly(&caller, parts, body).await };
-        let form = Form::wanted(&parts.headers)?;
-        let tables = match form.shape {
-            Shape::Table(version) => {
+        let form = MediaType::wanted(&parts.headers)?;
+        let tables = match form.representation {
+            Representation::Table(version) => {
                 let include = Include::of(uri.query().unwrap_or_default())?;
                 Some(Tables::new(&self.cluster, resource, version, include))
             }
-            Shape::Objects | Shape::Metadata => None,
+            Representation::Objects | Representation::Metadata => None,
         };
         parts.headers.insert(http::header::ACCEPT, HeaderValue::from_static(form.accept()));
         let response = self.ask(&caller, parts, body).await?;
         match tables {
-            // There are no watches in YAML: JSON is YAML too.
+            // A watch stays JSON, which is YAML too.
             None if form.language == Language::Json || response.body().is_stream() => {
                 Ok(response.map(BodyExt::boxed_unsync))
             }
             Some(tables) if response.body().is_stream() => {
-                Ok(response.map(|body| Watched::new(body, tables).boxed_unsync()))
+                Ok(response.map(|body| TableWatch::new(body, tables).boxed_unsync()))
             }
             tables => convert(response, tables, form.language).await,
         }
     }
 
-    /// Asks the API itself.
+    /// Sends a request to the API itself.
     async fn ask(&self, caller: &Caller, parts: Parts, body: Full<Bytes>) -> io::Result<Response<Body>> {
         let service = self.cluster.service_in_groups(&caller.name, &caller.groups);
         service.oneshot(http::Request::from_parts(parts, body)).await
@@ -137,7 +137,7 @@ impl App {
     }
 }
 
-/// The body, in JSON where it was YAML or protobuf.
+/// The body, converted to JSON from YAML or protobuf.
 async fn readable(parts: &mut Parts, body: Incoming) -> Result<Full<Bytes>, Status> {
     let limited = Limited::new(body, BODY_LIMIT).collect().await;
     let body = match limited {
@@ -164,7 +164,7 @@ async fn readable(parts: &mut Parts, body: Incoming) -> Result<Full<Bytes>, Stat
     Ok(Full::new(body))
 }
 
-/// A body that broke off: nobody waits for this answer.
+/// The refusal of an incomplete body. Nobody waits for it.
 fn unreadable(error: &BoxError) -> Status {
     Status::bad_request(format!("error reading the body: {error}"))
 }
@@ -179,7 +179,7 @@ async fn object(body: Full<Bytes>) -> Result<Value, Status> {
     }
 }
 
-/// A document, as a table or as YAML.
+/// Converts a document to a table or to YAML.
 async fn convert(
     response: Response<Body>,
     tables: Option<Tables>,

@@ -8,6 +8,7 @@ mod columns;
 mod custom;
 mod path;
 mod pods;
+mod printer;
 mod storage;
 
 use std::io;
@@ -25,9 +26,9 @@ use crate::request::Options;
 use crate::resource::{Resource, Special};
 use crate::service::Body;
 use crate::status::{Cause, Status};
-use columns::Printer;
+use printer::Printer;
 
-/// What stands beside a row's cells: the query parameter `includeObject`.
+/// The query parameter `includeObject`: the object in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Include {
     Nothing,
@@ -50,7 +51,7 @@ impl Include {
     }
 }
 
-/// Makes tables of one resource's objects.
+/// Prints tables of one resource's objects.
 pub(super) struct Tables {
     cluster: Cluster,
     resource: Arc<Resource>,
@@ -77,7 +78,7 @@ impl Tables {
 
     fn table(&self, objects: &[Value], metadata: Value, with_columns: bool) -> Value {
         let now = self.cluster.clock().now();
-        let marked = columns::default_class(&self.resource, objects);
+        let marked = printer::default_class(&self.resource, objects);
         let rows = objects.iter().map(|object| {
             let mut row = json!({"cells": self.printer.cells(object, now, marked)});
             if self.resource.special == Special::Pod
@@ -113,21 +114,21 @@ impl Tables {
     }
 }
 
-/// The body of a watch, with each object as a table of one row. Columns come with the first only.
-pub(super) struct Watched {
+/// The body of a watch with a table of one row for each object. Only the first has columns.
+pub(super) struct TableWatch {
     body: Body,
     tables: Tables,
     has_columns: bool,
-    /// The beginning of a line whose end has not come yet.
+    /// The start of an incomplete line.
     rest: Vec<u8>,
 }
 
-impl Watched {
+impl TableWatch {
     pub(super) fn new(body: Body, tables: Tables) -> Self {
         Self { body, tables, has_columns: false, rest: Vec::new() }
     }
 
-    /// The whole lines among what has come.
+    /// Converts the complete lines.
     fn convert(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.rest.extend_from_slice(bytes);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };
@@ -151,18 +152,18 @@ impl Watched {
     }
 }
 
-impl http_body::Body for Watched {
+impl http_body::Body for TableWatch {
     type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let watched = self.get_mut();
+        let watch = self.get_mut();
         loop {
-            let frame = match Pin::new(&mut watched.body).poll_frame(context) {
+            let frame = match Pin::new(&mut watch.body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => frame,
                 other => return other,
             };
-            let lines = frame.data_ref().map(|bytes| watched.convert(bytes)).unwrap_or_default();
+            let lines = frame.data_ref().map(|bytes| watch.convert(bytes)).unwrap_or_default();
             if !lines.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(lines.into()))));
             }

@@ -1,4 +1,4 @@
-//! TLS with an authority and a certificate made at the start, and forgotten at the end.
+//! TLS with a certificate authority for the life of the server.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, crypto};
 use tokio_rustls::TlsAcceptor;
 
-/// What is needed to speak TLS.
+/// The acceptor of TLS connections, and the authority's certificate.
 pub(super) struct Tls {
     pub(super) acceptor: TlsAcceptor,
-    /// The authority clients must trust.
+    /// The authority that clients must trust.
     pub(super) ca_pem: String,
 }
 
-/// The certificate cannot be made or used.
+/// A failure to create or use the certificate.
 pub(super) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 impl Tls {
-    /// For a server at this address, which is also `localhost`.
+    /// TLS for a server at this address, and at `localhost`.
     pub(super) fn new(address: IpAddr) -> Result<Self, Error> {
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(DnType::CommonName, "kube-sim");

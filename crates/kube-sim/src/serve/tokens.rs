@@ -1,4 +1,4 @@
-//! Bearer tokens: the administrator's, and those that service accounts are given.
+//! Bearer tokens of the administrator and of service accounts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,14 +16,14 @@ use crate::object::{at, text_at};
 use crate::resource::Resource;
 use crate::status::{Cause, Status};
 
-/// The administrator.
+/// The administrator's user name.
 pub(super) const ADMIN: &str = "kubernetes-admin";
 const AUDIENCE: &str = "https://kubernetes.default.svc";
-/// The shortest and the usual life of a token, in seconds.
+/// The minimum and the default lifetime of a token, in seconds.
 const SHORTEST: i64 = 600;
 const USUAL: i64 = 3600;
 
-/// All tokens that are good.
+/// All issued tokens.
 #[derive(Debug)]
 pub(super) struct Tokens {
     admin: String,
@@ -54,7 +54,7 @@ impl Tokens {
 }
 
 impl App {
-    /// The user of this token. `None` if it is unknown or expired, or its account is gone.
+    /// The user of a token. `None` if it is unknown or expired, or if its service account is gone.
     pub(super) fn holder(&self, token: &str) -> Option<Caller> {
         if token == self.tokens.admin {
             let groups = ["system:masters".to_owned(), "system:authenticated".to_owned()];
@@ -114,8 +114,8 @@ impl App {
 }
 
 impl Issued {
-    /// Clients look into tokens for their end, so it is a JWT like any other; but its last part is no signature, as who
-    /// issued it remembers it.
+    /// A JWT, because clients read the expiry from it. Its last part is random instead of a signature: the server
+    /// remembers its tokens.
     fn token(&self, now: Timestamp) -> Result<String, getrandom::Error> {
         let claims = json!({
             "aud": [AUDIENCE],
@@ -133,7 +133,7 @@ impl Issued {
     }
 }
 
-/// Nobody guesses it.
+/// An unguessable text.
 fn random() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)?;

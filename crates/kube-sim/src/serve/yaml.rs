@@ -1,11 +1,11 @@
-//! YAML: bodies in it become JSON, and answers in JSON become it.
+//! Conversion between YAML and JSON.
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::status::Status;
 
-/// A body as JSON. What is JSON already stays as it is: JSON is YAML too.
+/// Converts a body to JSON. A body that is already JSON stays unchanged.
 pub(super) fn to_json(body: &Bytes) -> Result<Bytes, Status> {
     let start = body.iter().find(|byte| !byte.is_ascii_whitespace());
     if start == Some(&b'{') && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {
@@ -18,7 +18,7 @@ pub(super) fn to_json(body: &Bytes) -> Result<Bytes, Status> {
     Ok(Bytes::from(value.to_string()))
 }
 
-/// A document as YAML.
+/// Converts a document to YAML.
 pub(super) fn from_json(value: &Value) -> Result<Bytes, Status> {
     let text = serde_saphyr::to_string(value).map_err(|error| Status::internal(error.to_string()))?;
     Ok(Bytes::from(text))

@@ -1,5 +1,4 @@
-//! The latest states that were written or read, so that nobody reads them anew: one change is looked at by several actors,
-//! one after the other.
+//! A cache of parsed states. Several actors read each change, one after the other.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,13 +9,13 @@ use super::Stored;
 use crate::resource::Resource;
 use crate::{defaults, object};
 
-/// As many are kept; the memory they take is bounded by it.
+/// Size of the cache.
 const KEPT: usize = 128;
 
-/// The latest states that were written or read by this thread.
+/// The states that this thread wrote or parsed last.
 struct Latest {
     states: Vec<(Arc<Stored>, Arc<Value>)>,
-    /// Which is given up next.
+    /// Index of the next state to replace.
     oldest: usize,
 }
 
@@ -25,7 +24,7 @@ thread_local! {
 }
 
 impl Stored {
-    /// The JSON, read, as [`Stored::value`]; shared by those who ask for it in a short time.
+    /// The parsed JSON, as [`Stored::value`]. Calls shortly after each other share it.
     pub fn parsed(self: &Arc<Self>) -> Arc<Value> {
         LATEST.with_borrow_mut(|latest| {
             if let Some((_, value)) = latest.states.iter().rev().find(|(state, _)| Arc::ptr_eq(state, self)) {
@@ -37,7 +36,7 @@ impl Stored {
         })
     }
 
-    /// Tells [`Stored::parsed`] of what value this state of a resource was made.
+    /// Caches the value that this state was made from.
     pub(crate) fn remember(self: &Arc<Self>, resource: &Resource, mut value: Value) {
         defaults::name_type(resource, &mut value);
         let metadata = object::metadata_mut(&mut value);

@@ -1,10 +1,10 @@
-//! The resources that exist now: the built-in ones and those of CustomResourceDefinitions.
+//! The existing resources: the built-in ones and those of CustomResourceDefinitions.
 
 use std::sync::Arc;
 
 use crate::resource::{Resource, StorageId, builtins};
 
-/// All resources, found by path or by kind.
+/// All resources, by path or by kind.
 pub(crate) struct Registry {
     /// Sorted by group, version and plural.
     resources: Vec<Arc<Resource>>,
@@ -17,17 +17,17 @@ impl Registry {
         Self { resources }
     }
 
-    /// The resource a path names.
+    /// The resource at a path.
     pub(crate) fn at_path(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.resources.iter().find(|resource| resource.is(group, plural) && resource.version == version)
     }
 
-    /// Whether there is anything built-in in this group.
+    /// Whether the group has built-in resources.
     pub(crate) fn has_builtin_group(&self, group: &str) -> bool {
         self.resources.iter().any(|resource| resource.group == group && !resource.custom)
     }
 
-    /// The resource of that name, in its first version.
+    /// The resource of this name, in its first version.
     pub(crate) fn named(&self, group: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.resources.iter().find(|resource| resource.is(group, plural))
     }
@@ -40,7 +40,7 @@ impl Registry {
         self.resources.iter().find(fits)
     }
 
-    /// Adds resources; those already there under the same path are replaced.
+    /// Adds resources, or replaces those with the same path.
     pub(crate) fn add(&mut self, added: Vec<Arc<Resource>>) {
         for resource in added {
             match self.resources.binary_search_by(|other| path(other).cmp(&path(&resource))) {

@@ -1,4 +1,4 @@
-//! The objects of a resource as they were at an earlier resourceVersion: the changes since then are undone.
+//! The objects of a resource at an earlier resourceVersion: the later changes are undone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use super::{Storage, Stored};
 /// A view of a [`Storage`] at a resourceVersion.
 pub(crate) struct Snapshot<'a> {
     storage: &'a Storage,
-    /// What differs from today: the state then, or none where the object did not exist.
+    /// The differences from now: the state then, or `None` for an object that did not exist.
     then: BTreeMap<&'a str, Option<&'a Arc<Stored>>>,
 }
 
 impl<'a> Snapshot<'a> {
-    /// None where too much is forgotten.
+    /// `None` if the history does not go back that far.
     pub(crate) fn at(storage: &'a Storage, version: u64) -> Option<Self> {
         if version < storage.compacted() {
             return None;
@@ -58,9 +58,9 @@ impl<'a> Snapshot<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::super::{ChangeKind, Entry};
+    use super::super::{ChangeKind, HistoryEntry, Ownership};
     use super::*;
-    use crate::ownership::{Credit, Ownership};
+    use crate::ownership::Credit;
     use crate::resource::Resource;
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
             Arc::new(Stored::new(&resource, &json!({"metadata": {"name": name}}), version, ownership))
         };
         let mut record = |kind, object: &Arc<Stored>, before: Option<&Arc<Stored>>| {
-            storage.record(Entry { kind, object: Arc::clone(object), before: before.cloned() });
+            storage.record(HistoryEntry { kind, object: Arc::clone(object), before: before.cloned() });
         };
         let (a1, b2, c3) = (state("a", 1), state("b", 2), state("c", 3));
         record(ChangeKind::Created, &a1, None);

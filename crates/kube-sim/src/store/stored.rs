@@ -1,21 +1,20 @@
-//! One state of one object: its JSON and the little that is needed without reading it.
+//! One state of one object: its JSON, and the fields that are needed without parsing it.
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::object;
-use crate::ownership::Ownership;
+use crate::object::{self, write_value};
+use crate::ownership::{Credit, ServerSet, Writer};
 use crate::resource::Resource;
 
 /// One state of one object, shared by the store, its history, answers and watches.
 ///
-/// The JSON is always written in the same way: `kind`, `apiVersion`, then `metadata` with `resourceVersion` and `uid`
-/// first, then all else in the order of the keys. So states are equal if their bytes are, and the resourceVersion can be
-/// replaced without reading the rest.
+/// The JSON has a fixed order: `kind`, `apiVersion`, then `metadata` with `resourceVersion` and `uid` first, then all
+/// other keys sorted. So states are equal if their bytes are, and the resourceVersion can be replaced without parsing.
 pub struct Stored {
     bytes: Bytes,
     key: Box<str>,
@@ -25,7 +24,7 @@ pub struct Stored {
     namespace_len: u16,
     deleting: bool,
     owned: bool,
-    /// As it was created.
+    /// Whether this is the state as created.
     first: bool,
     ownership: Ownership,
 }
@@ -33,7 +32,7 @@ pub struct Stored {
 type Labels = Vec<(Box<str>, Box<str>)>;
 
 impl Stored {
-    /// Writes `object` down as that resource's, with this resourceVersion.
+    /// Serializes an object of a resource, with this resourceVersion.
     pub(crate) fn new(resource: &Resource, object: &Value, resource_version: u64, ownership: Ownership) -> Self {
         let namespace = if resource.namespaced { object::namespace(object) } else { "" };
         let (bytes, version_at) = write(resource, object, resource_version);
@@ -51,12 +50,12 @@ impl Stored {
         }
     }
 
-    /// The state of an object that is new.
+    /// Marks this as the state as created.
     pub(crate) fn first(self) -> Self {
         Self { first: true, ..self }
     }
 
-    /// The same state under another resourceVersion.
+    /// The same state with another resourceVersion.
     pub(crate) fn at_version(self: &Arc<Self>, resource_version: u64) -> Self {
         let start = self.version_at as usize;
         let end = start + digits(self.resource_version);
@@ -84,7 +83,7 @@ impl Stored {
         &self.bytes
     }
 
-    /// The JSON, read.
+    /// The parsed JSON.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.bytes).expect("written by this module")
     }
@@ -131,22 +130,22 @@ impl Stored {
         self.owned
     }
 
-    /// `namespace/name` or `name`: what the store sorts by.
+    /// `namespace/name` or `name`: the sort key.
     pub(crate) fn key(&self) -> &str {
         &self.key
     }
 
-    /// Whether nothing has been written since the object was created.
+    /// Whether the object has not been written since its creation.
     pub(crate) fn is_first(&self) -> bool {
         self.first
     }
 
-    /// Who owns the fields.
+    /// The owners of the fields.
     pub(crate) fn ownership(&self) -> &Ownership {
         &self.ownership
     }
 
-    /// Appends the JSON from `metadata` on, as it stands behind `kind` and `apiVersion`.
+    /// Appends the JSON from `metadata` on, without `kind` and `apiVersion`.
     pub(crate) fn write_tail(&self, with_owners: bool, json: &mut Vec<u8>) {
         let at = self.version_at as usize;
         let owners = if with_owners { self.managed_fields() } else { Arc::default() };
@@ -161,12 +160,77 @@ impl Stored {
         json.extend_from_slice(&self.bytes[at - VERSION.len()..]);
     }
 
-    /// Whether both say the same, but for the resourceVersion.
+    /// Whether both states are equal except for the resourceVersion.
     pub(crate) fn same_but_version(&self, other: &Self) -> bool {
         let (start, end) = (self.version_at as usize, self.version_at as usize + digits(self.resource_version));
         let (other_start, other_end) =
             (other.version_at as usize, other.version_at as usize + digits(other.resource_version));
         self.bytes[..start] == other.bytes[..other_start] && self.bytes[end..] == other.bytes[other_end..]
+    }
+}
+
+/// The owners of a state's fields, or the facts to compute them from.
+pub(crate) struct Ownership(Mutex<Origin>);
+
+pub(super) enum Origin {
+    /// The owners.
+    Known(Arc<str>),
+    /// One writer owns everything.
+    Created(Arc<Writer>, i64, ServerSet),
+    /// A writer changed another state.
+    Changed(Arc<Writer>, i64, ServerSet, Arc<Stored>),
+    /// The owners are those of another state.
+    Same(Arc<Stored>),
+}
+
+impl Ownership {
+    /// For a new object.
+    pub(crate) fn of_new(credit: Credit) -> Self {
+        Self::new(match credit {
+            Credit::Server => Origin::Known(Arc::default()),
+            Credit::Writer(writer, at, unowned) => Origin::Created(writer, at, unowned),
+            Credit::Known(owners) => Origin::Known(owners),
+        })
+    }
+
+    /// For a new state of an object.
+    pub(crate) fn after(before: &Arc<Stored>, credit: Credit) -> Self {
+        let (writer, at, unowned) = match credit {
+            Credit::Server => return Self::same(before),
+            Credit::Known(owners) => return Self::new(Origin::Known(owners)),
+            Credit::Writer(writer, at, unowned) => (writer, at, unowned),
+        };
+        Self::new(match &*before.ownership().lock() {
+            // An object without owners stays without.
+            Origin::Known(owners) if owners.is_empty() => Origin::Known(Arc::default()),
+            Origin::Created(creator, _, still_unowned)
+                if Arc::ptr_eq(creator, &writer) && unowned == ServerSet::NOTHING =>
+            {
+                Origin::Created(writer, at, *still_unowned)
+            }
+            _ => Origin::Changed(writer, at, unowned, Arc::clone(before)),
+        })
+    }
+
+    /// The owners of another state.
+    pub(crate) fn same(other: &Arc<Stored>) -> Self {
+        Self::new(Origin::Same(Arc::clone(other)))
+    }
+
+    fn new(origin: Origin) -> Self {
+        Self(Mutex::new(origin))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Origin> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state whose owners must be computed first.
+    pub(super) fn needs(&self) -> Option<Arc<Stored>> {
+        match &*self.lock() {
+            Origin::Known(_) | Origin::Created(..) => None,
+            Origin::Changed(.., before) | Origin::Same(before) => Some(Arc::clone(before)),
+        }
     }
 }
 
@@ -176,7 +240,7 @@ impl fmt::Debug for Stored {
     }
 }
 
-/// A [`Stored`] in the set of its resource, found by its key.
+/// A [`Stored`] that is compared by its key.
 #[derive(Clone)]
 pub(crate) struct ByKey(pub(crate) Arc<Stored>);
 
@@ -214,7 +278,7 @@ pub(crate) fn key(namespace: &str, name: &str) -> String {
     }
 }
 
-/// What stands before the tail of every object of a resource.
+/// The JSON before the tail of every object of a resource.
 pub(crate) fn head(resource: &Resource) -> String {
     format!(r#"{{"kind":"{}","apiVersion":"{}""#, resource.kind, resource.api_version())
 }
@@ -222,7 +286,7 @@ pub(crate) fn head(resource: &Resource) -> String {
 const METADATA: &str = r#","metadata":{"#;
 const VERSION: &str = r#""resourceVersion":""#;
 
-/// The JSON and where the resourceVersion stands in it.
+/// The JSON, and the offset of the resourceVersion.
 fn write(resource: &Resource, object: &Value, resource_version: u64) -> (Vec<u8>, usize) {
     let empty = Map::new();
     let fields = object.as_object().unwrap_or(&empty);
@@ -254,11 +318,6 @@ fn write_fields(json: &mut Vec<u8>, fields: &Map<String, Value>, written: &[&str
     }
 }
 
-/// Appends a value.
-pub(crate) fn write_value<T: serde::Serialize + ?Sized>(json: &mut Vec<u8>, value: &T) {
-    serde_json::to_writer(json, value).expect("JSON values with text keys can be written to memory");
-}
-
 fn labels(object: &Value) -> Option<Box<Labels>> {
     let labels = object::meta(object, "labels")?.as_object()?;
     let pairs = labels.iter().filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into())));
@@ -275,7 +334,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ownership::Credit;
 
     #[test]
     fn objects_are_written_in_one_way() {

@@ -11,7 +11,7 @@ use crate::object::{self, at};
 use crate::resource::Resource;
 use crate::status::Cause;
 
-/// The annotation that named the class before the field did.
+/// The annotation for the class from before the field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const STORAGE: [&str; 4] = ["spec", "resources", "requests", "storage"];
 const RESIZE_STATUSES: [&str; 5] = [
@@ -22,7 +22,7 @@ const RESIZE_STATUSES: [&str; 5] = [
     "NodeResizePending",
 ];
 
-/// What a stored claim lets an update keep.
+/// Invalid values that an update may keep because the stored claim has them.
 #[derive(Clone, Copy, Default)]
 struct Leniency {
     selector: bool,
@@ -44,7 +44,7 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &To
         spec(new, leniency(old), causes);
     }
     spec_is_immutable(new, old, causes);
-    // Good when it was written.
+    // It was valid when it was written.
     if same_spec {
         return;
     }
@@ -113,7 +113,7 @@ fn spec(claim: &Value, leniency: Leniency, causes: &mut Vec<Cause>) {
         }
     }
     if let (Some(source), Some(source_ref)) = (source, source_ref) {
-        // The value shown is one of Go's paths, which has no JSON.
+        // The server shows a Go path here, which has no JSON.
         let shown = |detail| Cause::invalid("spec", &json!({}), detail);
         let same = ["apiGroup", "kind", "name"].iter().all(|field| source.get(field) == source_ref.get(field));
         if !text(source_ref, "namespace").is_empty() {
@@ -170,14 +170,14 @@ fn leniency(old: &Value) -> Leniency {
     Leniency { selector: !selector_causes.is_empty(), api_group: has_group("dataSource") || has_group("dataSourceRef") }
 }
 
-/// All but the request (and the attributes class) of a bound claim, a first volume name, and a first class.
+/// Only the request (and the attributes class) of a bound claim, a first volume name and a first class may change.
 fn spec_is_immutable(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     let Some((new_spec, old_spec)) = new.get("spec").zip(old.get("spec")) else { return };
     let class = "storageClassName";
     let beta = |claim| object::annotation(claim, BETA_CLASS);
     let new_class = new_spec.get(class).and_then(Value::as_str);
     let had_class = old_spec.get(class).is_some();
-    // From the annotation to the field, or from nothing to the field.
+    // The class moves from the annotation to the field, or is set for the first time.
     let moved =
         !had_class && beta(old).is_some_and(|old| new_class == Some(old) && beta(new).is_none_or(|new| new == old));
     if !moved && beta(new) != beta(old) {
@@ -213,7 +213,7 @@ fn spec_is_immutable(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Amounts that only are written differently are the same.
+/// Ignores differences in the notation of equal amounts.
 fn unify_amounts(compared: &mut Value, expected: &Value) {
     for kind in ["requests", "limits"] {
         let amounts = compared.pointer_mut(&format!("/resources/{kind}")).and_then(Value::as_object_mut);
@@ -226,7 +226,7 @@ fn unify_amounts(compared: &mut Value, expected: &Value) {
     }
 }
 
-/// A request may shrink, but not to what the volume has or below.
+/// A request may shrink, but not to the volume's capacity or below.
 fn storage_does_not_shrink(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     let amount = |claim, path: &[&str]| at(claim, path).and_then(quantity);
     let (Some(new_size), Some(old_size)) = (amount(new, &STORAGE), amount(old, &STORAGE)) else { return };

@@ -32,7 +32,7 @@ pub(super) fn config_map(resource: &Resource, config_map: &Value, touched: &Touc
         size += decoded_len(value);
     }
     if size > MAX_SIZE {
-        // A path whose only element has no name.
+        // The server's path has one element without a name.
         causes.push(Cause::too_long("[]", MAX_SIZE));
     }
 }
@@ -124,7 +124,7 @@ fn docker_config(data: Option<&Map<String, Value>>, key: &str, causes: &mut Vec<
     };
     let json = STANDARD.decode(text).unwrap_or_default();
     if serde_json::from_slice::<Map<String, Value>>(&json).is_err() {
-        // Go's parser names the first byte it does not like.
+        // Go's parser names the first invalid byte.
         let complaint = match json.iter().find(|byte| !byte.is_ascii_whitespace()) {
             None => "unexpected end of JSON input".to_owned(),
             Some(byte) => format!("invalid character {:?} looking for beginning of value", char::from(*byte)),
@@ -144,7 +144,7 @@ fn entries<'a>(object: &'a Value, field: &str) -> Option<&'a Map<String, Value>>
     object.get(field).and_then(Value::as_object)
 }
 
-/// How many bytes a base64 text stands for.
+/// The decoded length of a base64 text.
 fn decoded_len(value: &Value) -> usize {
     let text = value.as_str().unwrap_or_default();
     text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count()

@@ -1,5 +1,5 @@
-//! Values as Go prints them inside error texts: the server's internal types have no JSON names, so their JSON shows Go's
-//! field names, every field, in order. And the diffs of `util/diff`.
+//! Values as Go prints them in error texts, and the diffs of `util/diff`. The server's internal types have no JSON
+//! names: their JSON has all fields with their Go names, in Go's order.
 
 use std::fmt::{self, Write as _};
 
@@ -41,10 +41,10 @@ impl GoValue {
         Self::fields(value, structure, |_| true)
     }
 
-    /// The fields of a struct that are wanted.
+    /// The wanted fields of a struct.
     pub(crate) fn fields(value: &Value, structure: &Struct, wanted: impl Fn(&Field) -> bool) -> Self {
         let fields = structure.fields_in_order().into_iter().filter(|field| wanted(field));
-        // The types of `meta` are used as they are and have JSON names everywhere.
+        // The server uses the types of `meta` internally too, so they have JSON names.
         if structure.is_meta() {
             let present =
                 fields.filter_map(|field| Some((field.name.to_owned(), Self::of(value.get(field.name)?, &field.ty))));
@@ -56,7 +56,7 @@ impl GoValue {
         Self::Object(all.collect())
     }
 
-    /// As `json.MarshalIndent` with one blank writes it, with newlines at the ends of all lines but the last.
+    /// As `json.MarshalIndent` with an indent of one blank. The last line has no newline.
     fn pretty(&self, depth: usize, text: &mut String) {
         let (open, close, count) = match self {
             Self::List(items) => ('[', ']', items.len()),
@@ -126,10 +126,10 @@ pub(crate) fn diff(old: &GoValue, new: &GoValue) -> String {
     write_hunks(&hunks(&matches, old_lines.len(), new_lines.len()), &old_lines, &new_lines)
 }
 
-/// Lines that are the same in both: where in the old, where in the new, how many.
+/// A run of equal lines: its start in the old text, its start in the new one, its length.
 type Match = (usize, usize, usize);
 
-/// The longest run of same lines (the first of several), then the same on either side of it: `difflib`'s way.
+/// `difflib`: finds the longest run of equal lines (the first of several), then goes on at both sides of it.
 fn find_matches(old: &[&str], new: &[&str], start: (usize, usize), matches: &mut Vec<Match>) {
     let mut best = (0, 0, 0);
     for i in 0..old.len() {

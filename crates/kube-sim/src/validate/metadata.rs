@@ -1,4 +1,4 @@
-//! `metadata`, as apimachinery's `api/validation/objectmeta.go` and core's `ValidateObjectMeta` check it.
+//! `metadata`: apimachinery's `api/validation/objectmeta.go` and core's `ValidateObjectMeta`.
 
 use serde_json::{Map, Value, json};
 
@@ -9,17 +9,17 @@ use crate::object;
 use crate::resource::{Resource, Special};
 use crate::status::Cause;
 
-/// What a resource's names may be.
+/// The rule for a resource's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameRule {
     Label,
     Subdomain,
-    /// Anything a path can hold.
+    /// Any segment of a path.
     PathSegment,
 }
 
 impl NameRule {
-    /// The rule of a resource's own validation.
+    /// The rule of a resource.
     pub(super) fn of(resource: &Resource) -> Self {
         match resource.group.as_str() {
             _ if resource.special == Special::Namespace => Self::Label,
@@ -44,12 +44,12 @@ impl NameRule {
     }
 }
 
-/// Which fields of `metadata` are to be looked at.
+/// The fields of `metadata` to check.
 #[derive(Clone, Debug)]
 pub(super) enum Touched<'a> {
-    /// Those of a new object: all.
+    /// All: for a new object.
     All,
-    /// Those an update changes: what it leaves alone was found good when it was written.
+    /// The fields that an update changes. The others were valid when they were written.
     Only(Vec<&'a str>),
 }
 
@@ -165,7 +165,7 @@ pub(super) fn check_update(new: &Value, old: &Value, touched: &Touched<'_>, caus
             causes.push(Cause::invalid(format!("metadata.{field}"), shown, super::IMMUTABLE));
         }
     }
-    // [`check`] comes before it, and finds the same.
+    // [`check`] comes first and finds the same causes.
     if causes.is_empty() {
         return;
     }
@@ -174,7 +174,7 @@ pub(super) fn check_update(new: &Value, old: &Value, touched: &Touched<'_>, caus
     owner_references(new, causes);
 }
 
-/// [`check_update`] where core's own check of the metadata holds.
+/// [`check_update`] for resources with core's own metadata check.
 pub(super) fn check_core_update(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
     check_update(new, old, touched, causes);
     check_core_finalizers(new, touched, causes);
@@ -186,7 +186,7 @@ pub(super) fn check_core(resource: &Resource, object: &Value, touched: &Touched<
     check_core_finalizers(object, touched, causes);
 }
 
-/// What core's `ValidateObjectMeta` adds: finalizers are qualified or standard.
+/// The addition of core's `ValidateObjectMeta`: finalizers are qualified or standard.
 pub(super) fn check_core_finalizers(object: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
     if !touched.has("finalizers") {
         return;
@@ -218,7 +218,7 @@ fn annotations(annotations: Option<&Map<String, Value>>, path: &str, causes: &mu
     let mut size = 0;
     for (key, value) in annotations.into_iter().flatten() {
         size += key.len() + value.as_str().map_or(0, str::len);
-        // The case of keys does not matter here.
+        // Keys are checked in lower case.
         match key.bytes().any(|byte| byte.is_ascii_uppercase()) {
             true => invalid(path, key, names::qualified(&key.to_lowercase()), causes),
             false => invalid(path, key, names::qualified(key), causes),
@@ -301,7 +301,7 @@ fn map<'a>(object: &'a Value, field: &str) -> Option<&'a Map<String, Value>> {
     object::meta(object, field).and_then(Value::as_object)
 }
 
-/// One cause for each complaint about a text.
+/// Adds a cause for each complaint about a text.
 pub(super) fn invalid(path: &str, text: &str, complaints: Vec<String>, causes: &mut Vec<Cause>) {
     causes.extend(complaints.iter().map(|complaint| Cause::invalid(path, &json!(text), complaint)));
 }

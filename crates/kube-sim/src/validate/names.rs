@@ -1,5 +1,5 @@
-//! What names, keys and values may look like: `util/validation` and `api/validate/content` of apimachinery, texts included.
-//! Each function gives the complaints about a text; none (and no allocation) for a good one.
+//! Rules for names, keys and values, with their texts: `util/validation` and `api/validate/content` of apimachinery.
+//! Each function returns the complaints about a text. A valid one has none, and costs no allocation.
 
 const LABEL_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
@@ -103,7 +103,7 @@ pub fn config_key(text: &str) -> Vec<String> {
     complaints
 }
 
-/// A name that is one segment of a path: the rule for resources without a stricter one (RBAC).
+/// A name that is a segment of a path: the rule for resources without a stricter one (RBAC).
 pub fn path_segment(text: &str, prefix: bool) -> Vec<String> {
     let mut complaints = Vec::new();
     if !prefix && matches!(text, "." | "..") {
@@ -123,7 +123,7 @@ pub fn condition_reason(text: &str) -> Vec<String> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b':');
     let starts = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
     let ends = text.bytes().last().is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    // A single letter is both ends.
+    // A single letter is both the start and the end.
     if starts && ends && text.bytes().all(good) {
         return Vec::new();
     }
@@ -136,11 +136,10 @@ pub fn condition_reason(text: &str) -> Vec<String> {
     ]
 }
 
-/// What a name looks like to its rule while the server has still to append to it (`generateName`): a dash at the end
-/// stands for more.
+/// A `generateName` as the rules for names check it: a dash at the end stands for the suffix to come.
 pub fn with_open_end(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
-        // As `maskTrailingDash` does it: the letter before the dash goes too.
+        // As in `maskTrailingDash`, the letter before the dash is dropped too.
         Some(rest) if !rest.is_empty() => {
             let mut masked = rest.to_owned();
             masked.pop();

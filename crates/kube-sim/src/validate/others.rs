@@ -1,4 +1,4 @@
-//! Resources of which only a little is checked here: Leases, Namespaces, Nodes, Pods.
+//! Resources with few checks: Leases, Namespaces, Nodes, Pods.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub(super) fn lease(lease: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A namespace's own finalizers. `indexed` where the server names their place.
+/// A namespace's own finalizers. `indexed` tells whether the server's paths have their index.
 pub(super) fn namespace_finalizers(namespace: &Value, indexed: bool, causes: &mut Vec<Cause>) {
     let Some(spec) = namespace.get("spec") else { return };
     for (index, name) in texts(spec, "finalizers").enumerate() {
@@ -30,7 +30,7 @@ pub(super) fn namespace_finalizers(namespace: &Value, indexed: bool, causes: &mu
     }
 }
 
-/// A namespace's phase goes with its deletion.
+/// A namespace's phase must agree with its deletion.
 pub(super) fn namespace_phase(namespace: &Value, causes: &mut Vec<Cause>) {
     let phase = object::text_at(namespace, &["status", "phase"]);
     let (wanted, detail) = match object::deletion_timestamp(namespace) {
@@ -42,7 +42,7 @@ pub(super) fn namespace_phase(namespace: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What of a node may not change: its provider id once set.
+/// A node's provider id may not change once it is set.
 pub(super) fn node_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     let id = |node| object::text_at(node, &["spec", "providerID"]);
     if !id(old).is_empty() && id(new) != id(old) {
@@ -51,7 +51,7 @@ pub(super) fn node_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What of a pod may not be missing.
+/// The required fields of a pod.
 pub(super) fn pod(pod: &Value, causes: &mut Vec<Cause>) {
     let spec = pod.get("spec").unwrap_or(&Value::Null);
     let mut count = 0;
@@ -76,8 +76,8 @@ pub(super) fn pod(pod: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Of a pod's spec only images, the deadline, gates and additional tolerations may change. (The server's diff shows its
-/// internal form of the spec, this one the form of `v1`.)
+/// Only images, the deadline, gates and additional tolerations of a pod's spec may change. (The server's diff shows the
+/// internal type of the spec, this one shows `v1`.)
 pub(super) fn pod_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     let Some((new, old)) = new.get("spec").zip(old.get("spec")) else { return };
     if new == old {

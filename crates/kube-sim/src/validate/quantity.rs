@@ -1,5 +1,5 @@
-//! Quantities such as `1Gi`, `500m`, `1e3`: apimachinery's `resource.Quantity` as far as text goes in, an amount is
-//! compared, and text comes out.
+//! Quantities such as `1Gi`, `500m`, `1e3`: apimachinery's `resource.Quantity`, limited to parsing, comparing and
+//! printing.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,7 +10,7 @@ pub struct Quantity {
     mantissa: i128,
     scale: i32,
     format: Format,
-    /// The text as given, where the server keeps it.
+    /// The original text, if the server keeps it.
     text: Option<Box<str>>,
 }
 
@@ -21,16 +21,16 @@ enum Format {
     Exponent,
 }
 
-/// Why a text is no quantity, with the server's text.
+/// A parse error, with the server's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Not of the form of a quantity.
+    /// The text does not match the syntax.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
-    /// A number too long to be represented.
+    /// The number is too long.
     #[error("unable to parse numeric part of quantity")]
     Number,
-    /// An unknown suffix.
+    /// The suffix is unknown.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
@@ -43,7 +43,7 @@ const MAX_BINARY: i128 = i64::MAX as i128;
 impl Quantity {
     /// Parses a quantity.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
-        let parts = Parts::split(text)?;
+        let parts = QuantityParts::split(text)?;
         let (base, exponent, format) = suffix(parts.suffix).ok_or(QuantityError::Suffix)?;
         let digits = parts.whole.len() + parts.fraction.len();
         let mut mantissa = number(parts.whole, parts.fraction)?;
@@ -54,7 +54,7 @@ impl Quantity {
             if small && exponent % 10 == 0 && mantissa & 7 != 0 {
                 kept = Some(text);
             }
-            // A number this long is far beyond the cap whatever its suffix.
+            // A number this long exceeds the cap with any suffix.
             mantissa = mantissa.checked_mul(1 << exponent).ok_or(QuantityError::Number)?;
         } else {
             scale = scale.checked_add(exponent).ok_or(QuantityError::Number)?;
@@ -63,7 +63,7 @@ impl Quantity {
                 kept = Some(text);
             }
         }
-        // What is not nothing is at least a billionth.
+        // An amount other than zero is at least 10⁻⁹.
         let mut quantity = Self { mantissa, scale, format, text: None };
         quantity.round_up(NANO);
         if format == Format::Binary {
@@ -82,8 +82,8 @@ impl Quantity {
         Ok(quantity)
     }
 
-    /// The amount as the server writes it, when that differs from `text`. With `milli`, rounded up to thousandths first,
-    /// as the server does for every core `ResourceList` (`SetDefaults_ResourceList`).
+    /// The amount as the server writes it, when that differs from `text`. With `milli`, rounded up to thousandths
+    /// first, as the server does for every core `ResourceList` (`SetDefaults_ResourceList`).
     pub fn rewrite(text: &str, milli: bool) -> Result<Option<String>, QuantityError> {
         let mut quantity = Self::parse(text)?;
         if milli && quantity.scale < MILLI {
@@ -103,7 +103,7 @@ impl Quantity {
         }
     }
 
-    /// Compares amounts, whatever their notation.
+    /// Compares amounts of any notation.
     pub fn compare(&self, other: &Self) -> Ordering {
         if self.sign() != other.sign() || self.sign() == 0 {
             return self.sign().cmp(&other.sign());
@@ -111,7 +111,7 @@ impl Quantity {
         let scale = self.scale.min(other.scale);
         match (self.at_scale(scale), other.at_scale(scale)) {
             (Some(left), Some(right)) => left.cmp(&right),
-            // Too big to be written out at the other's scale: bigger, by far.
+            // Too large for the other's scale, so it is larger.
             (None, _) => self.sign().cmp(&0),
             (_, None) => 0.cmp(&self.sign()),
         }
@@ -132,7 +132,7 @@ impl Quantity {
         }
     }
 
-    /// The mantissa at a finer scale, where it fits.
+    /// The mantissa at a finer scale, if it fits.
     fn at_scale(&self, scale: i32) -> Option<i128> {
         let factor = 10_i128.checked_pow(u32::try_from(self.scale - scale).ok()?)?;
         self.mantissa.checked_mul(factor)
@@ -167,7 +167,7 @@ impl fmt::Display for Quantity {
         if self.format == Format::Binary {
             let whole = match self.scale {
                 0.. => self.at_scale(0),
-                // An amount that is no whole number is shown in decimals.
+                // An amount that is no integer is printed in decimal format.
                 _ => {
                     let factor = 10_i128.pow(self.scale.unsigned_abs());
                     (self.mantissa % factor == 0).then_some(self.mantissa / factor)
@@ -230,15 +230,15 @@ fn number(whole: &str, fraction: &str) -> Result<i128, QuantityError> {
 }
 
 /// The parts of a quantity's text.
-struct Parts<'a> {
+struct QuantityParts<'a> {
     negative: bool,
-    /// Digits before the point, without leading zeros; `0` when there are none.
+    /// Digits before the point, without leading zeros, or `0`.
     whole: &'a str,
     fraction: &'a str,
     suffix: &'a str,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> QuantityParts<'a> {
     fn split(text: &'a str) -> Result<Self, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Format);
@@ -333,7 +333,7 @@ mod tests {
             ("1e", QuantityError::Suffix),
             ("1mi", QuantityError::Suffix),
         ] {
-            // A suffix alone is zero with a suffix, for the server too.
+            // A suffix alone means zero, for the server too.
             if text == "Gi" {
                 assert_eq!(written(text), "0");
                 continue;

@@ -8,7 +8,7 @@ use crate::object::text_at;
 use crate::resource::Resource;
 use crate::status::Cause;
 
-/// What is wrong with a review.
+/// Validates a review.
 pub(crate) fn review(resource: &Resource, review: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     if !resource.plural.ends_with("accessreviews") {

@@ -13,7 +13,7 @@ const NOT_AN_OPERATOR: &str = "not a valid selector operator";
 const WANTS_VALUES: &str = "must be specified when `operator` is 'In' or 'NotIn'";
 const WANTS_NO_VALUES: &str = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
 
-/// `ValidateLabelSelector`. With `lenient`, values are not looked at.
+/// `ValidateLabelSelector`. With `lenient`, values are not checked.
 pub(super) fn label_selector(selector: &Value, path: &str, lenient: bool, causes: &mut Vec<Cause>) {
     let labels = selector.get("matchLabels").and_then(Value::as_object);
     metadata::labels(labels, &format!("{path}.matchLabels"), causes);
@@ -38,7 +38,7 @@ pub(super) fn label_selector(selector: &Value, path: &str, lenient: bool, causes
     }
 }
 
-/// `ValidateNodeSelector`. With `lenient`, values are not looked at.
+/// `ValidateNodeSelector`. With `lenient`, values are not checked.
 pub(super) fn node_selector(selector: &Value, path: &str, lenient: bool, causes: &mut Vec<Cause>) {
     let path = format!("{path}.nodeSelectorTerms");
     if items(selector, "nodeSelectorTerms").next().is_none() {
@@ -55,7 +55,7 @@ pub(super) fn node_selector(selector: &Value, path: &str, lenient: bool, causes:
     }
 }
 
-/// Whether a stored selector has values that are no label values: then an update may keep such.
+/// Whether a stored selector has values that are no valid label values. An update may keep these.
 pub(super) fn has_invalid_values(selector: &Value) -> bool {
     items(selector, "nodeSelectorTerms")
         .flat_map(|term| items(term, "matchExpressions"))
@@ -108,7 +108,7 @@ fn node_field_requirement(requirement: &Value, path: &str, causes: &mut Vec<Caus
 
 /// `validateAllowedTopologies` of a StorageClass.
 pub(super) fn topologies(class: &Value, causes: &mut Vec<Cause>) {
-    // The server compares with as many empty terms as there are terms, so an empty one is always a duplicate.
+    // The server's list of known terms starts with as many empty ones, so an empty term is always a duplicate.
     let mut known: Vec<BTreeMap<&str, BTreeSet<&str>>> =
         vec![BTreeMap::new(); items(class, "allowedTopologies").count()];
     for (index, term) in items(class, "allowedTopologies").enumerate() {

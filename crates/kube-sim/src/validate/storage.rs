@@ -12,7 +12,7 @@ const BINDING_MODES: [&str; 2] = ["Immediate", "WaitForFirstConsumer"];
 const MAX_PARAMETERS: usize = 512;
 const MAX_PARAMETERS_SIZE: usize = 256 << 10;
 
-/// A StorageClass on create; `changes` are the fields declarative validation found changed on update.
+/// A StorageClass on create.
 pub(super) fn class(resource: &Resource, class: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
     metadata::check_core(resource, class, touched, causes);
     let provisioner = text(class, "provisioner");
@@ -32,7 +32,7 @@ pub(super) fn class(resource: &Resource, class: &Value, touched: &Touched<'_>, c
     selectors::topologies(class, causes);
 }
 
-/// What declarative validation adds at the end of a StorageClass's causes: what must be there, and what may not change.
+/// The causes of declarative validation, which come last: required and immutable fields of a StorageClass.
 pub(super) fn class_declarations(class: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     const FIELDS: [&str; 4] = ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"];
     for field in FIELDS {

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What each change of a good object is refused for: the fields, in the server's order.
+/// Checks the fields, in the server's order, for which each change of a valid object is refused.
 fn refusals(group: &str, plural: &str, good: &Value, cases: &[(&str, Value, &[&str])]) {
     let resource = Resource::builtin(group, plural);
     assert_eq!(on_create(&resource, good), [], "the good one");
@@ -15,7 +15,7 @@ fn refusals(group: &str, plural: &str, good: &Value, cases: &[(&str, Value, &[&s
     }
 }
 
-/// Sets a member at a pointer whose parents are there; null removes it.
+/// Sets a member at a pointer whose parents exist. Null removes it.
 fn set(object: &mut Value, pointer: &str, value: Value) {
     let (parent, field) = pointer.rsplit_once('/').unwrap();
     let parent = object.pointer_mut(parent).unwrap().as_object_mut().unwrap();
@@ -169,7 +169,7 @@ fn what_may_not_change() {
         let mut changed = good.clone();
         set(&mut changed, pointer, value.clone());
         let mut causes = on_update(&Resource::builtin("", plural), &good, &changed, None);
-        // What several rules find counts once.
+        // Equal causes of several rules count once.
         causes.dedup_by_key(|cause| cause.field.clone());
         let found: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
         assert_eq!(found, fields, "{plural} {pointer} {value}: {causes:?}");

@@ -14,7 +14,7 @@ use crate::status::Cause;
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
-/// The annotation that once gave mount options.
+/// The former annotation for mount options.
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
 /// On create.
@@ -35,11 +35,11 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &To
             spec(new, lenient, causes);
         }
     };
-    // The strategy validates the volume, and so does the validation of the update.
+    // The server validates the volume twice: in the strategy, and in the validation of the update.
     volume_and_metadata(causes);
     mount_options(new, causes);
     volume_and_metadata(causes);
-    // Good when it was written.
+    // It was valid when it was written.
     if same_spec {
         return;
     }
@@ -66,14 +66,14 @@ pub(super) fn update_status(new: &Value, old: &Value, touched: &Touched<'_>, cau
     }
 }
 
-/// Whether a volume or claim has access modes at all.
+/// Checks that a volume or claim has access modes.
 pub(super) fn access_modes_are_given(spec: &Value, detail: &str, causes: &mut Vec<Cause>) {
     if texts(spec, "accessModes").next().is_none() {
         causes.push(Cause::required("spec.accessModes", detail));
     }
 }
 
-/// Whether the access modes of a volume or claim are known ones that go together.
+/// Checks that the access modes of a volume or claim are known and go together.
 pub(super) fn access_modes_are_known(spec: &Value, causes: &mut Vec<Cause>) {
     let (mut one_pod, mut others) = (false, false);
     for mode in texts(spec, "accessModes") {
@@ -216,7 +216,7 @@ fn source_is_immutable(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     causes.push(Cause::forbidden("spec.persistentvolumesource", &detail));
 }
 
-/// Only beta labels may turn into the labels that took their place.
+/// Node affinity is immutable, but beta labels may be replaced by their successors.
 fn affinity_is_immutable(new: Option<&Value>, old: &Value, causes: &mut Vec<Cause>) {
     if new == Some(old) || new.is_some_and(|new| *new == with_ga_labels(old, new)) {
         return;
@@ -237,7 +237,7 @@ const BETA_LABELS: [(&str, &str); 5] = [
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
 ];
 
-/// The old affinity with those keys renamed that are renamed in the new one.
+/// The old affinity with the keys renamed that are renamed in the new one.
 fn with_ga_labels(old: &Value, new: &Value) -> Value {
     let mut renamed = old.clone();
     let terms = renamed.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut);

@@ -1,5 +1,5 @@
-//! The source of a PersistentVolume: exactly one. Those that provisioners make today (hostPath, local, nfs, csi) are
-//! checked in full, iscsi, rbd, cephfs, flexVolume and fc in part, of the others only that something is there.
+//! The source of a PersistentVolume, of which there must be exactly one. hostPath, local, nfs and csi are checked in
+//! full, iscsi, rbd, cephfs, flexVolume and fc in part. The others only have to be present.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::metadata::invalid;
 use super::{items, names, text};
 use crate::status::Cause;
 
-/// All sources in the order the server looks at them, with the field its complaints name.
+/// All sources in the order of the server's checks, each with the field that its errors name.
 const SOURCES: [(&str, &str); 22] = [
     ("hostPath", "hostPath"),
     ("gcePersistentDisk", "gcePersistentDisk"),
@@ -40,7 +40,7 @@ pub(super) fn check(spec: &Value, has_affinity: bool, causes: &mut Vec<Cause>) {
     let mut sources = 0;
     for (field, shown) in SOURCES {
         let Some(source) = spec.get(field) else { continue };
-        // The server forgets to look for others before a FlexVolume.
+        // The server does not check for other sources before a FlexVolume.
         if sources > 0 && field != "flexVolume" {
             causes.push(Cause::forbidden(format!("spec.{shown}"), "may not specify more than 1 volume type"));
             continue;
@@ -82,7 +82,7 @@ fn host_path(source: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Whether there is a path at all.
+/// Checks that a path has no `..`. Returns whether there is a path.
 fn no_backsteps(path: &str, field: &str, causes: &mut Vec<Cause>) -> bool {
     if path.is_empty() {
         causes.push(Cause::required(field, ""));
@@ -107,7 +107,7 @@ fn nfs(source: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Whether a text or list is there at all.
+/// Requires a text or list.
 fn given(source: &Value, path: &str, field: &str, causes: &mut Vec<Cause>) {
     if text(source, field).is_empty() && items(source, field).next().is_none() {
         causes.push(Cause::required(format!("{path}.{field}"), ""));

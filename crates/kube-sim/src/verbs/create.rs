@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Answer, credit, refuse, take_owners, validate_new, view};
-use crate::ownership::{Credit, Ownership, ServerSet};
+use super::{Answer, credit, custom, refuse, take_owners, validate_new, view};
+use crate::ownership::{Credit, ServerSet};
 use crate::request::{Request, Verb};
 use crate::resource::Resource;
 use crate::state::State;
 use crate::status::Status;
-use crate::store::Stored;
-use crate::{crd, defaults, object};
+use crate::store::{Ownership, Stored};
+use crate::{defaults, object};
 
 pub(super) fn create(state: &mut State, request: &mut Request) -> Result<Answer, Status> {
     let object = request.take_object()?;
     create_object(state, request, object)
 }
 
-/// Creates `object`, which came in the request's form; updates and applies that create end here too.
+/// Creates `object`, which is in the request's version. Also used by updates and applies that create.
 pub(super) fn create_object(state: &mut State, request: &Request, object: Value) -> Result<Answer, Status> {
     let resource = &request.resource;
     let view = view(state, request);
     let mut object = view.to_stored(object);
-    // Only an apply has worked them out; a creator owns all it sends.
+    // Only an apply has computed them. The manager of a create owns all that it sends.
     let owners = take_owners(&mut object).filter(|_| request.verb == Verb::Patch);
     set_namespace(resource, &request.namespace, &mut object)?;
     let resource_version_given = !matches!(object::resource_version(&object), "" | "0");
@@ -31,7 +31,7 @@ pub(super) fn create_object(state: &mut State, request: &Request, object: Value)
     let now = state.clock.seconds();
     let left_out = ServerSet::left_alone(resource, None, &object);
     defaults::on_create(resource, &mut object, &*state, &now)?;
-    crd::prepare(state, request, None, &mut object)?;
+    custom::prepare(state, request, None, &mut object)?;
     refuse(state, resource, object::name(&object), validate_new(state, resource, &object))?;
     if resource_version_given {
         return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
@@ -52,7 +52,7 @@ pub(super) fn create_object(state: &mut State, request: &Request, object: Value)
         return Ok(Answer::value(201, &shown));
     }
     let created = state.create(resource.storage, object, credit);
-    crd::after_write(state, resource, &created);
+    custom::after_write(state, resource, &created);
     Ok(Answer::Object { code: 201, view, object: created })
 }
 
@@ -71,7 +71,8 @@ fn set_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Re
     Ok(())
 }
 
-/// What no client decides: `WipeObjectMetaSystemFields`, `FillObjectMetaSystemFields` and the generated name.
+/// Sets the fields that no client sets: `WipeObjectMetaSystemFields`, `FillObjectMetaSystemFields` and the generated
+/// name.
 fn set_system_fields(state: &mut State, resource: &Resource, object: &mut Value) {
     let metadata = object::metadata_mut(object);
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Answer, existing, read, view};
-use crate::clock;
-use crate::ownership::{Credit, Ownership};
+use super::{Answer, custom, existing, read, view};
+use crate::crd::definition;
+use crate::ownership::Credit;
 use crate::request::{DeleteOptions, Request};
 use crate::resource::{Resource, Special};
 use crate::state::State;
 use crate::status::Status;
-use crate::store::Stored;
-use crate::{crd, object};
+use crate::store::{Ownership, Stored};
+use crate::{clock, object};
 
-/// The namespaces admission (NamespaceLifecycle) keeps.
+/// The namespaces that admission (NamespaceLifecycle) protects.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 pub(super) fn delete(state: &mut State, request: &Request) -> Result<Answer, Status> {
@@ -40,16 +40,16 @@ pub(super) fn delete_collection(state: &mut State, request: &Request) -> Result<
     Ok(Answer::list_of(&view(state, request), &page))
 }
 
-/// What became of an object whose deletion was asked for.
-pub(crate) enum Deleted {
-    /// It waits for somebody.
+/// The result of a delete.
+enum Deleted {
+    /// A finalizer or a grace period holds the object.
     Pending(Arc<Stored>),
-    /// It is gone; this was its last state.
+    /// The object is gone. This was its last state.
     Gone(Arc<Stored>),
 }
 
-/// Deletes an object, or marks it as long as finalizers or a grace period hold it.
-pub(crate) fn delete_object(
+/// Deletes an object, or marks it for deletion if a finalizer or a grace period holds it.
+fn delete_object(
     state: &mut State,
     resource: &Resource,
     before: &Arc<Stored>,
@@ -70,7 +70,7 @@ pub(crate) fn delete_object(
         }
         first || object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
     } else if is_crd && first {
-        crd::mark_terminating(&mut object, &state.clock.seconds());
+        definition::mark_terminating(&mut object, &state.clock.seconds());
         true
     } else {
         let graceful = resource.special == Special::Pod && !kill_at_once(state, &mut object, options);
@@ -94,22 +94,42 @@ pub(crate) fn delete_object(
     }
     let marked = state.update(resource.storage, before, object, Credit::Server);
     if is_crd {
-        crd::clean_up(state, &marked);
+        clean_up(state, resource, &marked);
     }
     Ok(Deleted::Pending(marked))
 }
 
-/// Removes an object for good; its last state.
+/// The second step of deleting a definition: deletes all its objects, and finishes with the last of them.
+fn clean_up(state: &mut State, definitions: &Resource, marked: &Arc<Stored>) {
+    let object = marked.value();
+    if let Some(storage) = custom::storage_of(state, &object) {
+        let resource = Arc::clone(&state.storage(storage).resource);
+        let objects: Vec<Arc<Stored>> = state.storage(storage).range("", "").cloned().collect();
+        for object in &objects {
+            // Without preconditions a delete cannot be refused.
+            let _ = delete_object(state, &resource, object, &DeleteOptions::default(), false);
+        }
+        if state.storage(storage).len() > 0 {
+            return;
+        }
+    }
+    // The removal of the last object may have finished it already.
+    if let Some(marked) = state.find(definitions, "", marked.name()).cloned() {
+        custom::finish(state, definitions, &marked);
+    }
+}
+
+/// Removes an object. Returns its last state.
 pub(crate) fn remove(state: &mut State, resource: &Resource, before: &Arc<Stored>) -> Arc<Stored> {
     let last = state.remove(resource.storage, before);
-    crd::after_remove(state, resource, &last);
+    custom::after_remove(state, resource, &last);
     last
 }
 
-/// `BeforeDelete` of apiserver's `registry/rest/delete.go`; namespaces have words of their own.
+/// `BeforeDelete` of apiserver's `registry/rest/delete.go`. Namespaces have other texts.
 fn check_preconditions(resource: &Resource, before: &Stored, options: &DeleteOptions) -> Result<(), Status> {
     let Some(wanted) = &options.preconditions else { return Ok(()) };
-    // The server names the kind here where it names the resource elsewhere.
+    // Here the server names the kind instead of the resource.
     let named = || Resource { plural: resource.kind.clone(), ..resource.clone() };
     if let Some(uid) = wanted.uid.as_deref().filter(|uid| *uid != before.uid()) {
         let found = before.uid();
@@ -134,7 +154,7 @@ fn check_preconditions(resource: &Resource, before: &Stored, options: &DeleteOpt
     Ok(())
 }
 
-/// `deletionFinalizersForGarbageCollection`: what a propagation policy leaves for the garbage collector to do.
+/// `deletionFinalizersForGarbageCollection`: sets the garbage collector's finalizers by the propagation policy.
 fn set_dependents_finalizers(object: &mut Value, options: &DeleteOptions) {
     const ORPHAN: &str = "orphan";
     const FOREGROUND: &str = "foregroundDeletion";
@@ -164,14 +184,14 @@ fn mark(state: &State, object: &mut Value) {
     if since.is_none() && generation > 0 {
         object::set_meta(object, "generation", generation + 1);
     }
-    // Times in this form sort as texts.
+    // These times sort as texts.
     if object::deletion_timestamp(object).is_none_or(|since| since > now.as_str()) {
         object::set_meta(object, "deletionTimestamp", now);
     }
     object::set_meta(object, "deletionGracePeriodSeconds", 0);
 }
 
-/// Pods that run get their grace period, and false is returned; others are deleted as anything else.
+/// Whether a pod is deleted at once. A running pod gets its grace period instead.
 fn kill_at_once(state: &State, pod: &mut Value, options: &DeleteOptions) -> bool {
     const DEFAULT_SECONDS: i64 = 30;
     let asked = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{Answer, view};
+use super::{Answer, WatchStart, view};
 use crate::go_json;
 use crate::request::Request;
 use crate::selection::Selection;
@@ -16,7 +16,6 @@ use crate::state::State;
 use crate::status::{Cause, Status};
 use crate::store::{Snapshot, Stored};
 use crate::view::View;
-use crate::watch::WatchStart;
 
 pub(super) fn get(state: &State, request: &Request) -> Result<Answer, Status> {
     at_most_now(state, parse_version(&request.options.resource_version)?)?;
@@ -58,7 +57,7 @@ pub(super) fn watch(state: &mut State, request: &Request) -> Result<Answer, Stat
     let selection = Selection::new(state, request)?;
     let asked = parse_version(&options.resource_version)?;
     let now = state.version();
-    // Without a resourceVersion, and for a streaming list, today's objects come first.
+    // Without a resourceVersion, and for a streaming list, the current objects come first.
     let from_today = options.send_initial_events.unwrap_or(asked.is_none_or(|version| version == 0));
     let mut start = WatchStart {
         id: state.next_watch(),
@@ -84,23 +83,23 @@ pub(super) fn watch(state: &mut State, request: &Request) -> Result<Answer, Stat
             start.initial_end = Some(asked.unwrap_or(0).max(now));
         }
     } else if start.after < storage.compacted() {
-        // Too old: the answer is a 200 whose only event says so, as the watch cache has it.
+        // Too old: as in the watch cache, the answer is a 200 with one ERROR event.
         let message = format!("too old resource version: {} ({})", start.after, storage.compacted());
         start.refused = Some(Status::expired(message));
     }
     Ok(Answer::Watch(Box::new(start)))
 }
 
-/// A part of a list.
-pub(super) struct Page {
+/// A page of a list.
+pub(super) struct ListPage {
     pub(super) items: Vec<Arc<Stored>>,
     version: u64,
     continue_token: Option<String>,
     remaining: Option<usize>,
 }
 
-/// The matching objects, at most `limit` (0 is all) of them.
-pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<Page, Status> {
+/// The matching objects, at most `limit` (0 for all) of them.
+pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<ListPage, Status> {
     let options = &request.options;
     let selection = Selection::new(state, request)?;
     let asked = parse_version(&options.resource_version)
@@ -119,13 +118,13 @@ pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<Pag
     } else {
         at_most_now(state, asked)?;
         match (asked, options.resource_version_match.as_str()) {
-            // From the watch cache, which knows no pages.
+            // From the watch cache, which does not paginate.
             (Some(0), _) => {
                 limit = 0;
                 now
             }
             (Some(version), "Exact") => version,
-            // Before there was a choice, a page meant that very version.
+            // Without `resourceVersionMatch`, a page is of exactly this version, as before the parameter existed.
             (Some(version), "") if limit > 0 => version,
             (_, _) => now,
         }
@@ -136,7 +135,7 @@ pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<Pag
             Snapshot::at(storage, at).ok_or_else(|| too_old(options.continue_token.is_empty(), &from, &selection))?,
         ),
     };
-    let mut page = Page { items: Vec::new(), version: at, continue_token: None, remaining: None };
+    let mut page = ListPage { items: Vec::new(), version: at, continue_token: None, remaining: None };
     match &snapshot {
         None => page.fill(storage.range(&selection.prefix, &from), limit, &selection),
         Some(snapshot) => page.fill(snapshot.range(&selection.prefix, &from), limit, &selection),
@@ -144,7 +143,7 @@ pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<Pag
     Ok(page)
 }
 
-impl Page {
+impl ListPage {
     fn fill<'a>(&mut self, objects: impl Iterator<Item = &'a Arc<Stored>>, limit: usize, selection: &Selection) {
         let mut objects = objects.filter(|object| selection.matches(object));
         if limit == 0 {
@@ -154,7 +153,7 @@ impl Page {
         self.items.extend(objects.by_ref().take(limit).cloned());
         let rest = match selection.is_everything() {
             true => objects.count(),
-            // Enough to know whether there is more; the server counts only without selectors.
+            // Only whether there are more: the server counts them only without selectors.
             false => objects.take(1).count(),
         };
         if rest > 0
@@ -167,7 +166,7 @@ impl Page {
     }
 }
 
-/// The refusal of a version nobody remembers; a continued list learns how to go on without consistency.
+/// The refusal of a compacted version. A continued list gets a token to go on without consistency.
 fn too_old(first_page: bool, from: &str, selection: &Selection) -> Status {
     if first_page {
         return Status::expired("The resourceVersion for the provided list is too old.");
@@ -181,7 +180,7 @@ fn too_old(first_page: bool, from: &str, selection: &Selection) -> Status {
     Status { continue_token: Some(encode_continue(key, None).into()), ..Status::expired(message) }
 }
 
-/// None for an empty one. A malformed one is refused as the storage's versioner words it.
+/// Parses a resourceVersion. `None` for an empty one. The refusal of an invalid one is the versioner's.
 fn parse_version(text: &str) -> Result<Option<u64>, Status> {
     if text.is_empty() {
         return Ok(None);
@@ -192,7 +191,7 @@ fn parse_version(text: &str) -> Result<Option<u64>, Status> {
     })
 }
 
-/// Refuses a version that lies in the future.
+/// Refuses a future version.
 fn at_most_now(state: &State, asked: Option<u64>) -> Result<(), Status> {
     match asked {
         Some(version) if version > state.version() => {
@@ -202,7 +201,8 @@ fn at_most_now(state: &State, asked: Option<u64>) -> Result<(), Status> {
     }
 }
 
-/// A token as apiserver's `storage/continue.go` makes it; without a version the rest of the list is today's.
+/// A continue token of apiserver's `storage/continue.go`. Without a version, the list continues with the current
+/// objects.
 fn encode_continue(key: &str, version: Option<u64>) -> String {
     let version = version.and_then(|version| i64::try_from(version).ok()).unwrap_or(-1);
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": version, "start": key}).to_string())
@@ -224,8 +224,8 @@ fn decode_continue(token: &str) -> Result<(String, Option<u64>), Status> {
 }
 
 impl Answer {
-    /// The objects a list answer is made of, for deletes that answer with what they found.
-    pub(super) fn list_of(view: &View, page: &Page) -> Self {
+    /// The list that a deletecollection answers with.
+    pub(super) fn list_of(view: &View, page: &ListPage) -> Self {
         let mut json = Vec::new();
         json.extend_from_slice(view.list_head().as_bytes());
         json.extend_from_slice(format!(r#""metadata":{{"resourceVersion":"{}"}},"items":["#, page.version).as_bytes());

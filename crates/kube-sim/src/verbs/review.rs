@@ -1,4 +1,4 @@
-//! Resources that are asked, not kept: access reviews.
+//! Access reviews, which are answered and not stored.
 
 use serde_json::{Value, json};
 

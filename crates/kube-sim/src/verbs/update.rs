@@ -1,20 +1,20 @@
-//! update and patch, and what both end in.
+//! update and patch, and their common write.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Answer, create, credit, existing, refuse, take_owners, view};
-use crate::ownership::{Credit, Ownership, ServerSet};
+use super::{Answer, create, credit, custom, existing, refuse, take_owners, view};
+use crate::ownership::{Credit, ServerSet};
 use crate::patch::{self, Managers, PatchKind, PatchOptions};
 use crate::request::{Content, Request, Subresource};
 use crate::resource::Special;
 use crate::state::State;
 use crate::status::{Cause, Status};
-use crate::store::Stored;
+use crate::store::{Ownership, Stored};
 use crate::view::View;
-use crate::{crd, defaults, object, validate};
+use crate::{defaults, object, validate};
 
 pub(super) fn update(state: &mut State, request: &mut Request) -> Result<Answer, Status> {
     let object = request.take_object()?;
@@ -37,7 +37,7 @@ pub(super) fn update(state: &mut State, request: &mut Request) -> Result<Answer,
     let view = view(state, request);
     let object = view.to_stored(object);
     let value = before.parsed();
-    write(state, request, view, Before { state: &before, value: &value }, object, false)
+    write(state, request, view, Current { state: &before, value: &value }, object, false)
 }
 
 const OWNERS: &[u8] = b"managedFields";
@@ -70,7 +70,7 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
     };
     let old = before.parsed();
     let mut current = view.value(Cow::Borrowed(&old));
-    // Who patches them wants to find them.
+    // A patch of the owners needs them in the object.
     if kind == PatchKind::Apply || patch.windows(OWNERS.len()).any(|text| text == OWNERS) {
         let owners = before.managed_fields();
         if let Ok(owners) = serde_json::from_str::<Value>(&owners) {
@@ -82,21 +82,21 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
     check_name(request, &patched.object)?;
     let object = view.to_stored(patched.object);
     let view = self::view(state, request);
-    write(state, request, view, Before { state: &before, value: &old }, object, kind == PatchKind::Apply)
+    write(state, request, view, Current { state: &before, value: &old }, object, kind == PatchKind::Apply)
 }
 
-/// The state that is to be replaced, and the same read.
-struct Before<'a> {
+/// The state to replace, also parsed.
+struct Current<'a> {
     state: &'a Arc<Stored>,
     value: &'a Value,
 }
 
-/// Replaces `before` by `object` if that may be.
+/// Replaces the current state by `object`, unless that is refused.
 fn write(
     state: &mut State,
     request: &Request,
     view: View,
-    Before { state: before, value: old }: Before<'_>,
+    Current { state: before, value: old }: Current<'_>,
     mut object: Value,
     is_apply: bool,
 ) -> Result<Answer, Status> {
@@ -113,9 +113,9 @@ fn write(
     };
     let left_alone = ServerSet::left_alone(resource, Some(old), &object);
     defaults::on_update(resource, old, &mut object, part, &now);
-    crd::prepare(state, request, Some(old), &mut object)?;
+    custom::prepare(state, request, Some(old), &mut object)?;
     let mut causes = validate::on_update(resource, old, &object, part);
-    causes.extend(crd::validate(state, resource, &object));
+    causes.extend(custom::validate(state, resource, &object));
     refuse(state, resource, &request.name, causes)?;
     defaults::admit_update(resource, old, &object, part, &*state)?;
     let credit = match owners {
@@ -133,7 +133,7 @@ fn write(
         return Ok(Answer::Object { code: 200, view, object: Arc::new(answer) });
     }
     let written = state.update(resource.storage, before, object, credit);
-    crd::after_write(state, resource, &written);
+    custom::after_write(state, resource, &written);
     Ok(Answer::Object { code: 200, view, object: written })
 }
 
@@ -166,8 +166,7 @@ fn set_namespace(request: &Request, object: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// The owners after a write that sends other `metadata.managedFields` than it found; none where they follow from what
-/// changed.
+/// The owners if a write sends changed `metadata.managedFields`. `None` if they follow from the changed fields.
 fn sent_owners(
     request: &Request,
     before: &Arc<Stored>,
@@ -175,7 +174,7 @@ fn sent_owners(
     sent: &Value,
     now: &str,
 ) -> Option<Arc<str>> {
-    // Only with the object itself can they be sent.
+    // They cannot be sent to a subresource.
     if request.subresource.is_some() {
         return None;
     }
@@ -205,7 +204,7 @@ fn check_version(request: &Request, before: &Stored, object: &mut Value) -> Resu
                 message: "Invalid value: 0: must be specified for an update".to_owned(),
                 ..Cause::invalid(field, &Value::Null, "")
             };
-            // The server names the resource here where it names the kind elsewhere.
+            // Here the server names the resource instead of the kind.
             Err(Status::invalid_kind(&resource.group, &resource.plural, &request.name, vec![cause]))
         }
         version => match version.parse::<u64>() {
@@ -216,7 +215,7 @@ fn check_version(request: &Request, before: &Stored, object: &mut Value) -> Resu
     }
 }
 
-/// The refusal of an update whose UID is not the object's, in the storage's words.
+/// The refusal of an update with another UID, with the storage's text.
 fn wrong_uid(request: &Request, given: &str, actual: &str) -> Status {
     let resource = &request.resource;
     let group = if resource.custom { format!("{}/", resource.group) } else { String::new() };
@@ -229,7 +228,7 @@ fn wrong_uid(request: &Request, given: &str, actual: &str) -> Status {
     Status::conflict(resource, &request.name, &why)
 }
 
-/// `ShouldDeleteDuringUpdate`: nothing holds an object any more whose deletion was asked for.
+/// `ShouldDeleteDuringUpdate`: whether a terminating object has lost its last finalizer.
 fn is_finished(request: &Request, old: &Value, object: &Value) -> bool {
     let pending = object::meta(old, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) != 0;
     let held = request.resource.special == Special::Namespace

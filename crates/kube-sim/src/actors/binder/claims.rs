@@ -1,12 +1,13 @@
-//! `syncClaim`: finding a volume for a claim, or asking for one.
+//! `syncClaim`: finds a volume for a claim, or asks for one.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Binder, Progress};
-use crate::actors::api::{Api, EventKind, Seen};
+use super::{Binder, SyncResult};
+use crate::actors::api::{Api, Seen};
 use crate::actors::pods;
+use crate::actors::recorder::EventType;
 use crate::actors::storage::{
     self, BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER, PROVISIONER_BETA, SELECTED_NODE, attributes_class,
     bound_to, capacity, claim_ref, phase, requested, volume_mode, volume_name,
@@ -18,9 +19,9 @@ use crate::status::Status;
 use crate::store::Stored;
 
 impl Binder {
-    pub(super) async fn sync_claim(&mut self, name: &str, api: &mut Api) -> Result<Progress, Status> {
+    pub(super) async fn sync_claim(&mut self, name: &str, api: &mut Api) -> Result<SyncResult, Status> {
         let Some(claim) = self.claims.get(name).map(|stored| Seen::from(Arc::clone(stored))) else {
-            return Ok(Progress::Done);
+            return Ok(SyncResult::Done);
         };
         match annotation(&claim.value, BIND_COMPLETED) {
             Some(_) => self.sync_bound(claim, api).await,
@@ -28,7 +29,7 @@ impl Binder {
         }
     }
 
-    async fn sync_unbound(&mut self, claim: Seen, api: &mut Api) -> Result<Progress, Status> {
+    async fn sync_unbound(&mut self, claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         if !volume_name(&claim.value).is_empty() {
             return self.sync_named(claim, api).await;
         }
@@ -38,34 +39,34 @@ impl Binder {
             return self.bind(volume, claim, api).await;
         }
         if self.assign_default_class(&claim, api).await? {
-            return Ok(Progress::Done);
+            return Ok(SyncResult::Done);
         }
         if waits_for_consumer && annotation(&claim.value, SELECTED_NODE).is_none() {
-            tell_whom_it_waits_for(&claim.value, api);
+            report_unbound_delayed_claim(&claim.value, api);
         } else if !storage::class(&claim.value).is_empty() {
             self.provision(claim, api).await?;
-            return Ok(Progress::Waits);
+            return Ok(SyncResult::Pending);
         } else {
             let why = "no persistent volumes available for this claim and no storage class is set";
-            api.event(&claim.value, EventKind::Normal, "FailedBinding", why);
+            api.event(&claim.value, EventType::Normal, "FailedBinding", why);
         }
         self.set_claim_status(claim, "Pending", None, api).await?;
-        Ok(Progress::Waits)
+        Ok(SyncResult::Pending)
     }
 
-    /// A claim that names its volume.
-    async fn sync_named(&mut self, claim: Seen, api: &mut Api) -> Result<Progress, Status> {
+    /// Syncs a claim that names its volume.
+    async fn sync_named(&mut self, claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         let name = volume_name(&claim.value);
         let Some(volume) = self.volumes.get(name).map(|stored| Seen::from(Arc::clone(stored))) else {
             self.set_claim_status(claim, "Pending", None, api).await?;
-            return Ok(Progress::Waits);
+            return Ok(SyncResult::Pending);
         };
         let taken = match claim_ref(&volume.value) {
             None => match unfit(&volume.value, &claim.value) {
                 None => return self.bind(volume, claim, api).await,
                 Some(why) => {
                     let message = format!("Cannot bind to requested volume {name:?}: {why}");
-                    api.event(&claim.value, EventKind::Warning, "VolumeMismatch", &message);
+                    api.event(&claim.value, EventType::Warning, "VolumeMismatch", &message);
                     false
                 }
             },
@@ -74,7 +75,7 @@ impl Binder {
             }
             Some(_) => {
                 let message = format!("volume {name:?} already bound to a different claim.");
-                api.event(&claim.value, EventKind::Warning, "FailedBinding", &message);
+                api.event(&claim.value, EventType::Warning, "FailedBinding", &message);
                 true
             }
         };
@@ -82,11 +83,11 @@ impl Binder {
             return Err(Status::internal("invalid binding of a claim to a volume that is claimed by another"));
         }
         self.set_claim_status(claim, "Pending", None, api).await?;
-        Ok(Progress::Waits)
+        Ok(SyncResult::Pending)
     }
 
-    /// A claim that was bound before.
-    async fn sync_bound(&mut self, claim: Seen, api: &mut Api) -> Result<Progress, Status> {
+    /// Syncs a claim that was bound before.
+    async fn sync_bound(&mut self, claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         let volume = self.volumes.get(volume_name(&claim.value)).map(|stored| Seen::from(Arc::clone(stored)));
         let (reason, message) = match volume {
             _ if volume_name(&claim.value).is_empty() => {
@@ -104,13 +105,13 @@ impl Binder {
         };
         if phase(&claim.value) != "Lost" {
             let claim = self.set_claim_status(claim, "Lost", None, api).await?;
-            api.event(&claim.value, EventKind::Warning, reason, message);
+            api.event(&claim.value, EventType::Warning, reason, message);
         }
-        Ok(Progress::Waits)
+        Ok(SyncResult::Pending)
     }
 
-    /// Binds both to each other, in up to four writes.
-    async fn bind(&mut self, mut volume: Seen, mut claim: Seen, api: &mut Api) -> Result<Progress, Status> {
+    /// Binds a volume and a claim to each other, in up to four writes.
+    async fn bind(&mut self, mut volume: Seen, mut claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         if let Some(change) = bound_to(&volume.value, &claim.value) {
             volume = api.update(storage::volumes(), &volume, None, change).await?;
             self.keep_volume(&volume);
@@ -129,7 +130,7 @@ impl Binder {
             claim = self.update_claim(&claim, None, change, api).await?;
         }
         self.set_claim_status(claim, "Bound", Some(&volume.value), api).await?;
-        Ok(Progress::Done)
+        Ok(SyncResult::Done)
     }
 
     /// `updateClaimStatus`.
@@ -167,7 +168,7 @@ impl Binder {
         self.update_claim(&claim, Some(Subresource::Status), |claim| claim["status"] = status.into(), api).await
     }
 
-    /// Gives a claim that says nothing of its class the default one. Whether it did.
+    /// Gives the default class to a claim without a class. Returns whether it did.
     async fn assign_default_class(&mut self, claim: &Seen, api: &mut Api) -> Result<bool, Status> {
         if storage::has_class(&claim.value) {
             return Ok(false);
@@ -188,13 +189,13 @@ impl Binder {
         let class = storage::class(&claim.value);
         let Some(class) = self.classes.get(class).map(|stored| stored.parsed()) else {
             let message = format!("storageclass.storage.k8s.io {class:?} not found");
-            api.event(&claim.value, EventKind::Warning, FAILED, &message);
+            api.event(&claim.value, EventType::Warning, FAILED, &message);
             return Ok(());
         };
         let provisioner = object::text_at(&class, &["provisioner"]);
         if provisioner.starts_with("kubernetes.io/") {
             let message = format!("no volume plugin matched name: {provisioner}");
-            api.event(&claim.value, EventKind::Warning, FAILED, &message);
+            api.event(&claim.value, EventType::Warning, FAILED, &message);
             return Ok(());
         }
         let mut claim = claim;
@@ -207,7 +208,7 @@ impl Binder {
                 Ok(claim) => claim,
                 Err(refused) => {
                     let message = format!("Error saving claim: {}", refused.message);
-                    api.event(&claim.value, EventKind::Warning, FAILED, &message);
+                    api.event(&claim.value, EventType::Warning, FAILED, &message);
                     return Err(refused);
                 }
             };
@@ -217,7 +218,7 @@ impl Binder {
              system administrator. If volume creation is delayed, please verify that the provisioner is running and \
              correctly registered."
         );
-        api.event(&claim.value, EventKind::Normal, "ExternalProvisioning", &message);
+        api.event(&claim.value, EventType::Normal, "ExternalProvisioning", &message);
         Ok(())
     }
 
@@ -239,7 +240,7 @@ impl Binder {
     }
 }
 
-/// Why a volume that a claim names is not for it: `checkVolumeSatisfyClaim`.
+/// Why a volume does not fit the claim that names it: `checkVolumeSatisfyClaim`.
 fn unfit(volume: &Value, claim: &Value) -> Option<String> {
     let mut modes = storage::access_modes(claim);
     if object::deletion_timestamp(volume).is_some() {
@@ -260,14 +261,14 @@ fn unfit(volume: &Value, claim: &Value) -> Option<String> {
 }
 
 /// `emitEventForUnboundDelayBindingClaim`.
-fn tell_whom_it_waits_for(claim: &Value, api: &mut Api) {
+fn report_unbound_delayed_claim(claim: &Value, api: &mut Api) {
     let pods = unscheduled_pods(claim, api);
     let (reason, message) = match pods.as_slice() {
         [] => ("WaitForFirstConsumer", "waiting for first consumer to be created before binding".to_owned()),
         [pod] => ("WaitForPodScheduled", format!("waiting for pod {pod} to be scheduled")),
         pods => ("WaitForPodScheduled", format!("waiting for pods {} to be scheduled", pods.join(","))),
     };
-    api.event(claim, EventKind::Normal, reason, &message);
+    api.event(claim, EventType::Normal, reason, &message);
 }
 
 fn unscheduled_pods(claim: &Value, api: &Api) -> Vec<String> {

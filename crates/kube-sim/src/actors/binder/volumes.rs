@@ -1,18 +1,19 @@
-//! `syncVolume`: the phase of a volume, and what becomes of it when its claim is gone.
+//! `syncVolume`: sets a volume's phase, and reclaims a volume whose claim is gone.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Binder, Key, Progress};
-use crate::actors::api::{Api, EventKind, Seen};
+use super::{Binder, Key, SyncResult};
+use crate::actors::api::{Api, Seen};
+use crate::actors::recorder::EventType;
 use crate::actors::storage::{self, BOUND_BY_CONTROLLER, PROVISIONED_BY, claim_ref, phase, volume_mode, volume_name};
-use crate::actors::worker::Queue;
+use crate::actors::worker::WorkQueue;
 use crate::object::{self, annotation};
 use crate::request::{DeleteOptions, Subresource};
 use crate::status::Status;
 
-/// The finalizer of volumes that the controller itself deletes.
+/// The finalizer of volumes that this controller deletes itself.
 const IN_TREE_FINALIZER: &str = "kubernetes.io/pv-controller";
 const EXTERNAL_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
@@ -21,16 +22,16 @@ impl Binder {
         &mut self,
         name: &str,
         api: &mut Api,
-        queue: &mut Queue<Key>,
-    ) -> Result<Progress, Status> {
+        queue: &mut WorkQueue<Key>,
+    ) -> Result<SyncResult, Status> {
         let Some(volume) = self.volumes.get(name).map(|stored| Seen::from(Arc::clone(stored))) else {
-            return Ok(Progress::Done);
+            return Ok(SyncResult::Done);
         };
         let volume = self.correct_finalizers(volume, api).await?;
         let reference = claim_ref(&volume.value).filter(|reference| !reference.uid.is_empty());
         let Some(reference) = reference else {
             self.set_volume_phase(volume, "Available", "", api).await?;
-            return Ok(Progress::Done);
+            return Ok(SyncResult::Done);
         };
         let claim = self.claim_of(&volume, api).await;
         let Some(claim) = claim else {
@@ -40,17 +41,17 @@ impl Binder {
         match volume_name(&claim.value) {
             "" if volume_mode(&claim.value) != volume_mode(&volume.value) => {
                 tell_of_other_mode(&volume.value, &claim.value, api);
-                Ok(Progress::Waits)
+                Ok(SyncResult::Pending)
             }
             "" => {
                 queue.add(Key::Claim(reference.key()));
-                Ok(Progress::Waits)
+                Ok(SyncResult::Pending)
             }
             bound if bound == name => {
                 self.set_volume_phase(volume, "Bound", "", api).await?;
-                Ok(Progress::Done)
+                Ok(SyncResult::Done)
             }
-            // The claim has got another volume.
+            // The claim is bound to another volume.
             _ => {
                 let policy = reclaim_policy(&volume.value);
                 if annotation(&volume.value, PROVISIONED_BY).is_some() && policy == "Delete" {
@@ -58,12 +59,12 @@ impl Binder {
                     return self.reclaim(volume, api).await;
                 }
                 self.unbind(volume, api).await?;
-                Ok(Progress::Done)
+                Ok(SyncResult::Done)
             }
         }
     }
 
-    /// The claim a volume refers to, if it is still the one. Before a volume is given up, the API server is asked.
+    /// The claim that a volume refers to, if it has the same UID. The API server is asked before a volume is released.
     async fn claim_of(&mut self, volume: &Seen, api: &mut Api) -> Option<Seen> {
         let reference = claim_ref(&volume.value)?;
         let known = self.claims.get(&reference.key()).map(|stored| Seen::from(Arc::clone(stored)));
@@ -106,28 +107,28 @@ impl Binder {
     }
 
     /// `reclaimVolume`. Volumes of external provisioners are left to them.
-    async fn reclaim(&mut self, volume: Seen, api: &mut Api) -> Result<Progress, Status> {
+    async fn reclaim(&mut self, volume: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         let (reason, message) = match reclaim_policy(&volume.value) {
             "Delete" => match deleter(&volume.value) {
-                Ok(Deleter::External) => return Ok(Progress::Done),
+                Ok(Deleter::External) => return Ok(SyncResult::Done),
                 Ok(Deleter::HostPath) => {
                     api.delete(storage::volumes(), &volume.stored, DeleteOptions::default()).await?;
-                    return Ok(Progress::Done);
+                    return Ok(SyncResult::Done);
                 }
                 Err(why) => ("VolumeFailedDelete", why),
             },
-            "Recycle" if recycler_exists(&volume.value) => return Ok(Progress::Done),
+            "Recycle" if recycler_exists(&volume.value) => return Ok(SyncResult::Done),
             "Recycle" => ("VolumeFailedRecycle", "No recycler plugin found for the volume!".to_owned()),
-            _ => return Ok(Progress::Done),
+            _ => return Ok(SyncResult::Done),
         };
         if phase(&volume.value) != "Failed" {
             let volume = self.set_volume_phase(volume, "Failed", &message, api).await?;
-            api.event(&volume.value, EventKind::Warning, reason, &message);
+            api.event(&volume.value, EventType::Warning, reason, &message);
         }
-        Ok(Progress::Done)
+        Ok(SyncResult::Done)
     }
 
-    /// `unbindVolume`: what the controller has written is taken back.
+    /// `unbindVolume`: reverts the controller's own writes.
     async fn unbind(&mut self, volume: Seen, api: &mut Api) -> Result<(), Status> {
         let change = |volume: &mut Value| {
             let own = annotation(volume, BOUND_BY_CONTROLLER).is_some();
@@ -177,13 +178,13 @@ impl Binder {
     }
 }
 
-/// Who deletes what is behind a volume.
+/// Who deletes the storage asset of a volume.
 enum Deleter {
     External,
     HostPath,
 }
 
-/// `findDeletablePlugin`, and the host path plugin's own check. The error is what the real controller says.
+/// `findDeletablePlugin`, and the host path plugin's own check. The error has the real controller's text.
 fn deleter(volume: &Value) -> Result<Deleter, String> {
     match annotation(volume, PROVISIONED_BY) {
         Some("") | None => {}
@@ -219,10 +220,10 @@ fn tell_of_other_mode(volume: &Value, claim: &Value, api: &mut Api) {
     let message = format!(
         "Cannot bind PersistentVolume to requested PersistentVolumeClaim {name:?} due to incompatible volumeMode."
     );
-    api.event(volume, EventKind::Warning, "VolumeMismatch", &message);
+    api.event(volume, EventType::Warning, "VolumeMismatch", &message);
     let name = object::name(volume);
     let message = format!(
         "Cannot bind PersistentVolume {name:?} to requested PersistentVolumeClaim due to incompatible volumeMode."
     );
-    api.event(claim, EventKind::Warning, "VolumeMismatch", &message);
+    api.event(claim, EventType::Warning, "VolumeMismatch", &message);
 }

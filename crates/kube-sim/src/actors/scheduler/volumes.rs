@@ -1,5 +1,5 @@
-//! `pkg/scheduler/framework/plugins/volumebinding`: what a pod's claims say of nodes, and what is to be written for the
-//! node that is chosen.
+//! `pkg/scheduler/framework/plugins/volumebinding`: which nodes a pod's claims allow, and the writes for the chosen
+//! node.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::validate::quantity::Quantity;
 pub(super) struct Volumes {
     /// Volumes of the claims that are bound.
     bound: Vec<Arc<Value>>,
-    /// Claims that wait for this pod, each with its class.
+    /// Claims that wait for their first consumer, each with its class.
     waiting: Vec<(Seen, Arc<Value>)>,
 }
 
-/// What is to be written for one node.
+/// The writes for one node.
 #[derive(Default)]
 pub(super) struct Plan {
     bindings: Vec<(Seen, Seen)>,
@@ -31,7 +31,7 @@ pub(super) struct Plan {
 }
 
 impl Volumes {
-    /// Reads the claims of a pod. None if the pod has to wait whatever the node.
+    /// Reads the claims of a pod. `None` if the pod must wait on any node.
     pub(super) fn of(pod: &Value, api: &Api) -> Option<Self> {
         let (mut bound, mut waiting) = (Vec::new(), Vec::new());
         let names: BTreeSet<String> = pods::claims_of(pod).collect();
@@ -44,7 +44,7 @@ impl Volumes {
                 bound.push(api.peek(storage::volumes(), "", volume_name(&claim.value))?.parsed());
                 continue;
             }
-            // Claims whose volume does not wait for the pod are the binder's alone.
+            // Only the binder binds claims with immediate binding.
             let class = api.peek(storage::classes(), "", storage::class(&claim.value))?.parsed();
             let waits = object::text_at(&class, &["volumeBindingMode"]) == "WaitForFirstConsumer";
             if !waits || !volume_name(&claim.value).is_empty() {
@@ -55,7 +55,7 @@ impl Volumes {
         Some(Self { bound, waiting })
     }
 
-    /// What is to be done for a node; none if the node does not fit.
+    /// The writes for a node. `None` if the node does not fit.
     pub(super) fn plan(&self, node: &Value, volumes: &VolumeIndex, api: &Api) -> Option<Plan> {
         if !self.bound.iter().all(|volume| node_selector::volume_reaches(volume, node)) {
             return None;
@@ -79,7 +79,7 @@ impl Volumes {
 }
 
 impl Plan {
-    /// Whether there is nothing to do.
+    /// Whether there is nothing to write.
     pub(super) fn is_empty(&self) -> bool {
         self.bindings.is_empty() && self.provisions.is_empty()
     }
@@ -108,7 +108,7 @@ fn can_provision(claim: &Value, class: &Value, node: &Value, api: &Api) -> bool 
         && has_capacity(provisioner, claim, class, node, api)
 }
 
-/// `hasEnoughCapacity`: only drivers that publish their capacity can be out of it.
+/// `hasEnoughCapacity`: only a driver that publishes its capacity can run out of it.
 fn has_capacity(provisioner: &str, claim: &Value, class: &Value, node: &Value, api: &Api) -> bool {
     let driver = api.peek(storage::drivers(), "", provisioner).map(|driver| driver.parsed());
     if driver.and_then(|driver| object::at(&driver, &["spec", "storageCapacity"])?.as_bool()) != Some(true) {

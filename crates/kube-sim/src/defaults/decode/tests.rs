@@ -74,7 +74,7 @@ fn decoding_twice_changes_nothing() {
 #[test]
 fn wrong_types_are_refused_with_gos_words() {
     let lease = |spec: Value| json!({"metadata": {"name": "l"}, "spec": spec});
-    // Each as kube-apiserver 1.37.1 answered it, after `… cannot be handled as a …: `.
+    // Recorded from kube-apiserver 1.37.1, without `… cannot be handled as a …: `.
     for (group, plural, object, error) in [
         (
             "",
@@ -192,7 +192,7 @@ fn wrong_types_are_refused_with_gos_words() {
 #[test]
 fn kinds_must_be_right_or_missing() {
     let classes = Resource::builtin("storage.k8s.io", "storageclasses");
-    // Each as kube-apiserver 1.37.1 answered it.
+    // Recorded from kube-apiserver 1.37.1.
     for (object, message) in [
         (
             json!({"kind": "Foo"}),

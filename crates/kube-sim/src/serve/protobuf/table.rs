@@ -1,30 +1,30 @@
-//! The numbers of fields, from `shapes/protobuf.txt`.
+//! The field numbers of `shapes/protobuf.txt`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// A type of messages.
+/// A message type.
 #[derive(Debug, Default)]
 pub(super) struct Message {
-    fields: BTreeMap<u32, Field>,
+    fields: BTreeMap<u32, MessageField>,
 }
 
 #[derive(Debug)]
-pub(super) struct Field {
-    /// Name in JSON; none of an embedded struct, whose fields are the outer type's.
+pub(super) struct MessageField {
+    /// Name in JSON. `None` for an embedded struct, whose fields belong to the outer type.
     pub(super) name: Option<&'static str>,
     pub(super) omit_empty: bool,
-    pub(super) ty: Type,
+    pub(super) ty: FieldType,
 }
 
 #[derive(Debug)]
-pub(super) struct Type {
+pub(super) struct FieldType {
     pub(super) pointer: bool,
-    pub(super) kind: Kind,
+    pub(super) kind: FieldKind,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum FieldKind {
     Text,
     Bool,
     Int,
@@ -35,10 +35,10 @@ pub(super) enum Kind {
     IntOrString,
     /// JSON in bytes.
     Json,
-    /// A list of texts with a message of its own.
+    /// A list of texts in a message of its own.
     Texts,
-    List(Box<Type>),
-    Map(Box<Type>),
+    List(Box<FieldType>),
+    Map(Box<FieldType>),
     Message(&'static str),
 }
 
@@ -51,12 +51,12 @@ impl Message {
         MESSAGES.get(format!("{api_version}.{kind}").as_str())
     }
 
-    /// A type by its name in the table.
+    /// A message type by its name in the table.
     pub(super) fn named(name: &str) -> &'static Self {
         MESSAGES.get(name).expect("the table has every type it refers to, which a test checks")
     }
 
-    pub(super) fn field(&self, number: u32) -> Option<&Field> {
+    pub(super) fn field(&self, number: u32) -> Option<&MessageField> {
         self.fields.get(&number)
     }
 }
@@ -77,36 +77,36 @@ fn read(table: &'static str) -> BTreeMap<&'static str, Message> {
 }
 
 /// `2 data o map text`
-fn field(line: &'static str) -> Option<(u32, Field)> {
+fn field(line: &'static str) -> Option<(u32, MessageField)> {
     let mut columns = line.splitn(4, ' ');
     let number = columns.next()?.parse().ok()?;
     let name = Some(columns.next()?).filter(|name| *name != "-");
     let omit_empty = columns.next()? == "o";
-    Some((number, Field { name, omit_empty, ty: ty(columns.next()?)? }))
+    Some((number, MessageField { name, omit_empty, ty: ty(columns.next()?)? }))
 }
 
-fn ty(text: &'static str) -> Option<Type> {
+fn ty(text: &'static str) -> Option<FieldType> {
     let (pointer, text) = match text.strip_prefix('*') {
         Some(rest) => (true, rest),
         None => (false, text),
     };
     let (word, element) = text.split_once(' ').unwrap_or((text, ""));
     let kind = match word {
-        "text" => Kind::Text,
-        "bool" => Kind::Bool,
-        "int" => Kind::Int,
-        "bytes" => Kind::Bytes,
-        "quantity" => Kind::Quantity,
-        "time" => Kind::Time,
-        "microtime" => Kind::MicroTime,
-        "intorstring" => Kind::IntOrString,
-        "json" => Kind::Json,
-        "texts" => Kind::Texts,
-        "list" => Kind::List(Box::new(ty(element)?)),
-        "map" => Kind::Map(Box::new(ty(element)?)),
-        _ => Kind::Message(word.strip_prefix('@')?),
+        "text" => FieldKind::Text,
+        "bool" => FieldKind::Bool,
+        "int" => FieldKind::Int,
+        "bytes" => FieldKind::Bytes,
+        "quantity" => FieldKind::Quantity,
+        "time" => FieldKind::Time,
+        "microtime" => FieldKind::MicroTime,
+        "intorstring" => FieldKind::IntOrString,
+        "json" => FieldKind::Json,
+        "texts" => FieldKind::Texts,
+        "list" => FieldKind::List(Box::new(ty(element)?)),
+        "map" => FieldKind::Map(Box::new(ty(element)?)),
+        _ => FieldKind::Message(word.strip_prefix('@')?),
     };
-    Some(Type { pointer, kind })
+    Some(FieldType { pointer, kind })
 }
 
 #[cfg(test)]
@@ -118,10 +118,10 @@ mod tests {
     fn the_table_is_whole() {
         let lines = include_str!("../../../shapes/protobuf.txt").lines().filter(|line| line.starts_with(' ')).count();
         assert_eq!(MESSAGES.values().map(|message| message.fields.len()).sum::<usize>(), lines);
-        fn check(ty: &Type) {
+        fn check(ty: &FieldType) {
             match &ty.kind {
-                Kind::List(element) | Kind::Map(element) => check(element),
-                Kind::Message(name) => assert!(MESSAGES.contains_key(name), "{name}"),
+                FieldKind::List(element) | FieldKind::Map(element) => check(element),
+                FieldKind::Message(name) => assert!(MESSAGES.contains_key(name), "{name}"),
                 _ => {}
             }
         }

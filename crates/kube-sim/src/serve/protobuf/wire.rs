@@ -1,6 +1,6 @@
-//! Protobuf's wire format, as far as Kubernetes' types use it.
+//! Protobuf's wire format, limited to Kubernetes' types.
 
-/// The bytes are no such message.
+/// The bytes are no valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -11,7 +11,7 @@ pub(super) struct Part<'a> {
     pub(super) value: Number<'a>,
 }
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Number<'a> {
     Integer(u64),
@@ -40,7 +40,7 @@ impl<'a> Number<'a> {
     }
 }
 
-/// The fields of a message, in their order.
+/// The fields of a message in their order.
 pub(super) fn parts(mut bytes: &[u8]) -> impl Iterator<Item = Result<Part<'_>, Malformed>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {

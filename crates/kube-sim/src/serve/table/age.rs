@@ -1,4 +1,4 @@
-//! Times as people read them: how long ago.
+//! Ages for people.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub(super) fn since(time: Option<&Value>, now: Timestamp) -> String {
 
 /// `HumanDuration` of apimachinery's `util/duration`: two or three significant figures.
 fn human(seconds: f64) -> String {
-    // Clocks differ by a little.
+    // Clocks may differ slightly.
     #[expect(clippy::cast_possible_truncation, reason = "Go cuts the fraction off too")]
     let seconds = seconds as i64;
     let (minutes, hours) = (seconds / 60, seconds / 3600);

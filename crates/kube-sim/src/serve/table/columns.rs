@@ -1,49 +1,39 @@
-//! Which columns a resource has, and what is in them.
+//! The columns of most built-in resources, and their cells.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::age::since;
-use super::custom::CustomColumn;
-use super::{custom, pods, storage};
-use crate::cluster::Cluster;
-use crate::object::{annotation, at, meta, name, text_at};
-use crate::resource::{Resource, Special};
+use crate::object::{at, meta, name, text_at};
 
-/// One resource's columns.
-pub(super) enum Printer {
-    BuiltIn(&'static Columns),
-    Custom(Vec<CustomColumn>),
-}
-
-/// The columns of a built-in resource: `Name:type` each, with a `+` before those that only `-o wide` shows.
+/// The columns of a built-in resource: `Name:type`, with a `+` if only `-o wide` shows it.
 pub(super) struct Columns {
     pub(super) names: &'static [&'static str],
     pub(super) cells: fn(&Value, Timestamp) -> Vec<Value>,
 }
 
-const OTHERS: Columns =
+pub(super) const OTHERS: Columns =
     Columns { names: &["Name", "Age"], cells: |object, now| vec![name(object).into(), age(object, now)] };
 
-/// Resources without columns of their own in the real server.
-const UNKNOWN: Columns = Columns {
+/// The columns of resources without a printer in the real server.
+pub(super) const UNKNOWN: Columns = Columns {
     names: &["Name", "Created At:date"],
     cells: |object, _| vec![name(object).into(), meta(object, "creationTimestamp").cloned().unwrap_or_default()],
 };
 
-const NAMESPACES: Columns = Columns {
+pub(super) const NAMESPACES: Columns = Columns {
     names: &["Name", "Status", "Age"],
     cells: |object, now| vec![name(object).into(), text(object, &["status", "phase"]), age(object, now)],
 };
 
-const SECRETS: Columns = Columns {
+pub(super) const SECRETS: Columns = Columns {
     names: &["Name", "Type", "Data", "Age"],
     cells: |object, now| {
         vec![name(object).into(), text(object, &["type"]), count(object, &["data"]).into(), age(object, now)]
     },
 };
 
-const CONFIG_MAPS: Columns = Columns {
+pub(super) const CONFIG_MAPS: Columns = Columns {
     names: &["Name", "Data", "Age"],
     cells: |object, now| {
         let entries = count(object, &["data"]) + count(object, &["binaryData"]);
@@ -51,12 +41,12 @@ const CONFIG_MAPS: Columns = Columns {
     },
 };
 
-const LEASES: Columns = Columns {
+pub(super) const LEASES: Columns = Columns {
     names: &["Name", "Holder", "Age"],
     cells: |object, now| vec![name(object).into(), text(object, &["spec", "holderIdentity"]), age(object, now)],
 };
 
-const BINDINGS: Columns = Columns {
+pub(super) const BINDINGS: Columns = Columns {
     names: &["Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts"],
     cells: |object, now| {
         let role = format!("{}/{}", text_at(object, &["roleRef", "kind"]), text_at(object, &["roleRef", "name"]));
@@ -73,7 +63,7 @@ const BINDINGS: Columns = Columns {
     },
 };
 
-const EVENTS: Columns = Columns {
+pub(super) const EVENTS: Columns = Columns {
     names: &[
         "Last Seen",
         "Type",
@@ -89,7 +79,7 @@ const EVENTS: Columns = Columns {
     cells: event,
 };
 
-const NODES: Columns = Columns {
+pub(super) const NODES: Columns = Columns {
     names: &[
         "Name",
         "Status",
@@ -105,92 +95,12 @@ const NODES: Columns = Columns {
     cells: node,
 };
 
-impl Printer {
-    pub(super) fn of(cluster: &Cluster, resource: &Resource) -> Self {
-        if resource.custom {
-            return Self::Custom(custom::columns(cluster, resource));
-        }
-        Self::BuiltIn(match resource.plural.as_str() {
-            "persistentvolumes" => &storage::VOLUMES,
-            "persistentvolumeclaims" => &storage::CLAIMS,
-            "storageclasses" => &storage::CLASSES,
-            "volumeattributesclasses" => &storage::ATTRIBUTES_CLASSES,
-            "csidrivers" => &storage::DRIVERS,
-            "csinodes" => &storage::CSI_NODES,
-            "csistoragecapacities" => &storage::CAPACITIES,
-            "pods" => &pods::PODS,
-            "events" => &EVENTS,
-            "namespaces" => &NAMESPACES,
-            "nodes" => &NODES,
-            "secrets" => &SECRETS,
-            "configmaps" => &CONFIG_MAPS,
-            "leases" => &LEASES,
-            "rolebindings" | "clusterrolebindings" => &BINDINGS,
-            "roles" | "clusterroles" | "limitranges" | "customresourcedefinitions" => &UNKNOWN,
-            _ => &OTHERS,
-        })
-    }
-
-    /// The `columnDefinitions`.
-    pub(super) fn columns(&self) -> Value {
-        match self {
-            Self::BuiltIn(columns) => columns.names.iter().map(|name| definition(name)).collect(),
-            Self::Custom(columns) => {
-                let own = columns.iter().map(|column| column.definition.clone());
-                std::iter::once(definition("Name")).chain(own).collect()
-            }
-        }
-    }
-
-    /// The cells of one row; `marked` is the name of the default storage class.
-    pub(super) fn cells(&self, object: &Value, now: Timestamp, marked: Option<&str>) -> Vec<Value> {
-        let mut cells = match self {
-            Self::BuiltIn(columns) => (columns.cells)(object, now),
-            Self::Custom(columns) => {
-                let own = columns.iter().map(|column| column.cell(object, now));
-                std::iter::once(name(object).into()).chain(own).collect()
-            }
-        };
-        if marked == Some(name(object)) {
-            cells[0] = format!("{} (default)", name(object)).into();
-        }
-        cells
-    }
-}
-
-/// The storage class that is the default when several say they are: the newest, and the first by name of those.
-pub(super) fn default_class<'a>(resource: &Resource, objects: &'a [Value]) -> Option<&'a str> {
-    if resource.special != Special::Class || objects.len() == 1 && objects[0].get("kind").is_some() {
-        return None;
-    }
-    let says = |object: &&Value| {
-        let keys = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-        keys.iter().any(|key| annotation(object, key) == Some("true"))
-    };
-    let created =
-        |object: &Value| meta(object, "creationTimestamp").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let best =
-        objects.iter().filter(says).min_by_key(|object| (std::cmp::Reverse(created(object)), name(object).to_owned()));
-    best.map(name)
-}
-
-/// `+Source` or `Created At:date`
-fn definition(column: &str) -> Value {
-    let (priority, column) = match column.strip_prefix('+') {
-        Some(column) => (1, column),
-        None => (0, column),
-    };
-    let (name, ty) = column.split_once(':').unwrap_or((column, "string"));
-    let format = if name == "Name" { "name" } else { "" };
-    json!({"name": name, "type": ty, "format": format, "description": "", "priority": priority})
-}
-
 /// The age of an object.
 pub(super) fn age(object: &Value, now: Timestamp) -> Value {
     since(meta(object, "creationTimestamp"), now).into()
 }
 
-/// The text at a path; empty where there is none.
+/// The text at a path, or an empty one.
 pub(super) fn text(object: &Value, path: &[&str]) -> Value {
     text_at(object, path).into()
 }

@@ -1,4 +1,4 @@
-//! The columns a CustomResourceDefinition prints.
+//! The printer columns of a CustomResourceDefinition.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ pub(super) struct CustomColumn {
     path: Option<JsonPath>,
 }
 
-/// The columns of one version; the age where the definition names none.
+/// The columns of one version. The default is the age.
 pub(super) fn columns(cluster: &Cluster, resource: &Resource) -> Vec<CustomColumn> {
     let name = resource.group_resource();
     let definition = cluster.get("apiextensions.k8s.io", "customresourcedefinitions", "", &name).unwrap_or_default();

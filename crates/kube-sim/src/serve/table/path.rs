@@ -1,4 +1,4 @@
-//! The part of JSONPath that printer columns may use: fields, indices, wildcards and filters by equality.
+//! The subset of JSONPath for printer columns: fields, indices, wildcards and filters by equality.
 
 use serde_json::Value;
 
@@ -8,14 +8,14 @@ pub(super) struct JsonPath(Vec<Step>);
 #[derive(Debug, PartialEq)]
 enum Step {
     Field(String),
-    /// From the end where it is negative.
+    /// Counts from the end if it is negative.
     Index(i64),
     All,
     Filter(Vec<String>, Value),
 }
 
 impl JsonPath {
-    /// None for what this does not understand.
+    /// `None` for an unsupported path.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut steps = Vec::new();
         let mut rest = text;
@@ -27,7 +27,7 @@ impl JsonPath {
         Some(Self(steps))
     }
 
-    /// The first of the values there.
+    /// The first value at the path.
     pub(super) fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
         let mut values = vec![object];
         for step in &self.0 {
@@ -62,10 +62,10 @@ fn step(text: &str) -> Option<(Step, &str)> {
     let text = text.strip_prefix('.')?;
     let mut name = String::new();
     let mut characters = text.char_indices();
-    while let Some((place, character)) = characters.next() {
+    while let Some((position, character)) = characters.next() {
         match character {
             '\\' => name.extend(characters.next().map(|(_, escaped)| escaped)),
-            '.' | '[' => return Some((named(name), &text[place..])),
+            '.' | '[' => return Some((named(name), &text[position..])),
             other => name.push(other),
         }
     }
@@ -86,11 +86,11 @@ impl Step {
         match (self, value) {
             (Self::Field(name), value) => value.get(name).into_iter().collect(),
             (Self::Index(index), Value::Array(items)) => {
-                let place = match index {
+                let position = match index {
                     ..0 => items.len().checked_sub(usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX)),
                     _ => usize::try_from(*index).ok(),
                 };
-                place.and_then(|place| items.get(place)).into_iter().collect()
+                position.and_then(|position| items.get(position)).into_iter().collect()
             }
             (Self::All, Value::Array(items)) => items.iter().collect(),
             (Self::All, Value::Object(members)) => members.values().collect(),

@@ -12,7 +12,7 @@ pub(super) const PODS: Columns = Columns {
     cells: pod,
 };
 
-/// A pod that has ended is completed.
+/// The row conditions of a pod: one that has ended is completed.
 pub(super) fn conditions(object: &Value) -> Option<Value> {
     let message = match text_at(object, &["status", "phase"]) {
         "Succeeded" => "The pod has completed successfully.",
@@ -23,7 +23,7 @@ pub(super) fn conditions(object: &Value) -> Option<Value> {
     Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
 }
 
-/// What the containers' states add up to.
+/// The summary of the containers' states.
 #[derive(Default)]
 struct Summary {
     reason: String,
@@ -63,7 +63,7 @@ impl Summary {
     }
 
     fn add_containers(&mut self, pod: &Value) {
-        // Only restarts of init containers that go on running count beside those of containers.
+        // Of the init containers, only the restarts of sidecars count.
         let sidecars = Self::default();
         let before = std::mem::replace(self, sidecars);
         (self.reason, self.ready) = (before.reason, before.ready);
@@ -151,7 +151,7 @@ fn readiness_gates(pod: &Value) -> String {
     }
 }
 
-/// How a container ended.
+/// The reason for a container's end.
 fn end(state: &Value) -> String {
     let signal = at(state, &["signal"]).and_then(Value::as_i64).unwrap_or(0);
     match text_at(state, &["reason"]) {

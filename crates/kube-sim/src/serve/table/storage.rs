@@ -1,4 +1,4 @@
-//! Volumes, claims, classes and what belongs to CSI drivers.
+//! The columns of volumes, claims, classes and the objects of CSI drivers.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -148,7 +148,7 @@ fn phase(object: &Value) -> Value {
     }
 }
 
-/// The annotation of old wins over the field.
+/// The class. The old annotation takes precedence over the field.
 fn class(object: &Value) -> Value {
     match annotation(object, "volume.beta.kubernetes.io/storage-class") {
         Some(class) => class.into(),
@@ -170,7 +170,7 @@ fn joined(object: &Value, path: &[&str]) -> String {
     items.filter_map(Value::as_str).collect::<Vec<&str>>().join(",")
 }
 
-/// A text that was not set differs from one that is empty.
+/// The text at a path. An unset one is shown differently from an empty one.
 fn text_or_unset(object: &Value, path: &[&str]) -> Value {
     at(object, path).and_then(Value::as_str).unwrap_or("<unset>").into()
 }

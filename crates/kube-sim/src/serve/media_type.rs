@@ -1,22 +1,22 @@
-//! What form an answer is wanted in: the header `Accept`.
+//! Content negotiation: the header `Accept`.
 
 use http::header::{ACCEPT, HeaderMap};
 
 use crate::status::Status;
 
-/// The form of an answer about objects.
+/// The media type of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Form {
-    pub(super) shape: Shape,
+pub(super) struct MediaType {
+    pub(super) representation: Representation,
     pub(super) language: Language,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum Representation {
     Objects,
     /// `PartialObjectMetadata`.
     Metadata,
-    /// A table, in this version of `meta.k8s.io`.
+    /// A table in this version of `meta.k8s.io`.
     Table(&'static str),
 }
 
@@ -26,8 +26,8 @@ pub(super) enum Language {
     Yaml,
 }
 
-impl Form {
-    /// The first choice that can be served; protobuf and CBOR cannot.
+impl MediaType {
+    /// The first acceptable type that can be served. Protobuf and CBOR cannot.
     pub(super) fn wanted(headers: &HeaderMap) -> Result<Self, Status> {
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
         let found = accept.split(',').find_map(Self::of);
@@ -44,24 +44,24 @@ impl Form {
         };
         let parts: Vec<&str> = parts.collect();
         let value = |key: &str| parts.iter().find_map(|part| part.strip_prefix(key)?.strip_prefix('='));
-        let shape = match value("as") {
-            None => Shape::Objects,
-            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Shape::Metadata,
+        let representation = match value("as") {
+            None => Representation::Objects,
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Representation::Metadata,
             Some("Table") if value("g") == Some("meta.k8s.io") => match value("v") {
-                Some("v1") => Shape::Table("v1"),
-                Some("v1beta1") => Shape::Table("v1beta1"),
+                Some("v1") => Representation::Table("v1"),
+                Some("v1beta1") => Representation::Table("v1beta1"),
                 _ => return None,
             },
             Some(_) => return None,
         };
-        Some(Self { shape, language })
+        Some(Self { representation, language })
     }
 
-    /// What to ask the API itself for.
+    /// The header `Accept` for the API itself.
     pub(super) fn accept(self) -> &'static str {
-        match self.shape {
-            Shape::Objects | Shape::Table(_) => "application/json",
-            Shape::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        match self.representation {
+            Representation::Objects | Representation::Table(_) => "application/json",
+            Representation::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
         }
     }
 }
@@ -74,26 +74,26 @@ mod tests {
 
     #[test]
     fn the_first_choice_that_can_be_served() {
-        let json = |shape| Some(Form { shape, language: Language::Json });
+        let json = |representation| Some(MediaType { representation, language: Language::Json });
         let cases = [
-            ("application/json", json(Shape::Objects)),
-            ("application/vnd.kubernetes.protobuf,application/json", json(Shape::Objects)),
-            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", json(Shape::Table("v1"))),
-            ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", json(Shape::Objects)),
+            ("application/json", json(Representation::Objects)),
+            ("application/vnd.kubernetes.protobuf,application/json", json(Representation::Objects)),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", json(Representation::Table("v1"))),
+            ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", json(Representation::Objects)),
             (
                 "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
               application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-                json(Shape::Metadata),
+                json(Representation::Metadata),
             ),
-            ("application/json;stream=watch", json(Shape::Objects)),
-            ("application/yaml", Some(Form { shape: Shape::Objects, language: Language::Yaml })),
+            ("application/json;stream=watch", json(Representation::Objects)),
+            ("application/yaml", Some(MediaType { representation: Representation::Objects, language: Language::Yaml })),
             ("application/vnd.kubernetes.protobuf", None),
             ("text/html", None),
         ];
         for (accept, expected) in cases {
             let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
-            assert_eq!(Form::wanted(&headers).ok(), expected, "{accept}");
+            assert_eq!(MediaType::wanted(&headers).ok(), expected, "{accept}");
         }
-        assert_eq!(Form::wanted(&HeaderMap::new()).ok(), json(Shape::Objects));
+        assert_eq!(MediaType::wanted(&HeaderMap::new()).ok(), json(Representation::Objects));
     }
 }

@@ -16,7 +16,6 @@ use crate::intercept::Interceptor;
 use crate::patch::PatchKind;
 use crate::request::{Content, DeleteOptions, Request, Subresource, Target, Verb};
 use crate::resource::Resource;
-use crate::server::ApiServer;
 use crate::service::ApiService;
 use crate::state::State;
 use crate::status::Status;
@@ -88,7 +87,7 @@ impl Cluster {
 
     /// All resources, sorted by group, version and plural name.
     pub fn resources(&self) -> Vec<Arc<Resource>> {
-        self.0.resources()
+        self.0.lock().registry.all().to_vec()
     }
 
     /// The resource with this group and plural name, in its first version.
@@ -175,13 +174,16 @@ impl Cluster {
 
     /// Gets an object.
     pub fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
-        self.0.get(group, plural, namespace, name)
+        let state = self.0.lock();
+        let resource = named(&state, group, plural)?;
+        let found = state.find(&resource, namespace, name);
+        found.map(|object| object.value()).ok_or_else(|| Status::not_found(&resource, name))
     }
 
     /// Gets an object in its stored form, without parsing it.
     pub fn get_stored(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Stored>> {
         let state = self.0.lock();
-        let resource = state.named(group, plural).ok()?;
+        let resource = named(&state, group, plural).ok()?;
         state.find(&resource, namespace, name).cloned()
     }
 
@@ -193,7 +195,7 @@ impl Cluster {
     /// As [`Cluster::list`], in the stored form.
     pub fn list_stored(&self, group: &str, plural: &str, namespace: Option<&str>) -> Result<Vec<Arc<Stored>>, Status> {
         let state = self.0.lock();
-        let resource = state.named(group, plural)?;
+        let resource = named(&state, group, plural)?;
         let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
         Ok(state.storage(resource.storage).range(&prefix, "").cloned().collect())
     }
@@ -254,7 +256,7 @@ impl Cluster {
 
     /// A request of the cluster's own user, for [`Cluster::call`].
     pub fn request(&self, verb: Verb, target: &Target<'_>) -> Result<Request, Status> {
-        let resource = self.0.lock().named(target.group, target.plural)?;
+        let resource = named(&self.0.lock(), target.group, target.plural)?;
         Ok(Request::new(self_name(), verb, resource, target.namespace, target.name))
     }
 

@@ -84,7 +84,6 @@ mod selection;
 pub mod selector;
 #[cfg(feature = "serve")]
 pub mod serve;
-mod server;
 mod service;
 mod state;
 pub mod status;

@@ -23,7 +23,6 @@ use crate::patch::PatchKind;
 use crate::request::{Content, MAX_MANAGER, Options, Path, Request, Subresource, Verb};
 use crate::resource::Special;
 use crate::selector::FieldSelector;
-use crate::server::ApiServer;
 use crate::status::Status;
 use crate::trace::RequestInfo;
 use crate::verbs::Answer;

@@ -12,7 +12,6 @@ use tokio::time::{Instant, Sleep};
 use crate::api_server::ApiServer;
 use crate::intercept::{WatchInterceptor, WatchStep};
 use crate::selection::Selection;
-use crate::server::ApiServer;
 use crate::state::State;
 use crate::store::{ChangeKind, HistoryEntry, Stored};
 use crate::trace::RequestInfo;

@@ -46,7 +46,7 @@ pub(super) enum Room {
 impl Entries {
     /// The entries of a former holder, whatever room they take.
     pub(super) fn new(content: Content) -> Self {
-        let bytes = content.unreadable.iter().map(|Unreadable(line)| line.len() + 1).sum();
+        let bytes = content.unreadable.iter().map(|Unreadable { line, .. }| line.len() + 1).sum();
         let mut entries = Self { unreadable: content.unreadable, bytes, ..Self::default() };
         content.entries.into_iter().for_each(|entry| entries.put(entry));
         entries
@@ -135,7 +135,7 @@ impl Entries {
         let bytes = &mut self.bytes;
         self.unreadable.retain(|line| {
             let stays = line.key() != key;
-            *bytes -= if stays { 0 } else { line.0.len() + 1 };
+            *bytes -= if stays { 0 } else { line.line.len() + 1 };
             stays
         });
         self.unreadable.len() < before

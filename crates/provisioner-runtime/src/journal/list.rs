@@ -49,7 +49,7 @@ impl Listing {
             None | Some(VERSION) => Content::read(&data),
             Some(_) => Content::default(),
         };
-        let mut unreadable: Vec<String> = content.unreadable.into_iter().map(|line| line.0).collect();
+        let mut unreadable: Vec<String> = content.unreadable.into_iter().map(|unreadable| unreadable.line).collect();
         unreadable.extend(
             data.get(VERSION_KEY)
                 .filter(|version| *version != VERSION)

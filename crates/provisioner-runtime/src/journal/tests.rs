@@ -64,14 +64,15 @@ async fn stored_keys(cluster: &Cluster) -> Vec<String> {
 #[test]
 fn what_is_written_is_read_again_and_the_rest_is_kept() {
     let plain = Entry { key: "a".into(), text: "x y".into(), shared: Vec::new() };
-    let damaged = Unreadable("b gold,lost-text {}".to_owned());
+    // One of its texts is lost, and no other line has the rest.
+    let damaged = Unreadable::new("b silver,lost-text {}", &[("silver", "{}".into())].into());
     let mut two = entry("d");
     two.shared.push(("spec".into(), "s".into()));
     let data = write([&plain, &entry("c"), &two].into_iter(), std::slice::from_ref(&damaged));
-    let lines = ["a - x y", r#"c gold {"about":"c"}"#, r#"d gold,spec {"about":"d"}"#, "b gold,lost-text {}", ""];
+    let lines = ["a - x y", r#"c gold {"about":"c"}"#, r#"d gold,spec {"about":"d"}"#, "b silver,lost-text {}", ""];
     assert_eq!(data["entries"], lines.join("\n"));
-    assert_eq!(data["shared"], "gold {}\nspec s\n");
-    assert_eq!(data["entries"].len(), [&plain, &entry("c"), &two].into_iter().map(room).sum::<usize>() + 20);
+    assert_eq!(data["shared"], "gold {}\nsilver {}\nspec s\n");
+    assert_eq!(data["entries"].len(), [&plain, &entry("c"), &two].into_iter().map(room).sum::<usize>() + 22);
     let content = Content::read(&data);
     assert_eq!(content.entries, [plain, entry("c"), two]);
     assert_eq!(content.unreadable, [damaged]);

@@ -38,14 +38,23 @@ pub struct Entry {
     pub shared: Vec<(String, Arc<str>)>,
 }
 
-/// A line that cannot be read. It is kept as it is.
+/// A line that cannot be read. It is kept as it is, with the shared texts that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unreadable(pub(super) String);
+pub(super) struct Unreadable {
+    pub(super) line: String,
+    shared: Vec<(String, Arc<str>)>,
+}
 
 impl Unreadable {
+    pub(super) fn new(line: &str, shared: &BTreeMap<&str, Arc<str>>) -> Self {
+        let names = line.split(' ').nth(1).unwrap_or_default().split(AND);
+        let found = names.filter_map(|name| Some((name.to_owned(), shared.get(name)?.clone())));
+        Self { line: line.to_owned(), shared: found.collect() }
+    }
+
     /// Its first word, in place of a key.
     pub(super) fn key(&self) -> &str {
-        self.0.split(' ').next().unwrap_or_default()
+        self.line.split(' ').next().unwrap_or_default()
     }
 }
 
@@ -65,7 +74,7 @@ impl Content {
         for line in lines(ENTRIES).filter(|line| !line.trim().is_empty()) {
             match read_entry(line, &shared) {
                 Some(entry) => content.entries.push(entry),
-                None => content.unreadable.push(Unreadable(line.to_owned())),
+                None => content.unreadable.push(Unreadable::new(line, &shared)),
             }
         }
         content
@@ -95,7 +104,7 @@ fn read_entry(line: &str, shared: &BTreeMap<&str, Arc<str>>) -> Option<Entry> {
     Some(Entry { key: key.to_owned(), text: text.to_owned(), shared })
 }
 
-/// The ConfigMap's data. Shared texts that no entry names are left out.
+/// The ConfigMap's data. Shared texts that no line names are left out.
 pub(super) fn write<'a>(
     entries: impl Iterator<Item = &'a Entry>,
     unreadable: &[Unreadable],
@@ -110,8 +119,9 @@ pub(super) fn write<'a>(
         }
         lines.extend([if with.is_empty() { NONE } else { "" }, " ", text, "\n"]);
     }
-    for Unreadable(line) in unreadable {
+    for Unreadable { line, shared: with } in unreadable {
         lines.extend([line.as_str(), "\n"]);
+        shared.extend(with.iter().map(|(name, text)| (name, text)));
     }
     let shared: String = shared.into_iter().flat_map(|(name, text)| [name, " ", text, "\n"]).collect();
     let data = [(ENTRIES, lines), (SHARED, shared)].into_iter().filter(|(_, text)| !text.is_empty());

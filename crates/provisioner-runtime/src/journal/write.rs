@@ -176,7 +176,7 @@ pub(super) async fn take_over(
         store.version = found.and_then(|found| found.resource_version());
         match store.put(&write(content.entries.iter(), &content.unreadable)).await {
             Ok(()) => {
-                for Unreadable(line) in &content.unreadable {
+                for Unreadable { line, .. } in &content.unreadable {
                     tracing::warn!(journal = store.options.name, line, "a line of the journal is unreadable");
                 }
                 for key in &dropped {

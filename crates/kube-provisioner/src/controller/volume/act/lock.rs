@@ -40,6 +40,16 @@ pub(super) enum LockedObject<'a> {
     },
 }
 
+impl LockedObject<'_> {
+    /// What an error was about.
+    fn locking(&self) -> &'static str {
+        match self {
+            Self::Claim { .. } => "locking the claim",
+            Self::Volume { .. } => "locking the volume",
+        }
+    }
+}
+
 /// What a claim needs to record an attempt: our finalizer, which keeps the claim, and the attempt's mark.
 pub(super) struct NewRecord {
     pub(super) finalizers: Vec<String>,
@@ -114,7 +124,7 @@ impl Actions {
             Err(CallError::Conflict | CallError::NotFound) => {
                 Err(Outcome::Locked { by: "somebody who was faster".to_owned(), look_again: locks.retry_period })
             }
-            Err(error) => Err(Outcome::CallFailed { doing: "locking the claim", error }),
+            Err(error) => Err(Outcome::CallFailed { doing: object.locking(), error }),
         }
     }
 

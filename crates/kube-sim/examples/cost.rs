@@ -1,4 +1,4 @@
-//! What the simulator costs: time per request and per delivered event, memory per object.
+//! Measures the simulator: time per request and per delivered event, memory per object.
 //!
 //! `cargo run --release -p kube-sim --example cost`
 
@@ -78,7 +78,7 @@ async fn through_client(out: &mut impl Write, how: &str, cluster: Cluster) -> Re
     report(out, &format!("client merge patch{how}"), start)
 }
 
-/// The stream's own part is measured by reading its bytes, without decoding them.
+/// Reads the bytes of the stream without decoding them, to measure the stream alone.
 async fn watching(out: &mut impl Write, how: &str, cluster: Builder) -> Result<(), Box<dyn std::error::Error>> {
     let cluster = cluster.history(2 * COUNT).build();
     cluster.create(&class())?;
@@ -138,7 +138,7 @@ fn report(out: &mut impl Write, what: &str, start: Duration) -> Result<(), Box<d
     Ok(())
 }
 
-/// What this thread has computed: other processes do not count.
+/// The processor time of this thread.
 fn cpu_time() -> Result<Duration, Box<dyn std::error::Error>> {
     Ok(clock_gettime(ClockId::ThreadCPUTime).try_into()?)
 }

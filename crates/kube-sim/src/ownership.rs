@@ -17,7 +17,7 @@ pub(crate) struct Writer {
     pub(crate) subresource: Option<Subresource>,
 }
 
-/// Who owns the fields that a write changes.
+/// The owner of the fields that a write changes.
 #[derive(Clone)]
 pub(crate) enum Credit {
     /// Nobody: the server itself writes.

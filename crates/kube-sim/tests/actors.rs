@@ -1,4 +1,4 @@
-//! What runs beside the API server, as a test of a provisioner meets it.
+//! The actors, as in tests of provisioners.
 
 mod common;
 mod actors {
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// The whole of a test with a client: a provisioner of three requests, and what the cluster makes of it.
+/// A complete test with a client: the requests of a provisioner, and the reaction of the cluster.
 #[tokio::test(start_paused = true)]
 async fn a_claim_gets_the_volume_a_provisioner_makes() -> kube::Result<()> {
     let cluster = Cluster::new();
@@ -213,7 +213,7 @@ async fn a_pod_comes_to_the_node_its_volume_is_bound_to() {
     assert_eq!(pod()["status"]["conditions"][0]["type"], "PodScheduled");
 }
 
-/// What a provisioner does for a claim.
+/// Provisions a volume for a claim.
 #[track_caller]
 fn provision(cluster: &Cluster, claim: &str, name: &str) -> Value {
     let claim = cluster.get("", "persistentvolumeclaims", "default", claim).unwrap();

@@ -1,4 +1,4 @@
-//! What a `kube::Client` sees of a simulated cluster.
+//! The API as a `kube::Client` uses it.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -54,7 +54,7 @@ fn settings(name: &str, labels: &[(&str, &str)]) -> ConfigMap {
     from(json!({"metadata": {"name": name, "labels": labels}, "data": {"a": "1"}}))
 }
 
-/// The refusal a call ended in.
+/// The refusal of a call.
 fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
     match result {
         Err(kube::Error::Api(status)) => (status.code, status.message),
@@ -66,7 +66,7 @@ fn names<K: ResourceExt>(objects: &[K]) -> Vec<String> {
     objects.iter().map(ResourceExt::name_any).collect()
 }
 
-/// The next item of a stream that must come without any time passing but latency.
+/// The next item of a stream, which must come without delay.
 async fn next<S: Stream + Unpin>(stream: &mut S) -> S::Item {
     let next = tokio::time::timeout(Duration::from_secs(5), stream.next()).await;
     next.expect("nothing came").expect("the stream ended")

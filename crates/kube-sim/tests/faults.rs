@@ -1,4 +1,4 @@
-//! Faults, and that one seed decides all of a run.
+//! Faults, and that a seed determines the whole run.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default"}})).unwrap()
 }
 
-/// A cluster that one fault hits always, and access to its settings.
+/// A cluster whose requests are always hit by one fault.
 fn with(fault: Fault) -> (Cluster, Api<ConfigMap>) {
     let cluster = Cluster::builder().faults(&Faults::none(1).with(fault, 1.0)).trace().build();
     created(
@@ -28,7 +28,7 @@ fn with(fault: Fault) -> (Cluster, Api<ConfigMap>) {
     (cluster, maps)
 }
 
-/// The code of a refusal, 0 for a broken connection, none for an answer or for nothing within ten minutes.
+/// The code of a refusal, 0 for a broken connection, `None` for an answer or for none within ten minutes.
 async fn outcome<T>(request: impl Future<Output = kube::Result<T>>) -> Option<u16> {
     match timeout(Duration::from_secs(600), request).await.ok()? {
         Ok(_) => None,
@@ -101,7 +101,7 @@ async fn lists_that_may_be_old_are_old_and_others_are_not() {
     assert!(version < cluster.resource_version());
     assert_eq!(stale.items.len() as u64, version - before + 1);
     assert_eq!(maps.list(&ListParams::default()).await.unwrap().items.len(), 201);
-    // A watch from there tells what is missing.
+    // A watch from there delivers the missing changes.
     let events = maps.watch(&WatchParams::default(), &version.to_string()).await.unwrap();
     let missed = 201 - stale.items.len();
     let events: Vec<_> = Box::pin(events).take(missed).collect().await;
@@ -171,8 +171,8 @@ async fn rates_are_met() {
     assert!((70..130).contains(&broken), "{broken}");
 }
 
-/// A provisioner as simple as can be: it lists all claims every five seconds, and makes volumes until it is told that they are
-/// there. Several may work side by side.
+/// A minimal provisioner: it lists all claims every five seconds, and creates volumes until they exist. Several may run
+/// side by side.
 async fn provision(client: Client, name: String) {
     let claims: Api<PersistentVolumeClaim> = Api::all(client.clone());
     let volumes: Api<PersistentVolume> = Api::all(client);
@@ -197,7 +197,7 @@ async fn provision(client: Client, name: String) {
     }
 }
 
-/// A run: ten claims, two provisioners, all that can go wrong. Its trace and what is there in the end.
+/// A run with ten claims, two provisioners and all faults. Returns its trace and its final objects.
 async fn run(seed: u64) -> (String, String) {
     let faults = Faults::storm(seed);
     let cluster = Cluster::builder().seed(seed).faults(&faults).trace().build();

@@ -22,7 +22,7 @@ mod serve {
 
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// A server at work.
+/// A running server.
 struct Served {
     cluster: Cluster,
     url: String,
@@ -42,7 +42,7 @@ impl Served {
         Self { cluster, url, admin_token, end, task }
     }
 
-    /// A client with a token, or without any.
+    /// A client with or without a token.
     fn client(&self, token: Option<&str>) -> Client {
         let mut config = Config::new(self.url.parse().unwrap());
         config.auth_info.token = token.map(|token| token.to_owned().into());

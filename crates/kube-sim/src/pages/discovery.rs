@@ -196,18 +196,18 @@ fn verbs(resource: &Resource) -> Vec<&'static str> {
 }
 
 /// A subresource.
-struct Part {
+struct SubresourceDiscovery {
     name: &'static str,
     verbs: &'static [&'static str],
 }
 
-fn parts(resource: &Resource) -> Vec<Part> {
+fn parts(resource: &Resource) -> Vec<SubresourceDiscovery> {
     let mut parts = Vec::new();
     if resource.special == Special::Namespace {
-        parts.push(Part { name: "finalize", verbs: &["update"] });
+        parts.push(SubresourceDiscovery { name: "finalize", verbs: &["update"] });
     }
     if resource.status {
-        parts.push(Part { name: "status", verbs: &["get", "patch", "update"] });
+        parts.push(SubresourceDiscovery { name: "status", verbs: &["get", "patch", "update"] });
     }
     parts
 }

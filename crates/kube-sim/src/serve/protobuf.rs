@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::clock::seconds;
 use crate::status::Status;
 use table::{FieldKind, FieldType, Message};
-use wire::{Malformed, Number, Part, parts};
+use wire::{Malformed, Number, WireField, parts};
 
 /// The prefix of a body.
 const MAGIC: &[u8] = b"k8s\0";
@@ -52,16 +52,16 @@ impl<'a> Envelope<'a> {
         let mut envelope = Self { api_version: String::new(), kind: String::new(), object: &[] };
         for part in parts(bytes) {
             match part? {
-                Part { number: 1, value: Number::Bytes(types) } => {
+                WireField { number: 1, value: Number::Bytes(types) } => {
                     for part in parts(types) {
                         match part? {
-                            Part { number: 1, value } => envelope.api_version = value.text()?,
-                            Part { number: 2, value } => envelope.kind = value.text()?,
+                            WireField { number: 1, value } => envelope.api_version = value.text()?,
+                            WireField { number: 2, value } => envelope.kind = value.text()?,
                             _ => {}
                         }
                     }
                 }
-                Part { number: 2, value: Number::Bytes(object) } => envelope.object = object,
+                WireField { number: 2, value: Number::Bytes(object) } => envelope.object = object,
                 _ => {}
             }
         }
@@ -158,8 +158,8 @@ fn entry(bytes: &[u8], element: &FieldType) -> Result<(String, Value), Malformed
     let (mut key, mut value) = (String::new(), None);
     for part in parts(bytes) {
         match part? {
-            Part { number: 1, value } => key = value.text()?,
-            Part { number: 2, value: number } => value = Some(element.read(&number)?),
+            WireField { number: 1, value } => key = value.text()?,
+            WireField { number: 2, value: number } => value = Some(element.read(&number)?),
             _ => {}
         }
     }

@@ -25,10 +25,10 @@ use crate::service::{BODY_LIMIT, Body};
 use crate::status::Status;
 
 /// The body of an answer.
-pub(super) type Answer = UnsyncBoxBody<Bytes, io::Error>;
+pub(super) type AnswerBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Answers a request. An error breaks the connection.
-pub(super) async fn answer(app: Arc<App>, request: http::Request<Incoming>) -> io::Result<Response<Answer>> {
+pub(super) async fn answer(app: Arc<App>, request: http::Request<Incoming>) -> io::Result<Response<AnswerBody>> {
     let (parts, body) = request.into_parts();
     match app.answer(parts, body).await {
         Ok(response) => Ok(response),
@@ -57,7 +57,7 @@ impl From<io::Error> for Failure {
 }
 
 impl App {
-    async fn answer(&self, mut parts: Parts, body: Incoming) -> Result<Response<Answer>, Failure> {
+    async fn answer(&self, mut parts: Parts, body: Incoming) -> Result<Response<AnswerBody>, Failure> {
         let caller = self.caller(&parts.headers)?;
         let body = readable(&mut parts, body).await?;
         let uri = parts.uri.clone();
@@ -101,7 +101,7 @@ impl App {
         service.oneshot(http::Request::from_parts(parts, body)).await
     }
 
-    async fn plainly(&self, caller: &Caller, parts: Parts, body: Full<Bytes>) -> Result<Response<Answer>, Failure> {
+    async fn plainly(&self, caller: &Caller, parts: Parts, body: Full<Bytes>) -> Result<Response<AnswerBody>, Failure> {
         Ok(self.ask(caller, parts, body).await?.map(BodyExt::boxed_unsync))
     }
 
@@ -109,7 +109,7 @@ impl App {
         self.cluster.0.lock().registry.at_path(&path.group, &path.version, &path.plural).cloned()
     }
 
-    async fn token(&self, caller: &Caller, path: &Path<'_>, body: Full<Bytes>) -> Result<Response<Answer>, Status> {
+    async fn token(&self, caller: &Caller, path: &Path<'_>, body: Full<Bytes>) -> Result<Response<AnswerBody>, Status> {
         self.check(&Attributes {
             user: &caller.name,
             groups: &caller.groups,
@@ -124,7 +124,7 @@ impl App {
         Ok(document(201, &self.issue(&path.namespace, &path.name, request)?))
     }
 
-    async fn token_review(&self, caller: &Caller, body: Full<Bytes>) -> Result<Response<Answer>, Status> {
+    async fn token_review(&self, caller: &Caller, body: Full<Bytes>) -> Result<Response<AnswerBody>, Status> {
         self.check(&Attributes {
             user: &caller.name,
             groups: &caller.groups,
@@ -184,7 +184,7 @@ async fn convert(
     response: Response<Body>,
     tables: Option<Tables>,
     language: Language,
-) -> Result<Response<Answer>, Failure> {
+) -> Result<Response<AnswerBody>, Failure> {
     let (mut parts, body) = response.into_parts();
     let body = body.collect().await?.to_bytes();
     let value: Value = serde_json::from_slice(&body).map_err(|error| Status::internal(error.to_string()))?;
@@ -202,13 +202,13 @@ async fn convert(
     Ok(Response::from_parts(parts, whole(body)))
 }
 
-fn document(code: u16, value: &Value) -> Response<Answer> {
+fn document(code: u16, value: &Value) -> Response<AnswerBody> {
     let mut response = Response::new(whole(Bytes::from(value.to_string())));
     *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-fn whole(body: Bytes) -> Answer {
+fn whole(body: Bytes) -> AnswerBody {
     Full::new(body).map_err(|never| match never {}).boxed_unsync()
 }

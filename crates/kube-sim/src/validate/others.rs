@@ -20,7 +20,7 @@ pub(super) fn lease(lease: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A namespace's own finalizers. `indexed` tells whether the server's paths have their index.
+/// A namespace's own finalizers. `indexed`: whether the server's paths have their index.
 pub(super) fn namespace_finalizers(namespace: &Value, indexed: bool, causes: &mut Vec<Cause>) {
     let Some(spec) = namespace.get("spec") else { return };
     for (index, name) in texts(spec, "finalizers").enumerate() {

@@ -1,4 +1,4 @@
-//! Rules of the binder that no recorded scenario shows: read off `pkg/controller/volume/persistentvolume` of Kubernetes.
+//! Rules of the binder that no recorded scenario covers, from `pkg/controller/volume/persistentvolume` of Kubernetes.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::common::{claim, class, created, pod, until, volume};
 use crate::{get, volume_phase};
 
-/// A cluster in which only the binder works.
+/// A cluster that runs only the binder.
 fn with_binder() -> (Cluster, kube_sim::Running) {
     let cluster = Cluster::new();
     let actors = cluster.run(Actors::none().with(Actor::Binder, Pace::PROMPT));
@@ -78,7 +78,7 @@ async fn a_claim_that_waits_for_a_pod_says_for_which() {
 async fn what_becomes_of_a_released_volume_depends_on_who_made_it_and_on_its_policy() {
     let none = Value::Null;
     let gone = json!({"namespace": "default", "name": "gone", "uid": "00000000-0000-4000-8000-000000000000"});
-    // Who made it, policy, source, phase in the end (none if it is deleted), message.
+    // Provisioner, reclaim policy, source, final phase (`None` if it is deleted), message.
     let cases = [
         ("disks.example.com", "Delete", json!({"hostPath": {"path": "/srv"}}), Some("Released"), ""),
         ("disks.example.com", "Retain", json!({"hostPath": {"path": "/srv"}}), Some("Released"), ""),

@@ -99,7 +99,7 @@ async fn a_definition_takes_its_objects_with_it() {
     assert!(matches!(next(&mut stream).await.unwrap(), WatchEvent::Added(_)));
     let path = format!("{PATH}/things.example.com");
     assert_eq!(raw(&client, "DELETE", &path, Value::Null).await.0, 200);
-    // The object's finalizer holds the definition too.
+    // The finalizer of the custom resource holds the definition too.
     assert!(matches!(next(&mut stream).await.unwrap(), WatchEvent::Modified(_)));
     assert_eq!(raw(&client, "GET", &path, Value::Null).await.0, 200);
     api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}}))).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_definition_takes_its_objects_with_it() {
     assert!(matches!(next(&mut stream).await.unwrap(), WatchEvent::Deleted(_)));
     assert!(stream.next().await.is_none());
     assert_eq!(refusal(api.get("a").await).0, 404);
-    // And it may come again.
+    // The definition can be created again.
     assert_eq!(raw(&client, "POST", PATH, definition()).await.0, 201);
     assert_eq!(api.list(&ListParams::default()).await.unwrap().items.len(), 0);
 }

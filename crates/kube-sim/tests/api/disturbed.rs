@@ -9,7 +9,7 @@ use kube_sim::{
 
 use super::super::*;
 
-/// Disturbs by the name of the object.
+/// An interceptor that acts by the name of the object.
 struct Disturber;
 
 impl Interceptor for Disturber {
@@ -70,7 +70,7 @@ async fn requests_are_delayed_refused_broken_and_hung() {
     assert_eq!(refusal(maps.get("refused").await), (429, "Too many requests, please try again later.".into()));
     assert!(matches!(maps.get("broken").await, Err(kube::Error::Service(_))));
     assert!(tokio::time::timeout(Duration::from_secs(1000), maps.get("hanging")).await.is_err());
-    // The answer is lost, what was done is not.
+    // The answer is lost, the write is not.
     assert!(matches!(maps.delete("lost", &DeleteParams::default()).await, Err(kube::Error::Service(_))));
     assert_eq!(refusal(maps.get("lost").await).0, 404);
 }
@@ -97,7 +97,7 @@ async fn events_are_delayed_and_refused() {
     assert_eq!(seen, expected.map(|(name, time)| (name.to_owned(), time)));
 }
 
-/// Lets everybody read.
+/// Allows all reads.
 struct Readers;
 
 impl Authorizer for Readers {

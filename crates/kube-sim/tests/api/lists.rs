@@ -57,7 +57,7 @@ async fn resource_versions_of_lists() {
     assert_eq!((count(&exact), exact["metadata"]["resourceVersion"].as_str()), (Some(2), Some(middle.as_str())));
     let (_, fresh) = list(format!("resourceVersion={middle}&resourceVersionMatch=NotOlderThan")).await;
     assert_eq!(count(&fresh), Some(3));
-    // The watch cache, which answers for version 0, knows no pages.
+    // The watch cache answers for version 0, and does not paginate.
     assert_eq!(count(&list("resourceVersion=0&limit=1".into()).await.1), Some(3));
     let before = Instant::now();
     let (code, status) = list("resourceVersion=1000000".into()).await;

@@ -114,7 +114,7 @@ async fn watches_of_one_object() {
     assert_eq!(kinds(&events), ["ADDED b"]);
 }
 
-/// kube's own watcher, both ways of beginning.
+/// kube's own watcher with both kinds of initial list.
 #[tokio::test(start_paused = true)]
 async fn the_watcher_of_kube_is_served() {
     let start: [fn() -> watcher::Config; 2] =
@@ -139,7 +139,7 @@ async fn the_watcher_of_kube_is_served() {
         cluster.create(&settings("f", &[])).unwrap();
         let watcher::Event::Apply(map) = next(&mut stream).await.unwrap() else { panic!("no apply") };
         assert_eq!(map.name_any(), "f");
-        // A forgotten past makes it begin again, after its watch has timed out.
+        // After a compaction it lists again, once its watch has timed out.
         cluster.create(&settings("g", &[])).unwrap();
         let watcher::Event::Apply(_) = next(&mut stream).await.unwrap() else { panic!("no apply") };
     }

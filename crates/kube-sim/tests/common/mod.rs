@@ -1,4 +1,4 @@
-//! Objects, and waiting for what becomes of them.
+//! Objects, and waiting for conditions.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use kube_sim::Cluster;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-/// Whose volumes the classes want.
+/// The provisioner of all classes.
 pub(crate) const PROVISIONER: &str = "disks.example.com";
 
 /// Creates an object that the server must accept.
@@ -15,7 +15,7 @@ pub(crate) fn created(cluster: &Cluster, object: Value) -> Value {
     cluster.create(&object).unwrap_or_else(|refused| panic!("{refused:?}: {object}"))
 }
 
-/// A class of that provisioner.
+/// A class of [`PROVISIONER`].
 pub(crate) fn class(name: &str, binding: &str) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
@@ -66,11 +66,11 @@ pub(crate) fn pod(name: &str, claim: &str) -> Value {
     })
 }
 
-/// Waits until something holds, for ten minutes at most.
+/// Waits until a condition holds, for at most ten minutes.
 pub(crate) async fn until(cluster: &Cluster, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(600);
     let mut changes = cluster.subscribe(&[]);
-    // What is to happen at once happens now.
+    // Lets immediate reactions happen.
     sleep(Duration::ZERO).await;
     while !holds() {
         assert!(tokio::time::timeout_at(deadline, changes.next()).await.is_ok(), "it never came to that");

@@ -1,4 +1,4 @@
-//! Forms of answers and bodies.
+//! Media types of answers and bodies.
 
 use crate::*;
 

@@ -1,4 +1,4 @@
-//! What clients find when they look around.
+//! Discovery and OpenAPI.
 
 use kube::discovery::{Discovery, Scope, verbs};
 

@@ -6,7 +6,7 @@ pub(super) struct Malformed;
 
 /// One field of a message.
 #[derive(Debug)]
-pub(super) struct Part<'a> {
+pub(super) struct WireField<'a> {
     pub(super) number: u32,
     pub(super) value: Number<'a>,
 }
@@ -41,7 +41,7 @@ impl<'a> Number<'a> {
 }
 
 /// The fields of a message in their order.
-pub(super) fn parts(mut bytes: &[u8]) -> impl Iterator<Item = Result<Part<'_>, Malformed>> {
+pub(super) fn parts(mut bytes: &[u8]) -> impl Iterator<Item = Result<WireField<'_>, Malformed>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
             return None;
@@ -54,7 +54,7 @@ pub(super) fn parts(mut bytes: &[u8]) -> impl Iterator<Item = Result<Part<'_>, M
     })
 }
 
-fn part<'a>(bytes: &mut &'a [u8]) -> Result<Part<'a>, Malformed> {
+fn part<'a>(bytes: &mut &'a [u8]) -> Result<WireField<'a>, Malformed> {
     let key = varint(bytes)?;
     let number = u32::try_from(key >> 3).map_err(|_| Malformed)?;
     let value = match key & 7 {
@@ -67,7 +67,7 @@ fn part<'a>(bytes: &mut &'a [u8]) -> Result<Part<'a>, Malformed> {
         5 => Number::Bytes(take(bytes, 4)?),
         _ => return Err(Malformed),
     };
-    Ok(Part { number, value })
+    Ok(WireField { number, value })
 }
 
 fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {

@@ -233,7 +233,9 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
             _ => return Decision::NoAction(NoAction::OtherNode),
         }
     }
-    if class.waits_for_consumer && claim.selected_node.is_none() {
+    // A claim that records an attempt and goes gets no node any more.
+    let goes = claim.deleting && waiting.held.is_some();
+    if class.waits_for_consumer && claim.selected_node.is_none() && !goes {
         return Decision::NoAction(NoAction::AwaitsNode);
     }
     match &waiting.held {

@@ -347,3 +347,15 @@ fn g51_an_attempt_whose_record_is_gone_is_forgotten() {
     delete_claim(&mut scene, claim(json!({})));
     assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::NothingHere));
 }
+
+/// Its node was taken back, and the process died before it released the claim.
+#[test]
+fn g51_a_claim_that_goes_with_an_attempt_on_it_waits_for_no_node() {
+    let recorded = claim(json!({"metadata": {
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": [crate::protocol::CLAIM_FINALIZER],
+        "annotations": {crate::protocol::ATTEMPT: ""},
+    }}));
+    let scene = Scene::new().recorded_by_claims().class(waiting_class()).claim(recorded);
+    assert_eq!(scene.about_claim(), Decision::CleanUp);
+}

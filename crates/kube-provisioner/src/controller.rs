@@ -190,7 +190,7 @@ impl Controller {
         let instance = instance(&options, &environment);
         let sharing = sharing(&options, &namespace, &instance, environment)?;
         let rules = rules(&options, &*backend, &namespace, safeguards)?;
-        let process = Process { client, namespace, instance, sharing, environment, safeguards };
+        let process = Process { client, namespace, instance, sharing, environment };
         Ok(control_loop(&options, rules, backend, process)?.run(shutdown).await?)
     }
 }

@@ -93,7 +93,6 @@ pub(crate) struct Process {
     pub(crate) instance: String,
     pub(crate) sharing: provisioner_runtime::controller::Sharing,
     pub(crate) environment: Environment,
-    pub(crate) safeguards: Safeguards,
 }
 
 /// The loop of a provisioner's volumes.
@@ -103,7 +102,7 @@ pub(crate) fn control_loop(
     backend: Arc<dyn Backend>,
     process: Process,
 ) -> Result<ControlLoop<VolumeReconciler>, LoopError> {
-    let Process { client, namespace, instance, sharing, environment, safeguards } = process;
+    let Process { client, namespace, instance, sharing, environment } = process;
     let given = options.backend_concurrency;
     // A given number is the exact bound.
     let total = if given == 0 { CALLS } else { given };
@@ -127,8 +126,8 @@ pub(crate) fn control_loop(
         admin_address: options.admin_address,
         environment,
         safeguards: LoopSafeguards {
-            journal: safeguards.include(Safeguard::Journal),
-            fencing: safeguards.include(Safeguard::Fencing),
+            journal: rules.safeguards.include(Safeguard::Journal),
+            fencing: rules.safeguards.include(Safeguard::Fencing),
         },
     };
     let cache = VolumeCache::new(rules.clone());

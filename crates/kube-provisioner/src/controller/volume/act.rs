@@ -19,7 +19,7 @@ use futures::FutureExt;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Client;
 use provisioner_runtime::Cache;
-use provisioner_runtime::controller::{Context, FencingToken, NoAnswer, guarded, unpanicked};
+use provisioner_runtime::controller::{Context, FencingToken, NoAnswer, Refused, guarded, unpanicked};
 use provisioner_runtime::watch::WatchHealth;
 
 pub(crate) use self::lock::Locks;
@@ -146,6 +146,16 @@ impl Actions {
     /// What would be decided now.
     fn decision_now(&self, key: &Key) -> Decision {
         decide(&self.cache().facts(key), &self.rules)
+    }
+}
+
+/// The answer of the author's code, or why it gave none. Where it was not called, the outcome.
+fn answered<T>(call: Result<T, Refused>) -> Result<Result<T, NoAnswer>, Outcome> {
+    match call {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(Refused::NoAnswer(no_answer)) => Ok(Err(no_answer)),
+        Err(Refused::Unwanted) => Err(Outcome::Changed),
+        Err(Refused::Journal(error)) => Err(Outcome::NotJournaled(error)),
     }
 }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::Cache;
-use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent, NoAnswer, Refused};
+use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent, NoAnswer};
 use provisioner_runtime::queue::Permit;
 use provisioner_runtime::stable_hash;
 use tokio::time::Instant;
 
 use super::lock::Lock;
-use super::{Actions, Step, typed};
+use super::{Actions, Step, answered, typed};
 use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::{Decision, NoAction, Refusal, decide};
@@ -126,12 +126,7 @@ impl Actions {
             cache.set_progress(key, Progress::Background(pending.clone()));
             true
         };
-        let value = match step.call(step_call, wanted, || self.watched(facts, call(request))).await {
-            Ok(answer) => Ok(answer),
-            Err(Refused::NoAnswer(no_answer)) => Err(no_answer),
-            Err(Refused::Unwanted) => return Err(Outcome::Changed),
-            Err(Refused::Journal(error)) => return Err(Outcome::NotJournaled(error)),
-        };
+        let value = answered(step.call(step_call, wanted, || self.watched(facts, call(request))).await)?;
         Ok(Answer { value, permit: Some(permit) })
     }
 

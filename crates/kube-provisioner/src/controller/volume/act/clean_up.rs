@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::Cache;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::{Call, CallPermit, Intent, Refused};
+use provisioner_runtime::controller::{Call, CallPermit, Intent};
 
 use super::attempt::{Answer, Attempt};
 use super::lock::Lock;
-use super::{Actions, Step};
+use super::{Actions, Step, answered};
 use crate::controller::volume::decide::Decision;
 use crate::controller::volume::facts::{ClaimState, Facts, Progress};
 use crate::controller::volume::outcome::Outcome;
@@ -103,18 +103,17 @@ impl Actions {
         let argument = ProvisionedVolume::new(Arc::new(object)).with(secrets, fencing_token.clone());
         let limit = self.limits.delete;
         let call = Call { permit: CallPermit::Of(class), limit, token: &fencing_token, intent: Intent::Recorded };
-        match step.call(call, |_| true, || self.backend.delete(argument)).await {
-            Ok(Ok(())) => {
+        match answered(step.call(call, |_| true, || self.backend.delete(argument)).await) {
+            Ok(Ok(Ok(()))) => {
                 self.cache().set_progress(step.key(), Progress::None);
                 Outcome::CleanedUp
             }
-            Ok(Err(error)) => {
+            Ok(Ok(Err(error))) => {
                 let (verdict, retry_after) = (error.verdict(), error.retry_after());
                 Outcome::NotCleanedUp { verdict, message: error.to_string(), retry_after }
             }
-            Err(Refused::NoAnswer(no_answer)) => Outcome::ProvisionBroke { method: "delete", no_answer },
-            Err(Refused::Journal(error)) => Outcome::NotJournaled(error),
-            Err(Refused::Unwanted) => Outcome::Changed,
+            Ok(Err(no_answer)) => Outcome::ProvisionBroke { method: "delete", no_answer },
+            Err(outcome) => outcome,
         }
     }
 }

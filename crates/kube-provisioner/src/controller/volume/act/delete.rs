@@ -7,12 +7,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::Cache;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent, NoAnswer, Refused};
+use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent, NoAnswer};
 use provisioner_runtime::limiter::LimiterPermit;
 use tokio::time::Instant;
 
 use super::lock::{Lock, LockedObject};
-use super::{Actions, Step};
+use super::{Actions, Step, answered};
 use crate::controller::volume::decide::{Decision, Deletion, NoAction};
 use crate::controller::volume::facts::{ClaimState, Facts, OurVolume, VolumeState};
 use crate::controller::volume::key::Key;
@@ -54,12 +54,8 @@ impl Actions {
             let secrets = self.secrets_of(&live).await?;
             let argument = ProvisionedVolume::new(live.clone()).with(secrets, token.clone());
             let call = calls.call(self.limits.delete, Intent::Recorded);
-            match step.call(call, |_| true, || self.backend.delete(argument)).await {
-                Ok(answer) => Ok((live, Ok(answer))),
-                Err(Refused::NoAnswer(no_answer)) => Ok((live, Err(no_answer))),
-                Err(Refused::Journal(error)) => Err(Outcome::NotJournaled(error)),
-                Err(Refused::Unwanted) => Err(Outcome::Changed),
-            }
+            let answer = answered(step.call(call, |_| true, || self.backend.delete(argument)).await)?;
+            Ok((live, answer))
         };
         let answer = self.while_locked(lock, deleting).await;
         // The call's permit ends here. Deleting the object belongs to the attempt, not to the call.
@@ -113,16 +109,14 @@ impl Actions {
         let version = live.metadata.resource_version.clone();
         let argument = ProvisionedVolume::new(live).with(Secrets::default(), calls.token.clone());
         let call = calls.call(self.limits.delete, Intent::None);
-        match calls.step.call(call, |_| true, || self.backend.should_delete(argument)).await {
+        match answered(calls.step.call(call, |_| true, || self.backend.should_delete(argument)).await)? {
             Ok(Ok(())) => Ok(version),
             Ok(Err(error)) if error.verdict() == DeleteVerdict::Unsupported => {
                 self.no_guard.store(true, Ordering::Relaxed);
                 Ok(version)
             }
             Ok(Err(error)) => Err(not_deleted(&error)),
-            Err(Refused::NoAnswer(no_answer)) => Err(Outcome::DeleteBroke { method: "should_delete", no_answer }),
-            Err(Refused::Journal(error)) => Err(Outcome::NotJournaled(error)),
-            Err(Refused::Unwanted) => Err(Outcome::Changed),
+            Err(no_answer) => Err(Outcome::DeleteBroke { method: "should_delete", no_answer }),
         }
     }
 

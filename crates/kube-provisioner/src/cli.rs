@@ -10,7 +10,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser};
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use kube::Client;
 use provisioner_runtime::client::{ConnectError, connect};
 
@@ -64,8 +64,23 @@ where
     A: Parser,
     P: Provisioner,
 {
+    run_with_commands(setup, async |command: NoCommand| match command {})
+}
+
+/// [`run`] for a program that has commands of its own beside the common ones, such as one that lists what is in the backend.
+///
+/// The arguments of such a command are its own: those of the program do not count for it.
+pub fn run_with_commands<A, P, C>(
+    setup: impl AsyncFnOnce(A) -> Result<(P, Options), BoxError>,
+    carry_out: impl AsyncFnOnce(C) -> Result<(), BoxError>,
+) -> ExitCode
+where
+    A: Parser,
+    P: Provisioner,
+    C: Subcommand,
+{
     install_crypto_provider();
-    let invocation = read::<A>(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let invocation = read::<A, C>(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let done = match invocation {
         Invocation::CheckClass(check) => {
             let (text, code) = check.run::<P>();
@@ -74,6 +89,7 @@ where
         }
         Invocation::Rbac(rbac, options) => rbac.run::<P>(&options).map(|text| print(&text)),
         Invocation::Journal(journal, options) => block_on(async { journal.run(&options, print).await }),
+        Invocation::OfAuthor(command) => block_on(carry_out(command)),
         Invocation::Run(arguments) => block_on(async {
             let (provisioner, options) = setup(arguments).await?;
             Ok(Controller::new(provisioner, options).run().await?)
@@ -98,16 +114,55 @@ pub async fn client(options: &Options) -> Result<Client, ConnectError> {
     Ok(connect(options.kubeconfig.as_deref()).await?.client)
 }
 
-enum Invocation<A> {
+/// The names of the volumes for which attempts are recorded in the provisioner's journals: their assets may be in the
+/// backend although their volumes are not saved. For commands that look for assets which belong to nobody.
+///
+/// # Errors
+/// When the journals cannot be read.
+pub async fn recorded_volumes(options: &Options) -> Result<Vec<String>, Box<dyn Error + Send + Sync>> {
+    journal::recorded(options).await
+}
+
+enum Invocation<A, C> {
     Run(A),
+    OfAuthor(C),
     CheckClass(CheckClass),
     Rbac(Rbac, Options),
     Journal(Journal, Options),
 }
 
-fn read<A: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation<A>, clap::Error> {
+/// A program without commands of its own.
+enum NoCommand {}
+
+impl FromArgMatches for NoCommand {
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
+        Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand))
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+        Ok(())
+    }
+}
+
+impl Subcommand for NoCommand {
+    fn augment_subcommands(command: Command) -> Command {
+        command
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        command
+    }
+
+    fn has_subcommand(_: &str) -> bool {
+        false
+    }
+}
+
+fn read<A: Parser, C: Subcommand>(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<Invocation<A, C>, clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let mut command = command::<A>();
+    let mut command = command::<A, C>();
     // The preset changes the defaults of other arguments, so it is read first.
     let first_look = command.clone().ignore_errors(true).try_get_matches_from(&arguments);
     if first_look.is_ok_and(|matches| matches.get_one::<String>(PRESET).is_some_and(|preset| preset == "go-compat")) {
@@ -119,7 +174,10 @@ fn read<A: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<Invo
     invocation(&mut matches).map_err(|error| error.format(&mut command))
 }
 
-fn invocation<A: Parser>(matches: &mut ArgMatches) -> Result<Invocation<A>, clap::Error> {
+fn invocation<A: Parser, C: Subcommand>(matches: &mut ArgMatches) -> Result<Invocation<A, C>, clap::Error> {
+    if matches.subcommand_name().is_some_and(C::has_subcommand) {
+        return C::from_arg_matches_mut(matches).map(Invocation::OfAuthor);
+    }
     match matches.remove_subcommand() {
         Some((name, mut check)) if name == CHECK_CLASS => Ok(Invocation::CheckClass(CheckClass::of(&mut check)?)),
         Some((name, mut rbac)) if name == RBAC => {
@@ -136,8 +194,8 @@ fn invocation<A: Parser>(matches: &mut ArgMatches) -> Result<Invocation<A>, clap
 }
 
 /// The command with all its arguments and commands.
-fn command<A: CommandFactory>() -> Command {
-    let program = A::command();
+fn command<A: CommandFactory, C: Subcommand>() -> Command {
+    let program = C::augment_subcommands(A::command());
     let preset = Arg::new(PRESET).long(PRESET).env("PRESET").value_name("NAME").value_parser(["default", "go-compat"]);
     let preset =
         preset.default_value("default").help("Defaults of the other options: ours, or those of the Go library");

@@ -1,8 +1,10 @@
-//! The provisioner: a directory per volume, named like the volume.
+//! The provisioner: a directory per volume.
 
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use directory_volumes::{DirectoryError, Root};
+use jiff::Timestamp;
 use kube_provisioner::{
     DeleteError, FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start, StartError,
     Volume,
@@ -10,11 +12,11 @@ use kube_provisioner::{
 use tokio::task::spawn_blocking;
 
 use crate::node::Node;
-use crate::parameters::{OnDelete, Parameters, VolumeType};
-use crate::root::{Permissions, Root, RootError};
+use crate::parameters::Parameters;
+use crate::placement::{Deletion, Placement};
 
-/// On a volume: what becomes of its data. The class may be gone by then.
-const ON_DELETE: &str = "hostpath-provisioner/on-delete";
+/// How often the trash is looked at.
+const TRASH_PERIOD: Duration = Duration::from_secs(60);
 
 pub(crate) struct HostPath {
     root: Arc<Root>,
@@ -24,24 +26,39 @@ pub(crate) struct HostPath {
 
 impl HostPath {
     pub(crate) fn new(root: Root, node: Option<String>) -> Self {
+        if let Some(advice) = root.advice() {
+            tracing::warn!("{advice}");
+        }
         Self { root: Arc::new(root), node: node.map(Node::new) }
     }
 
-    /// Deletions that an earlier run did not finish: their volumes may be gone, so nobody would ask again.
-    pub(crate) fn finish_deletions(&self) {
+    /// Removes from the trash whose time is over, for ever.
+    pub(crate) fn empty_trash(&self) -> impl Future<Output = ()> + Send + use<> {
         let root = self.root.clone();
-        spawn_blocking(move || match root.finish_removals(&FencingToken::unlimited()) {
-            Ok(()) => {}
-            Err(error) => tracing::warn!("a deletion of an earlier run is not finished: {error}"),
-        });
+        async move {
+            loop {
+                tokio::time::sleep(TRASH_PERIOD).await;
+                work_on(&root, |root, token| match root.has_marker() {
+                    Ok(true) => root.purge_expired(Timestamp::now(), token),
+                    _ => Ok(()),
+                });
+            }
+        }
     }
 
-    /// A dropped call must not leave a thread behind that goes on deleting for hours, so that asks its fencing token.
-    async fn remove(&self, name: String, fencing_token: FencingToken) -> Result<(), DeleteError> {
-        let root = self.root.clone();
-        match spawn_blocking(move || root.remove(&name, &fencing_token)).await? {
-            Err(error @ RootError::Busy { .. }) => Err(DeleteError::in_use(error)),
-            result => Ok(result?),
+    /// A new root gets its marker, unless there are volumes: then it is not the root that they are in.
+    async fn look_at_root(&self, start: &Start) -> Result<(), StartError> {
+        if self.root.has_marker()? {
+            return Ok(());
+        }
+        let volumes = start.volumes().await?;
+        let mut here = volumes.iter().filter(|volume| self.node.as_ref().is_none_or(|node| node.check(volume).is_ok()));
+        match here.find(|volume| Placement::root_of(volume).is_some()) {
+            Some(volume) => {
+                let (path, name) = (self.root.path().to_owned(), volume.name());
+                Err(StartError::new(format!("{}; the volume {name} is there", DirectoryError::Unmarked(path))))
+            }
+            None => Ok(self.root.put_marker()?),
         }
     }
 }
@@ -50,59 +67,67 @@ impl Provisioner for HostPath {
     type Parameters = Parameters;
 
     async fn start(&self, start: Start) -> Result<(), StartError> {
-        match &self.node {
-            Some(node) => node.look(start.client()).await,
-            None => Ok(()),
+        if let Some(node) = &self.node {
+            node.look(start.client()).await.map_err(StartError::new)?;
         }
+        self.look_at_root(&start).await?;
+        // The volumes of deletions that an earlier run did not finish may be gone, so nobody would ask again.
+        work_on(&self.root, Root::finish_removals);
+        Ok(())
     }
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
-        let Parameters { mode, uid, gid, on_delete, volume_type } = (*request.parameters).clone();
-        match (&self.node, &request.selected_node) {
-            (Some(here), Some(selected)) if here.name() != selected => {
-                let here = here.name();
-                return Err(ProvisionError::not_mine(format!("the claim's pod runs on {selected}, this is {here}")));
+        let place = Placement::of(&request, &self.root, self.node.as_ref())?;
+        let (root, token) = (self.root.clone(), request.fencing_token.clone());
+        let (path, owner, permissions) = (place.path.clone(), place.owner.clone(), request.parameters.permissions());
+        let made = spawn_blocking(move || root.create(&path, &owner, &permissions, &token)).await?;
+        match made {
+            Ok(path) => Ok(place.volume(&path)),
+            // It is not the directory of this volume, so no attempt for it has left anything there.
+            Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
+                Err(ProvisionError::nothing_left(error))
             }
-            (None, _) if volume_type == VolumeType::Local => {
-                return Err(ProvisionError::invalid(
-                    "volumeType local needs a provisioner that is started with --node-name",
-                ));
-            }
-            _ => {}
+            Err(error) => Err(error.into()),
         }
-        let (root, permissions) = (self.root.clone(), Permissions { mode: mode.0, uid, gid });
-        let create = move || root.create(&request.name, &permissions, &request.fencing_token);
-        let path: PathBuf = spawn_blocking(create).await??;
-        let path = path.to_string_lossy();
-        let volume = match volume_type {
-            VolumeType::HostPath => Volume::host_path(path),
-            VolumeType::Local => Volume::local(path),
-        };
-        let volume = match on_delete {
-            OnDelete::Delete => volume,
-            OnDelete::Retain => volume.annotation(ON_DELETE, "retain"),
-        };
-        Ok(match &self.node {
-            Some(node) => node.mark(volume),
-            None => volume,
-        })
     }
 
-    /// The path is made of the volume's name. What the object says about it may be anybody's word.
+    /// What the object says of its directory may be anybody's word: the mark of the directory says whose it is.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         if let Some(node) = &self.node {
             node.check(&volume)?;
         }
-        if volume.annotation(ON_DELETE) == Some("retain") {
-            tracing::info!(pv = volume.name(), "the directory is kept, as the class said");
-            return Ok(());
-        }
-        self.remove(volume.name().to_owned(), volume.fencing_token().clone()).await
+        let deletion = Deletion::of(&volume, &self.root)?;
+        self.end(deletion, volume.fencing_token().clone()).await
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
-        self.remove(attempt.name, attempt.fencing_token).await
+        match Placement::of(&attempt, &self.root, self.node.as_ref()) {
+            Ok(place) => self.end(Deletion::of_attempt(place), attempt.fencing_token).await,
+            // Such a claim was refused before anything was made.
+            Err(_) => Ok(()),
+        }
     }
+}
+
+impl HostPath {
+    /// A dropped call must not leave a thread behind that goes on deleting for hours, so that asks its fencing token.
+    async fn end(&self, deletion: Deletion, token: FencingToken) -> Result<(), DeleteError> {
+        let root = self.root.clone();
+        match spawn_blocking(move || deletion.carry_out(&root, &token)).await? {
+            Err(error @ DirectoryError::Busy { .. }) => Err(DeleteError::in_use(error)),
+            result => Ok(result?),
+        }
+    }
+}
+
+/// Work that nobody waits for.
+fn work_on(root: &Arc<Root>, work: fn(&Root, &FencingToken) -> Result<(), DirectoryError>) {
+    let root = root.clone();
+    spawn_blocking(move || {
+        if let Err(error) = work(&root, &FencingToken::unlimited()) {
+            tracing::warn!("the removal of an earlier volume is not finished: {error}");
+        }
+    });
 }
 
 #[cfg(test)]
@@ -132,15 +157,19 @@ mod tests {
     /// As `main` starts it.
     fn conformance(folder: &TempDir, node: Option<&'static str>) -> Conformance {
         let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
-        let start = move || {
-            let provisioner = HostPath::new(Root::open(&root).unwrap(), node.map(str::to_owned));
-            provisioner.finish_deletions();
-            provisioner
-        };
+        let start = move || HostPath::new(Root::open(&root).unwrap(), node.map(str::to_owned));
         Conformance::new(start, async move || entries(&listed)).refuses([("path", "/etc")])
     }
 
+    /// The volumes, and what is kept of them.
     fn entries(root: &Path) -> Vec<String> {
-        root.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        let own = root.join(".kube-provisioner");
+        let places = [root.to_owned(), own.join("volumes"), own.join("deleting")];
+        let names = places.iter().filter_map(|place| place.read_dir().ok()).flatten();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| name != ".kube-provisioner");
+        names.sort();
+        names.dedup();
+        names
     }
 }

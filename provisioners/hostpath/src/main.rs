@@ -1,24 +1,25 @@
 //! `hostpath-provisioner`: one directory per volume below a root directory of the host.
 
+mod commands;
 mod hostpath;
 mod node;
 mod parameters;
-mod root;
+mod placement;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::builder::ArgPredicate;
+use directory_volumes::Root;
 use kube_provisioner::{Coordination, Options};
 
+use crate::commands::Commands;
 use crate::hostpath::HostPath;
-use crate::root::Root;
 
 /// Makes one directory per volume below a root directory of the host
 ///
-/// For one node, or for several with --node-name on each. The size of a volume is not enforced:
-/// all share the file system of the root directory.
+/// For one node, or for several with --node-name on each.
 #[derive(Parser)]
 #[command(name = "hostpath-provisioner", version)]
 // A replica on another node cannot reach this node's directories.
@@ -33,12 +34,13 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    kube_provisioner::run(async |Args { root, options }: Args| {
+    let setup = async |Args { root, options }: Args| {
         if options.node_name.is_some() && options.coordination != Coordination::PerNode {
             return Err("--node-name needs --coordination per-node, which it sets by itself".into());
         }
         let provisioner = HostPath::new(Root::open(&root)?, options.node_name.clone());
-        provisioner.finish_deletions();
+        tokio::spawn(provisioner.empty_trash());
         Ok((provisioner, options))
-    })
+    };
+    kube_provisioner::run_with_commands(setup, async |command: Commands| command.carry_out().await)
 }

@@ -1,11 +1,14 @@
 //! The node that the root directory is on.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use kube_provisioner::k8s_openapi::api::core::v1::Node as NodeObject;
 use kube_provisioner::kube::{Api, Client};
 use kube_provisioner::protocol::HOSTNAME_LABEL;
-use kube_provisioner::{DeleteError, ProvisionedVolume, StartError, Volume};
+use kube_provisioner::{DeleteError, ProvisionedVolume};
+
+use crate::placement::NodePlace;
 
 /// On a volume: the node's name and uid. Another node may get the name later, with another disk.
 const NODE: &str = "hostpath-provisioner/node";
@@ -19,8 +22,7 @@ pub(crate) struct Node {
 /// What the node's object says.
 struct Seen {
     uid: String,
-    /// The value of the label that volumes name. Some clouds give nodes another name.
-    hostname: Option<String>,
+    labels: BTreeMap<String, String>,
 }
 
 impl Node {
@@ -33,27 +35,37 @@ impl Node {
     }
 
     /// Reads the node's object, once.
-    pub(crate) async fn look(&self, client: &Client) -> Result<(), StartError> {
+    pub(crate) async fn look(&self, client: &Client) -> Result<(), String> {
         if self.seen.get().is_some() {
             return Ok(());
         }
         let found = Api::<NodeObject>::all(client.clone()).get_metadata(&self.name).await;
-        let metadata =
-            found.map_err(|error| StartError::new(format!("the node {} cannot be read: {error}", self.name)))?.metadata;
-        let hostname = metadata.labels.and_then(|mut labels| labels.remove(HOSTNAME_LABEL));
+        let metadata = found.map_err(|error| format!("the node {} cannot be read: {error}", self.name))?.metadata;
+        let (uid, labels) = (metadata.uid.unwrap_or_default(), metadata.labels.unwrap_or_default());
         // Another term of this process may have been faster, with the same answer.
-        let _ = self.seen.set(Seen { uid: metadata.uid.unwrap_or_default(), hostname });
+        let _ = self.seen.set(Seen { uid, labels });
         Ok(())
     }
 
-    /// Binds a volume to this node.
-    pub(crate) fn mark(&self, volume: Volume) -> Volume {
-        let hostname = self.seen.get().and_then(|seen| seen.hostname.as_deref()).unwrap_or(&self.name);
-        let volume = volume.on_node(hostname).annotation(NODE, &self.name);
-        match self.seen.get() {
-            Some(seen) => volume.annotation(NODE_UID, &seen.uid),
-            None => volume,
-        }
+    /// What a volume says about this node, so that pods find it by a label.
+    pub(crate) fn place(&self, key: Option<&str>) -> Result<NodePlace, String> {
+        let seen = self.seen.get();
+        let label = key.unwrap_or(HOSTNAME_LABEL);
+        let value = match seen.and_then(|seen| seen.labels.get(label)) {
+            Some(value) => value,
+            // Some clouds give a node another name than its label has; without the label the name is the best guess.
+            None if key.is_none() => &self.name,
+            None => {
+                return Err(format!(
+                    "the node {} has no label {label}, which the class's nodeAffinityKey names; label the nodes, or choose \
+                     another label",
+                    self.name
+                ));
+            }
+        };
+        let mut annotations = vec![(NODE, self.name.clone())];
+        annotations.extend(seen.map(|seen| (NODE_UID, seen.uid.clone())));
+        Ok(NodePlace { label: label.to_owned(), value: value.clone(), annotations })
     }
 
     /// Refuses a volume that is on another node, or on an earlier one of this name.

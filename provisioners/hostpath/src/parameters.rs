@@ -1,12 +1,21 @@
 //! What a StorageClass can say about its volumes.
 
+use std::str::FromStr;
+use std::time::Duration;
+
+use directory_volumes::{PathPattern, Permissions};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
+
+/// How long the trash keeps data where the class does not say.
+const TRASH_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The class's parameters.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Parameters {
+    /// Where the directory is below the root; its name is the volume's without it.
+    pub(crate) path_pattern: PathPattern,
     /// Permissions of the directory, in octal.
     pub(crate) mode: FileMode,
     /// User that owns the directory. Without it, who the provisioner runs as.
@@ -17,8 +26,23 @@ pub(crate) struct Parameters {
     pub(crate) gid: Option<u32>,
     /// What becomes of the data of a deleted volume.
     pub(crate) on_delete: OnDelete,
+    /// How long data stay in the trash.
+    #[serde(deserialize_with = "duration")]
+    pub(crate) trash_ttl: Option<Duration>,
     /// What the PersistentVolume is.
     pub(crate) volume_type: VolumeType,
+    /// The node label that volumes name; `kubernetes.io/hostname` without it.
+    pub(crate) node_affinity_key: Option<String>,
+}
+
+impl Parameters {
+    pub(crate) fn permissions(&self) -> Permissions {
+        Permissions { mode: self.mode.0, uid: self.uid, gid: self.gid }
+    }
+
+    pub(crate) fn trash_ttl(&self) -> Duration {
+        self.trash_ttl.unwrap_or(TRASH_TTL)
+    }
 }
 
 /// What becomes of the data of a deleted volume.
@@ -28,6 +52,8 @@ pub(crate) enum OnDelete {
     /// They are removed.
     #[default]
     Delete,
+    /// They are moved to the trash, and removed after some time.
+    Trash,
     /// They stay where they are.
     Retain,
 }
@@ -41,6 +67,30 @@ pub(crate) enum VolumeType {
     HostPath,
     /// `local`: needs a node, and honours the pod's `fsGroup`.
     Local,
+}
+
+impl FromStr for VolumeType {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "hostPath" => Ok(Self::HostPath),
+            "local" => Ok(Self::Local),
+            _ => Err("expected hostPath or local"),
+        }
+    }
+}
+
+/// A number and its unit, such as `12h` or `30d`.
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let seconds = [("s", 1), ("m", 60), ("h", 3600), ("d", 24 * 3600)].into_iter().find_map(|(unit, seconds)| {
+        let count = text.strip_suffix(unit)?;
+        let plain = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+        plain.then(|| count.parse::<u32>().ok().map(|count| u64::from(count) * seconds))?
+    });
+    let seconds = seconds.ok_or_else(|| D::Error::custom("it is no time with its unit, such as \"12h\" or \"30d\""))?;
+    Ok(Some(Duration::from_secs(seconds)))
 }
 
 /// chown(2) takes the greatest number for "leave it as it is".
@@ -102,9 +152,20 @@ mod tests {
 
     #[test]
     fn a_class_says_who_owns_a_directory_and_what_becomes_of_it() {
-        let parameters =
-            [("mode", "2770"), ("uid", "1000"), ("gid", "0"), ("onDelete", "retain"), ("volumeType", "local")];
+        let parameters = [
+            ("mode", "2770"),
+            ("uid", "1000"),
+            ("gid", "0"),
+            ("onDelete", "retain"),
+            ("volumeType", "local"),
+            ("trashTtl", "30d"),
+            ("pathPattern", "${pvc.metadata.namespace}/${pvc.metadata.name}"),
+            ("nodeAffinityKey", "example.com/host"),
+        ];
         let expected = Parameters {
+            trash_ttl: Some(Duration::from_secs(30 * 86400)),
+            path_pattern: "${pvc.metadata.namespace}/${pvc.metadata.name}".parse().unwrap(),
+            node_affinity_key: Some("example.com/host".to_owned()),
             mode: FileMode(0o2770),
             uid: Some(1000),
             gid: Some(0),
@@ -119,6 +180,10 @@ mod tests {
         for mode in ["", "7", "0o770", "770x", "00770", "9", "888", "-77", "0070", "4755", " 770", "+770", "7７0"] {
             assert!(read(&[("mode", mode)]).is_err(), "{mode:?}");
         }
+        for time in ["", "1", "d", "-1h", "1w", "1h30m", "99999999999d", "1.5h", "+1h"] {
+            assert!(read(&[("trashTtl", time)]).is_err(), "{time:?}");
+        }
+        assert!(read(&[("pathPattern", "../${pv.metadata.name}")]).is_err());
         for id in ["-1", "4294967295", "4294967296", "root", "1.0", ""] {
             assert!(read(&[("uid", id)]).is_err(), "{id:?}");
             assert!(read(&[("gid", id)]).is_err(), "{id:?}");

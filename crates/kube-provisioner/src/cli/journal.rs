@@ -75,6 +75,17 @@ impl Journal {
     }
 }
 
+/// The keys of all entries.
+pub(super) async fn recorded(options: &Options) -> Result<Vec<String>, BoxError> {
+    let connection = connect(options.kubeconfig.as_deref()).await?;
+    let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
+    let listings = journal::list(&connection.client, namespace, Some(&lease_name(&options.provisioner_name))).await?;
+    if let Some(damaged) = listings.iter().find(|listing| !listing.unreadable.is_empty()) {
+        return Err(format!("the journal {} has entries that cannot be read; see `journal list`", damaged.name).into());
+    }
+    Ok(listings.into_iter().flat_map(|listing| listing.entries).map(|entry| entry.key).collect())
+}
+
 /// While an entry is moved it is in two journals.
 fn holding<'a>(listings: &'a [Listing], key: &str) -> Vec<(&'a Listing, &'a Entry)> {
     let of = |listing: &'a Listing| Some((listing, listing.entries.iter().find(|entry| entry.key == key)?));

@@ -39,8 +39,14 @@ impl Provisioner for Exports {
     }
 }
 
-fn invocation(arguments: &[&str]) -> Result<Invocation<Program>, clap::Error> {
-    read::<Program>(["p"].iter().chain(arguments).map(OsString::from))
+/// Commands of the author's.
+#[derive(clap::Subcommand, Debug)]
+enum Own {
+    Exports { place: String },
+}
+
+fn invocation(arguments: &[&str]) -> Result<Invocation<Program, Own>, clap::Error> {
+    read::<Program, Own>(["p"].iter().chain(arguments).map(OsString::from))
 }
 
 fn options(more: &[&str]) -> Options {
@@ -227,4 +233,15 @@ fn journal_commands_take_the_options_they_need() {
         Ok(_) => panic!("a journal was asked for"),
         Err(error) => panic!("{error}"),
     }
+}
+
+#[test]
+fn an_author_has_commands_of_their_own_beside_the_common_ones() {
+    match invocation(&["exports", "here"]) {
+        Ok(Invocation::OfAuthor(Own::Exports { place })) => assert_eq!(place, "here"),
+        Ok(_) => panic!("the author's command was asked for"),
+        Err(error) => panic!("{error}"),
+    }
+    assert!(matches!(invocation(&[JOURNAL, "list", "--provisioner-name", "p"]), Ok(Invocation::Journal(..))));
+    assert!(invocation(&["exports"]).is_err());
 }

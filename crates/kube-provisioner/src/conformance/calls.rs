@@ -9,7 +9,7 @@ use super::verdict::{Broken, CheckResult, Judgement};
 
 pub(super) async fn provision(subject: &Subject) -> CheckResult {
     let before = subject.assets_now().await;
-    let backend = subject.start();
+    let backend = subject.start().await?;
     let made = subject.provision(&backend, &subject.new_name()).await?;
     subject.expect(&before, 1, "after `provision`").await?;
     subject.delete(&backend, &made.object).await?;
@@ -19,13 +19,13 @@ pub(super) async fn provision(subject: &Subject) -> CheckResult {
 
 pub(super) async fn idempotent(subject: &Subject) -> CheckResult {
     let (before, name) = (subject.assets_now().await, subject.new_name());
-    let first = subject.start();
+    let first = subject.start().await?;
     let made = subject.provision(&first, &name).await?;
     let again = subject.provision(&first, &name).await?;
     same(&made, &again, "the second call of `provision`")?;
     subject.expect(&before, 1, "after the second call of `provision`").await?;
     drop(first);
-    let restarted = subject.start();
+    let restarted = subject.start().await?;
     let again = subject.provision(&restarted, &name).await?;
     same(&made, &again, "`provision` in a new process")?;
     subject.expect(&before, 1, "after `provision` in a new process").await?;
@@ -35,7 +35,7 @@ pub(super) async fn idempotent(subject: &Subject) -> CheckResult {
 }
 
 pub(super) async fn separate(subject: &Subject) -> CheckResult {
-    let (before, backend) = (subject.assets_now().await, subject.start());
+    let (before, backend) = (subject.assets_now().await, subject.start().await?);
     let mut names: Vec<String> = (0..8).map(|_| subject.new_name()).collect();
     // A name that begins as another one does, as with `list --prefix`.
     names.push(format!("{}0", names[0]));
@@ -61,26 +61,26 @@ pub(super) async fn separate(subject: &Subject) -> CheckResult {
 
 pub(super) async fn delete_gone(subject: &Subject) -> CheckResult {
     let (before, name) = (subject.assets_now().await, subject.new_name());
-    let backend = subject.start();
+    let backend = subject.start().await?;
     let made = subject.provision(&backend, &name).await?;
     for when in ["`delete`", "`delete` of what is gone"] {
         subject.delete(&backend, &made.object).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
         subject.expect(&before, 0, &format!("after {when}")).await?;
     }
-    let restarted = subject.start();
+    let restarted = subject.start().await?;
     let seen = |Broken(seen)| Broken(format!("`delete` of what is gone, in a new process: {seen}"));
     subject.delete(&restarted, &made.object).await.map_err(seen)?;
 
     let again = subject.provision(&restarted, &name).await?;
     subject.expect(&before, 1, "after `provision`, `delete` and `provision` again").await?;
-    subject.delete(&subject.start(), &again.object).await?;
+    subject.delete(&subject.start().await?, &again.object).await?;
     subject.expect(&before, 0, "after `delete` in a process that did not provision").await?;
     Ok(Judgement::Kept)
 }
 
 pub(super) async fn capacity(subject: &Subject) -> CheckResult {
     const SIZES: [u64; 5] = [1, 1 << 20, (1 << 20) + 1, 1_000_000_000, (1 << 30) + 1];
-    let backend = subject.start();
+    let backend = subject.start().await?;
     for bytes in SIZES {
         let (before, name) = (subject.assets_now().await, subject.new_name());
         let request = Request::new(subject, &backend, &name, bytes);
@@ -101,7 +101,7 @@ pub(super) async fn capacity(subject: &Subject) -> CheckResult {
 }
 
 pub(super) async fn foreign_volume(subject: &Subject) -> CheckResult {
-    let (before, backend) = (subject.assets_now().await, subject.start());
+    let (before, backend) = (subject.assets_now().await, subject.start().await?);
     let (mine, other) = (subject.new_name(), subject.new_name());
     let mine_made = subject.provision(&backend, &mine).await?;
     let with_mine = subject.expect(&before, 1, "after `provision`").await?;

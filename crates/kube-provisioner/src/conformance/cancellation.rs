@@ -27,12 +27,12 @@ pub(super) async fn provision(subject: &Subject) -> CheckResult {
 /// Whether the call ended before it was cut off.
 async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
     let (before, name) = (subject.assets_now().await, subject.new_name());
-    let mut backend = subject.start();
+    let mut backend = subject.start().await?;
     let request = Request::new(subject, &backend, &name, USUAL);
     let finished = cut_off(request.call(&backend), polls).await.is_some();
     subject.tempo.calm().await;
     if restart {
-        backend = subject.start();
+        backend = subject.start().await?;
     }
     let who = if restart { "by a new process" } else { "by the same process" };
     let when = format!("after `provision` was dropped after {polls} polls and called again {who}");
@@ -45,7 +45,7 @@ async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Re
 
 /// Two replicas may work on one volume. What one of them has half made again must go with the volume.
 async fn delete_half_made(subject: &Subject, polls: usize) -> Result<(), Broken> {
-    let (before, name, backend) = (subject.assets_now().await, subject.new_name(), subject.start());
+    let (before, name, backend) = (subject.assets_now().await, subject.new_name(), subject.start().await?);
     let made = subject.provision(&backend, &name).await?;
     subject.delete(&backend, &made.object).await?;
     let request = Request::new(subject, &backend, &name, USUAL);
@@ -72,13 +72,13 @@ pub(super) async fn delete(subject: &Subject) -> CheckResult {
 
 async fn delete_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
     let (before, name) = (subject.assets_now().await, subject.new_name());
-    let mut backend = subject.start();
+    let mut backend = subject.start().await?;
     let made = subject.provision(&backend, &name).await?;
     let call = subject.delete_once(&backend, &made.object);
     let finished = cut_off(call, polls).await.is_some();
     subject.tempo.calm().await;
     if restart {
-        backend = subject.start();
+        backend = subject.start().await?;
     }
     let who = if restart { "by a new process" } else { "by the same process" };
     let when = format!("after `delete` was dropped after {polls} polls and called again {who}");

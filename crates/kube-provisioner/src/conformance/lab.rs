@@ -148,7 +148,7 @@ impl<'a> Lab<'a> {
     }
 
     pub(super) fn create_claim(&self, name: &str) {
-        let claim = self.subject.claim(&self.subject.start(), name, USUAL);
+        let claim = self.subject.claim(&self.subject.new_process(), name, USUAL);
         // The first rule has refused a bad claim.
         let created = self.cluster.create(&claim);
         debug_assert!(created.is_ok(), "{created:?}");

@@ -16,7 +16,7 @@ const UNKNOWN: &str = "kubeProvisionerConformance";
 pub(super) async fn unknown(subject: &Subject) -> CheckResult {
     let mut parameters = subject.parameters.clone();
     parameters.insert(UNKNOWN.to_owned(), "x".to_owned());
-    if subject.start().parse(&parameters).is_ok() {
+    if subject.new_process().parse(&parameters).is_ok() {
         return Ok(Judgement::NotApplicable("its `Parameters` take any key".to_owned()));
     }
     let warnings = refusal(subject, 0, &parameters).await?;

@@ -26,6 +26,7 @@ use crate::protocol;
 use crate::provisioner::Provisioner;
 use crate::request::ProvisionedVolume;
 use crate::secrets::Secrets;
+use crate::start::Start;
 use crate::volume::Volume;
 use provisioner_runtime::controller::FencingToken;
 
@@ -90,14 +91,26 @@ impl Subject {
     }
 
     /// The provisioner of a new process.
-    pub(super) fn start(&self) -> Arc<dyn Backend> {
-        let calm = self.calm.get_or_init(|| {
+    pub(super) async fn start(&self) -> Result<Arc<dyn Backend>, Broken> {
+        let (backend, client) = (self.new_process(), self.calm().client("provisioner"));
+        match backend.start(Start::new(client, Vec::new())).await {
+            Ok(()) => Ok(backend),
+            Err(error) => Err(Broken(format!("`start` failed: {error}"))),
+        }
+    }
+
+    /// A provisioner that has not started yet.
+    pub(super) fn new_process(&self) -> Arc<dyn Backend> {
+        self.start_in(self.calm(), "provisioner")
+    }
+
+    fn calm(&self) -> &Cluster {
+        self.calm.get_or_init(|| {
             let cluster = Cluster::builder().hide_managed_fields().build();
             // The first rule that runs a controller reports objects that cannot be created.
             let _ = self.objects.create_in(&cluster);
             cluster
-        });
-        self.start_in(calm, "provisioner")
+        })
     }
 
     /// The provisioner of a new process, whose own client meets what this cluster's callers meet.

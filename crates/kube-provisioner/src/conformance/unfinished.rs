@@ -15,12 +15,12 @@ pub(super) async fn abandoned(subject: &Subject) -> CheckResult {
     for polls in 0..=MOST {
         let mut finished = true;
         for restart in [false, true] {
-            let (before, mut backend) = (subject.assets_now().await, subject.start());
+            let (before, mut backend) = (subject.assets_now().await, subject.start().await?);
             let request = Request::new(subject, &backend, &subject.new_name(), USUAL);
             finished &= cut_off(request.call(&backend), polls).await.is_some();
             subject.tempo.calm().await;
             if restart {
-                backend = subject.start();
+                backend = subject.start().await?;
             }
             let when = format!("after `provision` was dropped after {polls} polls and its claim was gone");
             subject.end(&backend, &request).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
@@ -34,7 +34,7 @@ pub(super) async fn abandoned(subject: &Subject) -> CheckResult {
 }
 
 pub(super) async fn clean_up(subject: &Subject) -> CheckResult {
-    let (before, backend) = (subject.assets_now().await, subject.start());
+    let (before, backend) = (subject.assets_now().await, subject.start().await?);
     let nothing = Request::new(subject, &backend, &subject.new_name(), USUAL);
     let of_nothing = subject.clean_up(&backend, &nothing).await;
     if !of_nothing.map_err(|Broken(seen)| Broken(format!("`clean_up` of what was never begun: {seen}")))? {
@@ -55,13 +55,13 @@ pub(super) async fn clean_up(subject: &Subject) -> CheckResult {
 
 /// Whether the call ended before it was cut off.
 async fn clean_up_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
-    let (before, mut backend, name) = (subject.assets_now().await, subject.start(), subject.new_name());
+    let (before, mut backend, name) = (subject.assets_now().await, subject.start().await?, subject.new_name());
     let request = Request::new(subject, &backend, &name, USUAL);
     subject.provision(&backend, &name).await?;
     let finished = cut_off(request.clean_up(&backend), polls).await.is_some();
     subject.tempo.calm().await;
     if restart {
-        backend = subject.start();
+        backend = subject.start().await?;
     }
     let when = format!("after `clean_up` was dropped after {polls} polls and called again");
     for again in [&*when, "after `clean_up` of what is gone"] {
@@ -105,7 +105,7 @@ fn until(question: usize) -> (Arc<AtomicUsize>, impl Fn() -> bool + Send + Sync 
 async fn provision_revoked(subject: &Subject, question: usize) -> Result<usize, Broken> {
     let mut asked = 0;
     for end in [false, true] {
-        let (before, backend, name) = (subject.assets_now().await, subject.start(), subject.new_name());
+        let (before, backend, name) = (subject.assets_now().await, subject.start().await?, subject.new_name());
         let request = Request::new(subject, &backend, &name, USUAL);
         let (count, valid) = until(question);
         // The answer does not matter: no caller waits for it.
@@ -113,7 +113,7 @@ async fn provision_revoked(subject: &Subject, question: usize) -> Result<usize, 
         subject.tempo.calm().await;
         asked = count.load(Ordering::Relaxed);
         let (when, backend) =
-            (format!("after the right of `provision` to act had ended at question {question}"), subject.start());
+            (format!("after the right of `provision` to act had ended at question {question}"), subject.start().await?);
         let say = |Broken(seen)| Broken(format!("{when}: {seen}"));
         if end {
             subject.end(&backend, &request).await.map_err(say)?;
@@ -128,14 +128,14 @@ async fn provision_revoked(subject: &Subject, question: usize) -> Result<usize, 
 }
 
 async fn delete_revoked(subject: &Subject, question: usize) -> Result<usize, Broken> {
-    let (before, backend, name) = (subject.assets_now().await, subject.start(), subject.new_name());
+    let (before, backend, name) = (subject.assets_now().await, subject.start().await?, subject.new_name());
     let made = subject.provision(&backend, &name).await?;
     let (count, valid) = until(question);
     // As above.
     let _ = subject.delete_while(&backend, &made.object, valid).await;
     subject.tempo.calm().await;
     let when = format!("after the right of `delete` to act had ended at question {question}, and it was called again");
-    let deleted = subject.delete(&subject.start(), &made.object).await;
+    let deleted = subject.delete(&subject.start().await?, &made.object).await;
     deleted.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
     subject.expect(&before, 0, &when).await?;
     Ok(count.load(Ordering::Relaxed))
@@ -164,7 +164,7 @@ async fn refusal(
     parameters: &std::collections::BTreeMap<String, String>,
 ) -> Result<bool, Broken> {
     const CALLS: usize = 3;
-    let (before, backend) = (subject.assets_now().await, subject.start());
+    let (before, backend) = (subject.assets_now().await, subject.start().await?);
     let request = Request::with_parameters(subject, &backend, &subject.new_name(), bytes, parameters);
     if !request.can_be_made(&backend) {
         return Ok(false);

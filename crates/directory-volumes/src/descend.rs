@@ -10,7 +10,7 @@ use rustix::path::Arg;
 ///
 /// `ELOOP` or `ENOTDIR` if it is something else, a link to a directory included, and `EXDEV` if a file system is
 /// mounted there, even one that is mounted a second time.
-pub(super) fn open<N: Arg + Copy>(above: BorrowedFd<'_>, name: N) -> Result<OwnedFd, Errno> {
+pub(crate) fn open<N: Arg + Copy>(above: BorrowedFd<'_>, name: N) -> Result<OwnedFd, Errno> {
     let resolve =
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     match rustix::fs::openat2(above, name, FLAGS, Mode::empty(), resolve) {
@@ -21,7 +21,7 @@ pub(super) fn open<N: Arg + Copy>(above: BorrowedFd<'_>, name: N) -> Result<Owne
 }
 
 /// The same without openat2(2).
-pub(super) fn open_by_hand<N: Arg>(above: BorrowedFd<'_>, name: N) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_by_hand<N: Arg>(above: BorrowedFd<'_>, name: N) -> Result<OwnedFd, Errno> {
     let directory = rustix::fs::openat(above, name, FLAGS, Mode::empty())?;
     match mount_of(above)? == mount_of(&directory)? {
         true => Ok(directory),

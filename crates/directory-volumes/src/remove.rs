@@ -7,7 +7,10 @@ use kube_provisioner::FencingToken;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{MOUNTED, RootError, descend, failed};
+use crate::descend;
+use crate::error::{DirectoryError, failed};
+
+pub(crate) const MOUNTED: &str = "a file system is mounted in it";
 
 /// More levels than this are flattened: the directory is moved up, where it is removed later.
 const DEEPEST: usize = 64;
@@ -16,17 +19,22 @@ const BATCH: usize = 4096;
 /// So often a directory is read in vain, because it fills up again, before it is left for later.
 const MOST_READS: usize = 64;
 
-/// Removes `name` below `root` with all that is in it. Not there is success.
-pub(super) fn tree(root: &OwnedFd, name: &str, fencing_token: &FencingToken) -> Result<(), RootError> {
-    let removal = Removal { root: root.as_fd(), name, fencing_token };
-    let name = CString::new(name).map_err(|_| RootError::InvalidName(name.to_owned()))?;
+/// Removes `name` in `above` with all that is in it. Not there is success. Messages name the volume.
+pub(crate) fn tree(
+    above: &OwnedFd,
+    name: &str,
+    volume: &str,
+    fencing_token: &FencingToken,
+) -> Result<(), DirectoryError> {
+    let removal = Removal { root: above.as_fd(), volume, fencing_token };
+    let name = CString::new(name).map_err(|_| removal.failed(Errno::INVAL))?;
     removal.run(&name)
 }
 
 struct Removal<'a> {
     root: BorrowedFd<'a>,
-    /// The name below the root, for messages.
-    name: &'a str,
+    /// For messages.
+    volume: &'a str,
     fencing_token: &'a FencingToken,
 }
 
@@ -48,7 +56,7 @@ impl Level {
 }
 
 impl Removal<'_> {
-    fn run(&self, name: &CStr) -> Result<(), RootError> {
+    fn run(&self, name: &CStr) -> Result<(), DirectoryError> {
         let mut levels = match self.enter(self.root, name)? {
             Entered::Directory(directory) => vec![Level::new(directory, name.to_owned())],
             Entered::NotThere => return Ok(()),
@@ -97,7 +105,7 @@ impl Removal<'_> {
     }
 
     /// `false`: the disk is too full for that.
-    fn move_up(&self, from: &OwnedFd, name: &CStr, top: &OwnedFd, number: u64) -> Result<bool, RootError> {
+    fn move_up(&self, from: &OwnedFd, name: &CStr, top: &OwnedFd, number: u64) -> Result<bool, DirectoryError> {
         let flat = format!(".moved-{}-{number}", std::process::id());
         match rustix::fs::renameat(from, name, top, &flat) {
             // A name that is taken: it is met again, and the next number is tried.
@@ -115,7 +123,7 @@ impl Removal<'_> {
     }
 
     /// Removes the files of a directory. The answer are directories in it, if there are any.
-    fn remove_files(&self, directory: &OwnedFd) -> Result<Vec<CString>, RootError> {
+    fn remove_files(&self, directory: &OwnedFd) -> Result<Vec<CString>, DirectoryError> {
         let entries = Dir::read_from(directory).map_err(|error| self.failed(error))?;
         let mut children = Vec::new();
         for entry in entries {
@@ -143,7 +151,7 @@ impl Removal<'_> {
     }
 
     /// Opens a directory for removal: never through a link, never into another mount.
-    fn enter(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<Entered, RootError> {
+    fn enter(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<Entered, DirectoryError> {
         let opened = match descend::open(above, name) {
             Err(Errno::ACCESS) => {
                 self.make_accessible(above, name)?;
@@ -166,7 +174,7 @@ impl Removal<'_> {
 
     /// A directory that its owner may not use is ours to remove all the same. Through a handle, because
     /// changing a mode by name would follow a link that took its place.
-    fn make_accessible(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<(), RootError> {
+    fn make_accessible(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<(), DirectoryError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = match rustix::fs::openat(above, name, flags, Mode::empty()) {
             Ok(handle) => handle,
@@ -177,7 +185,7 @@ impl Removal<'_> {
         rustix::fs::chmod(path, Mode::RWXU).map_err(|error| self.failed(error))
     }
 
-    fn is_directory(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<bool, RootError> {
+    fn is_directory(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<bool, DirectoryError> {
         match rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
             Err(Errno::NOENT) => Ok(false),
@@ -186,7 +194,7 @@ impl Removal<'_> {
     }
 
     /// `false`: the directory is not empty.
-    fn unlink(&self, above: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<bool, RootError> {
+    fn unlink(&self, above: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<bool, DirectoryError> {
         match rustix::fs::unlinkat(above, name, flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
@@ -195,19 +203,19 @@ impl Removal<'_> {
         }
     }
 
-    fn check_fencing_token(&self) -> Result<(), RootError> {
+    fn check_fencing_token(&self) -> Result<(), DirectoryError> {
         match self.fencing_token.is_valid() {
             true => Ok(()),
-            false => Err(RootError::Interrupted(self.name.to_owned())),
+            false => Err(DirectoryError::Interrupted(self.volume.to_owned())),
         }
     }
 
-    fn busy(&self, why: &'static str) -> RootError {
-        RootError::Busy { name: self.name.to_owned(), why }
+    fn busy(&self, why: &'static str) -> DirectoryError {
+        DirectoryError::Busy { name: self.volume.to_owned(), why }
     }
 
-    fn failed(&self, error: Errno) -> RootError {
-        failed("cannot remove", self.name, error)
+    fn failed(&self, error: Errno) -> DirectoryError {
+        failed("cannot remove", self.volume, error)
     }
 }
 

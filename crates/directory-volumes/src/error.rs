@@ -1,0 +1,162 @@
+//! What can be wrong with a root or with a volume in it.
+
+use std::io;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// What is wrong, and what to do about it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DirectoryError {
+    /// The root cannot be opened.
+    #[error("the root directory {path} cannot be used: {source}; create it, or name another one with --root")]
+    Unusable {
+        /// The root.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The root is something else.
+    #[error("the root directory {0} is not a directory; name one with --root")]
+    NotADirectory(PathBuf),
+    /// The root is `/`.
+    #[error("the root directory {0} is the whole file system; name one for volumes alone with --root")]
+    Everything(PathBuf),
+    /// The root's path cannot be told to Kubernetes.
+    #[error("the path of the root directory {0} is not valid UTF-8, which the Kubernetes API needs")]
+    NotUnicode(PathBuf),
+    /// Nothing can be made in the root.
+    #[error("the root directory {path} is not writable: {source}; make it writable, or name another one with --root")]
+    NotWritable {
+        /// The root.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Others could replace volumes.
+    #[error(
+        "the root directory {path} {what}, so others could put their own directories in the place of volumes; {remedy}"
+    )]
+    Unsafe {
+        /// The root.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The root's marker is missing.
+    #[error(
+        "the root directory {0} has no marker (.kube-provisioner/root), so it is not the file system that it was: mount the \
+         right one; nothing is made or removed until then"
+    )]
+    Unmarked(PathBuf),
+    /// The root's marker is another one.
+    #[error(
+        "the root directory {path} has the marker {found}, not {expected}: another file system is mounted there; mount the \
+         right one, or start the provisioner anew to go on with this one"
+    )]
+    OtherRoot {
+        /// The root.
+        path: PathBuf,
+        /// The id that it had.
+        expected: String,
+        /// The id that it has.
+        found: String,
+    },
+    /// A text is no path of a volume.
+    #[error("{path:?} cannot be the directory of a volume: {reason}")]
+    InvalidPath {
+        /// The beginning of the text.
+        path: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A path from outside is not below the root.
+    #[error("{path:?} is not the directory of a volume below {root}")]
+    Outside {
+        /// The beginning of the path.
+        path: String,
+        /// The root.
+        root: PathBuf,
+    },
+    /// Another volume has the directory.
+    #[error("{path:?} is the directory of {holder}; it is not touched for another volume")]
+    Taken {
+        /// Below the root.
+        path: String,
+        /// Whose it is.
+        holder: String,
+    },
+    /// A directory without a mark.
+    #[error(
+        "{path:?} has no ownership mark, so it is not known whose it is; move it away, or take it over with the command \
+         `adopt`"
+    )]
+    NotOurs {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Something else is where a directory belongs.
+    #[error("{path:?} {what}; move it away")]
+    InTheWay {
+        /// Where.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// Cannot be removed now.
+    #[error("{name:?} is in use: {why}; it is removed when that has ended")]
+    Busy {
+        /// What.
+        name: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// The fencing token is no longer valid.
+    #[error("the work on {0:?} was cut off, and is done by another replica or later")]
+    CutOff(String),
+    /// The fencing token ended within a removal.
+    #[error("the removal of {0:?} was interrupted and goes on later")]
+    Interrupted(String),
+    /// An owner cannot be given.
+    #[error(
+        "cannot change the owner of {name:?}: run the provisioner as root or with CAP_CHOWN, or remove uid and gid from the class"
+    )]
+    NotAllowed {
+        /// What.
+        name: String,
+    },
+    /// A mark or an entry of the trash cannot be understood.
+    #[error("{name:?} cannot be read: {reason}; look at it, and remove it by hand if it is damaged")]
+    Damaged {
+        /// Below `.kube-provisioner`.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nothing of this name is there.
+    #[error("there is no {what} {name:?}")]
+    NotThere {
+        /// What was looked for.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A call of the kernel failed.
+    #[error("{doing} {name:?}: {source}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+pub(crate) fn failed(doing: &'static str, name: impl Into<String>, error: Errno) -> DirectoryError {
+    DirectoryError::Io { doing, name: name.into(), source: error.into() }
+}

@@ -1,0 +1,39 @@
+//! Volumes that are directories below one root directory, for provisioners of local directories and of network shares.
+//!
+//! Everything is opened relative to a handle of the root, one component at a time, so that neither `..` nor a symbolic link
+//! leads out of it. Beside the volumes, the directory `.kube-provisioner` holds what tenants must not reach:
+//!
+//! | below `.kube-provisioner/` | |
+//! |---|---|
+//! | `root` | the root's marker: its id. Where it is missing, another disk is mounted, or none |
+//! | `volumes/PATH` | the mark of the volume at `PATH`: whose it is. Without it nothing is changed, moved or removed |
+//! | `projects/ID` | the project id of a volume whose size is enforced |
+//! | `deleting/VOLUME/` | a volume on its way out: its mark and its `data` |
+//! | `trash/VOLUME/` | a deleted volume whose data are kept for some time |
+//! | `tmp/` | files that are being written |
+
+#![deny(missing_docs)]
+
+mod descend;
+mod error;
+mod files;
+mod mark;
+mod path;
+mod pattern;
+mod remove;
+mod root;
+mod state;
+mod survey;
+#[cfg(test)]
+mod tests;
+mod trash;
+mod volumes;
+
+pub use self::error::DirectoryError;
+pub use self::mark::{Claim, Mark, Owner};
+pub use self::path::VolumePath;
+pub use self::pattern::{Names, PathPattern};
+pub use self::root::Root;
+pub use self::survey::{Found, Survey};
+pub use self::trash::Discarded;
+pub use self::volumes::Permissions;

@@ -1,0 +1,71 @@
+//! Whose a directory is.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The volume that a directory belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The name of the PersistentVolume.
+    pub volume: String,
+    /// The uid of the PersistentVolume, where the volume was there before its mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// The claim that it was made for. An adopted directory has none, until a claim gets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+    /// The name of the provisioner.
+    pub provisioner: String,
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid, by which a claim of the same name made later is another one.
+    pub uid: String,
+}
+
+impl Owner {
+    /// Whether both are the same volume. The uids of the volume and of its claim count where both know them.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let claim = |owner: &Self| owner.claim.as_ref().map(|claim| claim.uid.clone());
+        let same = |one: Option<String>, other: Option<String>| one.zip(other).is_none_or(|(one, other)| one == other);
+        self.volume == other.volume
+            && self.provisioner == other.provisioner
+            && same(self.uid.clone(), other.uid.clone())
+            && same(claim(self), claim(other))
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the volume {}", self.volume)?;
+        if let Some(claim) = &self.claim {
+            write!(f, " of the claim {}/{} ({})", claim.namespace, claim.name, claim.uid)?;
+        }
+        write!(f, ", made by {}", self.provisioner)
+    }
+}
+
+/// The ownership mark of one directory: a file beside the volumes, where no tenant can reach it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mark {
+    /// Whose the directory is.
+    #[serde(flatten)]
+    pub owner: Owner,
+    /// When the mark was made.
+    pub created: Timestamp,
+    /// Since when the directory is kept although its volume was deleted, as the volume's class said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Timestamp>,
+    /// The project id, where the file system enforces the size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<u32>,
+}

@@ -1,0 +1,196 @@
+//! The path of a volume, made of the names of its claim.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{Deserialize, Deserializer, Error as _};
+
+use crate::error::DirectoryError;
+use crate::path::VolumePath;
+
+/// A path with placeholders, such as `${pvc.metadata.namespace}/${pvc.metadata.name}`.
+///
+/// What may be in it is decided when the class is read, so that nothing of a claim can lead out of the root: names of
+/// namespaces and claims are checked by the API server, and annotations and labels have no placeholder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathPattern(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Namespace,
+    Claim,
+    Volume,
+}
+
+const PLACEHOLDERS: [(&str, Part); 3] = [
+    ("pvc.metadata.namespace", Part::Namespace),
+    ("pvc.metadata.name", Part::Claim),
+    ("pv.metadata.name", Part::Volume),
+];
+
+/// What stands for the placeholders of one volume.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// The claim's namespace.
+    pub namespace: &'a str,
+    /// The claim's name.
+    pub claim: &'a str,
+    /// The volume's name.
+    pub volume: &'a str,
+}
+
+impl PathPattern {
+    /// The path of one volume.
+    ///
+    /// # Errors
+    /// When it is no path of a volume, for instance because two long names are one name of a directory.
+    pub fn path(&self, names: &Names<'_>) -> Result<VolumePath, DirectoryError> {
+        let text = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Namespace => names.namespace.to_owned(),
+            Part::Claim => names.claim.to_owned(),
+            Part::Volume => names.volume.to_owned(),
+        };
+        self.0.iter().map(text).collect::<String>().try_into()
+    }
+}
+
+impl Default for PathPattern {
+    /// The volume's name alone.
+    fn default() -> Self {
+        Self(vec![Part::Volume])
+    }
+}
+
+impl FromStr for PathPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("${") {
+            let (name, behind) = after.split_once('}').ok_or("a `${` in it has no `}`")?;
+            let known = PLACEHOLDERS.into_iter().find(|(known, _)| *known == name);
+            let (_, part) = known.ok_or_else(|| {
+                let name: String = name.chars().take(40).collect();
+                format!(
+                    "`${{{name}}}` is no placeholder; there are ${{pvc.metadata.namespace}}, ${{pvc.metadata.name}} and \
+                     ${{pv.metadata.name}}"
+                )
+            })?;
+            parts.extend([Part::Text(before.to_owned()), part]);
+            rest = behind;
+        }
+        parts.push(Part::Text(rest.to_owned()));
+        parts.retain(|part| *part != Part::Text(String::new()));
+        let pattern = Self(parts);
+        let has = |part| pattern.0.contains(&part);
+        if !(has(Part::Volume) || has(Part::Namespace) && has(Part::Claim)) {
+            return Err("two claims could get one directory: it needs ${pv.metadata.name}, or both \
+                        ${pvc.metadata.namespace} and ${pvc.metadata.name}"
+                .to_owned());
+        }
+        // Whatever the claim is called, its names are like these.
+        let example = Names { namespace: "n", claim: "c", volume: "v" };
+        pattern.path(&example).map_err(|error| error.to_string())?;
+        Ok(pattern)
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.0 {
+            match (part, PLACEHOLDERS.iter().find(|(_, known)| known == part)) {
+                (_, Some((name, _))) => write!(f, "${{{name}}}")?,
+                (Part::Text(text), None) => f.write_str(text)?,
+                (_, None) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for PathPattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NAMES: Names<'static> = Names { namespace: "shop", claim: "data.db", volume: "pvc-1" };
+
+    fn rendered(pattern: &str) -> Result<String, String> {
+        let pattern: PathPattern = pattern.parse()?;
+        pattern.path(&NAMES).map(String::from).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn names_take_the_place_of_placeholders() {
+        for (pattern, path) in [
+            ("${pv.metadata.name}", "pvc-1"),
+            ("${pvc.metadata.namespace}/${pvc.metadata.name}", "shop/data.db"),
+            ("team-a/${pvc.metadata.namespace}_${pvc.metadata.name}", "team-a/shop_data.db"),
+            ("${pvc.metadata.namespace}-${pvc.metadata.name}-${pv.metadata.name}", "shop-data.db-pvc-1"),
+        ] {
+            assert_eq!(rendered(pattern).unwrap(), path);
+            assert_eq!(pattern.parse::<PathPattern>().unwrap().to_string(), pattern);
+        }
+        assert_eq!(PathPattern::default().to_string(), "${pv.metadata.name}");
+    }
+
+    #[test]
+    fn a_pattern_that_may_lead_out_or_is_not_unique_is_refused() {
+        for pattern in [
+            "",
+            "data",
+            "/${pv.metadata.name}",
+            "../${pv.metadata.name}",
+            "${pv.metadata.name}/..",
+            "${pv.metadata.name}/../../etc",
+            "a/../${pv.metadata.name}",
+            ".${pv.metadata.name}",
+            "${pv.metadata.name}/",
+            "a//${pv.metadata.name}",
+            "${pv.metadata.name}\0",
+            "${pv.metadata.name}\n",
+            "．．/${pv.metadata.name}",
+            "a∕${pv.metadata.name}",
+            "${pvc.metadata.annotations.path}/${pv.metadata.name}",
+            "${.PVC.annotations.nfs.io/path}",
+            "{{ .PVC.Namespace }}/{{ .PVC.Name }}",
+            "${pvc.metadata.labels['x']}",
+            "${pvc.metadata.name}",
+            "${pvc.metadata.namespace}",
+            "${pv.metadata.name",
+            "${}${pv.metadata.name}",
+            "${pv.metadata.name}/${",
+            "$${pv.metadata.name}",
+            "~/${pv.metadata.name}",
+        ] {
+            assert!(rendered(pattern).is_err(), "{pattern:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_too_long_together_are_refused() {
+        let pattern: PathPattern = "${pvc.metadata.namespace}-${pvc.metadata.name}".parse().unwrap();
+        let (namespace, claim) = ("n".repeat(63), "c".repeat(253));
+        let names = Names { namespace: &namespace, claim: &claim, volume: "pvc-1" };
+        assert!(pattern.path(&names).unwrap_err().to_string().contains("255 bytes"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_pattern_gives_a_path_that_leads_out(pattern in "(\\PC|[./~$]|\\$\\{pv\\.metadata\\.name\\}|\\.\\./){0,8}") {
+            if let Ok(path) = rendered(&pattern) {
+                prop_assert!(path.split('/').all(|name| !name.is_empty() && !name.starts_with('.')), "{path}");
+            }
+        }
+    }
+}

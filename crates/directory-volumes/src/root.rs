@@ -1,0 +1,197 @@
+//! The root directory: which one it is, and whether it is still that one.
+
+use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::descend;
+use crate::error::{DirectoryError, failed};
+use crate::state::{MARKER, OWN, State, TMP, read_json, to_json};
+
+/// A root directory for volumes.
+///
+/// It is opened anew for each piece of work, and its marker is compared: when the file system that should be mounted there
+/// is not, nothing is made and nothing is removed.
+#[derive(Debug)]
+pub struct Root {
+    path: PathBuf,
+    /// The id in the marker, once it is known.
+    id: OnceLock<String>,
+    /// Who owns what this process makes here. Not its own user id where a network file system maps ids.
+    owner: OnceLock<u32>,
+}
+
+/// The content of the marker.
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    id: String,
+}
+
+impl Root {
+    /// Looks at the directory. Nothing is made in it.
+    ///
+    /// # Errors
+    /// When it cannot be used, or is not safe.
+    pub fn open(path: &Path) -> Result<Self, DirectoryError> {
+        let unusable = |source| DirectoryError::Unusable { path: path.to_owned(), source };
+        let path = path.canonicalize().map_err(unusable)?;
+        if !path.is_dir() {
+            return Err(DirectoryError::NotADirectory(path));
+        }
+        if path.to_str().is_none() {
+            return Err(DirectoryError::NotUnicode(path));
+        }
+        if path.parent().is_none() {
+            return Err(DirectoryError::Everything(path));
+        }
+        if let Err(error) = rustix::fs::accessat(CWD, &path, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
+            return Err(DirectoryError::NotWritable { path, source: error.into() });
+        }
+        let root = Self { path, id: OnceLock::new(), owner: OnceLock::new() };
+        let handle = root.handle()?;
+        root.check_safety(&handle)?;
+        root.learn(&handle)?;
+        Ok(root)
+    }
+
+    /// The root's path, without links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The id in the marker; `None` while there is no marker.
+    pub fn id(&self) -> Option<&str> {
+        self.id.get().map(String::as_str)
+    }
+
+    /// Whether the root has a marker. Without one it is new, or the wrong file system is mounted there.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn has_marker(&self) -> Result<bool, DirectoryError> {
+        if self.id.get().is_none() {
+            self.learn(&self.handle()?)?;
+        }
+        Ok(self.id.get().is_some())
+    }
+
+    /// Marks a new root. One that has a marker keeps it.
+    ///
+    /// # Errors
+    /// When the marker cannot be written.
+    pub fn put_marker(&self) -> Result<(), DirectoryError> {
+        if self.has_marker()? {
+            return Ok(());
+        }
+        let error = |error| match error {
+            Errno::ROFS | Errno::ACCESS | Errno::PERM => {
+                DirectoryError::NotWritable { path: self.path.clone(), source: error.into() }
+            }
+            error => failed("cannot write the marker of the root directory", self.path.to_string_lossy(), error),
+        };
+        let state = State::make(self.handle()?).map_err(error)?;
+        let marker = Marker { id: random_id().map_err(error)? };
+        match state.create_file(state.own.as_fd(), MARKER, &to_json(&marker)) {
+            // Another process was faster, and its marker counts.
+            Ok(()) | Err(Errno::EXIST) => self.learn(&state.root),
+            Err(failure) => Err(error(failure)),
+        }
+    }
+
+    /// Whether volumes can be made and removed now.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), DirectoryError> {
+        self.enter().map(drop)
+    }
+
+    /// What should be changed about the root, although it can be used.
+    pub fn advice(&self) -> Option<String> {
+        let stat = rustix::fs::stat(&self.path).ok()?;
+        (stat.st_mode & 0o055 != 0).then(|| {
+            let (path, mode) = (self.path.display(), stat.st_mode & 0o7777);
+            format!(
+                "the root directory {path} has the mode {mode:04o}, so other users of this host can look for volumes that are \
+                 open to all; pods need no right to it: chmod 0700 {path}"
+            )
+        })
+    }
+
+    /// Opens the root for one piece of work, when it is still the one that it was.
+    pub(crate) fn enter(&self) -> Result<State, DirectoryError> {
+        let handle = self.handle()?;
+        let expected = self.id.get().ok_or_else(|| DirectoryError::Unmarked(self.path.clone()))?;
+        match read_marker(&handle)? {
+            Some(found) if found == *expected => {}
+            Some(found) => {
+                return Err(DirectoryError::OtherRoot { path: self.path.clone(), expected: expected.clone(), found });
+            }
+            None => return Err(DirectoryError::Unmarked(self.path.clone())),
+        }
+        State::open(handle).map_err(|error| failed("cannot open", format!("{}/{OWN}", self.path.display()), error))
+    }
+
+    /// Makes and removes a directory, once, to see who owns what this process makes.
+    pub(crate) fn owner(&self, state: &State) -> Result<u32, Errno> {
+        if let Some(owner) = self.owner.get() {
+            return Ok(*owner);
+        }
+        let tmp = descend::open(state.own.as_fd(), TMP)?;
+        let name = format!("probe-{}", random_id()?);
+        rustix::fs::mkdirat(&tmp, &*name, Mode::RWXU)?;
+        let stat = rustix::fs::statat(&tmp, &*name, AtFlags::SYMLINK_NOFOLLOW);
+        rustix::fs::unlinkat(&tmp, &*name, AtFlags::REMOVEDIR)?;
+        Ok(*self.owner.get_or_init(|| stat.map_or(u32::MAX, |stat| stat.st_uid)))
+    }
+
+    fn handle(&self) -> Result<OwnedFd, DirectoryError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(CWD, &self.path, flags, Mode::empty())
+            .map_err(|error| DirectoryError::Unusable { path: self.path.clone(), source: error.into() })
+    }
+
+    fn learn(&self, handle: &OwnedFd) -> Result<(), DirectoryError> {
+        if let Some(found) = read_marker(handle)? {
+            let _ = self.id.set(found);
+        }
+        Ok(())
+    }
+
+    /// Who may write in the root may put a directory of their own in the place of a volume's.
+    fn check_safety(&self, handle: &OwnedFd) -> Result<(), DirectoryError> {
+        let path = self.path.clone();
+        let stat = rustix::fs::fstat(handle)
+            .map_err(|error| DirectoryError::Unusable { path: path.clone(), source: error.into() })?;
+        let us = rustix::process::geteuid().as_raw();
+        if stat.st_uid != us && stat.st_uid != 0 {
+            let (what, remedy) = (format!("belongs to the user {}", stat.st_uid), format!("chown {us} it"));
+            return Err(DirectoryError::Unsafe { path, what, remedy });
+        }
+        if stat.st_mode & 0o022 != 0 {
+            let what = format!("has the mode {:04o}", stat.st_mode & 0o7777);
+            return Err(DirectoryError::Unsafe { path, what, remedy: "chmod 0700 it".to_owned() });
+        }
+        Ok(())
+    }
+}
+
+fn read_marker(root: &OwnedFd) -> Result<Option<String>, DirectoryError> {
+    let own = match descend::open(root.as_fd(), OWN) {
+        Ok(own) => own,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(failed("cannot open", OWN, error)),
+    };
+    Ok(read_json::<Marker>(own.as_fd(), MARKER)?.map(|marker| marker.id))
+}
+
+fn random_id() -> Result<String, Errno> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|_| Errno::IO)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,193 @@
+//! The root and its `.kube-provisioner`, open for one piece of work.
+
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use jiff::Timestamp;
+use rustix::fs::{AtFlags, Mode};
+use rustix::io::Errno;
+
+use crate::error::{DirectoryError, failed};
+use crate::mark::{Mark, Owner};
+use crate::path::VolumePath;
+use crate::{descend, files};
+
+/// What is ours alone, below the root.
+pub(crate) const OWN: &str = ".kube-provisioner";
+/// The root's marker.
+pub(crate) const MARKER: &str = "root";
+pub(crate) const VOLUMES: &str = "volumes";
+pub(crate) const PROJECTS: &str = "projects";
+pub(crate) const DELETING: &str = "deleting";
+pub(crate) const TRASH: &str = "trash";
+pub(crate) const TMP: &str = "tmp";
+
+/// Directories that another process removes at the same time, because they are empty, are made again so often.
+const MOST_ATTEMPTS: usize = 16;
+
+/// Handles of the root, after its marker was looked at.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) root: OwnedFd,
+    pub(crate) own: OwnedFd,
+    pub(crate) volumes: OwnedFd,
+    pub(crate) tmp: OwnedFd,
+}
+
+impl State {
+    /// Opens what [`State::make`] has made.
+    pub(crate) fn open(root: OwnedFd) -> Result<Self, Errno> {
+        let own = descend::open(root.as_fd(), OWN)?;
+        let (volumes, tmp) = (descend::open(own.as_fd(), VOLUMES)?, descend::open(own.as_fd(), TMP)?);
+        Ok(Self { root, own, volumes, tmp })
+    }
+
+    /// Makes the directories for a root that is new.
+    pub(crate) fn make(root: OwnedFd) -> Result<Self, Errno> {
+        let own = files::make_directory(root.as_fd(), OWN, Mode::RWXU)?;
+        for name in [VOLUMES, PROJECTS, DELETING, TRASH, TMP] {
+            files::make_directory(own.as_fd(), name, Mode::RWXU)?;
+        }
+        rustix::fs::fsync(&root)?;
+        Self::open(root)
+    }
+
+    /// Opens one of our own directories.
+    pub(crate) fn directory(&self, name: &'static str) -> Result<OwnedFd, DirectoryError> {
+        descend::open(self.own.as_fd(), name).map_err(|error| failed("cannot open", format!("{OWN}/{name}"), error))
+    }
+
+    /// Creates a small file in one of our own directories, see [`files::create`].
+    pub(crate) fn create_file(&self, directory: BorrowedFd<'_>, name: &str, content: &[u8]) -> Result<(), Errno> {
+        files::create(self.tmp.as_fd(), directory, name, content)
+    }
+
+    /// The mark of a directory.
+    pub(crate) fn mark(&self, path: &VolumePath) -> Result<Option<Mark>, DirectoryError> {
+        let (above, last) = path.split();
+        match self.above(&above) {
+            Ok(directory) => self.read_mark(&directory, last, path),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(error) => Err(failed("cannot read the mark of", path.as_str(), error)),
+        }
+    }
+
+    /// Marks a directory for its owner, unless it has a mark. The answer is the mark that it has now, and whether it is new.
+    ///
+    /// Marks have the same tree as the volumes, so a volume within another one has no place for its mark.
+    pub(crate) fn reserve(&self, path: &VolumePath, owner: &Owner) -> Result<(Mark, bool), DirectoryError> {
+        let mark = Mark { owner: owner.clone(), created: Timestamp::now(), kept: None, project: None };
+        let content = to_json(&mark);
+        let (above, last) = path.split();
+        let error = |error| failed("cannot mark", path.as_str(), error);
+        for _ in 0..MOST_ATTEMPTS {
+            let directory = match self.make_above(&above) {
+                Ok(directory) => directory,
+                // Gone again: the last volume in it went.
+                Err(Errno::NOENT) => continue,
+                Err(Errno::NOTDIR | Errno::LOOP) => return Err(self.nested(path)),
+                Err(failure) => return Err(error(failure)),
+            };
+            match self.create_file(directory.as_fd(), last, &content) {
+                Ok(()) => return Ok((mark, true)),
+                Err(Errno::NOENT) => continue,
+                Err(Errno::EXIST) => {}
+                Err(failure) => return Err(error(failure)),
+            }
+            // `None`: it went between the two calls.
+            if let Some(mark) = self.read_mark(&directory, last, path)? {
+                return Ok((mark, false));
+            }
+        }
+        Err(error(Errno::BUSY))
+    }
+
+    /// Writes a mark anew, as its owner knows more.
+    pub(crate) fn update(&self, path: &VolumePath, mark: &Mark) -> Result<(), DirectoryError> {
+        let (above, last) = path.split();
+        let replaced = self
+            .above(&above)
+            .and_then(|directory| files::replace(self.tmp.as_fd(), directory.as_fd(), last, &to_json(mark)));
+        replaced.map_err(|error| failed("cannot mark", path.as_str(), error))
+    }
+
+    /// Removes a mark, and the directories above it that are empty then.
+    pub(crate) fn unmark(&self, path: &VolumePath) -> Result<(), DirectoryError> {
+        let (above, last) = path.split();
+        let removed = match self.above(&above) {
+            Ok(directory) => files::remove(directory.as_fd(), last, AtFlags::empty()).map(drop),
+            Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error),
+        };
+        removed.map_err(|error| failed("cannot remove the mark of", path.as_str(), error))?;
+        remove_empty(self.volumes.as_fd(), &above);
+        Ok(())
+    }
+
+    fn above(&self, names: &[&str]) -> Result<OwnedFd, Errno> {
+        open_down(self.volumes.as_fd(), names)
+    }
+
+    fn make_above(&self, names: &[&str]) -> Result<OwnedFd, Errno> {
+        make_down(self.volumes.as_fd(), names, Mode::RWXU)
+    }
+
+    fn read_mark(&self, directory: &OwnedFd, last: &str, path: &VolumePath) -> Result<Option<Mark>, DirectoryError> {
+        match read_json(directory.as_fd(), last) {
+            Err(DirectoryError::Io { source, .. }) if source.kind() == ErrorKind::IsADirectory => {
+                Err(self.nested(path))
+            }
+            read => read,
+        }
+    }
+
+    /// A volume is above or below this path.
+    fn nested(&self, path: &VolumePath) -> DirectoryError {
+        DirectoryError::Taken { path: path.to_string(), holder: "a volume above or below it".to_owned() }
+    }
+}
+
+pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> Vec<u8> {
+    // A struct of texts and numbers: nothing in it can fail.
+    let mut text = serde_json::to_vec(value).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
+
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(
+    directory: BorrowedFd<'_>,
+    name: &str,
+) -> Result<Option<T>, DirectoryError> {
+    let content = files::read(directory, name).map_err(|error| failed("cannot read", name, error))?;
+    let read = content.map(|content| serde_json::from_slice(&content)).transpose();
+    read.map_err(|error| DirectoryError::Damaged { name: name.to_owned(), reason: error.to_string() })
+}
+
+/// Opens directory below directory.
+pub(crate) fn open_down(top: BorrowedFd<'_>, names: &[&str]) -> Result<OwnedFd, Errno> {
+    let mut directory = descend::open(top, ".")?;
+    for name in names {
+        directory = descend::open(directory.as_fd(), *name)?;
+    }
+    Ok(directory)
+}
+
+/// The same, and makes those that are not there.
+pub(crate) fn make_down(top: BorrowedFd<'_>, names: &[&str], mode: Mode) -> Result<OwnedFd, Errno> {
+    let mut directory = descend::open(top, ".")?;
+    for name in names {
+        directory = files::make_directory(directory.as_fd(), name, mode)?;
+    }
+    Ok(directory)
+}
+
+/// Removes directories that are empty, from the lowest one up. What is in the way stays.
+pub(crate) fn remove_empty(top: BorrowedFd<'_>, names: &[&str]) {
+    for count in (1..=names.len()).rev() {
+        let removed = open_down(top, &names[..count - 1])
+            .and_then(|directory| files::remove(directory.as_fd(), names[count - 1], AtFlags::REMOVEDIR));
+        if removed.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What is in a root, for people who look for what belongs to nobody.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::error::{DirectoryError, failed};
+use crate::mark::{Mark, Owner};
+use crate::path::VolumePath;
+use crate::root::Root;
+use crate::state::{DELETING, State, open_down};
+use crate::trash::{Discarded, names};
+
+/// Everything that is in a root.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// Directories with a mark, and marks whose directory is not there.
+    pub marked: Vec<Found>,
+    /// What has no mark: nobody's, or somebody else's.
+    pub unmarked: Vec<String>,
+    /// Marks that cannot be read.
+    pub damaged: Vec<DirectoryError>,
+    /// Volumes whose removal has begun.
+    pub deleting: Vec<String>,
+    /// Volumes that were deleted and are kept.
+    pub trash: Vec<Discarded>,
+}
+
+/// A mark.
+#[derive(Debug)]
+pub struct Found {
+    /// Where.
+    pub path: VolumePath,
+    /// Whose.
+    pub mark: Mark,
+    /// Whether its directory is there.
+    pub has_directory: bool,
+}
+
+impl Root {
+    /// Looks at everything. Nothing is changed.
+    ///
+    /// # Errors
+    /// When something cannot be read.
+    pub fn survey(&self) -> Result<Survey, DirectoryError> {
+        let state = self.enter()?;
+        let mut survey = Survey { deleting: state.list(DELETING)?, ..Survey::default() };
+        for discarded in self.trash()? {
+            match discarded {
+                Ok(discarded) => survey.trash.push(discarded),
+                Err(error) => survey.damaged.push(error),
+            }
+        }
+        survey.look(&state, &mut Vec::new())?;
+        Ok(survey)
+    }
+
+    /// Marks a directory that is there without a mark. The answer is its absolute path.
+    ///
+    /// # Errors
+    /// When no directory is there, or it is another volume's.
+    pub fn adopt(&self, path: &VolumePath, owner: &Owner) -> Result<std::path::PathBuf, DirectoryError> {
+        let state = self.enter()?;
+        let (above, last) = path.split();
+        let directory =
+            open_down(state.root.as_fd(), &above).and_then(|directory| crate::descend::open(directory.as_fd(), last));
+        match directory {
+            Ok(_) => {}
+            Err(Errno::NOENT) => {
+                return Err(DirectoryError::NotThere { what: "directory", name: path.to_string() });
+            }
+            Err(error) => return Err(self.not_a_directory(path, error, "cannot open the directory")),
+        }
+        let (mark, _) = state.reserve(path, owner)?;
+        match mark.owner.is(owner) {
+            true => Ok(self.path().join(path.as_str())),
+            false => Err(DirectoryError::Taken { path: path.to_string(), holder: mark.owner.to_string() }),
+        }
+    }
+
+    /// Notes the uid of the volume in its mark, once it is known.
+    ///
+    /// # Errors
+    /// When the directory has another mark, or none.
+    pub fn note_uid(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
+        let state = self.enter()?;
+        match self.marked(&state, path, owner)? {
+            Some(mark) => state.update(path, &Mark { owner: owner.clone(), ..mark }),
+            None => Err(DirectoryError::NotThere { what: "mark", name: path.to_string() }),
+        }
+    }
+
+    /// Removes the mark of a volume whose directory is gone, or is to be nobody's.
+    ///
+    /// # Errors
+    /// When the mark is another volume's.
+    pub fn disown(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
+        let state = self.enter()?;
+        match state.mark(path)? {
+            Some(mark) if !mark.owner.is(owner) => {
+                Err(DirectoryError::Taken { path: path.to_string(), holder: mark.owner.to_string() })
+            }
+            Some(_) => state.unmark(path),
+            None => Ok(()),
+        }
+    }
+
+    /// Since when a mark is there, and whose it is.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn mark_of(&self, path: &VolumePath) -> Result<Option<Mark>, DirectoryError> {
+        self.enter()?.mark(path)
+    }
+}
+
+impl Survey {
+    /// Looks at the marks and the directories below some names.
+    fn look(&mut self, state: &State, above: &mut Vec<String>) -> Result<(), DirectoryError> {
+        let (marks, data) = (children(&state.volumes, above)?, children(&state.root, above)?);
+        for (name, kind) in &marks {
+            above.push(name.clone());
+            match *kind {
+                FileType::Directory => self.look(state, above)?,
+                _ => {
+                    let has_directory = data.iter().any(|(data, kind)| data == name && *kind == FileType::Directory);
+                    self.mark(state, above, has_directory);
+                }
+            }
+            above.pop();
+        }
+        let unmarked =
+            data.iter().filter(|(name, _)| !name.starts_with('.') && !marks.iter().any(|(mark, _)| mark == name));
+        self.unmarked.extend(unmarked.map(|(name, _)| joined(above, name)));
+        Ok(())
+    }
+
+    fn mark(&mut self, state: &State, names: &[String], has_directory: bool) {
+        let text = names.join("/");
+        let read = VolumePath::try_from(text.clone()).and_then(|path| {
+            let mark = state.mark(&path)?;
+            Ok((path, mark))
+        });
+        match read {
+            Ok((path, Some(mark))) => self.marked.push(Found { path, mark, has_directory }),
+            // It went meanwhile.
+            Ok((_, None)) => {}
+            Err(error) => self.damaged.push(error),
+        }
+    }
+}
+
+fn children(top: &OwnedFd, above: &[String]) -> Result<Vec<(String, FileType)>, DirectoryError> {
+    let above: Vec<&str> = above.iter().map(String::as_str).collect();
+    match open_down(top.as_fd(), &above).and_then(|directory| names(&directory)) {
+        Ok(names) => Ok(names),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(Vec::new()),
+        Err(error) => Err(failed("cannot list", above.join("/"), error)),
+    }
+}
+
+fn joined(above: &[String], name: &str) -> String {
+    let names = above.iter().map(String::as_str).chain([name]);
+    names.collect::<Vec<_>>().join("/")
+}

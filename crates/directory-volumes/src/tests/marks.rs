@@ -1,0 +1,181 @@
+//! The root's marker and the volumes' marks.
+
+use super::*;
+
+#[test]
+fn a_root_has_one_marker_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::open(dir.path()).unwrap();
+    assert!(!root.has_marker().unwrap() && root.id().is_none());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "looking makes nothing");
+    assert!(matches!(root.make("pvc-1", &FencingToken::unlimited()), Err(DirectoryError::Unmarked(_))));
+    root.put_marker().unwrap();
+    root.put_marker().unwrap();
+    let again = Root::open(dir.path()).unwrap();
+    assert_eq!((again.id(), again.id().map(str::len)), (root.id(), Some(16)));
+    assert_eq!(mode(&dir.path().join(".kube-provisioner")), 0o700);
+}
+
+#[test]
+fn nothing_happens_while_the_file_system_is_not_mounted() {
+    let outer = tempfile::tempdir().unwrap();
+    let (disk, away) = (outer.path().join("disk"), outer.path().join("away"));
+    fs::create_dir(&disk).unwrap();
+    fs::set_permissions(&disk, fs::Permissions::from_mode(0o700)).unwrap();
+    let root = Root::open(&disk).unwrap();
+    root.put_marker().unwrap();
+    root.make("pvc-1", &FencingToken::unlimited()).unwrap();
+    // As if it were unmounted: an empty directory is at the path.
+    fs::rename(&disk, &away).unwrap();
+    assert!(matches!(root.check(), Err(DirectoryError::Unusable { .. })));
+    fs::create_dir(&disk).unwrap();
+    for result in [
+        root.check(),
+        root.make("pvc-2", &FencingToken::unlimited()).map(drop),
+        root.take_away("pvc-1", &FencingToken::unlimited()),
+        root.finish_removals(&FencingToken::unlimited()),
+        root.trash().map(drop),
+        root.survey().map(drop),
+    ] {
+        assert!(matches!(result, Err(DirectoryError::Unmarked(_))), "{result:?}");
+    }
+    assert_eq!(fs::read_dir(&disk).unwrap().count(), 0);
+    // Another disk.
+    let other = Root::open(&disk).unwrap();
+    other.put_marker().unwrap();
+    assert!(matches!(root.take_away("pvc-1", &FencingToken::unlimited()), Err(DirectoryError::OtherRoot { .. })));
+    // It is back.
+    fs::rename(&disk, outer.path().join("other")).unwrap();
+    fs::rename(&away, &disk).unwrap();
+    root.check().unwrap();
+    root.take_away("pvc-1", &FencingToken::unlimited()).unwrap();
+    assert_empty(&disk);
+}
+
+#[test]
+fn only_its_own_volume_touches_a_directory() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    let path = root.make("pvc-1", &token).unwrap();
+    fs::write(path.join("data"), "x").unwrap();
+    let mut strangers = [owner("pvc-1"), owner("pvc-1"), owner("pvc-2")];
+    strangers[0].provisioner = "example.com/other".to_owned();
+    strangers[1].claim.as_mut().unwrap().uid = "another".to_owned();
+    for stranger in &strangers {
+        let closed = Permissions { mode: 0o700, ..OPEN };
+        let results = [
+            root.create(&at("pvc-1"), stranger, &closed, &token).map(drop),
+            root.remove(&at("pvc-1"), stranger, &token),
+            root.move_to_trash(&at("pvc-1"), stranger, None, serde_json::Value::Null, &token),
+            root.adopt(&at("pvc-1"), stranger).map(drop),
+            root.disown(&at("pvc-1"), stranger),
+        ];
+        for result in results {
+            let error = result.unwrap_err();
+            assert!(matches!(error, DirectoryError::Taken { .. }), "{error}");
+            assert!(error.to_string().contains("the volume pvc-1 of the claim shop/data"), "{error}");
+        }
+    }
+    assert_eq!((mode(&path), fs::read_to_string(path.join("data")).unwrap()), (0o777, "x".to_owned()));
+    root.take_away("pvc-1", &token).unwrap();
+    assert_empty(dir.path());
+}
+
+#[test]
+fn volumes_are_never_inside_of_each_other() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    let make = |path: &str| root.create(&at(path), &owner("pvc-1"), &OPEN, &token).map(drop);
+    root.create(&at("shop/data"), &owner("pvc-2"), &OPEN, &token).unwrap();
+    for path in ["shop", "shop/data/inner", "shop/data/in/ner"] {
+        let error = make(path).unwrap_err();
+        assert!(matches!(error, DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. }), "{path}: {error}");
+    }
+    make("shop/other").unwrap();
+    root.remove(&at("shop/other"), &owner("pvc-1"), &token).unwrap();
+    assert!(dir.path().join("shop/data").exists());
+    root.remove(&at("shop/data"), &owner("pvc-2"), &token).unwrap();
+    assert_empty(dir.path());
+}
+
+#[test]
+fn directories_above_volumes_go_only_when_they_are_empty() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    root.create(&at("team/shop/data"), &owner("pvc-1"), &OPEN, &token).unwrap();
+    assert_eq!(mode(&dir.path().join("team")), 0o711);
+    fs::write(dir.path().join("team/notes"), "x").unwrap();
+    root.remove(&at("team/shop/data"), &owner("pvc-1"), &token).unwrap();
+    assert_eq!(fs::read_dir(dir.path().join("team")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_link_above_a_volume_is_not_followed() {
+    let (dir, root) = root();
+    let (token, outside) = (FencingToken::unlimited(), tempfile::tempdir().unwrap());
+    root.create(&at("shop/data"), &owner("pvc-1"), &OPEN, &token).unwrap();
+    fs::create_dir(outside.path().join("data")).unwrap();
+    fs::write(outside.path().join("data/precious"), "x").unwrap();
+    fs::rename(dir.path().join("shop"), dir.path().join("moved")).unwrap();
+    symlink(outside.path(), dir.path().join("shop")).unwrap();
+    for result in [
+        root.create(&at("shop/data"), &owner("pvc-1"), &OPEN, &token).map(drop),
+        root.create(&at("shop/new"), &owner("pvc-2"), &OPEN, &token).map(drop),
+        root.remove(&at("shop/data"), &owner("pvc-1"), &token),
+    ] {
+        assert!(matches!(result, Err(DirectoryError::InTheWay { .. })), "{result:?}");
+    }
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    assert!(outside.path().join("data/precious").exists());
+}
+
+#[test]
+fn a_survey_tells_what_is_there() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    for (path, volume) in [("pvc-1", "pvc-1"), ("shop/data", "pvc-2"), ("gone", "pvc-3"), ("old", "pvc-4")] {
+        root.create(&at(path), &owner(volume), &OPEN, &token).unwrap();
+    }
+    fs::remove_dir(dir.path().join("gone")).unwrap();
+    root.move_to_trash(&at("old"), &owner("pvc-4"), None, serde_json::Value::Null, &token).unwrap();
+    fs::create_dir(dir.path().join("stranger")).unwrap();
+    fs::create_dir(dir.path().join("shop/stranger")).unwrap();
+    symlink("/etc", dir.path().join("link")).unwrap();
+    fs::write(dir.path().join(".kube-provisioner/volumes/bad"), "{").unwrap();
+    let survey = root.survey().unwrap();
+    let marked: Vec<_> = survey.marked.iter().map(|found| (found.path.as_str(), found.has_directory)).collect();
+    assert_eq!(marked, [("gone", false), ("pvc-1", true), ("shop/data", true)]);
+    assert_eq!(survey.unmarked, ["shop/stranger", "link", "stranger"]);
+    assert_eq!((survey.trash.len(), survey.deleting.len(), survey.damaged.len()), (1, 0, 1));
+}
+
+#[test]
+fn a_directory_is_adopted_as_it_is() {
+    let (dir, root) = root();
+    fs::create_dir(dir.path().join("old")).unwrap();
+    fs::set_permissions(dir.path().join("old"), fs::Permissions::from_mode(0o705)).unwrap();
+    symlink("/etc", dir.path().join("link")).unwrap();
+    assert!(matches!(root.adopt(&at("link"), &owner("pvc-1")), Err(DirectoryError::InTheWay { .. })));
+    assert!(matches!(root.adopt(&at("missing"), &owner("pvc-1")), Err(DirectoryError::NotThere { .. })));
+    assert_eq!(root.adopt(&at("old"), &owner("pvc-1")).unwrap(), dir.path().canonicalize().unwrap().join("old"));
+    root.adopt(&at("old"), &owner("pvc-1")).unwrap();
+    assert_eq!(mode(&dir.path().join("old")), 0o705);
+    root.remove(&at("old"), &owner("pvc-1"), &FencingToken::unlimited()).unwrap();
+    assert!(!dir.path().join("old").exists());
+}
+
+#[test]
+fn a_crash_between_any_two_steps_of_making_is_made_good() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    // The mark alone, and the mark with a directory that nobody may use yet.
+    let state = root.enter().unwrap();
+    state.reserve(&at("pvc-1"), &owner("pvc-1")).unwrap();
+    root.make("pvc-1", &token).unwrap();
+    fs::set_permissions(dir.path().join("pvc-1"), fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(mode(&root.make("pvc-1", &token).unwrap()), 0o777);
+    root.take_away("pvc-1", &token).unwrap();
+    state.reserve(&at("pvc-1"), &owner("pvc-1")).unwrap();
+    root.take_away("pvc-1", &token).unwrap();
+    assert_empty(dir.path());
+}

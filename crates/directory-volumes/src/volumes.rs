@@ -1,0 +1,295 @@
+//! Making and removing the directory of one volume.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use kube_provisioner::FencingToken;
+use rustix::fs::{AtFlags, FileType, Mode};
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
+
+use crate::descend;
+use crate::error::{DirectoryError, failed};
+use crate::mark::{Mark, Owner};
+use crate::path::VolumePath;
+use crate::remove::{self, MOUNTED};
+use crate::root::Root;
+use crate::state::{DELETING, State, make_down, open_down, remove_empty};
+use crate::trash::{DATA, Discarded};
+
+/// Enough for two that work on the same volume at once; more is a reason to come back later.
+const MOST_ATTEMPTS: usize = 16;
+/// Directories above volumes can be passed, and not listed.
+const ABOVE: Mode = Mode::from_raw_mode(0o711);
+
+/// Who may do what in a volume's directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Permissions {
+    /// The mode, without the type.
+    pub mode: u32,
+    /// The user that owns it; without one, who this process is.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+}
+
+impl Root {
+    /// Makes the directory of a volume, or finds it as an earlier attempt left it. The path is for the
+    /// PersistentVolume only.
+    ///
+    /// # Errors
+    /// When the root is not what it was, or something else is at the path.
+    pub fn create(
+        &self,
+        path: &VolumePath,
+        owner: &Owner,
+        permissions: &Permissions,
+        fencing_token: &FencingToken,
+    ) -> Result<PathBuf, DirectoryError> {
+        let state = self.enter()?;
+        let (above, last) = path.split();
+        let error = |error| failed("cannot make the directory", path.as_str(), error);
+        // A removal of the same volume may come between two calls.
+        let mut made_here = false;
+        for _ in 0..MOST_ATTEMPTS {
+            // Whoever stood still before this may have been succeeded by somebody who made and removed it since.
+            if !fencing_token.is_valid() {
+                return Err(DirectoryError::CutOff(path.to_string()));
+            }
+            if state.mark(path)?.is_none() && !made_here && self.is_there(&state, path)? {
+                return Err(DirectoryError::NotOurs { path: self.path().join(path.as_str()) });
+            }
+            self.expect(path, owner, &state.reserve(path, owner)?.0.owner)?;
+            let directory = match make_down(state.root.as_fd(), &above, ABOVE) {
+                Ok(directory) => directory,
+                // The last volume in it went.
+                Err(Errno::NOENT) => continue,
+                Err(failure) => return Err(self.not_a_directory(path, failure, "cannot make the directory")),
+            };
+            match rustix::fs::mkdirat(&directory, last, Mode::RWXU) {
+                Ok(()) => {
+                    made_here = true;
+                    rustix::fs::fsync(&directory).map_err(error)?;
+                }
+                Err(Errno::EXIST) => {}
+                Err(Errno::NOENT) => continue,
+                Err(failure) => return Err(error(failure)),
+            }
+            let opened = match descend::open(directory.as_fd(), last) {
+                Ok(opened) => opened,
+                Err(Errno::NOENT) => continue,
+                Err(failure) => return Err(self.not_a_directory(path, failure, "cannot open the directory")),
+            };
+            if state.mark(path)?.is_some_and(|mark| mark.owner.is(owner)) {
+                self.open_up(&state, path, &opened, permissions)?;
+                return Ok(self.path().join(path.as_str()));
+            }
+        }
+        Err(error(Errno::BUSY))
+    }
+
+    /// Removes the directory of a volume with all that is in it. Gone already is success.
+    ///
+    /// Stops early when the fencing token ends; the next call goes on.
+    ///
+    /// # Errors
+    /// When the directory is not that volume's, or cannot be removed now.
+    pub fn remove(&self, path: &VolumePath, owner: &Owner, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
+        let state = self.enter()?;
+        // What an earlier call left makes room first.
+        state.finish_removal(&owner.volume, fencing_token)?;
+        let Some(mark) = self.marked(&state, path, owner)? else {
+            return Ok(());
+        };
+        if !fencing_token.is_valid() {
+            return Err(DirectoryError::CutOff(path.to_string()));
+        }
+        let leaving = Discarded::now(mark, path.clone());
+        match self.discard(&state, DELETING, &leaving) {
+            Ok(()) => state.finish_removal(&owner.volume, fencing_token),
+            // A full disk has no room for the new name, and removing things is what helps it.
+            Err(DirectoryError::Io { source, .. })
+                if matches!(Errno::from_io_error(&source), Some(Errno::NOSPC | Errno::DQUOT)) =>
+            {
+                self.remove_in_place(&state, &leaving, fencing_token)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Leaves the directory of a deleted volume where it is, and notes that. Gone already is success.
+    ///
+    /// # Errors
+    /// When the directory is not that volume's.
+    pub fn keep(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
+        let state = self.enter()?;
+        match self.marked(&state, path, owner)? {
+            Some(mark) if mark.kept.is_none() => state.update(path, &Mark { kept: Some(Timestamp::now()), ..mark }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Finishes what earlier removals left. Their volumes may be gone, so nobody would ask again.
+    ///
+    /// One that cannot be removed does not keep the others: all are tried, and the first error is returned.
+    ///
+    /// # Errors
+    /// What kept something.
+    pub fn finish_removals(&self, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
+        let state = self.enter()?;
+        let mut result = Ok(());
+        for volume in state.list(DELETING)? {
+            result = result.and(state.finish_removal(&volume, fencing_token));
+        }
+        result
+    }
+
+    /// The volume's own mark; `None` when neither that nor a directory is there.
+    pub(crate) fn marked(
+        &self,
+        state: &State,
+        path: &VolumePath,
+        owner: &Owner,
+    ) -> Result<Option<Mark>, DirectoryError> {
+        match state.mark(path)? {
+            Some(mark) => self.expect(path, owner, &mark.owner).map(|()| Some(mark)),
+            None if self.is_there(state, path)? => {
+                Err(DirectoryError::NotOurs { path: self.path().join(path.as_str()) })
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Moves a volume's directory with its mark to where it waits for its end. Renaming is atomic, so a volume is there as a
+    /// whole or not at all.
+    pub(crate) fn discard(&self, state: &State, to: &'static str, leaving: &Discarded) -> Result<(), DirectoryError> {
+        let (path, volume) = (&leaving.path, &leaving.mark.owner.volume);
+        let (above, last) = path.split();
+        // Another process that removes the same volume may remove the entry between two calls.
+        for _ in 0..MOST_ATTEMPTS {
+            let moved = open_down(state.root.as_fd(), &above).and_then(|directory| {
+                // Not made by this program, and where a link leads to is not known to be anybody's volume.
+                is_directory(&directory, last)?;
+                Ok(directory)
+            });
+            let moved = match moved {
+                Ok(directory) => state.make_entry(to, leaving).and_then(|entry| {
+                    rustix::fs::renameat(&directory, last, &entry, DATA)?;
+                    rustix::fs::fsync(&directory)
+                }),
+                // Not there: an earlier call has moved it, or it was never made.
+                Err(Errno::NOENT) => {
+                    state.remove_entry(to, volume);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+            match moved {
+                Ok(()) => {
+                    state.unmark(path)?;
+                    remove_empty(state.root.as_fd(), &above);
+                    return Ok(());
+                }
+                Err(Errno::NOENT) => {}
+                Err(error) => {
+                    state.remove_entry(to, volume);
+                    return Err(match error {
+                        Errno::BUSY => DirectoryError::Busy { name: path.to_string(), why: MOUNTED },
+                        error => self.not_a_directory(path, error, "cannot move the directory aside"),
+                    });
+                }
+            }
+        }
+        Err(failed("cannot move the directory aside", path.as_str(), Errno::BUSY))
+    }
+
+    fn remove_in_place(
+        &self,
+        state: &State,
+        leaving: &Discarded,
+        fencing_token: &FencingToken,
+    ) -> Result<(), DirectoryError> {
+        let (above, last) = leaving.path.split();
+        match open_down(state.root.as_fd(), &above) {
+            Ok(directory) => remove::tree(&directory, last, &leaving.mark.owner.volume, fencing_token)?,
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(failed("cannot open", leaving.path.as_str(), error)),
+        }
+        state.unmark(&leaving.path)?;
+        remove_empty(state.root.as_fd(), &above);
+        Ok(())
+    }
+
+    /// Refuses a path that another volume has.
+    fn expect(&self, path: &VolumePath, owner: &Owner, holder: &Owner) -> Result<(), DirectoryError> {
+        match holder.is(owner) {
+            true => Ok(()),
+            false => Err(DirectoryError::Taken { path: path.to_string(), holder: holder.to_string() }),
+        }
+    }
+
+    /// Whether anything is at a path.
+    fn is_there(&self, state: &State, path: &VolumePath) -> Result<bool, DirectoryError> {
+        let (above, last) = path.split();
+        let found = open_down(state.root.as_fd(), &above)
+            .and_then(|directory| rustix::fs::statat(directory, last, AtFlags::SYMLINK_NOFOLLOW));
+        match found {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(self.not_a_directory(path, error, "cannot look at")),
+        }
+    }
+
+    /// Gives the directory to whom the class says, whatever the umask is.
+    fn open_up(
+        &self,
+        state: &State,
+        path: &VolumePath,
+        directory: &OwnedFd,
+        permissions: &Permissions,
+    ) -> Result<(), DirectoryError> {
+        let Permissions { mode, uid, gid } = *permissions;
+        let name = path.as_str();
+        let stat = rustix::fs::fstat(directory).map_err(|error| failed("cannot look at", name, error))?;
+        let us = self.owner(state).map_err(|error| failed("cannot find the owner of", name, error))?;
+        // An earlier attempt may have given it away already.
+        if stat.st_uid != us && Some(stat.st_uid) != uid {
+            return Err(self.in_the_way(path, "belongs to somebody else"));
+        }
+        if uid.is_some() || gid.is_some() {
+            let given = rustix::fs::fchown(directory, uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+            given.map_err(|error| match error {
+                Errno::PERM => DirectoryError::NotAllowed { name: name.to_owned() },
+                error => failed("cannot change the owner of", name, error),
+            })?;
+        }
+        // After the owner: changing that takes the set-group-id bit away.
+        rustix::fs::fchmod(directory, Mode::from_raw_mode(mode))
+            .map_err(|error| failed("cannot change the mode of", name, error))
+    }
+
+    /// What it means that a directory cannot be opened.
+    pub(crate) fn not_a_directory(&self, path: &VolumePath, error: Errno, doing: &'static str) -> DirectoryError {
+        match error {
+            Errno::LOOP | Errno::NOTDIR => self.in_the_way(path, "is not a directory"),
+            Errno::XDEV => self.in_the_way(path, "is a mounted file system"),
+            // Not even readable for this process, which would have made it so.
+            Errno::ACCESS => self.in_the_way(path, "belongs to somebody else"),
+            error => failed(doing, path.as_str(), error),
+        }
+    }
+
+    fn in_the_way(&self, path: &VolumePath, what: &'static str) -> DirectoryError {
+        DirectoryError::InTheWay { path: self.path().join(path.as_str()), what }
+    }
+}
+
+/// `NOTDIR` if it is something else.
+fn is_directory(above: &OwnedFd, name: &str) -> Result<(), Errno> {
+    let stat = rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Ok(()),
+        _ => Err(Errno::NOTDIR),
+    }
+}

@@ -1,0 +1,58 @@
+//! What goes wrong, and what to do about it.
+
+use std::error::Error;
+use std::{fmt, io};
+
+use rustix::io::Errno;
+
+/// Why project quotas could not be asked for or changed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum QuotaError {
+    /// The process lacks a right.
+    NotAllowed {
+        /// What failed.
+        doing: &'static str,
+    },
+    /// The file system does not enforce project quotas any more.
+    NotEnforced {
+        /// What failed.
+        doing: &'static str,
+    },
+    /// Everything else.
+    Io {
+        /// What failed.
+        doing: &'static str,
+        /// The system's own error.
+        source: io::Error,
+    },
+}
+
+impl QuotaError {
+    pub(crate) fn of(doing: &'static str, error: Errno) -> Self {
+        match error {
+            Errno::PERM | Errno::ACCESS => Self::NotAllowed { doing },
+            Errno::SRCH | Errno::NOSYS | Errno::OPNOTSUPP => Self::NotEnforced { doing },
+            error => Self::Io { doing, source: error.into() },
+        }
+    }
+}
+
+impl fmt::Display for QuotaError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAllowed { doing } => write!(
+                formatter,
+                "{doing}: not allowed; run with CAP_SYS_ADMIN, outside of user namespaces, and with a seccomp profile that \
+                 allows quotactl_fd"
+            ),
+            Self::NotEnforced { doing } => write!(
+                formatter,
+                "{doing}: the file system enforces no project quotas; mount it with the option prjquota"
+            ),
+            Self::Io { doing, source } => write!(formatter, "{doing}: {source}"),
+        }
+    }
+}
+
+impl Error for QuotaError {}

@@ -1,0 +1,49 @@
+use proptest::prelude::*;
+use std::io;
+
+use super::*;
+
+#[test]
+fn neither_zero_nor_the_largest_number_is_a_project() {
+    assert_eq!(ProjectId::new(0), None);
+    assert_eq!(ProjectId::new(u32::MAX), None);
+    assert_eq!(ProjectId::new(1).map(ProjectId::get), Some(1));
+    assert_eq!(ProjectId::new(u32::MAX - 1).map(ProjectId::get), Some(u32::MAX - 1));
+}
+
+#[test]
+fn limits_are_rounded_up_to_kib_and_never_to_none() {
+    assert_eq!(limit_in_sectors(0), 2);
+    assert_eq!(limit_in_sectors(1), 2);
+    assert_eq!(limit_in_sectors(1024), 2);
+    assert_eq!(limit_in_sectors(1025), 4);
+    assert_eq!(limit_in_sectors(64 << 20), 131_072);
+}
+
+proptest! {
+    #[test]
+    fn a_limit_is_never_smaller_than_asked_for(asked in 0..=MOST) {
+        let limit = bytes(limit_in_sectors(asked));
+        prop_assert!(limit >= asked && limit - asked <= UNIT && limit.is_multiple_of(UNIT));
+    }
+
+    #[test]
+    fn the_largest_limit_is_one_that_ext4_takes(asked in MOST..=u64::MAX) {
+        prop_assert_eq!(bytes(limit_in_sectors(asked)), MOST);
+    }
+}
+
+#[test]
+fn a_file_system_of_another_kind_has_none() {
+    let proc = std::fs::File::open("/proc").unwrap();
+    assert!(ProjectQuota::of(proc).unwrap().is_none());
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let text = |error| QuotaError::of("cannot set the limit of the project", error).to_string();
+    assert!(text(Errno::PERM).contains("CAP_SYS_ADMIN"));
+    assert!(text(Errno::SRCH).contains("prjquota"));
+    let other = io::Error::from(Errno::ROFS).to_string();
+    assert_eq!(text(Errno::ROFS), format!("cannot set the limit of the project: {other}"));
+}

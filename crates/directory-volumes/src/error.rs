@@ -129,6 +129,14 @@ pub enum DirectoryError {
         /// What.
         name: String,
     },
+    /// The size cannot be enforced.
+    #[error("the size of {name:?} cannot be enforced: {reason}")]
+    Unlimited {
+        /// Below the root.
+        name: String,
+        /// Why.
+        reason: String,
+    },
     /// A mark or an entry of the trash cannot be understood.
     #[error("{name:?} cannot be read: {reason}; look at it, and remove it by hand if it is damaged")]
     Damaged {

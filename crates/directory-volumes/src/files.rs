@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -72,6 +72,28 @@ pub(crate) fn make_directory(above: BorrowedFd<'_>, name: &str, mode: Mode) -> R
         Ok(()) | Err(Errno::EXIST) => descend::open(above, name),
         Err(error) => Err(error),
     }
+}
+
+/// What is in a directory, and whether it is a directory itself. Names that are no text are left out: no volume has one.
+pub(crate) fn names(directory: &OwnedFd) -> Result<Vec<(String, FileType)>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        if let Ok(name) = entry.file_name().to_str()
+            && !matches!(name, "." | "..")
+        {
+            let kind = match entry.file_type() {
+                FileType::Unknown => match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                    Err(_) => continue,
+                },
+                kind => kind,
+            };
+            names.push((name.to_owned(), kind));
+        }
+    }
+    names.sort_by(|one, other| one.0.cmp(&other.0));
+    Ok(names)
 }
 
 /// A file with its content on disk, without a name of its own yet. What is left of the temporary name goes with this.

@@ -8,20 +8,24 @@
 //! | `root` | the root's marker: its id. Where it is missing, another disk is mounted, or none |
 //! | `volumes/PATH` | the mark of the volume at `PATH`: whose it is. Without it nothing is changed, moved or removed |
 //! | `projects/ID` | the project id of a volume whose size is enforced |
-//! | `deleting/VOLUME/` | a volume on its way out: its mark and its `data` |
+//! | `deleting/VOLUME/` | a volume on its way out: its `record` and its `data` |
 //! | `trash/VOLUME/` | a deleted volume whose data are kept for some time |
+//! | `locks/NUMBER` | what keeps two processes from working on one path |
 //! | `tmp/` | files that are being written |
 
 #![deny(missing_docs)]
 
 mod descend;
+mod entry;
 mod error;
 mod files;
+mod lock;
 mod mark;
 mod path;
 mod pattern;
 mod remove;
 mod root;
+mod size;
 mod state;
 mod survey;
 #[cfg(test)]
@@ -29,11 +33,12 @@ mod tests;
 mod trash;
 mod volumes;
 
+pub use self::entry::Discarded;
 pub use self::error::DirectoryError;
 pub use self::mark::{Claim, Mark, Owner};
 pub use self::path::VolumePath;
 pub use self::pattern::{Names, PathPattern};
 pub use self::root::Root;
 pub use self::survey::{Found, Survey};
-pub use self::trash::Discarded;
+
 pub use self::volumes::Permissions;

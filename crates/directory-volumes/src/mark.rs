@@ -65,7 +65,4 @@ pub struct Mark {
     /// Since when the directory is kept although its volume was deleted, as the volume's class said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Timestamp>,
-    /// The project id, where the file system enforces the size.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project: Option<u32>,
 }

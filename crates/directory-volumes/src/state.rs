@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::error::{DirectoryError, failed};
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
-use crate::{descend, files};
+use crate::{descend, files, lock};
 
 /// What is ours alone, below the root.
 pub(crate) const OWN: &str = ".kube-provisioner";
@@ -20,6 +20,7 @@ pub(crate) const VOLUMES: &str = "volumes";
 pub(crate) const PROJECTS: &str = "projects";
 pub(crate) const DELETING: &str = "deleting";
 pub(crate) const TRASH: &str = "trash";
+pub(crate) const LOCKS: &str = "locks";
 pub(crate) const TMP: &str = "tmp";
 
 /// Directories that another process removes at the same time, because they are empty, are made again so often.
@@ -48,6 +49,7 @@ impl State {
         for name in [VOLUMES, PROJECTS, DELETING, TRASH, TMP] {
             files::make_directory(own.as_fd(), name, Mode::RWXU)?;
         }
+        lock::make_all(&files::make_directory(own.as_fd(), LOCKS, Mode::RWXU)?)?;
         rustix::fs::fsync(&root)?;
         Self::open(root)
     }
@@ -76,7 +78,7 @@ impl State {
     ///
     /// Marks have the same tree as the volumes, so a volume within another one has no place for its mark.
     pub(crate) fn reserve(&self, path: &VolumePath, owner: &Owner) -> Result<(Mark, bool), DirectoryError> {
-        let mark = Mark { owner: owner.clone(), created: Timestamp::now(), kept: None, project: None };
+        let mark = Mark { owner: owner.clone(), created: Timestamp::now(), kept: None };
         let content = to_json(&mark);
         let (above, last) = path.split();
         let error = |error| failed("cannot mark", path.as_str(), error);

@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use crate::entry::Discarded;
 use crate::error::{DirectoryError, failed};
+use crate::files::names;
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 use crate::root::Root;
 use crate::state::{DELETING, State, open_down};
-use crate::trash::{Discarded, names};
 
 /// Everything that is in a root.
 #[derive(Debug, Default)]
@@ -62,6 +63,7 @@ impl Root {
     /// When no directory is there, or it is another volume's.
     pub fn adopt(&self, path: &VolumePath, owner: &Owner) -> Result<std::path::PathBuf, DirectoryError> {
         let state = self.enter()?;
+        let _lock = state.lock(path)?;
         let (above, last) = path.split();
         let directory =
             open_down(state.root.as_fd(), &above).and_then(|directory| crate::descend::open(directory.as_fd(), last));

@@ -37,7 +37,7 @@ fn owner(volume: &str) -> Owner {
 
 impl Root {
     fn make(&self, name: &str, token: &FencingToken) -> Result<PathBuf, DirectoryError> {
-        self.create(&at(name), &owner(name), &OPEN, token)
+        self.create(&at(name), &owner(name), &OPEN, None, token)
     }
 
     fn take_away(&self, name: &str, token: &FencingToken) -> Result<(), DirectoryError> {
@@ -335,20 +335,20 @@ fn a_class_says_who_may_use_a_directory() {
     use std::os::unix::fs::MetadataExt;
     let (_folder, root) = root();
     let closed = Permissions { mode: 0o2750, ..OPEN };
-    let path = root.create(&at("pvc-1"), &owner("pvc-1"), &closed, &FencingToken::unlimited()).unwrap();
+    let path = root.create(&at("pvc-1"), &owner("pvc-1"), &closed, None, &FencingToken::unlimited()).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o2750);
     let given = Permissions { mode: 0o2770, uid: Some(1234), gid: Some(4321) };
-    match root.create(&at("pvc-2"), &owner("pvc-2"), &given, &FencingToken::unlimited()) {
+    match root.create(&at("pvc-2"), &owner("pvc-2"), &given, None, &FencingToken::unlimited()) {
         Ok(path) => {
             let stat = fs::metadata(&path).unwrap();
             assert_eq!((stat.uid(), stat.gid(), stat.mode() & 0o7777), (1234, 4321, 0o2770));
             assert_eq!(
-                root.create(&at("pvc-2"), &owner("pvc-2"), &given, &FencingToken::unlimited()).unwrap(),
+                root.create(&at("pvc-2"), &owner("pvc-2"), &given, None, &FencingToken::unlimited()).unwrap(),
                 path,
                 "a second attempt"
             );
             assert!(
-                root.create(&at("pvc-2"), &owner("pvc-2"), &closed, &FencingToken::unlimited()).is_err(),
+                root.create(&at("pvc-2"), &owner("pvc-2"), &closed, None, &FencingToken::unlimited()).is_err(),
                 "it is another one's now"
             );
         }

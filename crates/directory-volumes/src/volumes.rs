@@ -5,20 +5,20 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use kube_provisioner::FencingToken;
-use rustix::fs::{AtFlags, FileType, Mode};
+use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
 use crate::descend;
+use crate::entry::Discarded;
 use crate::error::{DirectoryError, failed};
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
-use crate::remove::{self, MOUNTED};
+use crate::remove;
 use crate::root::Root;
 use crate::state::{DELETING, State, make_down, open_down, remove_empty};
-use crate::trash::{DATA, Discarded};
 
-/// Enough for two that work on the same volume at once; more is a reason to come back later.
+/// So often the last volume in a directory above may go between two calls.
 const MOST_ATTEMPTS: usize = 16;
 /// Directories above volumes can be passed, and not listed.
 const ABOVE: Mode = Mode::from_raw_mode(0o711);
@@ -35,8 +35,8 @@ pub struct Permissions {
 }
 
 impl Root {
-    /// Makes the directory of a volume, or finds it as an earlier attempt left it. The path is for the
-    /// PersistentVolume only.
+    /// Makes the directory of a volume, or finds it as an earlier attempt left it. With a size, it can hold no more bytes.
+    /// The path is for the PersistentVolume only.
     ///
     /// # Errors
     /// When the root is not what it was, or something else is at the path.
@@ -45,22 +45,22 @@ impl Root {
         path: &VolumePath,
         owner: &Owner,
         permissions: &Permissions,
+        size: Option<u64>,
         fencing_token: &FencingToken,
     ) -> Result<PathBuf, DirectoryError> {
         let state = self.enter()?;
         let (above, last) = path.split();
         let error = |error| failed("cannot make the directory", path.as_str(), error);
-        // A removal of the same volume may come between two calls.
-        let mut made_here = false;
+        // Its project would be given back only then.
+        self.finish_removal(&state, &owner.volume, fencing_token)?;
+        // Two processes may work on one volume for a moment, where one stood still and does not know that it was succeeded.
+        let _lock = state.lock(path)?;
+        if !fencing_token.is_valid() {
+            return Err(DirectoryError::CutOff(path.to_string()));
+        }
+        self.marked(&state, path, owner)?;
+        self.expect(path, owner, &state.reserve(path, owner)?.0.owner)?;
         for _ in 0..MOST_ATTEMPTS {
-            // Whoever stood still before this may have been succeeded by somebody who made and removed it since.
-            if !fencing_token.is_valid() {
-                return Err(DirectoryError::CutOff(path.to_string()));
-            }
-            if state.mark(path)?.is_none() && !made_here && self.is_there(&state, path)? {
-                return Err(DirectoryError::NotOurs { path: self.path().join(path.as_str()) });
-            }
-            self.expect(path, owner, &state.reserve(path, owner)?.0.owner)?;
             let directory = match make_down(state.root.as_fd(), &above, ABOVE) {
                 Ok(directory) => directory,
                 // The last volume in it went.
@@ -68,23 +68,18 @@ impl Root {
                 Err(failure) => return Err(self.not_a_directory(path, failure, "cannot make the directory")),
             };
             match rustix::fs::mkdirat(&directory, last, Mode::RWXU) {
-                Ok(()) => {
-                    made_here = true;
-                    rustix::fs::fsync(&directory).map_err(error)?;
-                }
+                Ok(()) => rustix::fs::fsync(&directory).map_err(error)?,
                 Err(Errno::EXIST) => {}
                 Err(Errno::NOENT) => continue,
                 Err(failure) => return Err(error(failure)),
             }
-            let opened = match descend::open(directory.as_fd(), last) {
-                Ok(opened) => opened,
-                Err(Errno::NOENT) => continue,
-                Err(failure) => return Err(self.not_a_directory(path, failure, "cannot open the directory")),
-            };
-            if state.mark(path)?.is_some_and(|mark| mark.owner.is(owner)) {
-                self.open_up(&state, path, &opened, permissions)?;
-                return Ok(self.path().join(path.as_str()));
+            let opened = descend::open(directory.as_fd(), last)
+                .map_err(|failure| self.not_a_directory(path, failure, "cannot open the directory"))?;
+            if let Some(bytes) = size {
+                self.limit(&state, path, owner, &opened, bytes)?;
             }
+            self.open_up(&state, path, &opened, permissions)?;
+            return Ok(self.path().join(path.as_str()));
         }
         Err(error(Errno::BUSY))
     }
@@ -98,7 +93,8 @@ impl Root {
     pub fn remove(&self, path: &VolumePath, owner: &Owner, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         // What an earlier call left makes room first.
-        state.finish_removal(&owner.volume, fencing_token)?;
+        self.finish_removal(&state, &owner.volume, fencing_token)?;
+        let lock = state.lock(path)?;
         let Some(mark) = self.marked(&state, path, owner)? else {
             return Ok(());
         };
@@ -106,8 +102,10 @@ impl Root {
             return Err(DirectoryError::CutOff(path.to_string()));
         }
         let leaving = Discarded::now(mark, path.clone());
-        match self.discard(&state, DELETING, &leaving) {
-            Ok(()) => state.finish_removal(&owner.volume, fencing_token),
+        let moved = self.discard(&state, DELETING, &leaving);
+        drop(lock);
+        match moved {
+            Ok(()) => self.finish_removal(&state, &owner.volume, fencing_token),
             // A full disk has no room for the new name, and removing things is what helps it.
             Err(DirectoryError::Io { source, .. })
                 if matches!(Errno::from_io_error(&source), Some(Errno::NOSPC | Errno::DQUOT)) =>
@@ -124,6 +122,7 @@ impl Root {
     /// When the directory is not that volume's.
     pub fn keep(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
         let state = self.enter()?;
+        let _lock = state.lock(path)?;
         match self.marked(&state, path, owner)? {
             Some(mark) if mark.kept.is_none() => state.update(path, &Mark { kept: Some(Timestamp::now()), ..mark }),
             _ => Ok(()),
@@ -140,7 +139,7 @@ impl Root {
         let state = self.enter()?;
         let mut result = Ok(());
         for volume in state.list(DELETING)? {
-            result = result.and(state.finish_removal(&volume, fencing_token));
+            result = result.and(self.finish_removal(&state, &volume, fencing_token));
         }
         result
     }
@@ -161,49 +160,6 @@ impl Root {
         }
     }
 
-    /// Moves a volume's directory with its mark to where it waits for its end. Renaming is atomic, so a volume is there as a
-    /// whole or not at all.
-    pub(crate) fn discard(&self, state: &State, to: &'static str, leaving: &Discarded) -> Result<(), DirectoryError> {
-        let (path, volume) = (&leaving.path, &leaving.mark.owner.volume);
-        let (above, last) = path.split();
-        // Another process that removes the same volume may remove the entry between two calls.
-        for _ in 0..MOST_ATTEMPTS {
-            let moved = open_down(state.root.as_fd(), &above).and_then(|directory| {
-                // Not made by this program, and where a link leads to is not known to be anybody's volume.
-                is_directory(&directory, last)?;
-                Ok(directory)
-            });
-            let moved = match moved {
-                Ok(directory) => state.make_entry(to, leaving).and_then(|entry| {
-                    rustix::fs::renameat(&directory, last, &entry, DATA)?;
-                    rustix::fs::fsync(&directory)
-                }),
-                // Not there: an earlier call has moved it, or it was never made.
-                Err(Errno::NOENT) => {
-                    state.remove_entry(to, volume);
-                    Ok(())
-                }
-                Err(error) => Err(error),
-            };
-            match moved {
-                Ok(()) => {
-                    state.unmark(path)?;
-                    remove_empty(state.root.as_fd(), &above);
-                    return Ok(());
-                }
-                Err(Errno::NOENT) => {}
-                Err(error) => {
-                    state.remove_entry(to, volume);
-                    return Err(match error {
-                        Errno::BUSY => DirectoryError::Busy { name: path.to_string(), why: MOUNTED },
-                        error => self.not_a_directory(path, error, "cannot move the directory aside"),
-                    });
-                }
-            }
-        }
-        Err(failed("cannot move the directory aside", path.as_str(), Errno::BUSY))
-    }
-
     fn remove_in_place(
         &self,
         state: &State,
@@ -216,6 +172,7 @@ impl Root {
             Err(Errno::NOENT) => {}
             Err(error) => return Err(failed("cannot open", leaving.path.as_str(), error)),
         }
+        self.release_project(state, &leaving.mark.owner)?;
         state.unmark(&leaving.path)?;
         remove_empty(state.root.as_fd(), &above);
         Ok(())
@@ -282,14 +239,5 @@ impl Root {
 
     fn in_the_way(&self, path: &VolumePath, what: &'static str) -> DirectoryError {
         DirectoryError::InTheWay { path: self.path().join(path.as_str()), what }
-    }
-}
-
-/// `NOTDIR` if it is something else.
-fn is_directory(above: &OwnedFd, name: &str) -> Result<(), Errno> {
-    let stat = rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => Ok(()),
-        _ => Err(Errno::NOTDIR),
     }
 }

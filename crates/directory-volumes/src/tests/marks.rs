@@ -64,7 +64,7 @@ fn only_its_own_volume_touches_a_directory() {
     for stranger in &strangers {
         let closed = Permissions { mode: 0o700, ..OPEN };
         let results = [
-            root.create(&at("pvc-1"), stranger, &closed, &token).map(drop),
+            root.create(&at("pvc-1"), stranger, &closed, None, &token).map(drop),
             root.remove(&at("pvc-1"), stranger, &token),
             root.move_to_trash(&at("pvc-1"), stranger, None, serde_json::Value::Null, &token),
             root.adopt(&at("pvc-1"), stranger).map(drop),
@@ -85,8 +85,8 @@ fn only_its_own_volume_touches_a_directory() {
 fn volumes_are_never_inside_of_each_other() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
-    let make = |path: &str| root.create(&at(path), &owner("pvc-1"), &OPEN, &token).map(drop);
-    root.create(&at("shop/data"), &owner("pvc-2"), &OPEN, &token).unwrap();
+    let make = |path: &str| root.create(&at(path), &owner("pvc-1"), &OPEN, None, &token).map(drop);
+    root.create(&at("shop/data"), &owner("pvc-2"), &OPEN, None, &token).unwrap();
     for path in ["shop", "shop/data/inner", "shop/data/in/ner"] {
         let error = make(path).unwrap_err();
         assert!(matches!(error, DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. }), "{path}: {error}");
@@ -102,7 +102,7 @@ fn volumes_are_never_inside_of_each_other() {
 fn directories_above_volumes_go_only_when_they_are_empty() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
-    root.create(&at("team/shop/data"), &owner("pvc-1"), &OPEN, &token).unwrap();
+    root.create(&at("team/shop/data"), &owner("pvc-1"), &OPEN, None, &token).unwrap();
     assert_eq!(mode(&dir.path().join("team")), 0o711);
     fs::write(dir.path().join("team/notes"), "x").unwrap();
     root.remove(&at("team/shop/data"), &owner("pvc-1"), &token).unwrap();
@@ -113,14 +113,14 @@ fn directories_above_volumes_go_only_when_they_are_empty() {
 fn a_link_above_a_volume_is_not_followed() {
     let (dir, root) = root();
     let (token, outside) = (FencingToken::unlimited(), tempfile::tempdir().unwrap());
-    root.create(&at("shop/data"), &owner("pvc-1"), &OPEN, &token).unwrap();
+    root.create(&at("shop/data"), &owner("pvc-1"), &OPEN, None, &token).unwrap();
     fs::create_dir(outside.path().join("data")).unwrap();
     fs::write(outside.path().join("data/precious"), "x").unwrap();
     fs::rename(dir.path().join("shop"), dir.path().join("moved")).unwrap();
     symlink(outside.path(), dir.path().join("shop")).unwrap();
     for result in [
-        root.create(&at("shop/data"), &owner("pvc-1"), &OPEN, &token).map(drop),
-        root.create(&at("shop/new"), &owner("pvc-2"), &OPEN, &token).map(drop),
+        root.create(&at("shop/data"), &owner("pvc-1"), &OPEN, None, &token).map(drop),
+        root.create(&at("shop/new"), &owner("pvc-2"), &OPEN, None, &token).map(drop),
         root.remove(&at("shop/data"), &owner("pvc-1"), &token),
     ] {
         assert!(matches!(result, Err(DirectoryError::InTheWay { .. })), "{result:?}");
@@ -134,7 +134,7 @@ fn a_survey_tells_what_is_there() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     for (path, volume) in [("pvc-1", "pvc-1"), ("shop/data", "pvc-2"), ("gone", "pvc-3"), ("old", "pvc-4")] {
-        root.create(&at(path), &owner(volume), &OPEN, &token).unwrap();
+        root.create(&at(path), &owner(volume), &OPEN, None, &token).unwrap();
     }
     fs::remove_dir(dir.path().join("gone")).unwrap();
     root.move_to_trash(&at("old"), &owner("pvc-4"), None, serde_json::Value::Null, &token).unwrap();

@@ -10,7 +10,7 @@ use super::*;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn filled(root: &Root, path: &str, volume: &str) {
-    let made = root.create(&at(path), &owner(volume), &OPEN, &FencingToken::unlimited()).unwrap();
+    let made = root.create(&at(path), &owner(volume), &OPEN, None, &FencingToken::unlimited()).unwrap();
     fs::write(made.join("data"), volume).unwrap();
 }
 
@@ -97,7 +97,7 @@ fn a_damaged_entry_hides_no_other() {
         filled(&root, volume, volume);
         discard(&root, volume, volume);
     }
-    fs::write(dir.path().join(".kube-provisioner/trash/pvc-1/mark"), "{").unwrap();
+    fs::write(dir.path().join(".kube-provisioner/trash/pvc-1/record"), "{").unwrap();
     let later = Timestamp::now() + 2 * HOUR;
     assert!(matches!(root.purge_expired(later, &FencingToken::unlimited()), Err(DirectoryError::Damaged { .. })));
     assert_eq!(fs::read_dir(dir.path().join(".kube-provisioner/trash")).unwrap().count(), 1);

@@ -1,0 +1,56 @@
+//! One piece of work at a time for each path, also where two processes work on one root.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{DirectoryError, failed};
+use crate::path::VolumePath;
+use crate::state::{LOCKS, State};
+
+/// Paths share so many locks. They are made with the root, so that a full disk has them.
+const COUNT: u32 = 64;
+/// What is done under a lock takes milliseconds.
+const LIMIT: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Ends when it is dropped, or with the process.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: Option<OwnedFd>,
+}
+
+impl State {
+    /// Waits for the lock of a path, for some seconds at most: who hangs with it must not hang everybody.
+    pub(crate) fn lock(&self, path: &VolumePath) -> Result<Lock, DirectoryError> {
+        let error = |error| failed("cannot lock", path.as_str(), error);
+        let hash = path.as_str().bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        let file = open(&self.directory(LOCKS)?, hash % COUNT).map_err(error)?;
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Lock { _file: Some(file) }),
+                // A network file system without locks: there one replica works at a time, as its Lease says.
+                Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Lock { _file: None }),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(DirectoryError::Busy { name: path.to_string(), why: "another process works on it" });
+                }
+                Err(failure) => return Err(error(failure)),
+            }
+        }
+    }
+}
+
+/// Makes the files of all locks.
+pub(crate) fn make_all(locks: &OwnedFd) -> Result<(), Errno> {
+    (0..COUNT).try_for_each(|number| open(locks, number).map(drop))
+}
+
+fn open(locks: &OwnedFd, number: u32) -> Result<OwnedFd, Errno> {
+    // Network file systems lock only what is open for writing.
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(locks.as_fd(), &*number.to_string(), flags, Mode::RUSR | Mode::WUSR)
+}

@@ -19,6 +19,7 @@ pub struct Capabilities {
     pub(crate) allowed_topologies: bool,
     pub(crate) mount_options: bool,
     pub(crate) node_labels: bool,
+    pub(crate) expansion: bool,
     pub(crate) claim_annotations: Vec<String>,
     pub(crate) class_annotations: Vec<String>,
     pub(crate) secrets: Vec<SecretRole>,
@@ -79,6 +80,13 @@ impl Capabilities {
     /// call, for which the account needs the right to get nodes.
     pub fn node_labels(mut self) -> Self {
         self.node_labels = true;
+        self
+    }
+
+    /// Volumes can grow: the author implements [`expand`](crate::Provisioner::expand). The account needs the right to
+    /// change the status of claims.
+    pub fn expansion(mut self) -> Self {
+        self.expansion = true;
         self
     }
 

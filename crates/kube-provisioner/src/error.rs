@@ -1,8 +1,12 @@
 //! The errors that an author's code returns.
 
+mod expand;
+
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
+
+pub use self::expand::{ExpandError, ExpandVerdict};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -234,7 +238,7 @@ impl fmt::Debug for DeleteError {
     }
 }
 
-/// Why a provisioner cannot begin yet. Any error is turned into this type by `?`.
+/// Why a provisioner cannot begin yet, or cannot work now. Any error is turned into this type by `?`.
 pub struct StartError(BoxError);
 
 impl StartError {

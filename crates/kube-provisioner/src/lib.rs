@@ -73,7 +73,7 @@ pub use self::cli::{client, recorded_volumes, run, run_with_commands};
 #[cfg(feature = "planted-faults")]
 pub use self::controller::volume::Safeguard;
 pub use self::controller::{Controller, RunError};
-pub use self::error::{DeleteError, DeleteVerdict, ProvisionError, StartError, Verdict};
+pub use self::error::{DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, StartError, Verdict};
 pub use self::options::{Coordination, LogStyle, Options};
 pub use self::provisioner::Provisioner;
 pub use self::request::{ProvisionRequest, ProvisionedVolume};

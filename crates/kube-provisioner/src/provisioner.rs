@@ -5,7 +5,7 @@ use provisioner_runtime::access::AccessRule;
 use serde::de::DeserializeOwned;
 
 use crate::capabilities::Capabilities;
-use crate::error::{DeleteError, ProvisionError, StartError};
+use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
 use crate::request::{ProvisionRequest, ProvisionedVolume};
 use crate::start::Start;
 use crate::volume::Volume;
@@ -142,6 +142,53 @@ pub trait Provisioner: Send + Sync + 'static {
     fn should_delete(&self, volume: ProvisionedVolume) -> impl Future<Output = Result<(), DeleteError>> + Send {
         drop(volume);
         async { Err(DeleteError::unsupported()) }
+    }
+
+    /// Makes the storage at least this many bytes large. Large enough already is success. For authors who
+    /// [declare it](crate::Capabilities::expansion).
+    ///
+    /// It is called when the claim of a bound volume asks for more than the volume has, and again with the same or
+    /// another size until one call succeeds. Only afterwards do volume and claim say the new size. As for
+    /// [`delete`](Self::delete), check the volume object before acting on it. Nothing ever shrinks: a size below that of
+    /// the asset is success.
+    ///
+    /// ```
+    /// # use kube_provisioner::*;
+    /// # struct Exports;
+    /// # impl Exports { async fn set_quota(&self, _: &str, _: u64) -> Result<(), std::io::Error> { Ok(()) } }
+    /// # impl Provisioner for Exports {
+    /// #     type Parameters = ();
+    /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
+    /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
+    /// async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
+    ///     if bytes > 1 << 40 {
+    ///         return Err(ExpandError::infeasible("an export has at most 1Ti; ask for less"));
+    ///     }
+    ///     Ok(self.set_quota(volume.name(), bytes).await?)
+    /// }
+    ///
+    /// fn capabilities() -> Capabilities {
+    ///     Capabilities::default().expansion()
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ExpandError`] says what the failure means: `?` is "try again later".
+    fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> impl Future<Output = Result<(), ExpandError>> + Send {
+        drop((volume, bytes));
+        async { Err(ExpandError::unsupported()) }
+    }
+
+    /// Whether the backend can work now, for the readiness probe: the counterpart of the CSI Identity service's `Probe`.
+    /// Asked only when somebody asks `/readyz`, with a time limit and not more often than every few seconds.
+    ///
+    /// A process that is not ready goes on working: a probe informs people and tools, it does not stop calls.
+    ///
+    /// # Errors
+    /// Any: `/readyz` answers 503 and shows its text.
+    fn probe(&self) -> impl Future<Output = Result<(), StartError>> + Send {
+        async { Ok(()) }
     }
 
     /// Called before the first other call whenever this process gets work that another one may have done until then:

@@ -33,6 +33,7 @@ pub struct Volume {
     pub(crate) node_affinity: Option<VolumeNodeAffinity>,
     pub(crate) mount_options: Option<Vec<String>>,
     pub(crate) access_modes: Option<Vec<AccessMode>>,
+    pub(crate) warning: Option<String>,
 }
 
 impl Volume {
@@ -46,6 +47,7 @@ impl Volume {
             node_affinity: None,
             mount_options: None,
             access_modes: None,
+            warning: None,
         }
     }
 
@@ -91,6 +93,13 @@ impl Volume {
     /// among them.
     pub fn access_modes(mut self, modes: impl IntoIterator<Item = AccessMode>) -> Self {
         self.access_modes = Some(modes.into_iter().collect());
+        self
+    }
+
+    /// What the claim's user should know although the volume was made, such as "the size is not enforced": one Warning
+    /// event of the claim, beside that of the success. The last call counts.
+    pub fn warning(mut self, text: impl Into<String>) -> Self {
+        self.warning = Some(text.into());
         self
     }
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 use directory_volumes::{DirectoryError, Root};
 use jiff::Timestamp;
 use kube_provisioner::{
-    DeleteError, FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start, StartError,
-    Volume,
+    Capabilities, DeleteError, ExpandError, FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume,
+    Provisioner, Start, StartError, Volume,
 };
 use tokio::task::spawn_blocking;
 
-use crate::node::Node;
+use crate::node::{Elsewhere, Node};
 use crate::parameters::Parameters;
-use crate::placement::{Deletion, Placement};
+use crate::placement::{Deletion, Placement, Size, owner_of, path_of};
 
 /// How often the trash is looked at.
 const TRASH_PERIOD: Duration = Duration::from_secs(60);
@@ -78,11 +78,12 @@ impl Provisioner for HostPath {
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let place = Placement::of(&request, &self.root, self.node.as_ref())?;
+        let size = Size::of(&request, &self.root)?;
         let (root, token) = (self.root.clone(), request.fencing_token.clone());
         let (path, owner, permissions) = (place.path.clone(), place.owner.clone(), request.parameters.permissions());
-        let made = spawn_blocking(move || root.create(&path, &owner, &permissions, &token)).await?;
+        let made = spawn_blocking(move || root.create(&path, &owner, &permissions, size.limit, &token)).await?;
         match made {
-            Ok(path) => Ok(place.volume(&path)),
+            Ok(path) => Ok(size.tell(place.volume(&path))),
             // It is not the directory of this volume, so no attempt for it has left anything there.
             Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
                 Err(ProvisionError::nothing_left(error))
@@ -94,10 +95,29 @@ impl Provisioner for HostPath {
     /// What the object says of its directory may be anybody's word: the mark of the directory says whose it is.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         if let Some(node) = &self.node {
-            node.check(&volume)?;
+            node.check(&volume).map_err(Elsewhere::for_deletion)?;
         }
         let deletion = Deletion::of(&volume, &self.root)?;
         self.end(deletion, volume.fencing_token().clone()).await
+    }
+
+    async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
+        if let Some(node) = &self.node {
+            node.check(&volume).map_err(Elsewhere::for_expansion)?;
+        }
+        let (root, path, owner) = (self.root.clone(), path_of(volume.object(), &self.root)?, owner_of(volume.object()));
+        // A volume whose size is not enforced has room already.
+        spawn_blocking(move || root.resize(&path, &owner, bytes)).await??;
+        Ok(())
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().expansion()
+    }
+
+    async fn probe(&self) -> Result<(), StartError> {
+        let root = self.root.clone();
+        Ok(spawn_blocking(move || root.check()).await??)
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {

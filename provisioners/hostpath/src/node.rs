@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 use kube_provisioner::k8s_openapi::api::core::v1::Node as NodeObject;
 use kube_provisioner::kube::{Api, Client};
 use kube_provisioner::protocol::HOSTNAME_LABEL;
-use kube_provisioner::{DeleteError, ProvisionedVolume};
+use kube_provisioner::{DeleteError, ExpandError, ProvisionedVolume};
+use thiserror::Error;
 
 use crate::placement::NodePlace;
 
@@ -69,19 +70,45 @@ impl Node {
     }
 
     /// Refuses a volume that is on another node, or on an earlier one of this name.
-    pub(crate) fn check(&self, volume: &ProvisionedVolume) -> Result<(), DeleteError> {
+    pub(crate) fn check(&self, volume: &ProvisionedVolume) -> Result<(), Elsewhere> {
         let (here, there) = (&self.name, volume.annotation(NODE));
         if let Some(there) = there.or_else(|| affinity(volume)).filter(|there| there != here) {
-            return Err(DeleteError::not_mine(format!("the volume is on {there}, this is {here}")));
+            return Err(Elsewhere::OtherNode { here: here.clone(), there: there.to_owned() });
         }
         let uid = self.seen.get().map(|seen| seen.uid.as_str());
         match (volume.annotation(NODE_UID), uid) {
-            (Some(there), Some(here)) if there != here => Err(DeleteError::retry(format!(
-                "the volume was on an earlier node with the name {}, which is gone with its data; if they are there all the \
-                 same, set the annotation {NODE_UID} of the volume to {here}, otherwise remove the volume by hand",
-                self.name
-            ))),
+            (Some(there), Some(uid)) if there != uid => {
+                Err(Elsewhere::FormerNode { name: here.clone(), uid: uid.to_owned() })
+            }
             _ => Ok(()),
+        }
+    }
+}
+
+/// A volume is not on this node.
+#[derive(Debug, Error)]
+pub(crate) enum Elsewhere {
+    #[error("the volume is on {there}, this is {here}")]
+    OtherNode { here: String, there: String },
+    #[error(
+        "the volume was on an earlier node with the name {name}, which is gone with its data; if they are there all the same, \
+         set the annotation {NODE_UID} of the volume to {uid}, otherwise remove the volume by hand"
+    )]
+    FormerNode { name: String, uid: String },
+}
+
+impl Elsewhere {
+    pub(crate) fn for_deletion(self) -> DeleteError {
+        match self {
+            Self::OtherNode { .. } => DeleteError::not_mine(self),
+            Self::FormerNode { .. } => DeleteError::retry(self),
+        }
+    }
+
+    pub(crate) fn for_expansion(self) -> ExpandError {
+        match self {
+            Self::OtherNode { .. } => ExpandError::not_mine(self),
+            Self::FormerNode { .. } => ExpandError::retry(self),
         }
     }
 }

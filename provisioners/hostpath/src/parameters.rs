@@ -31,6 +31,8 @@ pub(crate) struct Parameters {
     pub(crate) trash_ttl: Option<Duration>,
     /// What the PersistentVolume is.
     pub(crate) volume_type: VolumeType,
+    /// Whether a volume can hold no more than its size. Without it: where the file system has project quotas.
+    pub(crate) enforce_size: Option<bool>,
     /// The node label that volumes name; `kubernetes.io/hostname` without it.
     pub(crate) node_affinity_key: Option<String>,
 }
@@ -161,10 +163,12 @@ mod tests {
             ("trashTtl", "30d"),
             ("pathPattern", "${pvc.metadata.namespace}/${pvc.metadata.name}"),
             ("nodeAffinityKey", "example.com/host"),
+            ("enforceSize", "false"),
         ];
         let expected = Parameters {
             trash_ttl: Some(Duration::from_secs(30 * 86400)),
             path_pattern: "${pvc.metadata.namespace}/${pvc.metadata.name}".parse().unwrap(),
+            enforce_size: Some(false),
             node_affinity_key: Some("example.com/host".to_owned()),
             mode: FileMode(0o2770),
             uid: Some(1000),
@@ -183,6 +187,7 @@ mod tests {
         for time in ["", "1", "d", "-1h", "1w", "1h30m", "99999999999d", "1.5h", "+1h"] {
             assert!(read(&[("trashTtl", time)]).is_err(), "{time:?}");
         }
+        assert!(read(&[("enforceSize", "yes")]).is_err());
         assert!(read(&[("pathPattern", "../${pv.metadata.name}")]).is_err());
         for id in ["-1", "4294967295", "4294967296", "root", "1.0", ""] {
             assert!(read(&[("uid", id)]).is_err(), "{id:?}");

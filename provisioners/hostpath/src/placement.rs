@@ -113,6 +113,40 @@ impl Placement {
     }
 }
 
+/// What a volume can hold.
+pub(crate) struct Size {
+    pub(crate) limit: Option<u64>,
+    /// Why there is no limit, where the class does not say that there need be none.
+    unlimited: Option<String>,
+}
+
+impl Size {
+    pub(crate) fn of(request: &ProvisionRequest<Parameters>, root: &Root) -> Result<Self, ProvisionError> {
+        let enforced = request.parameters.enforce_size;
+        let unlimited = match enforced {
+            Some(false) => return Ok(Self { limit: None, unlimited: None }),
+            Some(true) | None => root.why_unlimited()?,
+        };
+        match (enforced, unlimited) {
+            (Some(true), Some(reason)) => Err(ProvisionError::retry(format!(
+                "the class says enforceSize: \"true\", but the size cannot be enforced: {reason}"
+            ))),
+            (_, Some(reason)) => Ok(Self { limit: None, unlimited: Some(reason) }),
+            (_, None) => Ok(Self { limit: Some(request.bytes), unlimited: None }),
+        }
+    }
+
+    /// A size that is a mere number is nothing to keep from the user.
+    pub(crate) fn tell(&self, volume: Volume) -> Volume {
+        match &self.unlimited {
+            Some(reason) => volume.warning(format!(
+                "the size of the volume is not enforced: {reason}; a class with enforceSize: \"false\" says so beforehand"
+            )),
+            None => volume,
+        }
+    }
+}
+
 /// What is to be done with a directory when its volume goes.
 pub(crate) struct Deletion {
     path: VolumePath,

@@ -1,0 +1,10 @@
+//! The hostPath provisioner as a program, with its own service account, on a real control plane.
+
+mod adopted;
+mod claims;
+mod commands;
+mod fixture;
+mod parameters;
+mod paths;
+mod rights;
+mod root;

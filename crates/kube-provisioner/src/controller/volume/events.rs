@@ -5,7 +5,9 @@ use std::time::Duration;
 use provisioner_runtime::events::{Event, EventKind, ObjectRef};
 
 use super::facts::{ClaimFacts, Facts, VolumeState};
-use super::report::{Case, EventDraft, EventObject, Operation, OutcomeReport, not_now, still_provisioning};
+use super::report::{
+    Case, EventDraft, EventObject, Operation, OutcomeReport, made_with_warning, not_now, still_provisioning,
+};
 
 /// A call that takes longer than this has an event of its own.
 pub(super) const SLOW: Duration = Duration::from_secs(2);
@@ -13,6 +15,11 @@ pub(super) const SLOW: Duration = Duration::from_secs(2);
 /// The event of a slow call of the author's code.
 pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
     about_claim(still_provisioning(provisioner, claim), claim)
+}
+
+/// What the author wants the claim's user to know of a volume that was made.
+pub(super) fn warned(text: &str, claim: &ClaimFacts) -> Event {
+    about_claim(made_with_warning(text), claim)
 }
 
 /// The event of a claim while the provisioner cannot work.

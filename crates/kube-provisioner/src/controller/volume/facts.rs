@@ -130,4 +130,6 @@ pub(crate) struct UnsavedVolume {
     pub(crate) pending: Arc<Pending>,
     /// The object as it is sent.
     pub(crate) body: Vec<u8>,
+    /// What the author wants the claim's user to know.
+    pub(crate) warning: Option<String>,
 }

@@ -155,6 +155,11 @@ pub(crate) fn still_provisioning(provisioner: &str, claim: &ClaimFacts) -> Event
     normal(EventObject::Claim, reason::PROVISIONING, text)
 }
 
+/// The event of a volume that was made, and of which its author says something.
+pub(crate) fn made_with_warning(text: &str) -> EventDraft {
+    warning(EventObject::Claim, reason::WARNING, text.to_owned())
+}
+
 /// The event of each waiting claim while the provisioner cannot work.
 pub(crate) fn not_now(problem: &str) -> EventDraft {
     failed(format!("No volume is made at the moment: {problem}"))

@@ -23,6 +23,7 @@ pub(super) mod reason {
     pub(crate) const FAILED: &str = "ProvisioningFailed";
     pub(crate) const CLEANUP_FAILED: &str = "ProvisioningCleanupFailed";
     pub(crate) const SUCCEEDED: &str = "ProvisioningSucceeded";
+    pub(crate) const WARNING: &str = "ProvisioningWarning";
     pub(crate) const DELETE: &str = "VolumeDelete";
     pub(crate) const DELETE_FAILED: &str = "VolumeFailedDelete";
 }

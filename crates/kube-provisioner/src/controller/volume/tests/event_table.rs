@@ -17,7 +17,7 @@ use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Progress};
 use crate::controller::volume::object::TemplateError;
 use crate::controller::volume::outcome::{MissingInput, Outcome};
 use crate::controller::volume::report::{
-    Case, EventDraft, EventObject, Thresholds, not_now, report, still_provisioning,
+    Case, EventDraft, EventObject, Thresholds, made_with_warning, not_now, report, still_provisioning,
 };
 use crate::{DeleteVerdict, Verdict};
 
@@ -210,7 +210,8 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
         Volume(outcome) => event(outcome, &of_volume, thresholds),
     });
     let claim = of_claim.claim_at_work().unwrap();
-    events.chain([still_provisioning("PROVISIONER", claim), not_now("PROBLEM")]).map(row).collect()
+    let others = [still_provisioning("PROVISIONER", claim), made_with_warning(MESSAGE), not_now("PROBLEM")];
+    events.chain(others).map(row).collect()
 }
 
 /// What follows some messages.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use kube_provisioner::{DeleteError, ProvisionError, Volume};
+use kube_provisioner::{DeleteError, ExpandError, ProvisionError, Volume};
 use tokio::time::sleep;
 
 pub(crate) use self::author::{Plain, Whole, on_stage};
@@ -26,6 +26,8 @@ pub(crate) struct Asset {
     /// The uid of the claim that it was made for; empty for what is somebody else's.
     pub(crate) claim: String,
     pub(crate) stage: AssetStage,
+    /// In bytes.
+    pub(crate) size: u64,
 }
 
 /// How far an asset is.
@@ -207,6 +209,24 @@ impl Author {
             }
             self.process.pass(Edge::Step).await;
         }
+    }
+
+    async fn grow(&self, name: &str, class: &str, bytes: u64) -> Result<(), ExpandError> {
+        let mut script = Script::draw(&self.stage, class);
+        for step in 0..2 {
+            match self.wait(&mut script).await {
+                None => {}
+                Some(Turn::Reschedule) if step == 0 => return Err(ExpandError::infeasible("the pool is too small")),
+                Some(Turn::Leave | Turn::Background) => return Err(ExpandError::in_progress("the backend is at it")),
+                Some(_) => return Err(ExpandError::retry("the backend has a bad day")),
+            }
+            match self.stage.asset(name) {
+                Some(asset) if asset.stage == AssetStage::Exported => self.stage.grow(&self.process, name, bytes),
+                asset => return Err(ExpandError::retry(format!("it is {:?}", asset.map(|asset| asset.stage)))),
+            }
+            self.process.pass(Edge::Step).await;
+        }
+        Ok(())
     }
 
     async fn allow(&self, class: &str) -> Result<(), DeleteError> {

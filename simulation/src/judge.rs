@@ -20,6 +20,9 @@ use crate::backend::{Asset, AssetStage};
 use crate::plan::{Deed, Plan};
 use crate::process::Process;
 
+/// The size of a new asset: what every claim asks for at first.
+const SIZE: u64 = 1 << 30;
+
 /// What must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
@@ -35,6 +38,9 @@ pub enum Invariant {
     Untouched,
     /// A volume is saved only when its asset is whole.
     Whole,
+    /// A volume and its claim say no more than the asset has, and nothing shrinks. In the end every claim has what it asks
+    /// for.
+    Sized,
     /// In the end every claim that can be bound is bound, and no other has anything.
     Bound,
     /// In the end every volume that is to go is gone, object and asset.
@@ -53,13 +59,14 @@ pub enum Invariant {
 
 impl Invariant {
     /// All there are.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Covered,
         Self::Once,
         Self::NotAgain,
         Self::Exclusive,
         Self::Untouched,
         Self::Whole,
+        Self::Sized,
         Self::Bound,
         Self::Gone,
         Self::Forgotten,
@@ -78,6 +85,7 @@ impl Invariant {
             Self::Exclusive => "exclusive",
             Self::Untouched => "untouched",
             Self::Whole => "whole",
+            Self::Sized => "sized",
             Self::Bound => "bound",
             Self::Gone => "gone",
             Self::Forgotten => "forgotten",
@@ -112,6 +120,7 @@ pub(crate) enum Kind {
     Provision,
     Delete,
     CleanUp,
+    Expand,
 }
 
 impl Kind {
@@ -120,6 +129,7 @@ impl Kind {
             Self::Provision => "provision",
             Self::Delete => "delete",
             Self::CleanUp => "clean_up",
+            Self::Expand => "expand",
         }
     }
 }
@@ -141,8 +151,8 @@ pub(crate) struct Judge {
     calls: BTreeMap<u64, Call>,
     /// When a process last read a volume: the newest change that it can have seen.
     reads: BTreeMap<(String, String), u64>,
-    /// Whether the author is to be asked before a deletion.
-    asks: bool,
+    /// Whether the author has all methods: is asked before a deletion, and expands.
+    whole_author: bool,
     /// Who may delete what, as the author has said last.
     permitted: BTreeSet<(String, String)>,
     /// The classes that nobody ever makes anew.
@@ -181,7 +191,7 @@ impl Judge {
             by_hand: BTreeSet::new(),
             calls: BTreeMap::new(),
             reads: BTreeMap::new(),
-            asks: plan.whole_author,
+            whole_author: plan.whole_author,
             permitted: BTreeSet::new(),
             lasting: (0..plan.classes.len()).filter(lasts).map(|class| format!("class-{class}")).collect(),
             ignored,
@@ -203,6 +213,10 @@ impl Judge {
                 let seen = format!("{name} is marked as being deleted, although it is to be kept");
                 self.accuse(at, Invariant::Untouched, seen);
             }
+            if let Some(Seen::Shrunk(what)) = &news {
+                self.accuse(at, Invariant::Sized, format!("{what} shrinks"));
+            }
+            self.check_sizes(at);
             if let Some(Seen::Saved(created)) = news {
                 self.saved += 1;
                 let whole = self.assets.get(&created).is_some_and(|asset| asset.stage == AssetStage::Exported);
@@ -275,7 +289,7 @@ impl Judge {
             self.accuse(at, Invariant::Exclusive, seen);
         }
         match kind {
-            Kind::Provision => {}
+            Kind::Provision | Kind::Expand => {}
             Kind::Delete => self.check_deletion(at, who, name),
             Kind::CleanUp => self.check_clean_up(at, who, name),
         }
@@ -301,14 +315,14 @@ impl Judge {
             self.accuse(at, Invariant::NotAgain, format!("{name} gets an asset again after it was deleted"));
         }
         self.numbers += 1;
-        let asset = Asset { number: self.numbers, claim: claim.to_owned(), stage };
+        let asset = Asset { number: self.numbers, claim: claim.to_owned(), stage, size: SIZE };
         self.assets.insert(name.to_owned(), asset);
         self.check_covered(at, 0);
     }
 
     /// An asset of somebody else, which was always there.
     pub(crate) fn adopt_foreigner(&mut self, name: &str) {
-        let asset = Asset { number: 0, claim: String::new(), stage: AssetStage::Exported };
+        let asset = Asset { number: 0, claim: String::new(), stage: AssetStage::Exported, size: SIZE };
         self.assets.insert(name.to_owned(), asset);
     }
 
@@ -324,6 +338,15 @@ impl Judge {
             asset.stage = stage;
         }
         self.check_covered(at, 0);
+    }
+
+    /// An asset is made this large, if it is not larger already.
+    pub(crate) fn grow(&mut self, at: Duration, name: &str, bytes: u64) {
+        self.look(at);
+        self.steps += 1;
+        if let Some(asset) = self.assets.get_mut(name) {
+            asset.size = asset.size.max(bytes);
+        }
     }
 
     /// An asset is half gone, and can be completed again.

@@ -48,8 +48,8 @@ struct Arguments {
     #[arg(long, value_delimiter = ',', value_parser = invariant)]
     ignore: Vec<Invariant>,
 
-    /// Leave this out of the controller: journal, fencing, read-back, ownership, uid-precondition, failed-attempts, identity
-    /// or fresh-volumes
+    /// Leave this out of the controller: journal, fencing, read-back, ownership, uid-precondition, failed-attempts, identity,
+    /// fresh-volumes or expand-first
     #[arg(long, value_name = "SAFEGUARD", value_parser = safeguard)]
     without: Option<Safeguard>,
 }
@@ -156,7 +156,7 @@ fn safeguard(name: &str) -> Result<Safeguard, String> {
 }
 
 /// What can be left out, and its name on the command line.
-const SAFEGUARDS: [(&str, Safeguard); 8] = [
+const SAFEGUARDS: [(&str, Safeguard); 9] = [
     ("journal", Safeguard::Journal),
     ("fencing", Safeguard::Fencing),
     ("read-back", Safeguard::ReadBack),
@@ -165,4 +165,5 @@ const SAFEGUARDS: [(&str, Safeguard); 8] = [
     ("failed-attempts", Safeguard::FailedAttempts),
     ("identity", Safeguard::Identity),
     ("fresh-volumes", Safeguard::FreshVolumes),
+    ("expand-first", Safeguard::ExpandFirst),
 ];

@@ -119,6 +119,8 @@ pub struct Class {
     pub retains: bool,
     /// Every call about it hangs until the storm is over.
     pub hangs: bool,
+    /// `allowVolumeExpansion`.
+    pub expands: bool,
 }
 
 /// A claim.
@@ -177,6 +179,8 @@ pub enum Deed {
     HoldVolume(usize),
     /// Changes a claim's labels.
     Touch(usize),
+    /// Has a claim ask for that many Gi, which may also be less than before.
+    Grow(usize, u32),
     /// Makes a claim's volume one to be kept (`true`), or one to be deleted.
     Retain(usize, bool),
     /// Creates a volume of somebody else with the name that a claim's volume would have; it goes after the storm.

@@ -144,6 +144,11 @@ impl Stage {
         self.stepped(&process.name, name, format_args!("{stage:?}"));
     }
 
+    pub(crate) fn grow(&self, process: &Process, name: &str, bytes: u64) {
+        self.judge().grow(self.now(), name, bytes);
+        self.stepped(&process.name, name, format_args!("at least {bytes} bytes large"));
+    }
+
     /// What `delete` leaves.
     pub(crate) fn remove(&self, process: &Process, name: &str) {
         self.judge().remove(self.now(), name, true);

@@ -209,6 +209,11 @@ impl Users {
                 let text = self.stage.now().as_micros().to_string();
                 self.patch(CLAIMS, &claim_of(claim), &json!({"metadata": {"labels": {"touched": text}}}));
             }
+            // The API server refuses it of a claim that is not bound, or whose class does not allow it.
+            Deed::Grow(claim, size) => {
+                let request = json!({"spec": {"resources": {"requests": {"storage": format!("{size}Gi")}}}});
+                self.patch(CLAIMS, &claim_of(claim), &request);
+            }
             Deed::Retain(claim, retain) => {
                 let policy = if retain { "Retain" } else { "Delete" };
                 if let Some(volume) = self.volume_of(claim) {
@@ -328,6 +333,7 @@ impl Users {
         self.create(&json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": format!("class-{class}")},
             "provisioner": PROVISIONER, "parameters": {"parameter": parameter.to_string()},
+            "allowVolumeExpansion": planned.expands,
             "reclaimPolicy": if planned.retains { "Retain" } else { "Delete" },
             "volumeBindingMode": if planned.waits { "WaitForFirstConsumer" } else { "Immediate" },
         }));

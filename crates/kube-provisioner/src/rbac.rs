@@ -47,6 +47,9 @@ pub fn rules(options: &Options, capabilities: &Capabilities, former_shards: &[u3
     if capabilities.node_labels || options.coordination == Coordination::PerNode {
         rules.push(cluster("", "nodes", &["get"]));
     }
+    if capabilities.expansion {
+        rules.push(cluster("", "persistentvolumeclaims/status", &["patch"]));
+    }
     if !capabilities.secrets.is_empty() {
         rules.push(cluster("", "secrets", &["get"]));
     }

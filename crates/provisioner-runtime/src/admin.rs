@@ -7,6 +7,7 @@
 //! | `/metrics` | the registry, as OpenMetrics or in Prometheus' own text format, as the client prefers |
 
 mod checks;
+mod probe;
 mod respond;
 
 #[cfg(test)]
@@ -113,8 +114,8 @@ pub struct AdminError {
 /// Serves one connection to its end.
 async fn answer(stream: TcpStream, checks: Checks, registry: Arc<Registry>) {
     let service = service_fn(|request| {
-        let response = respond(&request, &checks, &registry);
-        async move { Ok::<_, Infallible>(response) }
+        let (checks, registry) = (&checks, &registry);
+        async move { Ok::<_, Infallible>(respond(&request, checks, registry).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

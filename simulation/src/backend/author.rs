@@ -8,7 +8,8 @@ use std::sync::{Arc, Weak};
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_provisioner::{
-    DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start, StartError, Volume,
+    Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
+    StartError, Volume,
 };
 use serde::{Deserialize, Deserializer};
 
@@ -74,6 +75,11 @@ impl Author {
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         let call = self.stage.begin(&self.process, Kind::CleanUp, &attempt.name);
         ended(call, self.undo(&attempt.name, class_of(&attempt)).await)
+    }
+
+    async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
+        let call = self.stage.begin(&self.process, Kind::Expand, volume.name());
+        ended(call, self.grow(volume.name(), volume.class().unwrap_or_default(), bytes).await)
     }
 
     async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
@@ -167,6 +173,15 @@ impl Provisioner for Whole {
     async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         self.0.expect_started();
         self.0.should_delete(volume).await
+    }
+
+    async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
+        self.0.expect_started();
+        self.0.expand(volume, bytes).await
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().expansion()
     }
 
     async fn start(&self, start: Start) -> Result<(), StartError> {

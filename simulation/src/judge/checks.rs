@@ -27,7 +27,7 @@ impl Judge {
         }
         // Users may change the policy after it was read.
         let read = self.read(who, name);
-        if self.asks && !self.permitted.contains(&(who.to_owned(), name.to_owned())) {
+        if self.whole_author && !self.permitted.contains(&(who.to_owned(), name.to_owned())) {
             let seen = format!("{who} deletes the asset of {name}, and the author was not asked whether it may");
             return self.accuse(at, Invariant::Asked, seen);
         }
@@ -81,6 +81,22 @@ impl Judge {
         }
         if self.assets.get(name).is_some_and(|asset| asset.claim.is_empty()) {
             self.accuse(at, Invariant::Untouched, format!("{name} is being removed, which is somebody else's"));
+        }
+    }
+
+    pub(super) fn check_sizes(&mut self, at: Duration) {
+        let too_large = self.picture.volumes.iter().find_map(|(name, volume)| {
+            let asset = self.assets.get(name).filter(|_| volume.ours && !self.forgiven.contains(name))?;
+            (volume.capacity > asset.size)
+                .then(|| format!("{name} says {}, and its asset has {}", volume.capacity, asset.size))
+        });
+        let too_early = self.picture.claims.values().find_map(|claim| {
+            let volume = self.picture.volumes.get(&claim.volume)?;
+            let larger = claim.bound && claim.capacity > volume.capacity;
+            larger.then(|| format!("{} says {}, and its volume {}", claim.name, claim.capacity, volume.capacity))
+        });
+        if let Some(seen) = too_large.or(too_early) {
+            self.accuse(at, Invariant::Sized, seen);
         }
     }
 

@@ -13,6 +13,7 @@ impl Judge {
         self.look(at);
         self.unbound(planned)
             .map(|seen| (Invariant::Bound, seen))
+            .or_else(|| self.too_small().map(|seen| (Invariant::Sized, seen)))
             .or_else(|| self.lingering().map(|seen| (Invariant::Gone, seen)))
             .or_else(|| self.noted().map(|seen| (Invariant::Forgotten, seen)))
             .or_else(|| self.lying_around().map(|seen| (Invariant::Tidy, seen)))
@@ -50,6 +51,17 @@ impl Judge {
             }
         }
         None
+    }
+
+    /// The API server lets only claims ask for more that may.
+    fn too_small(&self) -> Option<String> {
+        self.picture.claims.values().filter(|claim| claim.bound && self.whole_author).find_map(|claim| {
+            let volume = self.picture.volumes.get(&claim.volume).filter(|volume| volume.ours && !volume.deleting)?;
+            let asset = self.assets.get(&claim.volume)?;
+            let (request, sizes) = (claim.request, [claim.capacity, volume.capacity, asset.size]);
+            let small = sizes.iter().any(|size| *size < request);
+            small.then(|| format!("{} asks for {request}; claim, volume and asset have {sizes:?}", claim.name))
+        })
     }
 
     fn lingering(&self) -> Option<String> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube_provisioner::protocol::{CLAIM_FINALIZER, DELETING, FINALIZER, IDENTITY, PROVISIONED_BY};
+use kube_provisioner::quantity::parse_bytes;
 use kube_sim::{Change, ChangeKind};
 use serde::Deserialize;
 
@@ -28,6 +29,8 @@ pub(super) enum Seen {
     Saved(String),
     /// The deletion of a volume has begun that was to be kept then.
     MarkedTooLate(String),
+    /// A claim or a volume has less than before.
+    Shrunk(String),
 }
 
 #[derive(Clone)]
@@ -44,6 +47,8 @@ pub(crate) struct Volume {
     pub(crate) marked: bool,
     pub(crate) protected: bool,
     pub(crate) bound: bool,
+    /// In bytes.
+    pub(crate) capacity: u64,
 }
 
 pub(crate) struct Claim {
@@ -54,6 +59,9 @@ pub(crate) struct Claim {
     pub(crate) deleting: bool,
     /// It records an attempt.
     pub(crate) held: bool,
+    /// What it asks for and what it has, in bytes.
+    pub(crate) request: u64,
+    pub(crate) capacity: u64,
 }
 
 impl Picture {
@@ -77,6 +85,9 @@ impl Picture {
                 let kept = volume.retained_since.is_some() && before.is_some_and(|before| !before.marked);
                 let seen = match change.kind {
                     ChangeKind::Created if volume.ours => Some(Seen::Saved(stored.name().to_owned())),
+                    _ if before.is_some_and(|before| before.capacity > volume.capacity) => {
+                        Some(Seen::Shrunk(stored.name().to_owned()))
+                    }
                     _ if volume.marked && kept => Some(Seen::MarkedTooLate(stored.name().to_owned())),
                     _ => None,
                 };
@@ -87,7 +98,14 @@ impl Picture {
                 let gone = self.claims.remove(stored.uid());
                 self.unserved.extend(gone.filter(|claim| claim.volume.is_empty()).map(|_| stored.uid().to_owned()));
             }
-            "persistentvolumeclaims" => drop(self.claims.insert(stored.uid().to_owned(), read().claim())),
+            "persistentvolumeclaims" => {
+                let claim = read().claim();
+                let (name, capacity) = (claim.name.clone(), claim.capacity);
+                let before = self.claims.insert(stored.uid().to_owned(), claim);
+                if before.is_some_and(|before| before.capacity > capacity && before.bound) {
+                    return Some(Seen::Shrunk(name));
+                }
+            }
             "configmaps" if stored.label("app.kubernetes.io/component") != Some("journal") => {}
             "configmaps" if deleted => drop(self.journals.remove(stored.name())),
             "configmaps" => drop(self.journals.insert(stored.name().to_owned(), read().keys())),
@@ -165,10 +183,30 @@ struct Metadata {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Spec {
+    capacity: Storage,
     claim_ref: Option<Reference>,
     persistent_volume_reclaim_policy: String,
+    resources: Resources,
     storage_class_name: String,
     volume_name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    requests: Storage,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Storage {
+    storage: String,
+}
+
+impl Storage {
+    fn bytes(&self) -> u64 {
+        parse_bytes(&self.storage).unwrap_or_default()
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -180,6 +218,7 @@ struct Reference {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
+    capacity: Storage,
     phase: String,
 }
 
@@ -196,6 +235,7 @@ impl Object {
             retained_since: retained.then(|| retained_since.unwrap_or(version)),
             deleting: self.metadata.deletion_timestamp.is_some(),
             bound: self.status.phase == "Bound",
+            capacity: self.spec.capacity.bytes(),
             protected: self.metadata.finalizers.iter().any(|name| name == FINALIZER),
         }
     }
@@ -204,6 +244,8 @@ impl Object {
         Claim {
             name: self.metadata.name,
             class: self.spec.storage_class_name,
+            request: self.spec.resources.requests.bytes(),
+            capacity: self.status.capacity.bytes(),
             held: self.metadata.finalizers.iter().any(|name| name == CLAIM_FINALIZER),
             volume: self.spec.volume_name,
             bound: self.status.phase == "Bound",

@@ -12,6 +12,7 @@ impl Plan {
     pub fn draw(seed: u64) -> Self {
         let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x0005_eed0_f51d));
         let mut plan = Self::of_all_kinds(seed, &mut dice);
+        grow(&mut plan);
         match dice.number(0, 99) {
             0..=2 => special::hang(&mut plan, &mut dice),
             3..=9 => special::make_again(&mut plan, &mut dice),
@@ -40,6 +41,7 @@ impl Plan {
                 waits: dice.chance(0.25) || by_node,
                 retains: dice.chance(0.15),
                 hangs: hanging && index == 0,
+                expands: false,
             })
             .collect();
         let claims = claims(dice, classes.len());
@@ -60,6 +62,26 @@ impl Plan {
             unhindered,
             deeds,
             slots,
+        }
+    }
+}
+
+/// Claims that ask for more. It has dice of its own, so that the rest of a plan does not depend on it.
+fn grow(plan: &mut Plan) {
+    let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x0009_0777_51ce));
+    if dice.chance(0.5) {
+        return;
+    }
+    plan.classes.iter_mut().for_each(|class| class.expands = dice.chance(0.9));
+    let seconds = plan.storm.as_secs_f64();
+    for claim in 0..plan.claims.len() {
+        for _ in 0..dice.pick(&[0, 1, 1, 2, 3]) {
+            let when = match dice.number(0, 3) {
+                0 => When::Step(4 + dice.small(24)),
+                1 => When::Write(8 + dice.small(40)),
+                _ => When::At(dice.seconds(seconds * 0.2, seconds)),
+            };
+            plan.deeds.push((when, Deed::Grow(claim, dice.number(2, 6))));
         }
     }
 }

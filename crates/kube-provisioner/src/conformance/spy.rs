@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::tempo::Tempo;
 use crate::capabilities::Capabilities;
 use crate::controller::volume::{Backend, Parsed, UntypedRequest};
-use crate::error::{DeleteError, ProvisionError, StartError};
+use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
 use crate::parameters::ParameterError;
 use crate::request::ProvisionedVolume;
 use crate::start::Start;
@@ -153,6 +153,15 @@ impl Backend for Spy {
 
     fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
         self.backend.should_delete(volume)
+    }
+
+    fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> BoxFuture<'_, Result<(), ExpandError>> {
+        let name = volume.name().to_owned();
+        self.observed("expand", name, self.backend.expand(volume, bytes)).boxed()
+    }
+
+    fn probe(&self) -> BoxFuture<'_, Result<(), StartError>> {
+        self.backend.probe()
     }
 
     fn start(&self, start: Start) -> BoxFuture<'_, Result<(), StartError>> {

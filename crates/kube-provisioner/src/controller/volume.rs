@@ -244,6 +244,10 @@ impl Reconciler for VolumeReconciler {
         self.actions.start().await.map_err(|error| error.to_string())
     }
 
+    async fn probe(&self) -> Result<(), String> {
+        self.actions.backend.probe().await.map_err(|error| error.to_string())
+    }
+
     fn read_entry(&self, entry: &Entry) -> Result<Pending, String> {
         intent::read(entry, (&*self.actions.backend, &self.actions.rules.capabilities))
     }

@@ -4,10 +4,15 @@ use std::fmt::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
+use futures::future::BoxFuture;
+
+use super::probe::Probe;
+
 /// Named checks; clones are the same list. Without a check everything is ready.
 #[derive(Clone, Default)]
 pub struct Checks {
     checks: Arc<Mutex<Vec<Check>>>,
+    probes: Arc<Mutex<Vec<Probe>>>,
 }
 
 impl Checks {
@@ -21,14 +26,29 @@ impl Checks {
         crate::sync::lock(&self.checks).push(Check { name: name.into(), ask: Arc::new(check) });
     }
 
-    /// The names of the checks that fail, and what is wrong.
+    /// Adds a check that takes its time: it is asked only when somebody asks for the report, has a time limit, and its
+    /// answer counts for a few seconds. A panic is a failure.
+    pub fn add_probe(
+        &self,
+        name: impl Into<String>,
+        ask: impl Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static,
+    ) {
+        crate::sync::lock(&self.probes).push(Probe::new(name.into(), Arc::new(ask)));
+    }
+
+    /// The names of the checks that fail at once, without probes, and what is wrong.
     pub fn failing(&self) -> Vec<(String, String)> {
         self.results().into_iter().filter_map(|(name, result)| Some((name, result.err()?))).collect()
     }
 
     /// Whether all checks pass, and one line about each.
-    pub(super) fn report(&self) -> (bool, String) {
-        let results = self.results();
+    pub(super) async fn report(&self) -> (bool, String) {
+        let mut results = self.results();
+        let probes = crate::sync::lock(&self.probes).clone();
+        for probe in probes {
+            let answer = probe.answer().await;
+            results.push((probe.name, answer));
+        }
         let ready = results.iter().all(|(_, result)| result.is_ok());
         let mut text = String::new();
         for (name, result) in results {

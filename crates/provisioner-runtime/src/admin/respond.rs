@@ -14,7 +14,7 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(super) fn respond<B>(request: &Request<B>, checks: &Checks, registry: &Registry) -> Response<Full<Bytes>> {
+pub(super) async fn respond<B>(request: &Request<B>, checks: &Checks, registry: &Registry) -> Response<Full<Bytes>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET and HEAD\n".to_owned());
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -22,7 +22,7 @@ pub(super) fn respond<B>(request: &Request<B>, checks: &Checks, registry: &Regis
     }
     match request.uri().path() {
         "/livez" => text(StatusCode::OK, PLAIN, "alive\n".to_owned()),
-        "/readyz" => match checks.report() {
+        "/readyz" => match checks.report().await {
             (true, report) => text(StatusCode::OK, PLAIN, report),
             (false, report) => text(StatusCode::SERVICE_UNAVAILABLE, PLAIN, report),
         },

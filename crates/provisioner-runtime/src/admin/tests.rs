@@ -1,5 +1,8 @@
 //! The server over real connections, with clients that behave and clients that do not.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::FutureExt;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -29,6 +32,34 @@ async fn readiness_names_each_check_and_what_is_wrong() {
     assert_eq!(server.get("/readyz").await, (503, report.to_owned()));
     let failing: Vec<String> = checks.failing().into_iter().map(|(name, _)| name).collect();
     assert_eq!(failing, ["second watch", "third watch"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_is_asked_seldom_and_waited_for_a_time() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let checks = Checks::new();
+    let count = asked.clone();
+    checks.add_probe("backend", move || {
+        let number = count.fetch_add(1, Ordering::Relaxed);
+        async move {
+            match number {
+                0 => Err("no space".to_owned()),
+                1 => std::future::pending().await,
+                2 => panic!("a mistake"),
+                _ => Ok(()),
+            }
+        }
+        .boxed()
+    });
+    let (one, other) = tokio::join!(checks.report(), checks.report());
+    assert_eq!((&one, &one.1[..]), (&other, "[-] backend: no space\nnot ready\n"));
+    assert_eq!(checks.report().await, one);
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let pause = Duration::from_secs(6);
+    for text in ["[-] backend: no answer within 5 s\n", "[-] backend: its code crashed\n", "[+] backend: ok\n"] {
+        tokio::time::advance(pause).await;
+        assert!(checks.report().await.1.starts_with(text), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -270,6 +271,11 @@ impl<R: Reconciler> Engine<R> {
         if let Some(leases) = leases {
             checks.add("leases", move || leases.problem().map_or(Ok(()), Err));
         }
+        let engine = self.clone();
+        checks.add_probe("probe", move || {
+            let engine = engine.clone();
+            async move { engine.reconciler.probe().await }.boxed()
+        });
         checks
     }
 

@@ -50,6 +50,14 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
         std::future::ready(Ok(()))
     }
 
+    /// Whether an author's backend can work now, for `/readyz`.
+    ///
+    /// # Errors
+    /// Why not, for a person.
+    fn probe(&self) -> impl Future<Output = Result<(), String>> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// Reads a journal's entry. It may call an author's code: no lock is held.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ mod attempt;
 mod claim_record;
 mod clean_up;
 mod delete;
+mod expand;
 mod inputs;
 mod lock;
 mod objects;
@@ -92,6 +93,7 @@ impl Actions {
             Decision::DeleteSurplus => Box::pin(self.delete_surplus(facts, step)).await,
             Decision::ReleaseClaim => Box::pin(self.release_claim_of(facts, key)).await,
             Decision::Delete(deletion) => Box::pin(self.delete(deletion, facts, step)).await,
+            Decision::Expand { bytes } => Box::pin(self.expand(bytes, facts, step)).await,
             Decision::LookForNode { name } => self.look_for_node(name, step.work().waits()).await,
             Decision::Confirm => self.confirm(facts, key).await,
             Decision::ConfirmVolume => self.confirm_volume(key).await,

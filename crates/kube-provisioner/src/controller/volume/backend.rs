@@ -12,7 +12,7 @@ use provisioner_runtime::access::AccessRule;
 use provisioner_runtime::controller::FencingToken;
 
 use crate::capabilities::Capabilities;
-use crate::error::{DeleteError, ProvisionError, StartError};
+use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
 use crate::parameters::{self, ParameterError};
 use crate::provisioner::Provisioner;
 use crate::request::{ProvisionRequest, ProvisionedVolume};
@@ -73,7 +73,9 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn clean_up(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
+    fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> BoxFuture<'_, Result<(), ExpandError>>;
     fn start(&self, start: Start) -> BoxFuture<'_, Result<(), StartError>>;
+    fn probe(&self) -> BoxFuture<'_, Result<(), StartError>>;
     fn capabilities(&self) -> Capabilities;
     fn access_rules(&self) -> Vec<AccessRule>;
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool;
@@ -101,8 +103,16 @@ impl<P: Provisioner> Backend for P {
         Box::pin(Provisioner::delete(self, volume))
     }
 
+    fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> BoxFuture<'_, Result<(), ExpandError>> {
+        Box::pin(Provisioner::expand(self, volume, bytes))
+    }
+
     fn start(&self, start: Start) -> BoxFuture<'_, Result<(), StartError>> {
         Box::pin(Provisioner::start(self, start))
+    }
+
+    fn probe(&self) -> BoxFuture<'_, Result<(), StartError>> {
+        Box::pin(Provisioner::probe(self))
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -18,7 +18,8 @@ use tokio::time::Instant;
 use super::class::ReadClass;
 use super::decide::Rules;
 use super::facts::{
-    ClaimFacts, ClassState, HeldClaim, OurClass, OurVolume, Progress, VolumeFacts, WaitingClaim, fingerprint,
+    ClaimFacts, ClassState, GrowingClaim, HeldClaim, OurClass, OurVolume, Progress, VolumeFacts, WaitingClaim,
+    fingerprint,
 };
 use super::key::Key;
 use super::narrow::{self, Meta, WatchedClaim, WatchedVolume};
@@ -40,7 +41,13 @@ pub(crate) struct VolumeCache {
 }
 
 enum ClaimEntry {
-    Settled { bound_here: bool, deleting: bool, held: Option<Arc<HeldClaim>>, resource_version: u64 },
+    Settled {
+        bound_here: bool,
+        deleting: bool,
+        held: Option<Arc<HeldClaim>>,
+        growing: Option<Arc<GrowingClaim>>,
+        resource_version: u64,
+    },
     Waiting(Arc<WaitingClaim>),
 }
 
@@ -207,6 +214,7 @@ impl VolumeCache {
                 bound_here: Key::of_volume(volume) == key,
                 deleting: claim.metadata.deletion_timestamp.is_some(),
                 held,
+                growing: GrowingClaim::read(claim).map(Arc::new),
                 resource_version: number(claim_version(claim)).unwrap_or_default(),
             },
             None => ClaimEntry::Waiting(Arc::new(self.waiting(watched, claim)?)),

@@ -4,7 +4,7 @@ use super::facts::{
     BadParameters, ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, VolumeFacts,
     VolumeState,
 };
-use super::narrow;
+use super::narrow::{self, ClaimRef};
 use super::safeguards::{Safeguard, Safeguards};
 use crate::capabilities::{AccessMode, Capabilities};
 
@@ -100,6 +100,8 @@ pub(crate) enum Decision {
     Protect,
     /// Remove our finalizer from a volume that is not to be deleted.
     Unprotect,
+    /// Call the author's `expand` with this size.
+    Expand { bytes: u64 },
     /// Call the author's `delete`, then delete the object.
     Delete(Deletion),
     /// The asset is gone: delete the object.
@@ -149,6 +151,7 @@ pub(crate) enum Refusal {
     Block,
     ClassMissing(Option<String>),
     DataSource { kind: String, name: String },
+    Expansion,
     ImmediateClass,
     MountOptions,
     NameTaken,
@@ -328,6 +331,29 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
         ClaimState::Settled { held: Some(_), .. } => return Decision::ReleaseClaim,
         _ => {}
     }
+    match (reclaim(volume, facts, rules), growth(volume, facts)) {
+        (Decision::NoAction(NoAction::Bound | NoAction::Retained), Some(_)) if !rules.capabilities.expansion => {
+            Decision::Refuse(Refusal::Expansion)
+        }
+        (Decision::NoAction(NoAction::Bound | NoAction::Retained), Some(bytes)) => Decision::Expand { bytes },
+        (decision, _) => decision,
+    }
+}
+
+/// The size to which the volume has to grow: it and its claim are bound to each other, and the claim asks for more. The
+/// API server lets it ask only where its class allows that.
+fn growth(volume: &VolumeFacts, facts: &Facts) -> Option<u64> {
+    let ClaimState::Settled { bound_here: true, deleting: false, growing: Some(growing), .. } = &facts.claim else {
+        return None;
+    };
+    let ClaimFacts { uid, namespace, name, .. } = &growing.claim;
+    let bound = |claim: &ClaimRef| *claim.uid == **uid && *claim.namespace == **namespace && *claim.name == **name;
+    let grows = volume.phase == Phase::Bound && !volume.deleting && volume.claim.as_ref().is_some_and(bound);
+    grows.then(|| growing.target(volume.capacity))
+}
+
+/// What becomes of the volume: whether it is to be kept, protected or deleted.
+fn reclaim(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
     let released = volume.phase == Phase::Released;
     // A begun deletion is finished whatever has changed since: the remaining data is of no use.
     if volume.deletion_begun && !volume.protected && volume.phase != Phase::Bound {

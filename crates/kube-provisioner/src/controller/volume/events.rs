@@ -5,7 +5,11 @@ use std::time::Duration;
 use provisioner_runtime::events::{Event, EventKind, ObjectRef};
 
 use super::facts::{ClaimFacts, Facts, VolumeState};
-use super::report::{Case, EventDraft, EventObject, Operation, OutcomeReport, not_now, still_provisioning};
+use super::key::Key;
+use super::report::{
+    Case, EventDraft, EventObject, Operation, OutcomeReport, begins_resizing, made_with_warning, not_now,
+    still_provisioning,
+};
 
 /// A call that takes longer than this has an event of its own.
 pub(super) const SLOW: Duration = Duration::from_secs(2);
@@ -13,6 +17,16 @@ pub(super) const SLOW: Duration = Duration::from_secs(2);
 /// The event of a slow call of the author's code.
 pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
     about_claim(still_provisioning(provisioner, claim), claim)
+}
+
+/// What the author wants the claim's user to know of a volume that was made.
+pub(super) fn warned(text: &str, claim: &ClaimFacts) -> Event {
+    about_claim(made_with_warning(text), claim)
+}
+
+/// The event of an expansion that begins.
+pub(super) fn resizing(provisioner: &str, volume: &Key, claim: &ClaimFacts) -> Event {
+    about_claim(begins_resizing(provisioner, &volume.to_string()), claim)
 }
 
 /// The event of a claim while the provisioner cannot work.
@@ -36,7 +50,7 @@ fn about_claim(event: EventDraft, claim: &ClaimFacts) -> Event {
         name: claim.name.clone(),
         uid: claim.uid.clone(),
     };
-    build(event, object, "Provision")
+    build(event, object)
 }
 
 fn about_volume(event: EventDraft, name: &str, facts: &Facts) -> Option<Event> {
@@ -48,10 +62,11 @@ fn about_volume(event: EventDraft, name: &str, facts: &Facts) -> Option<Event> {
         name: name.into(),
         uid: volume.facts.uid.clone(),
     };
-    Some(build(event, object, "Delete"))
+    Some(build(event, object))
 }
 
-fn build(event: EventDraft, object: ObjectRef, action: &'static str) -> Event {
+fn build(event: EventDraft, object: ObjectRef) -> Event {
+    let action = event.action();
     let kind = if event.warning { EventKind::Warning } else { EventKind::Normal };
     let EventDraft { reason, text: note, same_from_all, .. } = event;
     Event { object, kind, reason, action, note, same_from_all }

@@ -3,6 +3,7 @@
 mod claim;
 mod class;
 mod fingerprint;
+mod growth;
 mod volume;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 pub(crate) use self::claim::{ClaimFacts, DataSource, HeldClaim, WaitingClaim};
 pub(crate) use self::class::{BadParameters, ClassParameters, OurClass};
 pub(crate) use self::fingerprint::fingerprint;
+pub(crate) use self::growth::{GrowingClaim, ResizeStatus};
 pub(crate) use self::volume::{OurVolume, Phase, ReclaimPolicy, VolumeFacts};
 
 /// Everything that is known of one key. Cheap to clone.
@@ -32,6 +34,14 @@ impl Facts {
             (ClaimState::Waiting(claim), _) => Some(&claim.facts),
             (_, Progress::Background(pending)) => Some(&pending.claim.facts),
             (_, Progress::Unsaved(unsaved) | Progress::Surplus(unsaved)) => Some(&unsaved.pending.claim.facts),
+            _ => self.growing().map(|growing| &growing.claim),
+        }
+    }
+
+    /// The claim that has its volume and asks for more.
+    pub(crate) fn growing(&self) -> Option<&Arc<GrowingClaim>> {
+        match &self.claim {
+            ClaimState::Settled { growing, .. } => growing.as_ref(),
             _ => None,
         }
     }
@@ -69,8 +79,8 @@ pub(crate) enum ClaimState {
     /// There is no such claim, or it asks another provisioner.
     #[default]
     Absent,
-    /// The claim has its volume. `held`: our finalizer is still on it.
-    Settled { bound_here: bool, deleting: bool, held: Option<Arc<HeldClaim>> },
+    /// The claim has its volume. `held`: our finalizer is still on it. `growing`: it asks for more than it has.
+    Settled { bound_here: bool, deleting: bool, held: Option<Arc<HeldClaim>>, growing: Option<Arc<GrowingClaim>> },
     /// The claim asks us and has no volume yet.
     Waiting(Arc<WaitingClaim>),
 }
@@ -130,4 +140,6 @@ pub(crate) struct UnsavedVolume {
     pub(crate) pending: Arc<Pending>,
     /// The object as it is sent.
     pub(crate) body: Vec<u8>,
+    /// What the author wants the claim's user to know.
+    pub(crate) warning: Option<String>,
 }

@@ -93,6 +93,7 @@ impl VolumeMetrics {
         let operation = match report.operation {
             Operation::None => return,
             Operation::Provision => "provision",
+            Operation::Expand => "expand",
             Operation::Delete => "delete",
         };
         let attempt = AttemptLabels { operation, outcome: report.label, class: class.clone() };

@@ -210,6 +210,8 @@ pub(crate) struct ClaimFields {
     pub(crate) metadata: Meta,
     #[serde(default)]
     pub(crate) spec: Option<ClaimSpec>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub(crate) status: ClaimStatus,
 }
 
 impl ClaimFields {
@@ -240,6 +242,35 @@ pub(crate) struct ClaimSpec {
     pub(crate) volume_name: Option<String>,
 }
 
+/// What says whether the claim has what it asks for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ClaimStatus {
+    #[serde(deserialize_with = "null_as_default")]
+    pub(crate) allocated_resources: Storage,
+    #[serde(deserialize_with = "null_as_default")]
+    pub(crate) allocated_resource_statuses: Storage,
+    #[serde(deserialize_with = "null_as_default")]
+    pub(crate) capacity: Storage,
+    pub(crate) phase: Option<String>,
+}
+
+/// The entry of a resource list that is about storage.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Storage {
+    pub(crate) storage: Option<serde_json::Value>,
+}
+
+/// A quantity's text. A client may write it as a number.
+pub(crate) fn amount_text(value: &serde_json::Value) -> Option<String> {
+    match value {
+        serde_json::Value::Null => None,
+        serde_json::Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Resources {
@@ -268,6 +299,8 @@ pub(crate) struct VolumeFields {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct VolumeSpec {
+    #[serde(deserialize_with = "null_as_default")]
+    pub(crate) capacity: Storage,
     pub(crate) claim_ref: Option<ClaimRef>,
     pub(crate) csi: Option<CsiSource>,
     pub(crate) persistent_volume_reclaim_policy: Option<String>,

@@ -9,7 +9,7 @@ use provisioner_runtime::journal::JournalError;
 
 use super::decide::{NoAction, Refusal};
 use super::object::TemplateError;
-use crate::error::{DeleteVerdict, Verdict};
+use crate::error::{DeleteVerdict, ExpandVerdict, Verdict};
 
 /// What the author's code needs and does not get.
 #[derive(Debug)]
@@ -71,6 +71,12 @@ pub(crate) enum Outcome {
     NotDeleted { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
     /// The author's code gave no answer to a call for a volume.
     DeleteBroke { method: &'static str, no_answer: NoAnswer },
+    /// The asset has the new size, and volume and claim say so.
+    Expanded { took: Duration },
+    /// The author's `expand` returned an error.
+    NotExpanded { verdict: ExpandVerdict, message: String, retry_after: Option<Duration> },
+    /// The author's `expand` gave no answer.
+    ExpandBroke { no_answer: NoAnswer },
     /// Our finalizer was added or removed.
     ProtectionSet,
     /// A call to the API server failed on the way.

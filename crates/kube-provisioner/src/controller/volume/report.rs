@@ -15,11 +15,11 @@ use provisioner_runtime::queue::Next;
 pub(crate) use self::draft::{EventDraft, EventObject};
 use self::draft::{failed, normal, reason, warning};
 pub(crate) use self::messages::parameters_text;
-use self::messages::{missing_input_text, no_answer_text, refusal_text, sentence};
+use self::messages::{expansion_text, missing_input_text, no_answer_text, refusal_text, sentence};
 use super::decide::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
 use super::outcome::Outcome;
-use crate::error::{DeleteVerdict, Verdict};
+use crate::error::{DeleteVerdict, ExpandVerdict, Verdict};
 
 /// The event of one outcome, and when the key is looked at again.
 #[derive(Debug)]
@@ -38,6 +38,7 @@ pub(crate) struct OutcomeReport {
 pub(crate) enum Operation {
     None,
     Provision,
+    Expand,
     Delete,
 }
 
@@ -63,6 +64,9 @@ pub(crate) struct Case<'a> {
 
 /// How long a class may be unknown before the claim gets an event: the watch of classes may be behind that of claims.
 const CLASS_WAIT: Duration = Duration::from_secs(1);
+
+/// The pause before an expansion is tried again that cannot be done, as external-resizer has it.
+const INFEASIBLE_PAUSE: Duration = Duration::from_secs(300);
 
 pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
     match outcome {
@@ -93,6 +97,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             let event = EventDraft { same_from_all, ..event };
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::deletion(Some(event), "refused") }
         }
+        Outcome::Refused(Refusal::Expansion) => expansion_unsupported(case),
         Outcome::Refused(refusal @ Refusal::Populator { .. }) => {
             let event = normal(EventObject::Claim, reason::PROVISIONING, case.refusal_text(&refusal));
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(event), "awaits populator") }
@@ -111,6 +116,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             OutcomeReport::quiet("locked", Next::Wait(Some(look_again)))
         }
         Outcome::NotReady(missing) => match case.facts.claim_at_work() {
+            Some(_) if case.grows() => case.resize_failed(missing_input_text(&missing), "not ready", None),
             Some(_) => case.provision_failed(missing_input_text(&missing), "not ready", None),
             None => case.delete_failed(missing_input_text(&missing), "not ready", None),
         },
@@ -120,7 +126,8 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         }
         // These calls may have made something, so no threshold ends them.
         Outcome::ProvisionBroke { no_answer: NoAnswer::CutOff, .. }
-        | Outcome::DeleteBroke { no_answer: NoAnswer::CutOff, .. } => OutcomeReport::quiet("lost", Next::Retry),
+        | Outcome::DeleteBroke { no_answer: NoAnswer::CutOff, .. }
+        | Outcome::ExpandBroke { no_answer: NoAnswer::CutOff } => OutcomeReport::quiet("lost", Next::Retry),
         Outcome::ProvisionBroke { method, no_answer } => {
             let text = case.with_origin(no_answer_text(&no_answer, method));
             OutcomeReport::provision(Some(failed(text)), no_answer_label(&no_answer))
@@ -145,6 +152,15 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         Outcome::DeleteBroke { method, no_answer } => {
             case.delete_failed(no_answer_text(&no_answer, method), no_answer_label(&no_answer), None)
         }
+        Outcome::Expanded { took } => {
+            let event = normal(EventObject::Claim, reason::RESIZED, "Resize volume succeeded".to_owned());
+            // The claim may ask for more by now.
+            OutcomeReport { next: Next::Again, took: Some(took), ..OutcomeReport::expansion(Some(event), "success") }
+        }
+        Outcome::NotExpanded { verdict, message, retry_after } => not_expanded(verdict, message, retry_after, case),
+        Outcome::ExpandBroke { no_answer } => {
+            case.resize_failed(no_answer_text(&no_answer, "expand"), no_answer_label(&no_answer), None)
+        }
         Outcome::CallFailed { doing, error } => call_failed(doing, &error, case),
     }
 }
@@ -153,6 +169,16 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
 pub(crate) fn still_provisioning(provisioner: &str, claim: &ClaimFacts) -> EventDraft {
     let text = format!("{provisioner} is provisioning a volume for claim \"{}/{}\"", claim.namespace, claim.name);
     normal(EventObject::Claim, reason::PROVISIONING, text)
+}
+
+/// The event of a volume that was made, and of which its author says something.
+pub(crate) fn made_with_warning(text: &str) -> EventDraft {
+    warning(EventObject::Claim, reason::WARNING, text.to_owned())
+}
+
+/// The event of an expansion that begins. Its result has an event of its own.
+pub(crate) fn begins_resizing(provisioner: &str, volume: &str) -> EventDraft {
+    normal(EventObject::Claim, reason::RESIZING, format!("{provisioner} is resizing volume {volume}"))
 }
 
 /// The event of each waiting claim while the provisioner cannot work.
@@ -224,6 +250,34 @@ fn not_deleted(
     }
 }
 
+/// No threshold ends this: a user has asked for it, and waits.
+fn not_expanded(
+    verdict: ExpandVerdict,
+    message: String,
+    retry_after: Option<Duration>,
+    case: &Case<'_>,
+) -> OutcomeReport {
+    match verdict {
+        ExpandVerdict::Retry => case.resize_failed(message, "failed", retry_after),
+        ExpandVerdict::InProgress => {
+            let event = normal(EventObject::Claim, reason::RESIZING, message);
+            OutcomeReport { next: Next::Wait(retry_after), ..OutcomeReport::expansion(Some(event), "in progress") }
+        }
+        ExpandVerdict::Infeasible => {
+            case.resize_failed(message, "infeasible", Some(retry_after.unwrap_or(INFEASIBLE_PAUSE)))
+        }
+        ExpandVerdict::NotMine => {
+            OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::expansion(None, "ignored") }
+        }
+        ExpandVerdict::Unsupported => expansion_unsupported(case),
+    }
+}
+
+fn expansion_unsupported(case: &Case<'_>) -> OutcomeReport {
+    let report = case.resize_failed(expansion_text(case.provisioner), "refused", None);
+    OutcomeReport { next: Next::AwaitChange, ..report }
+}
+
 fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> OutcomeReport {
     let text = format!("{}: {error}", sentence(doing));
     // Transient errors have no event. A missing right or an invalid request needs a person.
@@ -232,7 +286,11 @@ fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> OutcomeReport
 }
 
 fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
-    let what = if case.is_about_claim() { "made" } else { "deleted" };
+    let what = match case {
+        _ if case.is_about_claim() => "made",
+        _ if case.grows() => "expanded",
+        _ => "deleted",
+    };
     let (text, next) = match error {
         // Another replica goes on. The Lease shows it to this one.
         JournalError::Lost(_) => return OutcomeReport::quiet("lost", Next::Retry),
@@ -262,6 +320,10 @@ impl OutcomeReport {
 
     fn provision(event: Option<EventDraft>, label: &'static str) -> Self {
         Self { event, next: Next::Retry, label, operation: Operation::Provision, took: None }
+    }
+
+    fn expansion(event: Option<EventDraft>, label: &'static str) -> Self {
+        Self { operation: Operation::Expand, ..Self::provision(event, label) }
     }
 
     fn deletion(event: Option<EventDraft>, label: &'static str) -> Self {
@@ -317,6 +379,16 @@ impl Case<'_> {
         OutcomeReport { next, ..OutcomeReport::deletion(Some(event), label) }
     }
 
+    fn resize_failed(&self, text: String, label: &'static str, retry_after: Option<Duration>) -> OutcomeReport {
+        let event = warning(EventObject::Claim, reason::RESIZE_FAILED, text);
+        OutcomeReport { next: retry(retry_after), ..OutcomeReport::expansion(Some(event), label) }
+    }
+
+    /// Whether the work is about a claim that has its volume and asks for more.
+    fn grows(&self) -> bool {
+        self.facts.growing().is_some() && self.facts.attempt().is_none()
+    }
+
     fn is_about_claim(&self) -> bool {
         matches!(self.facts.claim, ClaimState::Waiting(_))
     }
@@ -325,6 +397,8 @@ impl Case<'_> {
     fn failed(&self, text: Option<String>, label: &'static str) -> OutcomeReport {
         let (object, reason, report) = if self.is_about_claim() {
             (EventObject::Claim, reason::FAILED, OutcomeReport::provision as fn(_, _) -> _)
+        } else if self.grows() {
+            (EventObject::Claim, reason::RESIZE_FAILED, OutcomeReport::expansion as fn(_, _) -> _)
         } else {
             (EventObject::Volume, reason::DELETE_FAILED, OutcomeReport::deletion as fn(_, _) -> _)
         };

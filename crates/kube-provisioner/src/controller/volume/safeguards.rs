@@ -20,6 +20,8 @@ pub enum Safeguard {
     Identity,
     /// An entry is dropped only for a volume that was read since the term began.
     FreshVolumes,
+    /// A volume says its new size only after its asset has it.
+    ExpandFirst,
 }
 
 /// Which safeguards are in place: all of them, outside tests.

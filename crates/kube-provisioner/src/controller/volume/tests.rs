@@ -6,6 +6,7 @@ mod cache;
 mod claims;
 mod event_table;
 mod faults;
+mod growth;
 mod hostile;
 mod journal;
 mod reports;

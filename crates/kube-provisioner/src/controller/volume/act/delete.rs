@@ -184,7 +184,7 @@ impl Actions {
     }
 
     /// The current volume, if the rules decide the same about it.
-    async fn as_decided(
+    pub(super) async fn as_decided(
         &self,
         decided: Decision,
         volume: &OurVolume,

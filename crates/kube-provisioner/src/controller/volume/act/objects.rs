@@ -251,7 +251,7 @@ fn release_patch(claim: &ClaimFacts, held: &HeldState<'_>) -> Option<Value> {
 }
 
 /// Tells the watch's health check which version the answer has shown: the watch must show it soon, too.
-async fn shown<T>(
+pub(super) async fn shown<T>(
     watch: &WatchHealth,
     answer: impl Future<Output = Result<T, CallError>>,
     version: impl Fn(&T) -> Option<&str>,
@@ -294,7 +294,7 @@ fn finalizer_patch(volume: &PersistentVolume, wanted: bool) -> Option<Value> {
 }
 
 /// `None` if a `test` of the patch failed: the object has changed.
-fn patched<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
+pub(super) fn patched<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match answer {
         Ok(object) => Ok(Some(object)),
         Err(CallError::Invalid(_) | CallError::Conflict) => Ok(None),

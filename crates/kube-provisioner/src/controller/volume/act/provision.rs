@@ -84,10 +84,11 @@ impl Actions {
         volume.annotations.extend(self.secret_annotations(secrets, &pending.claim.facts, key)?);
         let inputs =
             VolumeInputs { name: &name, bytes, claim, class, finalizer, identity: Some(&*self.rules.identity) };
+        let warning = volume.warning.take();
         let object = object::build(&inputs, volume).map_err(Outcome::BadTemplate)?;
         let body =
             serde_json::to_vec(&object).map_err(|error| Outcome::NotSaved(CallError::Other(error.to_string())))?;
-        Ok(UnsavedVolume { name, pending, body })
+        Ok(UnsavedVolume { name, pending, body, warning })
     }
 
     /// Runs a call and sends an event if it is slow.

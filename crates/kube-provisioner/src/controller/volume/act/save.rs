@@ -8,6 +8,7 @@ use provisioner_runtime::call::CallError;
 use super::Actions;
 use super::objects::LiveVolume;
 use crate::controller::volume::decide::NoAction;
+use crate::controller::volume::events;
 use crate::controller::volume::facts::{Facts, Progress, UnsavedVolume};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;
@@ -69,6 +70,9 @@ impl Actions {
         };
         // The watch may be slower than the next look at this key.
         self.cache().saved(key, saved);
+        if let Some(text) = &unsaved.warning {
+            self.context.events().record(events::warned(text, &unsaved.pending.claim.facts));
+        }
         Outcome::Provisioned { took: unsaved.pending.begun.elapsed() }
     }
 }
@@ -120,7 +124,7 @@ mod tests {
             "spec": {"claimRef": {"uid": "u"}, "nfs": {"server": "a", "path": "/v"}},
         });
         let body = volume.to_string().into_bytes();
-        let unsaved = UnsavedVolume { name: "pvc-u".to_owned(), pending: Arc::new(pending()), body };
+        let unsaved = UnsavedVolume { name: "pvc-u".to_owned(), pending: Arc::new(pending()), body, warning: None };
         compare(&unsaved, &serde_json::from_value(with(volume, change)).unwrap())
     }
 

@@ -20,9 +20,12 @@ impl Cache for VolumeCache {
         let progress = self.progress.get(key).cloned().unwrap_or_default();
         let claim = match self.claims.get(key) {
             None => ClaimState::Absent,
-            Some(ClaimEntry::Settled { bound_here, deleting, held, .. }) => {
-                ClaimState::Settled { bound_here: *bound_here, deleting: *deleting, held: held.clone() }
-            }
+            Some(ClaimEntry::Settled { bound_here, deleting, held, growing, .. }) => ClaimState::Settled {
+                bound_here: *bound_here,
+                deleting: *deleting,
+                held: held.clone(),
+                growing: growing.clone(),
+            },
             Some(ClaimEntry::Waiting(claim)) => ClaimState::Waiting(claim.clone()),
         };
         let class = match &claim {
@@ -42,7 +45,7 @@ impl Cache for VolumeCache {
         let facts = self.facts(key);
         let claim = match &facts.claim {
             ClaimState::Absent => (0, 0),
-            ClaimState::Settled { bound_here, deleting, held } => {
+            ClaimState::Settled { bound_here, deleting, held, .. } => {
                 (1, u64::from(held.is_some()) << 2 | u64::from(*bound_here) << 1 | u64::from(*deleting))
             }
             ClaimState::Waiting(claim) => (2, claim.fingerprint),
@@ -57,7 +60,8 @@ impl Cache for VolumeCache {
             VolumeState::Foreign => 1,
             VolumeState::Ours(volume) => volume.facts.fingerprint(),
         };
-        fingerprint(&(claim, class, volume, facts.owner_lives, facts.is_held_for_another_class()))
+        let growing = facts.growing().map(|growing| growing.inputs());
+        fingerprint(&(claim, class, volume, growing, facts.owner_lives, facts.is_held_for_another_class()))
     }
 
     fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {

@@ -108,9 +108,8 @@ impl ClaimFacts {
 }
 
 fn requested_bytes(storage: Option<&serde_json::Value>) -> Result<u64, String> {
-    match storage {
-        None | Some(serde_json::Value::Null) => Ok(0),
-        Some(serde_json::Value::String(text)) => quantity::parse_bytes(text).map_err(|error| error.to_string()),
-        Some(other) => quantity::parse_bytes(&other.to_string()).map_err(|error| error.to_string()),
+    match storage.and_then(narrow::amount_text) {
+        None => Ok(0),
+        Some(text) => quantity::parse_bytes(&text).map_err(|error| error.to_string()),
     }
 }

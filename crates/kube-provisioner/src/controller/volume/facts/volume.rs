@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::class::class_name;
 use super::fingerprint::fingerprint;
 use crate::controller::volume::key::Key;
-use crate::controller::volume::narrow::{self, ClaimRef};
+use crate::controller::volume::narrow::{self, ClaimRef, amount_text};
 use crate::protocol;
+use crate::quantity;
 
 /// A volume of ours.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct VolumeFacts {
     pub(crate) protected: bool,
     pub(crate) claim: Option<ClaimRef>,
     pub(crate) class: Option<Box<str>>,
+    /// In bytes; 0 where it is not known.
+    pub(crate) capacity: u64,
     /// The installation that made it, if it says so.
     pub(crate) identity: Option<Box<str>>,
     /// The deletion of its asset has begun, and that is recorded on the volume itself.
@@ -52,6 +55,10 @@ impl VolumeFacts {
             protected: meta.finalizers.iter().any(|name| name == protocol::FINALIZER),
             claim: spec.claim_ref,
             class: class_name(meta.annotations.beta_storage_class.as_deref(), spec.storage_class_name.as_deref()),
+            capacity: spec.capacity.storage.as_ref().and_then(amount_text).map_or(0, |text| {
+                // The API server takes nothing else.
+                quantity::parse_bytes(&text).unwrap_or_default()
+            }),
             identity: meta.annotations.identity.clone(),
             deletion_begun: meta.annotations.deleting.is_some()
                 && meta.annotations.deleting.as_deref() == meta.uid.as_deref(),

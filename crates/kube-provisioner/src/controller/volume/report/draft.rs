@@ -11,6 +11,17 @@ pub(crate) struct EventDraft {
     pub(crate) same_from_all: bool,
 }
 
+impl EventDraft {
+    /// What the event is about, as `action` of its API says it.
+    pub(crate) fn action(&self) -> &'static str {
+        match self.reason {
+            reason::RESIZING | reason::RESIZED | reason::RESIZE_FAILED => "Resize",
+            reason::DELETE | reason::DELETE_FAILED => "Delete",
+            _ => "Provision",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventObject {
     Claim,
@@ -23,6 +34,10 @@ pub(super) mod reason {
     pub(crate) const FAILED: &str = "ProvisioningFailed";
     pub(crate) const CLEANUP_FAILED: &str = "ProvisioningCleanupFailed";
     pub(crate) const SUCCEEDED: &str = "ProvisioningSucceeded";
+    pub(crate) const WARNING: &str = "ProvisioningWarning";
+    pub(crate) const RESIZING: &str = "Resizing";
+    pub(crate) const RESIZED: &str = "VolumeResizeSuccessful";
+    pub(crate) const RESIZE_FAILED: &str = "VolumeResizeFailed";
     pub(crate) const DELETE: &str = "VolumeDelete";
     pub(crate) const DELETE_FAILED: &str = "VolumeFailedDelete";
 }

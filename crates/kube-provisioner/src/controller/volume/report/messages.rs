@@ -46,6 +46,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
         Refusal::DataSource { kind, name } => format!(
             "{provisioner} cannot fill a volume from {kind} \"{name}\"; remove the claim's data source, or use a class whose provisioner can"
         ),
+        Refusal::Expansion => expansion_text(provisioner),
         Refusal::NameTaken => format!(
             "a PersistentVolume named {volume} exists already and is not this claim's; nothing is touched until it is gone"
         ),
@@ -64,6 +65,13 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             "{provisioner} cannot provision a volume for a selector; remove spec.selector from the claim, or bind it to an existing volume"
         ),
     }
+}
+
+/// A claim's request never goes back to what the claim has.
+pub(super) fn expansion_text(provisioner: &str) -> String {
+    format!(
+        "{provisioner} cannot expand volumes; for more space create a larger claim and copy the data, and remove allowVolumeExpansion from the StorageClass"
+    )
 }
 
 /// `check-class` uses the same message.

@@ -10,16 +10,16 @@ use provisioner_runtime::journal::JournalError;
 
 use tokio::time::Instant;
 
-use self::Example::{Claim, Volume};
+use self::Example::{Claim, Growth, Volume};
 use super::*;
 use crate::controller::volume::decide::Refusal;
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Progress};
 use crate::controller::volume::object::TemplateError;
 use crate::controller::volume::outcome::{MissingInput, Outcome};
 use crate::controller::volume::report::{
-    Case, EventDraft, EventObject, Thresholds, not_now, report, still_provisioning,
+    Case, EventDraft, EventObject, Thresholds, begins_resizing, made_with_warning, not_now, report, still_provisioning,
 };
-use crate::{DeleteVerdict, Verdict};
+use crate::{DeleteVerdict, ExpandVerdict, Verdict};
 
 /// Stands for every number. The page says NUMBER.
 const NUMBER: u32 = 777;
@@ -47,6 +47,7 @@ every!(refusals -> Refusal {
     Refusal::Block => [Refusal::Block],
     Refusal::ClassMissing(_) => [Refusal::ClassMissing(Some("CLASS".to_owned())), Refusal::ClassMissing(None)],
     Refusal::DataSource { .. } => [Refusal::DataSource { kind: "KIND".to_owned(), name: "NAME".to_owned() }],
+    Refusal::Expansion => [],
     Refusal::ImmediateClass => [Refusal::ImmediateClass],
     Refusal::MountOptions => [Refusal::MountOptions],
     Refusal::NameTaken => [Refusal::NameTaken],
@@ -97,9 +98,19 @@ every!(delete_verdicts -> DeleteVerdict {
     DeleteVerdict::Unsupported => [],
 });
 
-/// An outcome of work on a claim that waits, or on a released volume whose claim is gone.
+every!(expand_verdicts -> ExpandVerdict {
+    ExpandVerdict::Retry => [ExpandVerdict::Retry],
+    ExpandVerdict::InProgress => [ExpandVerdict::InProgress],
+    ExpandVerdict::Infeasible => [ExpandVerdict::Infeasible],
+    ExpandVerdict::NotMine => [ExpandVerdict::NotMine],
+    ExpandVerdict::Unsupported => [ExpandVerdict::Unsupported],
+});
+
+/// An outcome of work on a claim that waits, on a bound claim that asks for more, or on a released volume whose claim is
+/// gone.
 enum Example {
     Claim(Outcome),
+    Growth(Outcome),
     Volume(Outcome),
 }
 
@@ -110,7 +121,7 @@ every!(examples of Outcome => Example {
     Outcome::Changed => [],
     Outcome::Behind => [],
     Outcome::LooksAgain { .. } => [],
-    Outcome::Rejected { .. } => both(|| Outcome::Rejected { doing: "DOING", error: call_error() }),
+    Outcome::Rejected { .. } => of_each(|| Outcome::Rejected { doing: "DOING", error: call_error() }),
     Outcome::Provisioned { .. } => [Claim(Outcome::Provisioned { took: Duration::ZERO })],
     Outcome::Locked { .. } => [],
     Outcome::NotJournaled(_) => journal_errors(),
@@ -118,7 +129,12 @@ every!(examples of Outcome => Example {
         let claim = missing_inputs().into_iter().map(|missing| Claim(Outcome::NotReady(missing)));
         // Deleting needs the Secrets too.
         let secret = missing_inputs().into_iter().filter(|missing| matches!(missing, MissingInput::Secret { .. }));
-        claim.chain(secret.map(|missing| Volume(Outcome::NotReady(missing))))
+        let missing = secret.flat_map(|missing| {
+            let MissingInput::Secret { namespace, name } = missing else { return Vec::new() };
+            let again = || Outcome::NotReady(MissingInput::Secret { namespace: namespace.clone(), name: name.clone() });
+            vec![Growth(again()), Volume(again())]
+        });
+        claim.chain(missing)
     },
     Outcome::NotProvisioned { .. } => verdicts().into_iter().map(|verdict| {
         let rescheduled = verdict == Verdict::Reschedule;
@@ -144,11 +160,16 @@ every!(examples of Outcome => Example {
         Volume(Outcome::DeleteBroke { method: "METHOD", no_answer })
     }),
     Outcome::ProtectionSet => [],
-    Outcome::CallFailed { .. } => both(|| Outcome::CallFailed { doing: "DOING", error: call_error() }),
+    Outcome::Expanded { .. } => [Growth(Outcome::Expanded { took: Duration::ZERO })],
+    Outcome::NotExpanded { .. } => expand_verdicts().into_iter().map(|verdict| {
+        Growth(Outcome::NotExpanded { verdict, message: MESSAGE.to_owned(), retry_after: None })
+    }),
+    Outcome::ExpandBroke { .. } => no_answers().into_iter().map(|no_answer| Growth(Outcome::ExpandBroke { no_answer })),
+    Outcome::CallFailed { .. } => of_each(|| Outcome::CallFailed { doing: "DOING", error: call_error() }),
 });
 
-fn both(outcome: impl Fn() -> Outcome) -> [Example; 2] {
-    [Claim(outcome()), Volume(outcome())]
+fn of_each(outcome: impl Fn() -> Outcome) -> [Example; 3] {
+    [Claim(outcome()), Growth(outcome()), Volume(outcome())]
 }
 
 /// One that is not transient: the others have no event of their own.
@@ -164,7 +185,7 @@ fn journal_errors() -> Vec<Example> {
         Claim(Outcome::NotJournaled(JournalError::TooLarge { bytes: number, most: number })),
         Claim(Outcome::NotJournaled(JournalError::Dropped)),
     ];
-    all.extend(both(|| Outcome::NotJournaled(JournalError::Call(Arc::new(call_error())))));
+    all.extend(of_each(|| Outcome::NotJournaled(JournalError::Call(Arc::new(call_error())))));
     all
 }
 
@@ -197,6 +218,11 @@ fn facts_of_volume() -> Facts {
     scene.cache.facts(&Key::of_volume("volume-1"))
 }
 
+fn facts_of_growth() -> Facts {
+    let scene = Scene::new().claim(super::growth::growing(json!({}))).volume(super::growth::bound_volume(json!({})));
+    scene.cache.facts(&Key::of_claim("uid-1-1"))
+}
+
 fn event(outcome: Outcome, facts: &Facts, thresholds: Thresholds) -> Option<EventDraft> {
     let (provisioner, volume) = ("PROVISIONER", "VOLUME");
     // Not the first attempt: some outcomes have an event only when they come again.
@@ -204,13 +230,21 @@ fn event(outcome: Outcome, facts: &Facts, thresholds: Thresholds) -> Option<Even
 }
 
 fn rows_of_outcomes() -> BTreeSet<Row> {
-    let (of_claim, of_volume, thresholds) = (facts_of_claim(), facts_of_volume(), Thresholds::default());
+    let (of_claim, of_growth) = (facts_of_claim(), facts_of_growth());
+    let (of_volume, thresholds) = (facts_of_volume(), Thresholds::default());
     let events = examples().into_iter().filter_map(|example| match example {
         Claim(outcome) => event(outcome, &of_claim, thresholds),
+        Growth(outcome) => event(outcome, &of_growth, thresholds),
         Volume(outcome) => event(outcome, &of_volume, thresholds),
     });
     let claim = of_claim.claim_at_work().unwrap();
-    events.chain([still_provisioning("PROVISIONER", claim), not_now("PROBLEM")]).map(row).collect()
+    let others = [
+        begins_resizing("PROVISIONER", "VOLUME"),
+        still_provisioning("PROVISIONER", claim),
+        made_with_warning(MESSAGE),
+        not_now("PROBLEM"),
+    ];
+    events.chain(others).map(row).collect()
 }
 
 /// What follows some messages.

@@ -1,0 +1,198 @@
+//! Calls the author's `expand` for a claim that asks for more, and writes the new size: to the claim's status that it
+//! begins, after the call to the volume, and then to the claim.
+//!
+//! All that is needed to go on after a crash is in the claim and in the volume, and `expand` is idempotent. So there is
+//! no record beside them.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::Resource;
+use kube::api::{Patch, PatchParams};
+use provisioner_runtime::Cache;
+use provisioner_runtime::call::{CallError, unsent};
+use provisioner_runtime::controller::{Call, CallPermit, Intent, NoAnswer};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::lock::{Lock, LockedObject};
+use super::objects::{patched, shown};
+use super::{Actions, Step, answered};
+use crate::controller::volume::cache::VolumeCache;
+use crate::controller::volume::decide::{Decision, decide};
+use crate::controller::volume::events;
+use crate::controller::volume::facts::{Facts, GrowingClaim, ResizeStatus, VolumeState};
+use crate::controller::volume::key::Key;
+use crate::controller::volume::narrow::{WatchedClaim, WatchedVolume};
+use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::safeguards::Safeguard;
+use crate::error::{ExpandError, ExpandVerdict};
+use crate::request::ProvisionedVolume;
+
+/// The condition of a claim that is being expanded.
+const RESIZING: &str = "Resizing";
+/// The condition of a claim that cannot be expanded.
+const RESIZE_ERROR: &str = "ControllerResizeError";
+
+impl Actions {
+    pub(super) async fn expand(&self, bytes: u64, facts: &Facts, step: &Step<'_>) -> Outcome {
+        let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
+        let class = volume.facts.class.as_deref().unwrap_or_default();
+        let Some(_permit) = step.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
+        let (key, name, started) = (step.key(), step.key().to_string(), Instant::now());
+        let permit = step.call_permit(class).await;
+        let object = LockedObject::Volume { name: &name, uid: &volume.facts.uid };
+        let lock = match self.lock(key, object, &volume.resource_version, volume.lock.as_deref()).await {
+            Ok(lock) => lock,
+            Err(outcome) => return outcome,
+        };
+        let (token, _guard) = step.token(lock.as_ref().map(Lock::validity));
+        let decision = Decision::Expand { bytes };
+        let expanding = async {
+            let live = self.as_decided(decision.clone(), volume, key).await?;
+            self.mark_resizing(bytes, key).await?;
+            if !self.rules.safeguards.include(Safeguard::ExpandFirst) {
+                self.write_capacity(&live, bytes, key).await?;
+            }
+            let secrets = self.secrets_of(&live).await?;
+            let argument = ProvisionedVolume::new(live.clone()).with(secrets, token.clone());
+            let limit = self.limits.delete;
+            let call = Call { permit: CallPermit::Held(&permit), limit, token: &token, intent: Intent::Recorded };
+            let wanted = |cache: &mut VolumeCache| decide(&cache.facts(key), &self.rules) == decision;
+            let answer = answered(step.call(call, wanted, || self.backend.expand(argument, bytes)).await)?;
+            Ok((live, answer))
+        };
+        let answer = self.while_locked(lock, expanding).await;
+        // The call's permit ends here. Writing the size belongs to the attempt, not to the call.
+        drop(permit);
+        let written = match answer {
+            Some(Ok((live, Ok(Ok(()))))) => self.write_size(&live, bytes, key).await,
+            Some(Ok((_, Ok(Err(error))))) => self.not_expanded(&error, bytes, key).await,
+            Some(Ok((_, Err(no_answer)))) => Err(Outcome::ExpandBroke { no_answer }),
+            Some(Err(outcome)) => Err(outcome),
+            None => Err(Outcome::ExpandBroke { no_answer: NoAnswer::CutOff }),
+        };
+        match written {
+            Ok(()) => Outcome::Expanded { took: started.elapsed() },
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// The claim that grows, as it is known now.
+    fn growing(&self, key: &Key) -> Result<Arc<GrowingClaim>, Outcome> {
+        self.cache().facts(key).growing().cloned().ok_or(Outcome::Changed)
+    }
+
+    /// Says in the claim's status that the expansion begins. What was begun is finished, even if the user asks for less
+    /// meanwhile: nobody knows how far it has come.
+    async fn mark_resizing(&self, bytes: u64, key: &Key) -> Result<(), Outcome> {
+        let growing = self.growing(key)?;
+        if growing.status_of(bytes).is_some() {
+            return Ok(());
+        }
+        let status = json!({
+            "allocatedResources": {"storage": growing.text(bytes)},
+            "allocatedResourceStatuses": {"storage": ResizeStatus::InProgress.as_str()},
+            "conditions": [self.condition(RESIZING, ""), without(RESIZE_ERROR)],
+        });
+        self.write_status(&growing, status).await?;
+        self.context.events().record(events::resizing(&self.rules.names.own, key, &growing.claim));
+        Ok(())
+    }
+
+    /// The asset has the new size: the volume says so first, since the claim's status is the sign that all is done.
+    async fn write_size(&self, live: &PersistentVolume, bytes: u64, key: &Key) -> Result<(), Outcome> {
+        self.write_capacity(live, bytes, key).await?;
+        let growing = self.growing(key)?;
+        // Somebody else has written the status meanwhile.
+        if growing.status_of(bytes).is_none() {
+            return Err(Outcome::Changed);
+        }
+        let status = json!({
+            "capacity": {"storage": growing.text(bytes)},
+            "allocatedResourceStatuses": {"storage": null},
+            "conditions": [without(RESIZING), without(RESIZE_ERROR)],
+        });
+        self.write_status(&growing, status).await
+    }
+
+    /// The outcome of an error. After what cannot be done the user may ask for less, and the status says so.
+    async fn not_expanded(&self, error: &ExpandError, bytes: u64, key: &Key) -> Result<(), Outcome> {
+        let (verdict, message) = (error.verdict(), error.to_string());
+        if verdict == ExpandVerdict::Infeasible {
+            let growing = self.growing(key)?;
+            if growing.status_of(bytes) == Some(ResizeStatus::InProgress) {
+                let status = json!({
+                    "allocatedResourceStatuses": {"storage": ResizeStatus::Infeasible.as_str()},
+                    "conditions": [self.condition(RESIZE_ERROR, &message)],
+                });
+                self.write_status(&growing, status).await?;
+            }
+            // The user asks for another size already.
+            if self.decision_now(key) != (Decision::Expand { bytes }) {
+                return Err(Outcome::Changed);
+            }
+        }
+        Err(Outcome::NotExpanded { verdict, message, retry_after: error.retry_after() })
+    }
+
+    /// Writes the volume's capacity, if it is still what it was. So a process that has stood still shrinks nothing.
+    async fn write_capacity(&self, live: &PersistentVolume, bytes: u64, key: &Key) -> Result<(), Outcome> {
+        let growing = self.growing(key)?;
+        let capacity = live.spec.as_ref().and_then(|spec| spec.capacity.as_ref()?.get("storage"));
+        let Some(capacity) = capacity else { return Err(Outcome::Changed) };
+        if crate::quantity::parse_bytes(&capacity.0).is_ok_and(|known| known >= bytes) {
+            return Ok(());
+        }
+        const PATH: &str = "/spec/capacity/storage";
+        let operations = json!([
+            {"op": "test", "path": "/metadata/uid", "value": live.metadata.uid},
+            {"op": "test", "path": PATH, "value": capacity.0},
+            {"op": "replace", "path": PATH, "value": growing.text(bytes)},
+        ]);
+        let failed = |error| Outcome::CallFailed { doing: "writing the volume's new size", error };
+        let operations = serde_json::from_value(operations).map_err(|error| failed(unsent(error)))?;
+        let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
+        let request = request.patch(&key.to_string(), &PatchParams::default(), &Patch::<Value>::Json(operations));
+        let request = request.map_err(|error| failed(unsent(error)))?;
+        let answer = self.request(self.client().request(request));
+        match patched(shown(&self.volumes, answer, WatchedVolume::version).await) {
+            Ok(Some(volume)) => {
+                self.cache().saw_volume(volume);
+                Ok(())
+            }
+            Ok(None) | Err(CallError::NotFound) => Err(Outcome::Behind),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Writes fields of the claim's status, if nobody has written the claim since it was read.
+    async fn write_status(&self, growing: &GrowingClaim, status: Value) -> Result<(), Outcome> {
+        let failed = |error| Outcome::CallFailed { doing: "writing the claim's status", error };
+        let GrowingClaim { claim, resource_version, .. } = growing;
+        let metadata = json!({"uid": &*claim.uid, "resourceVersion": resource_version});
+        let patch = Patch::Strategic(json!({"metadata": metadata, "status": status}));
+        let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(&claim.namespace)));
+        let request = request.patch_subresource("status", &claim.name, &PatchParams::default(), &patch);
+        let request = request.map_err(|error| failed(unsent(error)))?;
+        let answer = self.request(self.client().request(request));
+        match shown(&self.claims, answer, WatchedClaim::version).await {
+            Ok(claim) => {
+                self.cache().saw_claim(claim);
+                Ok(())
+            }
+            Err(CallError::Conflict | CallError::NotFound) => Err(Outcome::Behind),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn condition(&self, kind: &str, message: &str) -> Value {
+        let now = self.context.environment().now();
+        json!({"type": kind, "status": "True", "message": message, "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()})
+    }
+}
+
+/// Removes the condition of this type, if it is there.
+fn without(kind: &str) -> Value {
+    json!({"$patch": "delete", "type": kind})
+}

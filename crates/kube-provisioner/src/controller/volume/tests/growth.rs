@@ -1,0 +1,115 @@
+//! Whether a claim's volume is expanded, and to which size.
+
+use super::*;
+use crate::controller::volume::decide::{NoAction, Refusal};
+
+/// The claim of [`claim`], bound to its volume of 1Gi, and asking for 2Gi.
+pub(super) fn growing(change: Value) -> Value {
+    let grows = json!({
+        "metadata": {"resourceVersion": "30"},
+        "spec": {"resources": {"requests": {"storage": "2Gi"}}, "volumeName": "pvc-uid-1-1"},
+        "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}},
+    });
+    claim(with(grows, change))
+}
+
+/// Its volume.
+pub(super) fn bound_volume(change: Value) -> Value {
+    let bound = json!({
+        "metadata": {"name": "pvc-uid-1-1", "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"]},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "claimRef": {"namespace": "default", "name": "claim-1", "uid": "uid-1-1"},
+        },
+    });
+    volume("Bound", "Delete", with(bound, change))
+}
+
+fn decided(claim: Value, volume: Value) -> Decision {
+    let able = Scene::able(Capabilities::default().expansion());
+    able.class(class(json!({}))).claim(growing(claim)).volume(bound_volume(volume)).about_claim()
+}
+
+fn expand(gi: u64) -> Decision {
+    Decision::Expand { bytes: gi << 30 }
+}
+
+fn allocated(status: &str, size: &str) -> Value {
+    json!({"status": {"allocatedResources": {"storage": size}, "allocatedResourceStatuses": {"storage": status}}})
+}
+
+#[test]
+fn x1_a_bound_claim_that_asks_for_more_gets_it() {
+    assert_eq!(decided(json!({}), json!({})), expand(2));
+    assert_eq!(
+        decided(
+            json!({}),
+            json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"},
+        "metadata": {"finalizers": []}})
+        ),
+        expand(2)
+    );
+    assert_eq!(decided(json!({"spec": {"volumeMode": "Block"}}), json!({})), expand(2));
+    let enough = json!({"spec": {"resources": {"requests": {"storage": "1024Mi"}}}});
+    assert_eq!(decided(enough, json!({})), Decision::NoAction(NoAction::Bound));
+}
+
+#[test]
+fn x2_what_is_not_bound_both_ways_or_goes_stays_as_it_is() {
+    let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let bound = Decision::NoAction(NoAction::Bound);
+    assert_eq!(decided(deleting.clone(), json!({})), bound);
+    assert_eq!(decided(json!({}), deleting), Decision::NoAction(NoAction::VolumeGoes));
+    assert_eq!(decided(json!({}), json!({"spec": {"claimRef": {"uid": "uid-of-former"}}})), bound);
+    assert_eq!(decided(json!({"spec": {"volumeName": "another"}}), json!({})), bound);
+    assert_eq!(decided(json!({"status": {"phase": "Pending"}}), json!({})), bound);
+    assert_eq!(decided(json!({"status": {"capacity": null}}), json!({})), bound);
+    let elsewhere = json!({"metadata": {"annotations": {"kube-provisioner/identity": "elsewhere"}}});
+    assert_eq!(decided(json!({}), elsewhere), Decision::NoAction(NoAction::OtherInstallation));
+}
+
+#[test]
+fn x3_who_cannot_expand_says_so() {
+    let scene = Scene::new().claim(growing(json!({}))).volume(bound_volume(json!({})));
+    assert_eq!(scene.about_claim(), Decision::Refuse(Refusal::Expansion));
+}
+
+#[test]
+fn x4_what_was_begun_is_finished_before_the_claim_is_heard_again() {
+    let less = |status: &str| {
+        let request = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
+        decided(with(request, allocated(status, "5Gi")), json!({}))
+    };
+    assert_eq!(less("ControllerResizeInProgress"), expand(5));
+    assert_eq!(less("ControllerResizeInfeasible"), expand(2));
+    let more = json!({"spec": {"resources": {"requests": {"storage": "9Gi"}}}});
+    assert_eq!(decided(with(more, allocated("ControllerResizeInProgress", "5Gi")), json!({})), expand(5));
+}
+
+#[test]
+fn x5_nothing_shrinks() {
+    assert_eq!(decided(json!({}), json!({"spec": {"capacity": {"storage": "3Gi"}}})), expand(3));
+}
+
+#[test]
+fn x6_sizes_are_compared_by_value_and_written_as_they_are() {
+    let claim = with(growing(json!({})), allocated("ControllerResizeInProgress", "1536Mi"));
+    let scene = Scene::new().claim(claim).volume(bound_volume(json!({})));
+    let facts = scene.cache.facts(&Key::of_claim("uid-1-1"));
+    let growing = facts.growing().unwrap();
+    let texts = [1536 << 20, 2 << 30, 3 << 30].map(|bytes| growing.text(bytes));
+    assert_eq!(texts, ["1536Mi", "2Gi", "3Gi"]);
+}
+
+#[test]
+fn x7_our_own_writes_cut_no_pause_short() {
+    let mut scene = Scene::new().claim(growing(json!({}))).volume(bound_volume(json!({})));
+    let key = Key::of_claim("uid-1-1");
+    let before = scene.cache.inputs(&key);
+    let marked = allocated("ControllerResizeInProgress", "2Gi");
+    scene.put_claim(growing(with(marked, json!({"metadata": {"resourceVersion": "31"}}))));
+    assert_eq!(scene.cache.inputs(&key), before);
+    let more = json!({"metadata": {"resourceVersion": "32"}, "spec": {"resources": {"requests": {"storage": "3Gi"}}}});
+    scene.put_claim(growing(more));
+    assert_ne!(scene.cache.inputs(&key), before);
+}

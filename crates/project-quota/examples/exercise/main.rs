@@ -37,7 +37,7 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ["all", kind, mount_point, device] = arguments[..] else { return child::main(&arguments) };
     let disk = Disk { is_xfs: kind == "xfs", mount_point: mount_point.into(), device: device.into() };
-    let checks: [Check; 14] = [
+    let checks: [Check; 15] = [
         ("limits bind users, and sub-directories", limits::bind_users),
         ("limits and root", limits::bind_root),
         ("limits are rounded up", limits::are_rounded_up),
@@ -51,6 +51,7 @@ fn main() {
         ("rights of who manages", rights::of_who_manages),
         ("rights of who writes", rights::of_who_writes),
         ("limits outlive a mount", mounts::limits_outlive_a_mount),
+        ("limits outlive a crash", mounts::limits_outlive_a_crash),
         ("other mounts have none", mounts::other_mounts_have_none),
     ];
     for (what, check) in checks {

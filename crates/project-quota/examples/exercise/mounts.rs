@@ -32,6 +32,21 @@ pub(crate) fn limits_outlive_a_mount(disk: &Disk) {
     volume.remove();
 }
 
+/// What was synced survives, and the limit with it that was set before.
+pub(crate) fn limits_outlive_a_crash(disk: &Disk) {
+    let volume = disk.volume("crashed", 420, 8 * MIB);
+    open(&volume.path).sync_all().unwrap();
+    let (id, path) = (volume.id, volume.path.clone());
+    drop(volume);
+    // Nothing that is only in memory gets to the disk any more.
+    run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(&disk.mount_point));
+    disk.mount_anew("prjquota");
+    let volume = crate::Volume { quota: disk.quota(), id, path };
+    assert_eq!(volume.quota.project_of(open(&volume.path)).unwrap(), Some(id));
+    assert_eq!(volume.limit(), Some(8 * MIB));
+    volume.remove();
+}
+
 /// Neither file systems without project quotas, nor those that only count, have any.
 pub(crate) fn other_mounts_have_none(disk: &Disk) {
     let none = |path: &Path| ProjectQuota::of(open(path)).unwrap().is_none();

@@ -19,6 +19,8 @@ pub(crate) fn of_who_manages(disk: &Disk) {
 
     std::os::unix::fs::chown(&path, Some(USER), Some(USER)).unwrap();
     let theirs = "not allowed: cannot put the directory into its project";
+    assert_eq!(manage(only_admin()), "managed", "it is in the project already");
+    assert!(Child::user().succeeds(&["chattr", "-p", "0", path.to_str().unwrap()]), "owners may leave a project");
     assert_eq!(manage(only_admin()), theirs);
     assert_eq!(manage(Child::root_with("--bounding-set=-all,+sys_admin,+fowner")), "managed");
     disk.quota().remove_limit(project_quota::ProjectId::new(300).unwrap()).unwrap();

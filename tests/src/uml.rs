@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use tokio::time::timeout;
 
 use crate::guard::Running;
 
@@ -72,11 +73,16 @@ pub async fn run(disk: Disk, program: &Path, arguments: &[&str]) -> anyhow::Resu
     let directory = Directory::create()?;
     let output = directory.0.join("output");
     let command = machine(&directory.0, &output, &init(disk, program, arguments))?;
-    Running::start(command).context("cannot start user-mode Linux")?.ended().await?;
+    let mut machine = Running::start(command).context("cannot start user-mode Linux")?;
+    let watchdog = Running::start(watchdog(machine.pid())).context("cannot start a shell")?;
+    let what = match timeout(LIMIT, machine.ended()).await {
+        Ok(_) => "did not run to its end".to_owned(),
+        Err(_) => format!("did not end within {} s", LIMIT.as_secs()),
+    };
+    drop((machine, watchdog));
     // Terminals end lines with a carriage return, too.
     let text = String::from_utf8_lossy(&std::fs::read(output)?).replace('\r', "");
-    let (output, status) =
-        parse(&text).with_context(|| format!("the guest did not run the program to its end; it printed:\n{text}"))?;
+    let (output, status) = parse(&text).with_context(|| format!("the program {what}; the guest printed:\n{text}"))?;
     Ok(Outcome { output, status, took: start.elapsed() })
 }
 
@@ -115,10 +121,7 @@ fn machine(directory: &Path, output: &Path, init: &str) -> anyhow::Result<Comman
     let script = directory.join("init");
     std::fs::write(&script, init)?;
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
-    // Ends it also when this process is killed before.
-    let mut command = Command::new("timeout");
-    command.arg("--signal=KILL").arg(LIMIT.as_secs().to_string());
-    command.arg(find("linux.uml").context("no linux.uml")?);
+    let mut command = Command::new(find("linux.uml").context("no linux.uml")?);
     command.args(["mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"]);
     command.args(["con=null", "con0=null,fd:1"]);
     command.arg(format!("uml_dir={}", directory.display()));
@@ -128,6 +131,14 @@ fn machine(directory: &Path, output: &Path, init: &str) -> anyhow::Result<Comman
     // It writes to its home, which not everybody has.
     command.env("HOME", directory).process_group(0);
     Ok(command)
+}
+
+/// Ends a guest whose owner was killed: the owner's end of the pipe is closed then. The guest's processes do not notice.
+fn watchdog(machine: u32) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("read -r _; kill -s KILL -- -{machine}"));
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    command
 }
 
 /// What the program printed, and its exit status. `None` if it did not get to its end.

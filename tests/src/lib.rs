@@ -10,6 +10,8 @@
 //!
 //! [`scenario`] runs the files under `scenarios/`: requests and what the real servers answered to them.
 //!
+//! [`uml`] runs a program under a kernel of its own, for file systems and quotas that this machine's kernel lacks.
+//!
 //! A test never skips. Without a control plane it fails with one line that says how to get one.
 
 #![warn(missing_docs)]
@@ -24,3 +26,4 @@ pub mod progress;
 pub mod rights;
 pub mod scenario;
 pub mod toy;
+pub mod uml;

@@ -43,8 +43,8 @@ impl fmt::Display for QuotaError {
         match self {
             Self::NotAllowed { doing } => write!(
                 formatter,
-                "{doing}: not allowed; run with CAP_SYS_ADMIN, outside of user namespaces, and with a seccomp profile that \
-                 allows quotactl_fd"
+                "{doing}: not allowed; run outside of user namespaces, with CAP_SYS_ADMIN, with CAP_FOWNER for directories \
+                 of others, and with a seccomp profile that allows quotactl_fd"
             ),
             Self::NotEnforced { doing } => write!(
                 formatter,

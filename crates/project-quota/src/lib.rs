@@ -109,17 +109,25 @@ impl ProjectQuota {
 
     /// Puts an empty directory into a project: whatever is made in it belongs to the project, too.
     ///
-    /// What is in the directory already stays in the project that it is in. The directory's own block counts, and may be
-    /// refused where the limit is reached already.
+    /// What is in the directory already stays in the project that it is in. A directory of somebody else needs
+    /// `CAP_FOWNER`, unless it is in the project already.
+    ///
+    /// Set the limit first, and sync the directory afterwards: both survive a crash then. Without that, a directory that
+    /// survives with its project has its limit, too.
     pub fn assign(&self, directory: impl AsFd, id: ProjectId) -> Result<(), QuotaError> {
         const DOING: &str = "cannot put the directory into its project";
         let directory = directory.as_fd();
         let current = kernel::file_attributes(directory).map_err(|error| QuotaError::of(DOING, error))?;
-        let wanted = current.in_project(id.get());
-        kernel::set_file_attributes(directory, wanted).map_err(|error| QuotaError::of(DOING, error))
+        if current.inherits() && current.project == id.get() {
+            return Ok(());
+        }
+        kernel::set_file_attributes(directory, current.in_project(id.get()))
+            .map_err(|error| QuotaError::of(DOING, error))
     }
 
     /// The project of a directory. `None` if it is in no project, or does not hand its project on.
+    ///
+    /// The directory's owner can change it, outside of user namespaces: it does not prove whose limit may be changed.
     pub fn project_of(&self, directory: impl AsFd) -> Result<Option<ProjectId>, QuotaError> {
         match kernel::file_attributes(directory.as_fd()) {
             Ok(attributes) if !attributes.inherits() => Ok(None),

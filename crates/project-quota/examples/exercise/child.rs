@@ -1,0 +1,153 @@
+//! The program itself once more, as somebody with fewer rights.
+#![allow(clippy::print_stdout)]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child as Process, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use project_quota::{ProjectId, ProjectQuota, QuotaError};
+
+/// Who runs the program: a prefix of the command line.
+pub(crate) struct Child(Vec<&'static str>);
+
+impl Child {
+    /// As this program runs: root with all capabilities.
+    pub(crate) fn root() -> Self {
+        Self(vec![])
+    }
+
+    /// A user of a pod, with no capability.
+    pub(crate) fn user() -> Self {
+        Self(vec!["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", "--no-new-privs"])
+    }
+
+    /// Root with these capabilities, as `setpriv --bounding-set` takes them.
+    pub(crate) fn root_with(bounding: &'static str) -> Self {
+        Self(vec!["setpriv", bounding, "--inh-caps=-all"])
+    }
+
+    /// Root with all capabilities in a user namespace of its own.
+    pub(crate) fn namespaced_root() -> Self {
+        Self(vec!["unshare", "--user", "--map-root-user"])
+    }
+
+    /// What the program prints.
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
+        let mut program = self.start(arguments);
+        let mut output = String::new();
+        program.output.read_to_string(&mut output).unwrap();
+        program.end();
+        output
+    }
+
+    /// The program, while it runs.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Started {
+        let program = std::env::current_exe().unwrap();
+        let mut line = self.0.iter().copied().chain([program.to_str().unwrap()]).chain(arguments.iter().copied());
+        let mut command = Command::new(line.next().unwrap());
+        let mut process = command.args(line).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        Started { process, output }
+    }
+
+    /// Whether another program succeeds.
+    pub(crate) fn succeeds(&self, command: &[&str]) -> bool {
+        let line: Vec<&str> = self.0.iter().chain(command).copied().collect();
+        Command::new(line[0]).args(&line[1..]).stderr(Stdio::null()).status().unwrap().success()
+    }
+}
+
+/// A child that runs.
+pub(crate) struct Started {
+    process: Process,
+    output: BufReader<ChildStdout>,
+}
+
+impl Started {
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// Waits until it has done its work.
+    pub(crate) fn end(mut self) {
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+/// What the child does.
+pub(crate) fn main(arguments: &[&str]) {
+    match *arguments {
+        ["write", path, bytes] => {
+            let (written, result) = write(path, bytes.parse().unwrap(), false);
+            println!("{written} {result}");
+        }
+        ["write-patiently", path, bytes] => {
+            let (written, result) = write(path, bytes.parse().unwrap(), true);
+            println!("{written} {result}");
+        }
+        ["manage", path, id] => println!("{}", manage(path, id.parse().unwrap())),
+        _ => panic!("usage: exercise all xfs|ext4 MOUNT_POINT DEVICE"),
+    }
+}
+
+/// Appends in small pieces. A patient one says "full" once, and tries again until there is room.
+fn write(path: &str, bytes: u64, patient: bool) -> (u64, String) {
+    // XFS refuses the file itself when the limit is reached.
+    let mut file = match File::options().append(true).create(true).open(path) {
+        Ok(file) => file,
+        Err(error) => return (0, name_of(&error)),
+    };
+    let mut written = 0;
+    let mut told = false;
+    while written < bytes {
+        match file.write(&[7; 4096]) {
+            Ok(count) => written += count as u64,
+            Err(_) if patient => {
+                if !told {
+                    println!("full");
+                }
+                told = true;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => return (written, name_of(&error)),
+        }
+    }
+    match file.sync_all() {
+        Ok(()) => (written, "ok".to_owned()),
+        Err(error) => (written, format!("{} when synced", name_of(&error))),
+    }
+}
+
+/// Everything that a provisioner does, and the step that was refused.
+fn manage(path: &str, id: u32) -> String {
+    let directory = File::open(path).unwrap();
+    let id = ProjectId::new(id).unwrap();
+    let managed = || -> Result<bool, QuotaError> {
+        let Some(quota) = ProjectQuota::of(&directory)? else { return Ok(false) };
+        quota.set_limit(id, 1 << 20)?;
+        quota.assign(&directory, id)?;
+        assert_eq!(quota.project_of(&directory)?, Some(id));
+        quota.usage(id)?;
+        quota.remove_limit(id)?;
+        Ok(true)
+    };
+    match managed() {
+        Ok(true) => "managed".to_owned(),
+        Ok(false) => "no quotas".to_owned(),
+        Err(QuotaError::NotAllowed { doing }) => format!("not allowed: {doing}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn name_of(error: &std::io::Error) -> String {
+    use rustix::io::Errno;
+    match Errno::from_io_error(error) {
+        Some(Errno::NOSPC) => "ENOSPC".to_owned(),
+        Some(Errno::DQUOT) => "EDQUOT".to_owned(),
+        _ => error.to_string(),
+    }
+}

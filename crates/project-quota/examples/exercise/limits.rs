@@ -1,0 +1,122 @@
+//! What limits do to who writes.
+
+use std::fs;
+use std::io::{Seek, SeekFrom, Write};
+
+use crate::child::Child;
+use crate::{Disk, MIB, open};
+
+/// A limit binds a user to the last block, in sub-directories too, and nobody else.
+pub(crate) fn bind_users(disk: &Disk) {
+    let volume = disk.volume("users", 100, 8 * MIB);
+    let below = volume.path.join("a/b");
+    assert!(Child::user().succeeds(&["mkdir", "-p", below.to_str().unwrap()]));
+    assert_eq!(volume.quota.project_of(open(&below)).unwrap(), Some(volume.id));
+    assert_eq!(volume.write("a/b/half", 4 * MIB), (4 * MIB, "ok".to_owned()));
+    let (written, result) = volume.write("rest", 8 * MIB);
+    assert_eq!(result, disk.full());
+    assert!(written > 3 * MIB && written <= 4 * MIB, "{written} bytes of 4 MiB were left");
+    assert!(volume.used() <= 8 * MIB && volume.used() > 8 * MIB - 128 * 1024, "{} bytes are used", volume.used());
+    // An empty file needs no space of its own, but XFS reserves some for its directory.
+    let empty = volume.path.join("empty");
+    assert_eq!(Child::user().succeeds(&["touch", empty.to_str().unwrap()]), !disk.is_xfs);
+
+    let other = disk.volume("others", 101, 8 * MIB);
+    assert_eq!(other.write("file", 2 * MIB), (2 * MIB, "ok".to_owned()));
+    other.remove();
+    volume.remove();
+}
+
+/// Root is bound on XFS. On ext4 only without CAP_SYS_RESOURCE, which containers do not get.
+pub(crate) fn bind_root(disk: &Disk) {
+    let volume = disk.volume("root", 110, 4 * MIB);
+    let (written, result) = volume.write_as(&Child::root(), "privileged", 6 * MIB);
+    if disk.is_xfs {
+        assert!(written <= 4 * MIB);
+        assert_eq!(result, "ENOSPC");
+    } else {
+        assert_eq!((written, result.as_str()), (6 * MIB, "ok"));
+    }
+    fs::remove_file(volume.path.join("privileged")).unwrap();
+    crate::eventually("the space is free", || volume.used() < MIB);
+    let (written, result) = volume.write_as(&Child::root_with("--bounding-set=-sys_resource"), "root", 6 * MIB);
+    assert_eq!(result, disk.full());
+    assert!(written <= 4 * MIB);
+    volume.remove();
+}
+
+/// What was asked for is there, and little more.
+pub(crate) fn are_rounded_up(disk: &Disk) {
+    let volume = disk.volume("rounded", 120, 0);
+    for asked in [0, 1, 1024, 1025, MIB - 1, MIB + 1, 1 << 50, u64::MAX] {
+        volume.quota.set_limit(volume.id, asked).unwrap();
+        let limit = volume.limit().expect("even zero is a limit");
+        // More than any file system has is as much as can be said.
+        let expected = asked.min(i64::MAX as u64 - 1023);
+        assert!(limit >= expected && limit - expected <= 4096, "{asked} became {limit}");
+    }
+    volume.quota.remove_limit(volume.id).unwrap();
+    assert_eq!(volume.limit(), None);
+    volume.remove();
+}
+
+/// Statvfs answers for the directory, not for the file system.
+pub(crate) fn show_as_size(disk: &Disk) {
+    let volume = disk.volume("df", 130, 16 * MIB);
+    let df = || {
+        let stat = rustix::fs::fstatvfs(open(&volume.path)).unwrap();
+        (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
+    };
+    let (size, before) = df();
+    assert_eq!(size, 16 * MIB);
+    volume.write("file", 4 * MIB);
+    let (size, available) = df();
+    assert_eq!(size, 16 * MIB);
+    assert!(before - available >= 4 * MIB && available >= 11 * MIB, "{available} bytes of {before} are available");
+    // In sub-directories, too.
+    assert!(Child::user().succeeds(&["mkdir", volume.path.join("below").to_str().unwrap()]));
+    let stat = rustix::fs::fstatvfs(open(&volume.path.join("below"))).unwrap();
+    assert_eq!(stat.f_blocks * stat.f_frsize, 16 * MIB);
+    volume.remove();
+}
+
+/// Who has no room goes on with the same open file when the limit is raised.
+pub(crate) fn can_be_raised(disk: &Disk) {
+    let volume = disk.volume("raised", 140, 4 * MIB);
+    let path = volume.path.join("file");
+    let bytes = (12 * MIB).to_string();
+    let mut writer = Child::user().start(&["write-patiently", path.to_str().unwrap(), &bytes]);
+    assert_eq!(writer.line(), "full");
+    volume.quota.set_limit(volume.id, 16 * MIB).unwrap();
+    assert_eq!(writer.line(), format!("{bytes} ok"));
+    writer.end();
+    assert!(volume.used() >= 12 * MIB);
+    volume.remove();
+}
+
+/// A limit below the usage takes nothing away; it refuses more.
+pub(crate) fn can_be_lowered_below_usage(disk: &Disk) {
+    let volume = disk.volume("lowered", 150, 16 * MIB);
+    volume.write("file", 8 * MIB);
+    volume.quota.set_limit(volume.id, 4 * MIB).unwrap();
+    assert!(volume.used() >= 8 * MIB);
+    assert_eq!(volume.limit(), Some(4 * MIB));
+    let stat = rustix::fs::fstatvfs(open(&volume.path)).unwrap();
+    assert_eq!((stat.f_blocks * stat.f_frsize, stat.f_bavail), (4 * MIB, 0));
+    let (written, result) = volume.write("more", MIB);
+    assert_eq!(result, disk.full());
+    assert_eq!(written, 0);
+    // What is there can be read and overwritten.
+    let path = volume.path.join("file");
+    let mut file = fs::File::options().write(true).open(&path).unwrap();
+    file.seek(SeekFrom::Start(MIB)).unwrap();
+    file.write_all(&[8; 4096]).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert_eq!(fs::read(&path).unwrap().len() as u64, 8 * MIB);
+    // And removing is what helps.
+    fs::remove_file(&path).unwrap();
+    crate::eventually("there is room again", || volume.used() < MIB);
+    assert_eq!(volume.write("again", 2 * MIB).1, "ok");
+    volume.remove();
+}

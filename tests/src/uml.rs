@@ -1,0 +1,194 @@
+//! Programs inside user-mode Linux: a kernel that runs as an ordinary process, for what this machine's kernel lacks.
+//!
+//! The guest's root is this machine's, read-only, so a program runs there with its libraries as it does here. It is root
+//! there, whoever starts it. What it writes is lost: it has a file system in memory, at `/mnt`, and a [`Disk`] on it.
+//!
+//! A guest needs no rights, no network and nothing of another guest, so any number can run at a time. One boots in about
+//! two seconds.
+
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use tokio::time::timeout;
+
+use crate::guard::Running;
+
+/// Where the guest mounts its [`Disk`], as `/etc/fstab` would have it.
+pub const MOUNT_POINT: &str = "/mnt/disk";
+
+/// The device of the [`Disk`], which a program may mount anew.
+pub const DEVICE: &str = "/dev/loop0";
+
+/// A machine that hangs is killed after this time.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// The guest prints these before the program, and after it together with its exit status.
+const BEGIN: &str = "=== the program begins";
+const END: &str = "=== the program ended with ";
+
+/// The programs that are needed, and the Debian packages that have them.
+const PROGRAMS: [(&str, &str); 4] =
+    [("linux.uml", "user-mode-linux"), ("insmod", "kmod"), ("mkfs.xfs", "xfsprogs"), ("mkfs.ext4", "e2fsprogs")];
+
+/// A file system with project quotas, mounted at [`MOUNT_POINT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// XFS, of the smallest size that its mkfs makes.
+    Xfs,
+    /// ext4
+    Ext4,
+}
+
+/// What a program did inside the guest.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Everything that it printed, with what the guest's kernel printed meanwhile.
+    pub output: String,
+    /// Its exit status. A shell's number for one that a signal ended.
+    pub status: i32,
+    /// How long the whole run took, with the boot.
+    pub took: Duration,
+}
+
+/// The Debian packages that guests need.
+pub fn packages() -> impl Iterator<Item = &'static str> {
+    PROGRAMS.iter().map(|(_, package)| *package)
+}
+
+/// The packages of [`packages`] that are not installed.
+pub fn missing_packages() -> Vec<&'static str> {
+    PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect()
+}
+
+/// Boots a guest with this disk, and runs a program in it. The arguments must not need quoting.
+pub async fn run(disk: Disk, program: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
+    let missing = missing_packages().join(" ");
+    ensure!(missing.is_empty(), "user-mode Linux is not complete; run: apt-get install {missing}");
+    let start = Instant::now();
+    let directory = Directory::create()?;
+    let output = directory.0.join("output");
+    let command = machine(&directory.0, &output, &init(disk, program, arguments))?;
+    let mut machine = Running::start(command).context("cannot start user-mode Linux")?;
+    let watchdog = Running::start(watchdog(machine.pid())).context("cannot start a shell")?;
+    let what = match timeout(LIMIT, machine.ended()).await {
+        Ok(_) => "did not run to its end".to_owned(),
+        Err(_) => format!("did not end within {} s", LIMIT.as_secs()),
+    };
+    drop((machine, watchdog));
+    // Terminals end lines with a carriage return, too.
+    let text = String::from_utf8_lossy(&std::fs::read(output)?).replace('\r', "");
+    let (output, status) = parse(&text).with_context(|| format!("the program {what}; the guest printed:\n{text}"))?;
+    Ok(Outcome { output, status, took: start.elapsed() })
+}
+
+/// The first process of the guest.
+fn init(disk: Disk, program: &Path, arguments: &[&str]) -> String {
+    let program = program.display();
+    let arguments = arguments.join(" ");
+    let (size, make) = match disk {
+        Disk::Xfs => ("300M", "mkfs.xfs -q"),
+        Disk::Ext4 => ("128M", "mkfs.ext4 -q -O quota,project -E quotatype=prjquota"),
+    };
+    format!(
+        "#!/bin/sh
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt TMPDIR=/mnt RUST_BACKTRACE=1
+mount -t proc proc /proc
+mount -t tmpfs tmpfs /mnt
+mount -t tmpfs tmpfs /run
+modules=/usr/lib/uml/modules/$(uname -r)/kernel
+insmod $modules/drivers/block/loop.ko
+insmod $modules/fs/quota/quota_tree.ko
+insmod $modules/fs/quota/quota_v2.ko
+truncate --size {size} /mnt/image && {make} /mnt/image && losetup {DEVICE} /mnt/image &&
+mkdir {MOUNT_POINT} && mount -o prjquota {DEVICE} {MOUNT_POINT} && {{
+    echo '{BEGIN}'
+    {program} {arguments} 2>&1
+    echo \"{END}$?\"
+}}
+echo o > /proc/sysrq-trigger
+sleep 60
+"
+    )
+}
+
+/// The command that runs a guest until it switches itself off.
+fn machine(directory: &Path, output: &Path, init: &str) -> anyhow::Result<Command> {
+    let script = directory.join("init");
+    std::fs::write(&script, init)?;
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
+    let mut command = Command::new(find("linux.uml").context("no linux.uml")?);
+    command.args(["mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"]);
+    command.args(["con=null", "con0=null,fd:1"]);
+    command.arg(format!("uml_dir={}", directory.display()));
+    command.arg(format!("init={}", script.display()));
+    let output = File::create(output)?;
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    // It writes to its home, which not everybody has.
+    command.env("HOME", directory).process_group(0);
+    Ok(command)
+}
+
+/// Ends a guest whose owner was killed: the owner's end of the pipe is closed then. The guest's processes do not notice.
+fn watchdog(machine: u32) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("read -r _; kill -s KILL -- -{machine}"));
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    command
+}
+
+/// What the program printed, and its exit status. `None` if it did not get to its end.
+fn parse(text: &str) -> Option<(String, i32)> {
+    let (_, text) = text.split_once(BEGIN)?;
+    let (output, end) = text.rsplit_once(END)?;
+    let status = end.lines().next()?.trim().parse().ok()?;
+    Some((output.trim_start().to_owned(), status))
+}
+
+/// Programs for administrators are not in everybody's path.
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// A directory of one guest, removed with it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn create() -> anyhow::Result<Self> {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("uml-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_and_exit_status_are_between_the_marks() {
+        let text = format!("kernel\n{BEGIN}\none\ntwo\n{END}101\nsysrq: Power Off\n");
+        assert_eq!(parse(&text), Some(("one\ntwo\n".to_owned(), 101)));
+    }
+
+    #[test]
+    fn a_program_that_did_not_end_has_no_exit_status() {
+        assert_eq!(parse(&format!("{BEGIN}\none\n")), None);
+        assert_eq!(parse("kernel panic"), None);
+    }
+}

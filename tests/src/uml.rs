@@ -1,7 +1,7 @@
 //! Programs inside user-mode Linux: a kernel that runs as an ordinary process, for what this machine's kernel lacks.
 //!
 //! The guest's root is this machine's, read-only, so a program runs there with its libraries as it does here. It is root
-//! there, whoever starts it. What it writes is lost: it has a file system in memory, at `/mnt`, and a [`Disk`] on it.
+//! there, whoever starts it. What it writes is lost: it has file systems in memory, `/mnt` and `/run`, and a [`Disk`].
 //!
 //! A guest needs no rights, no network and nothing of another guest, so any number can run at a time. One boots in about
 //! two seconds.
@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use tokio::time::timeout;
@@ -51,8 +51,6 @@ pub struct Outcome {
     pub output: String,
     /// Its exit status. A shell's number for one that a signal ended.
     pub status: i32,
-    /// How long the whole run took, with the boot.
-    pub took: Duration,
 }
 
 /// The Debian packages that guests need.
@@ -69,7 +67,6 @@ pub fn missing_packages() -> Vec<&'static str> {
 pub async fn run(disk: Disk, program: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
     let missing = missing_packages().join(" ");
     ensure!(missing.is_empty(), "user-mode Linux is not complete; run: apt-get install {missing}");
-    let start = Instant::now();
     let directory = Directory::create()?;
     let output = directory.0.join("output");
     let command = machine(&directory.0, &output, &init(disk, program, arguments))?;
@@ -83,7 +80,7 @@ pub async fn run(disk: Disk, program: &Path, arguments: &[&str]) -> anyhow::Resu
     // Terminals end lines with a carriage return, too.
     let text = String::from_utf8_lossy(&std::fs::read(output)?).replace('\r', "");
     let (output, status) = parse(&text).with_context(|| format!("the program {what}; the guest printed:\n{text}"))?;
-    Ok(Outcome { output, status, took: start.elapsed() })
+    Ok(Outcome { output, status })
 }
 
 /// The first process of the guest.
@@ -107,7 +104,7 @@ insmod $modules/fs/quota/quota_v2.ko
 truncate --size {size} /mnt/image && {make} /mnt/image && losetup {DEVICE} /mnt/image &&
 mkdir {MOUNT_POINT} && mount -o prjquota {DEVICE} {MOUNT_POINT} && {{
     echo '{BEGIN}'
-    {program} {arguments} 2>&1
+    '{program}' {arguments} 2>&1
     echo \"{END}$?\"
 }}
 echo o > /proc/sysrq-trigger

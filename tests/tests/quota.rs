@@ -17,7 +17,6 @@ async fn project_quotas_hold_on_ext4() -> anyhow::Result<()> {
 
 async fn exercise(disk: Disk, kind: &str) -> anyhow::Result<()> {
     let outcome = uml::run(disk, &program()?, &["all", kind, MOUNT_POINT, DEVICE]).await?;
-    println!("{}the guest ran for {:.1} s", outcome.output, outcome.took.as_secs_f64());
     ensure!(outcome.status == 0, "the exercise ended with {}:\n{}", outcome.status, outcome.output);
     Ok(())
 }

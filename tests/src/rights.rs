@@ -26,7 +26,11 @@ pub fn granted(manifests: &[Value]) -> BTreeSet<String> {
 
 /// The right that a request needed.
 pub fn used(entry: &AuditEntry) -> String {
-    format!("{} {}", entry.verb, in_group(&entry.resource, &entry.group))
+    let resource = match entry.subresource.as_str() {
+        "" => entry.resource.clone(),
+        subresource => format!("{}/{subresource}", entry.resource),
+    };
+    format!("{} {}", entry.verb, in_group(&resource, &entry.group))
 }
 
 /// The groups of what everybody knows go without saying.

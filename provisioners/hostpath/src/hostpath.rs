@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 
 use crate::node::{Elsewhere, Node};
 use crate::parameters::Parameters;
-use crate::placement::{Deletion, Placement, Size, owner_of, path_of};
+use crate::placement::{Deletion, Placement, Size, VOLUME_TYPE, owner_of, path_of};
 
 /// How often the trash is looked at.
 const TRASH_PERIOD: Duration = Duration::from_secs(60);
@@ -26,9 +26,6 @@ pub(crate) struct HostPath {
 
 impl HostPath {
     pub(crate) fn new(root: Root, node: Option<String>) -> Self {
-        if let Some(advice) = root.advice() {
-            tracing::warn!("{advice}");
-        }
         Self { root: Arc::new(root), node: node.map(Node::new) }
     }
 
@@ -48,6 +45,9 @@ impl HostPath {
 
     /// A new root gets its marker, unless there are volumes: then it is not the root that they are in.
     async fn look_at_root(&self, start: &Start) -> Result<(), StartError> {
+        if let Some(advice) = self.root.advice() {
+            tracing::warn!("{advice}");
+        }
         if self.root.has_marker()? {
             return Ok(());
         }
@@ -112,7 +112,7 @@ impl Provisioner for HostPath {
     }
 
     fn capabilities() -> Capabilities {
-        Capabilities::default().expansion()
+        Capabilities::default().expansion().claim_annotations([VOLUME_TYPE])
     }
 
     async fn probe(&self) -> Result<(), StartError> {

@@ -19,7 +19,7 @@ const TRASH_TTL: &str = "hostpath-provisioner/trash-ttl-seconds";
 /// On a volume: the id of the root that it is in.
 pub(crate) const ROOT: &str = "hostpath-provisioner/root";
 /// On a claim: `hostPath` or `local`, instead of what its class says.
-const VOLUME_TYPE: &str = "hostpath-provisioner/volume-type";
+pub(crate) const VOLUME_TYPE: &str = "hostpath-provisioner/volume-type";
 
 /// Where the volume of a claim is, and what is told of it.
 pub(crate) struct Placement {

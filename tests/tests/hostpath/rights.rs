@@ -98,6 +98,7 @@ async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
     space.api::<PersistentVolumeClaim>().delete("second", &DeleteParams::default()).await?;
     space.wait_gone(&volumes, &second.name_any()).await?;
     repeated_failure(&space, &root).await?;
+    grown(&space).await?;
     taken_back(&space, &access).await?;
     // Another number of shards: the journal of before is emptied, and the fleet's own Lease is removed at the end.
     assert!(program.terminate(SOON).await?.success());
@@ -129,6 +130,24 @@ async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
 
 /// Only a claim that looks unbound after its volume went needs this; `worlds.rs` in the library shows when.
 const NEEDED_IN_RARE_CASES: [&str; 1] = ["get persistentvolumeclaims"];
+
+/// A claim that asks for more.
+async fn grown(space: &TestSpace) -> anyhow::Result<()> {
+    let mut class = space.class("growing");
+    class.allow_volume_expansion = Some(true);
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("growing", &class)).await?;
+    space.wait_bound("growing").await?;
+    let more = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "2Mi"}}}}));
+    let claims = space.api::<PersistentVolumeClaim>();
+    claims.patch("growing", &PatchParams::default(), &more).await?;
+    let has_grown = |claim: &PersistentVolumeClaim| {
+        let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref()?.get("storage"));
+        capacity.is_some_and(|size| size.0 == "2Mi")
+    };
+    space.wait_for(&claims, "growing", "grown", has_grown).await?;
+    Ok(())
+}
 
 /// The same event twice is one event with a count.
 async fn repeated_failure(space: &TestSpace, root: &TempDir) -> anyhow::Result<()> {

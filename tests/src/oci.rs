@@ -269,8 +269,11 @@ mod tests {
             .label("org.opencontainers.image.title", "hello")
     }
 
-    /// Path, type, mode, link and bytes of what is in a tar archive.
-    fn listed(archive: &[u8]) -> Vec<(String, EntryType, u32, Option<String>, Vec<u8>)> {
+    /// Path, type, mode, link and bytes.
+    type Listed = (String, EntryType, u32, Option<String>, Vec<u8>);
+
+    /// What is in a tar archive.
+    fn listed(archive: &[u8]) -> Vec<Listed> {
         let mut archive = tar::Archive::new(archive);
         let entries = archive.entries().unwrap().map(|entry| {
             let mut entry = entry.unwrap();
@@ -324,7 +327,6 @@ mod tests {
         assert_eq!(config["rootfs"]["diff_ids"][0], manifest["layers"][0]["digest"]);
         assert_eq!(config["config"]["Entrypoint"], json!(["/bin/hello", "-v"]));
         assert_eq!(config["config"]["User"], "65532:65532");
-        let layer = listed(&check(&manifest["layers"][0]));
         let layer = listed(&check(&manifest["layers"][0]));
         let expected = [
             ("bin", EntryType::Directory, 0o755, None, ""),

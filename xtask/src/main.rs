@@ -11,6 +11,7 @@ mod bench;
 mod build;
 mod control_plane;
 mod demo;
+mod image;
 mod signals;
 mod sim;
 mod suite;
@@ -47,6 +48,9 @@ enum Command {
         #[arg(long)]
         keep: bool,
     },
+
+    /// Build the container image of the hostPath provisioner, an OCI archive; needs no container engine
+    Image(image::Arguments),
 
     /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists what
     Bench {
@@ -101,6 +105,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::ControlPlane(command) => control_plane::run(command, &guard).await,
             Command::Test { filter } => test::run(&filter, &guard).await,
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
+            Command::Image(arguments) => image::run(&arguments, &guard).await,
             Command::Demo { keep: true, .. } => demo::run(demo::On::Standing, &guard).await,
             Command::Demo { real: true, .. } => demo::run(demo::On::Real, &guard).await,
             Command::Demo { .. } => demo::run(demo::On::Simulated, &guard).await,

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
@@ -64,6 +65,17 @@ impl Image {
     /// Adds a file with the bytes of another, which is read when the image is written.
     pub fn copy(self, path: impl AsRef<Path>, mode: u32, source: impl Into<PathBuf>) -> Self {
         self.entry(path, mode, Content::Source(source.into()))
+    }
+
+    /// Adds a program of this machine as `/bin/NAME`, with the shared libraries that it needs. Only for tests: on another
+    /// machine it is another image.
+    pub fn host_program(mut self, program: &Path) -> anyhow::Result<Self> {
+        let name = program.file_name().with_context(|| format!("{} is no program", program.display()))?;
+        let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
+        for library in libraries(&String::from_utf8_lossy(&output.stdout)) {
+            self = self.copy(library, 0o755, library);
+        }
+        Ok(self.copy(Path::new("bin").join(name), 0o755, program))
     }
 
     /// Adds a symbolic link.
@@ -206,6 +218,11 @@ struct Archive {
     digest: String,
 }
 
+/// The files that ldd names. Of a static program there are none.
+fn libraries(ldd: &str) -> impl Iterator<Item = &str> {
+    ldd.split_whitespace().filter(|word| word.starts_with('/'))
+}
+
 /// Keeps a blob under its path; the answer is the descriptor that names it.
 fn blob(blobs: &mut BTreeMap<String, Vec<u8>>, media_type: &str, bytes: Vec<u8>) -> Value {
     let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -341,6 +358,13 @@ mod tests {
         // What Docker before version 25 reads.
         let docker = json_of(&archive.bytes, "manifest.json");
         assert_eq!(docker[0]["Config"], blob_path(manifest["config"]["digest"].as_str().unwrap()));
+    }
+
+    #[test]
+    fn libraries_are_what_ldd_names_by_its_path() {
+        let output = "\tlinux-vdso.so.1 (0x1)\n\tlibc.so.6 => /lib/libc.so.6 (0x2)\n\t/lib64/ld-linux.so.2 (0x3)\n";
+        assert_eq!(libraries(output).collect::<Vec<_>>(), ["/lib/libc.so.6", "/lib64/ld-linux.so.2"]);
+        assert_eq!(libraries("\tstatically linked\n").count(), 0);
     }
 
     #[test]

@@ -67,15 +67,14 @@ impl Image {
         self.entry(path, mode, Content::Source(source.into()))
     }
 
-    /// Adds a program of this machine as `/bin/NAME`, with the shared libraries that it needs. Only for tests: on another
-    /// machine it is another image.
-    pub fn host_program(mut self, program: &Path) -> anyhow::Result<Self> {
-        let name = program.file_name().with_context(|| format!("{} is no program", program.display()))?;
+    /// Adds a program of this machine, with the shared libraries that it needs. Only for tests: on another machine it is
+    /// another image.
+    pub fn host_program(mut self, path: impl AsRef<Path>, program: &Path) -> anyhow::Result<Self> {
         let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
         for library in libraries(&String::from_utf8_lossy(&output.stdout)) {
             self = self.copy(library, 0o755, library);
         }
-        Ok(self.copy(Path::new("bin").join(name), 0o755, program))
+        Ok(self.copy(path, 0o755, program))
     }
 
     /// Adds a symbolic link.

@@ -34,7 +34,9 @@ impl TestSpace {
     /// Installs the provisioner with this test's names and a root directory of its own, so that many tests do it at the same time.
     /// Everything else is as in the manifests. Its classes are [`Installed::class`].
     pub async fn install(&self, variant: Variant) -> anyhow::Result<Installed<'_>> {
-        let installed = Installed { space: self, root: self.node_directory()?.join("volumes") };
+        // The kubelet makes it, and what is in it goes with the control plane's directory.
+        let root = self.cluster().state().dir.join("volumes").join(self.namespace()).join("root");
+        let installed = Installed { space: self, root };
         let manifests = manifests(self, variant, &installed.root)?;
         self.apply(&manifests).await?;
         Ok(installed)

@@ -23,14 +23,18 @@ use kube::Client;
 mod access;
 mod audit;
 mod cleanup;
+mod images;
+mod installed;
 mod nodes;
 mod objects;
+mod pods;
 mod program;
 mod space;
 mod wait;
 
 pub use access::{Access, apply, provisioner_program};
 pub use audit::{AuditEntry, AuditLog};
+pub use installed::{Installed, Variant};
 pub use objects::{claim, class, is_bound, random_suffix, rule};
 pub use program::Program;
 pub use space::TestSpace;

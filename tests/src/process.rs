@@ -75,6 +75,14 @@ impl ProcessId {
         false
     }
 
+    /// The processes that it started and that run.
+    pub fn children(&self) -> Vec<Self> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
+        let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let pids = children.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        pids.filter_map(|pid| Self::of(pid.parse().ok()?).ok()).collect()
+    }
+
     /// Resident memory in bytes.
     pub fn resident_memory(&self) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;

@@ -29,6 +29,13 @@ pub(crate) struct TestProgram {
     pub(crate) directory: PathBuf,
 }
 
+impl TestProgram {
+    /// Whether it is one of `tests/tests/node.rs` and `tests/tests/node_*.rs`.
+    pub(crate) fn needs_node(&self) -> bool {
+        self.suite == "e2e node" || self.suite.starts_with("e2e node_")
+    }
+}
+
 /// The examples in the documentation of one library.
 pub(crate) struct DocTests {
     pub(crate) suite: String,

@@ -33,6 +33,10 @@ enum Command {
 
     /// Run all tests of the workspace with a control plane, and count them
     Test {
+        /// Install the Debian packages that the tests of a real node need, where they are missing
+        #[arg(long)]
+        install_node_packages: bool,
+
         /// What to pass to every test program, such as a part of a test's name
         #[arg(last = true)]
         filter: Vec<String>,
@@ -103,7 +107,12 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::Bench { arguments } => bench::run(&arguments, &guard).await,
             Command::ControlPlane(command) => control_plane::run(command, &guard).await,
-            Command::Test { filter } => test::run(&filter, &guard).await,
+            Command::Test { install_node_packages, filter } => {
+                if install_node_packages {
+                    e2e::control_plane::install_node_packages(&e2e::progress::terminal())?;
+                }
+                test::run(&filter, &guard).await
+            }
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
             Command::Image(arguments) => image::run(&arguments, &guard).await,
             Command::Demo { keep: true, .. } => demo::run(demo::On::Standing, &guard).await,

@@ -1,12 +1,15 @@
 //! Pods that run on the real node.
 
+use std::process::Command;
+
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, LogParams};
 use serde_json::{Value, json};
 
 use super::TestSpace;
+use crate::control_plane::BUSYBOX;
 
 /// Long, because images are unpacked, volumes mounted and several pods started at the same time.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
@@ -27,7 +30,7 @@ impl TestSpace {
                 "nodeSelector": {"kubernetes.io/os": "linux"},
                 "containers": [{
                     "name": "main",
-                    "image": super::images::shell(self.cluster().state())?,
+                    "image": BUSYBOX,
                     "imagePullPolicy": "Never",
                     "command": ["/bin/sh", "-ec", format!("{{\n{script}\n}} > /dev/termination-log 2>&1")],
                     "volumeMounts": [{"name": "data", "mountPath": "/data"}],
@@ -55,6 +58,22 @@ impl TestSpace {
         let name = self.create(&pod).await?.name_any();
         let runs = |pod: &Pod| status(pod).is_some_and(|status| status.started == Some(true));
         self.wait_for_within(LIMIT, &self.api::<Pod>(), &name, "running", runs).await
+    }
+
+    /// What a pod has printed.
+    pub async fn logs(&self, pod: &str) -> anyhow::Result<String> {
+        Ok(self.api::<Pod>().logs(pod, &LogParams::default()).await?)
+    }
+
+    /// Runs a shell script in a running pod, and returns what it printed; fails if it did.
+    pub fn exec(&self, pod: &str, script: &str) -> anyhow::Result<String> {
+        let state = self.cluster().state();
+        let kubectl = state.kubectl.as_deref().context("there is no kubectl")?;
+        let mut command = Command::new(kubectl);
+        command.arg("--kubeconfig").arg(&state.kubeconfig).args(["--namespace", self.namespace()]);
+        let output = command.args(["exec", pod, "--", "/bin/sh", "-c", script]).output()?;
+        ensure!(output.status.success(), "in pod {pod}: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     /// Deletes a pod and waits until it is gone.

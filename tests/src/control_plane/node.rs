@@ -69,7 +69,6 @@ pub(super) fn create(dir: &Path, lifetime: Lifetime, guard: &Guard) -> anyhow::R
     for below in ["kubelet", "log", "cni-state", "containerd"] {
         fs::create_dir_all(dir.join(below))?;
     }
-    cgroups::remove_empty();
     let (script, ready) = (dir.join("init.sh"), dir.join("ready"));
     let _ = fs::remove_file(&ready);
     fs::write(&script, init_script(&dir))?;
@@ -144,7 +143,7 @@ pub(super) async fn is_ready(state: &State) -> bool {
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Ends everything in the node's namespaces at once, and takes back what the kernel does not.
+/// Ends everything in the node's namespaces at once.
 pub(super) async fn destroy(state: &State) {
     let Some(namespaces) = state.component(NAMESPACES).and_then(|process| process.id) else { return };
     let init = state.node.as_ref().map(|node| node.init);
@@ -152,7 +151,16 @@ pub(super) async fn destroy(state: &State) {
         id.signal(super::Signal::KILL);
         id.ended_within(Duration::from_secs(10)).await;
     }
-    cgroups::remove_empty();
+    remove_traces(&state.dir);
+}
+
+/// Takes back what outlives the namespaces of a node that has ended. `dir` is the control plane's directory.
+pub(super) fn remove_traces(dir: &Path) {
+    let dir = dir.join("node");
+    if !dir.exists() {
+        return;
+    }
+    cgroups::remove(&dir);
     // Made for the node, unless they have something in them.
     for path in ["/var/lib/kubelet", "/var/lib/cni"] {
         let _ = fs::remove_dir(path);

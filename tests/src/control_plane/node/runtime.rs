@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{Node, cgroups, images, packages};
+use super::{Node, images, packages};
 use crate::control_plane::pki::Pki;
 use crate::control_plane::state::{Health, Process};
 
@@ -92,7 +92,6 @@ pub(in crate::control_plane) fn write_kubelet_config(dir: &Path, node: &Node, pk
         // The machine may have control groups of version 1, no systemd, swap, a nearly full disk and few rights.
         "failCgroupV1": false,
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": cgroups::ROOT,
         "cgroupsPerQOS": false,
         "enforceNodeAllocatable": [],
         "failSwapOn": false,

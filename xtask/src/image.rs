@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: &Arguments, guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
-    let output = arguments.output.clone().unwrap_or_else(|| target_folder().join("hostpath-provisioner.tar"));
+    let output = arguments.output.clone().unwrap_or_else(default_output);
     let written = build(&output, guard, &progress).await?;
     let say = |text: &str| progress.output(text);
     let file = output.display();
@@ -57,6 +57,10 @@ pub(crate) async fn build(output: &Path, guard: &Guard, progress: &SharedProgres
 }
 
 /// Where the image goes unless told otherwise.
+pub(crate) fn default_output() -> PathBuf {
+    target_folder().join("hostpath-provisioner.tar")
+}
+
 fn target_folder() -> PathBuf {
     let named = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     build::workspace_root().join(named.unwrap_or_else(|| "target".into()))

@@ -48,6 +48,10 @@ enum Command {
         #[arg(long)]
         real: bool,
 
+        /// Show the image on a real node: the provisioner is a pod, and a pod writes into its volume; needs root on Linux
+        #[arg(long, conflicts_with_all = ["real", "keep"])]
+        node: bool,
+
         /// Like `--real`, and leave the control plane and the provisioner running until `control-plane down`
         #[arg(long)]
         keep: bool,
@@ -115,6 +119,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
             Command::Image(arguments) => image::run(&arguments, &guard).await,
+            Command::Demo { node: true, .. } => demo::run(demo::On::Node, &guard).await,
             Command::Demo { keep: true, .. } => demo::run(demo::On::Standing, &guard).await,
             Command::Demo { real: true, .. } => demo::run(demo::On::Real, &guard).await,
             Command::Demo { .. } => demo::run(demo::On::Simulated, &guard).await,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use e2e::cluster::{Installed, TestSpace, Variant, eventually, is_bound};
 use e2e::control_plane::Signal;
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim};
 use kube::ResourceExt;
@@ -18,12 +19,12 @@ const LONG: Duration = Duration::from_secs(180);
 async fn scheduled_claims(space: &TestSpace, installed: &Installed<'_>, count: usize) -> anyhow::Result<()> {
     let linux = ListParams::default().labels("kubernetes.io/os=linux");
     let node = space.cluster_api::<Node>().list(&linux).await?.items.remove(0).name_any();
-    for number in 0..count {
+    let claims = (0..count).map(|number| {
         let mut claim = e2e::cluster::claim(&format!("claim-{number}"), &installed.class("hostpath"));
         claim.annotations_mut().insert(SELECTED_NODE.to_owned(), node.clone());
-        space.create_claim(claim).await?;
-    }
-    Ok(())
+        space.create_claim(claim)
+    });
+    stream::iter(claims).buffer_unordered(32).map(|created| created.map(drop)).try_collect().await
 }
 
 async fn wait_all_bound(space: &TestSpace, count: usize) -> anyhow::Result<()> {

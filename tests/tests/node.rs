@@ -1,11 +1,15 @@
 //! A real node, with pods that run on it.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
-use e2e::cluster::{TestSpace, Variant, provisioner_program};
-use e2e::control_plane::BUSYBOX;
+use anyhow::Context;
+use e2e::cluster::{DEFAULT_LIMIT, TestSpace, Variant, eventually, provisioner_program, until};
+use e2e::control_plane::{BUSYBOX, ControlPlane, Settings, Signal, client_from};
+use e2e::progress;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
-use kube::api::DeleteParams;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
 use kube_provisioner::rbac::{Account, manifests, rules};
 use kube_provisioner::{Capabilities, Options};
 use serde_json::json;
@@ -86,4 +90,64 @@ async fn logs_and_commands_reach_a_running_pod() -> anyhow::Result<()> {
     assert_eq!(image.as_deref(), Some(BUSYBOX));
     space.delete_pod("pod").await?;
     space.done().await
+}
+
+#[tokio::test]
+async fn pods_outlive_the_kubelet_and_containerd() -> anyhow::Result<()> {
+    let mut space = TestSpace::new_alone("outlive").await?;
+    let mut pod = plain(&space, "pod", "")?;
+    pod["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-c", "exec sleep 600"]);
+    space.start_pod(&pod).await?;
+    space.exec("pod", "echo kept > /tmp/file")?;
+    for component in ["kubelet", "containerd"] {
+        space.cluster_mut().restart(component, Signal::KILL).await?;
+        let answer = eventually(DEFAULT_LIMIT, async || Ok(space.exec("pod", "cat /tmp/file").ok())).await?;
+        assert_eq!(answer.as_deref(), Some("kept\n"), "after the end of {component}");
+    }
+    space.delete_pod("pod").await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn a_second_node_lives_beside_the_first_and_leaves_nothing_when_its_owner_crashes() -> anyhow::Result<()> {
+    let space = TestSpace::new("second").await?;
+    let settings = Settings { node: true, ..Settings::default() };
+    let guard = space.cluster().state().guard();
+    let second = ControlPlane::start(&settings, &guard, &progress::silent()).await?;
+    let state = second.state();
+    let node = state.node.clone().context("it has no node")?;
+    assert_ne!(node.address, space.cluster().node()?.address);
+    let pods: Api<Pod> = Api::namespaced(client_from(&state.kubeconfig).await?, "default");
+    let mut pod = plain(&space, "pod", "")?;
+    pod["metadata"]["namespace"] = json!("default");
+    pod["spec"]["containers"][0]["command"] = json!(["/bin/sleep", "31416"]);
+    pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    let sleeper = || processes().find(|id| command(*id) == "/bin/sleep\031416\0");
+    until("the pod runs", || sleeper().is_some()).await?;
+    let interface = || has_route(node.address);
+    assert!(interface());
+    // As when its owner is killed: nothing is stopped in good order.
+    drop(second);
+    until("the container is gone", || sleeper().is_none()).await?;
+    until("the first process is gone", || !node.init.is_running()).await?;
+    until("the interface is gone", || !interface()).await?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts")?;
+    assert!(!mounts.contains(&state.dir.display().to_string()), "{mounts}");
+    space.done().await
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn command(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+}
+
+/// Whether this machine knows the way to a node.
+fn has_route(address: Ipv4Addr) -> bool {
+    let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
+    // As in proc_net(5): hexadecimal, in the machine's byte order.
+    routes.contains(&format!("\t{:08X}\t", u32::from_ne_bytes(address.octets())))
 }

@@ -8,6 +8,8 @@
 //!
 //! [`control_plane::Simulated`] is kube-sim on a port in its place, for what needs no real one.
 //!
+//! [`oci`] writes container images without a container engine.
+//!
 //! [`scenario`] runs the files under `scenarios/`: requests and what the real servers answered to them.
 //!
 //! [`uml`] runs a program under a kernel of its own, for file systems and quotas that this machine's kernel lacks.
@@ -21,6 +23,7 @@ pub mod control_plane;
 pub mod faults;
 pub mod go_provisioner;
 pub mod guard;
+pub mod oci;
 pub mod process;
 pub mod progress;
 pub mod rights;

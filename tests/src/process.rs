@@ -24,9 +24,10 @@ impl ProcessId {
         Ok(Self { pid, started: stat.started })
     }
 
-    /// Whether it still runs. A zombie does not run.
+    /// Whether it still runs. A zombie does not run, unless some of its threads still end: until then it has its ports.
     pub fn is_running(&self) -> bool {
-        Stat::read(self.pid).is_ok_and(|stat| stat.started == self.started && stat.state != 'Z')
+        let ends = |stat: &Stat| stat.state == 'Z' && stat.threads <= 1;
+        Stat::read(self.pid).is_ok_and(|stat| stat.started == self.started && !ends(&stat))
     }
 
     /// The program it runs, if that can be read.
@@ -75,6 +76,14 @@ impl ProcessId {
         false
     }
 
+    /// The processes that it started and that run.
+    pub fn children(&self) -> Vec<Self> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
+        let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let pids = children.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        pids.filter_map(|pid| Self::of(pid.parse().ok()?).ok()).collect()
+    }
+
     /// Resident memory in bytes.
     pub fn resident_memory(&self) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
@@ -88,6 +97,7 @@ impl ProcessId {
 
 struct Stat {
     state: char,
+    threads: u32,
     started: u64,
 }
 
@@ -101,8 +111,9 @@ impl Stat {
     fn parse(text: &str) -> Option<Self> {
         let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
-        let started = fields.nth(18)?.parse().ok()?;
-        Some(Self { state, started })
+        let threads = fields.nth(16)?.parse().ok()?;
+        let started = fields.nth(1)?.parse().ok()?;
+        Some(Self { state, threads, started })
     }
 }
 
@@ -130,6 +141,6 @@ mod tests {
     fn command_names_with_parentheses_and_blanks() {
         let text = "12 (a) R b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
         let stat = Stat::parse(text).unwrap();
-        assert_eq!((stat.state, stat.started), ('S', 4711));
+        assert_eq!((stat.state, stat.threads, stat.started), ('S', 17, 4711));
     }
 }

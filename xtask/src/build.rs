@@ -29,6 +29,13 @@ pub(crate) struct TestProgram {
     pub(crate) directory: PathBuf,
 }
 
+impl TestProgram {
+    /// Whether it is one of `tests/tests/node.rs` and `tests/tests/node_*.rs`.
+    pub(crate) fn needs_node(&self) -> bool {
+        self.suite == "e2e node" || self.suite.starts_with("e2e node_")
+    }
+}
+
 /// The examples in the documentation of one library.
 pub(crate) struct DocTests {
     pub(crate) suite: String,
@@ -42,7 +49,7 @@ pub(crate) async fn tests(guard: &Guard, progress: &SharedProgress) -> anyhow::R
     // Unlike `cargo test --no-run`, this goes on after what does not compile.
     let arguments = ["build", "--workspace", "--bins", "--tests", "--examples", "--keep-going"];
     let each = |artifact: &Value| built.add(&packages, artifact);
-    let all_compiled = artifacts(&arguments, "building", each, guard, progress).await?;
+    let all_compiled = artifacts(cargo(guard), &arguments, "building", each, progress).await?;
     built.failures = packages
         .values()
         .flat_map(|package| &package.suites)
@@ -93,7 +100,34 @@ pub(crate) async fn program(
     }
     let what = format!("building {package}");
     let each = |artifact: &Value| found = executable(artifact).or(found.take());
-    if !artifacts(&arguments, &what, each, guard, progress).await? {
+    if !artifacts(cargo(guard), &arguments, &what, each, progress).await? {
+        bail!("{package} does not compile");
+    }
+    found.with_context(|| format!("package {package} has no program"))
+}
+
+/// Builds the program of a package so that it needs no file beside it, and is the same wherever its sources lie.
+/// `sources` is a checkout of this project, `target` its target folder.
+pub(crate) async fn static_program(
+    package: &str,
+    sources: &Path,
+    target: &Path,
+    guard: &Guard,
+    progress: &SharedProgress,
+) -> anyhow::Result<PathBuf> {
+    // With the target named, build scripts and macros are built as always.
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let flags = [
+        "-Ctarget-feature=+crt-static".to_owned(),
+        format!("--remap-path-prefix={}=/kube-provisioner", sources.display()),
+        format!("--remap-path-prefix={}=/cargo", cargo_home()?.display()),
+    ];
+    let mut cargo = cargo(guard);
+    cargo.current_dir(sources).env("CARGO_TARGET_DIR", target).env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
+    let arguments = ["build", "--locked", "--release", "--target", &triple, "--package", package];
+    let mut found = None;
+    let each = |artifact: &Value| found = executable(artifact).or(found.take());
+    if !artifacts(cargo, &arguments, &format!("building {package}, static"), each, progress).await? {
         bail!("{package} does not compile");
     }
     found.with_context(|| format!("package {package} has no program"))
@@ -116,6 +150,12 @@ pub(crate) fn cargo(guard: &Guard) -> Command {
         }
     }
     command
+}
+
+/// Where cargo keeps the sources of dependencies.
+fn cargo_home() -> anyhow::Result<PathBuf> {
+    let home = || std::env::home_dir().map(|home| home.join(".cargo"));
+    std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home).context("neither CARGO_HOME nor HOME is set")
 }
 
 /// The directory of the workspace.
@@ -159,7 +199,8 @@ struct Package {
 async fn packages(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<BTreeMap<String, Package>> {
     let mut metadata = Value::Null;
     let arguments = ["metadata", "--no-deps", "--format-version", "1"];
-    if !lines(&arguments, "asking cargo for the packages", |line| metadata = line, guard, progress).await? {
+    let each = |line| metadata = line;
+    if !lines(cargo(guard), &arguments, "asking cargo for the packages", each, progress).await? {
         bail!("cargo metadata failed");
     }
     let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
@@ -202,10 +243,10 @@ fn executable(artifact: &Value) -> Option<PathBuf> {
 
 /// Runs cargo and shows it what it compiled; `false` if something did not compile. People see cargo's own messages.
 async fn artifacts(
+    cargo: Command,
     arguments: &[&str],
     what: &str,
     mut each: impl FnMut(&Value),
-    guard: &Guard,
     progress: &SharedProgress,
 ) -> anyhow::Result<bool> {
     let arguments: Vec<_> = arguments.iter().copied().chain(["--message-format", "json-render-diagnostics"]).collect();
@@ -214,20 +255,19 @@ async fn artifacts(
             each(&line);
         }
     };
-    lines(&arguments, what, each, guard, progress).await
+    lines(cargo, &arguments, what, each, progress).await
 }
 
 /// Runs cargo and hands over its standard output as JSON, line by line.
 async fn lines(
+    mut cargo: Command,
     arguments: &[&str],
     what: &str,
     mut each: impl FnMut(Value),
-    guard: &Guard,
     progress: &SharedProgress,
 ) -> anyhow::Result<bool> {
-    let mut command = cargo(guard);
-    command.args(arguments).stdout(Stdio::piped());
-    let mut cargo = Running::start(command).context("cannot start cargo")?;
+    cargo.args(arguments).stdout(Stdio::piped());
+    let mut cargo = Running::start(cargo).context("cannot start cargo")?;
     let output = cargo.take_stdout().context("cargo has no output")?;
     let reader = std::thread::spawn(|| std::io::read_to_string(output));
     // On a terminal cargo draws a bar; elsewhere it is silent while a program is linked.

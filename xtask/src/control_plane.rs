@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use anyhow::bail;
 use clap::Subcommand;
 use e2e::control_plane::{self, ComponentStatus, Settings, State, Status, Up};
 use e2e::guard::Guard;
@@ -15,6 +16,14 @@ pub(crate) enum Command {
         /// The API server's port; a free one if none is given
         #[arg(long)]
         port: Option<u16>,
+
+        /// Add a real node, on which pods run: kubelet, containerd and runc. Needs root on Linux
+        #[arg(long, conflicts_with = "port")]
+        node: bool,
+
+        /// Install the Debian packages that a node needs, where they are missing
+        #[arg(long, requires = "node")]
+        install_node_packages: bool,
     },
     /// Stop it, and what was left running with it
     Down,
@@ -24,16 +33,22 @@ pub(crate) enum Command {
 
 pub(crate) async fn run(command: Command, guard: &Guard) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Up { port } => up(port, guard).await,
+        Command::Up { port, node, install_node_packages } => {
+            if install_node_packages {
+                control_plane::install_node_packages(&progress::terminal())?;
+            }
+            up(port, node, guard).await
+        }
         Command::Down => down().await,
         Command::Status => status().await,
     }
 }
 
-async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<ExitCode> {
+async fn up(port: Option<u16>, node: bool, guard: &Guard) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     let settings = Settings {
         port,
+        node,
         // Tests may run against it.
         audit: true,
         ..Settings::default()
@@ -48,6 +63,9 @@ async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<ExitCode> {
             progress.line("the control plane is already up");
             if port.is_some() && port != state.port() {
                 progress.line(&format!("its port is not the wanted one, but that of {}", state.server));
+            }
+            if node && state.node.is_none() {
+                bail!("it has no node: run `cargo xtask control-plane down` first");
             }
             state
         }
@@ -99,6 +117,10 @@ fn line(component: &ComponentStatus) -> String {
 }
 
 fn print_use(state: &State) {
+    match &state.node {
+        Some(node) => println!("node:       {} ({})", node.name, node.address),
+        None => println!("node:       none; `up --node` adds one"),
+    }
     println!("kubeconfig: {}", state.kubeconfig.display());
     if let Some(kubectl) = &state.kubectl {
         println!("kubectl:    {}", kubectl.display());

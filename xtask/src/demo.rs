@@ -10,7 +10,7 @@ use e2e::cluster::{self, eventually};
 use e2e::control_plane;
 use e2e::guard::Guard;
 use e2e::process::ProcessId;
-use e2e::progress;
+use e2e::progress::{self, SharedProgress};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, PostParams};
@@ -19,8 +19,10 @@ use kube_provisioner::{Capabilities, Options, rbac};
 use serde_json::json;
 
 use crate::build::{self, Profile};
+use crate::image;
 
 mod kubectl;
+mod node;
 mod report;
 mod stage;
 
@@ -41,9 +43,12 @@ pub(crate) async fn run(on: On, guard: &Guard) -> anyhow::Result<ExitCode> {
     on.check()?;
     let progress = progress::terminal();
     let mut report = Report::new(progress.clone());
+    if on == On::Node {
+        return run_on_node(report, guard, &progress).await;
+    }
     let (profile, step) = match on {
         On::Simulated => (Profile::Dev, "build hostpath-provisioner"),
-        On::Real | On::Standing => (Profile::Release, "build hostpath-provisioner (release)"),
+        On::Real | On::Node | On::Standing => (Profile::Release, "build hostpath-provisioner (release)"),
     };
     report.begin(step);
     let program = build::program(profile, "hostpath-provisioner", &[], guard, &progress).await?;
@@ -62,9 +67,23 @@ pub(crate) async fn run(on: On, guard: &Guard) -> anyhow::Result<ExitCode> {
     report.summary((profile == Profile::Release).then_some(&Figures { size, before, after }));
     match on {
         On::Simulated => report.what_next()?,
-        On::Real => {}
+        On::Real | On::Node => {}
         On::Standing => report.kept(&state, log.as_deref())?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn run_on_node(mut report: Report, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<ExitCode> {
+    report.begin("build the image of hostpath-provisioner");
+    let image = image::default_output();
+    let written = image::build(&image, guard, progress).await?;
+    report.done();
+    report.show(&format!("{} ({:.1} MB)", image.display(), written.size as f64 / 1e6));
+    report.show(&written.digest);
+    let stage = Stage::start(On::Node, guard, &mut report, progress).await?;
+    node::show(&stage, &image, &mut report).await.context("the demo failed")?;
+    stage.end(&mut report).await?;
+    report.summary(None);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -125,14 +144,19 @@ async fn bound(
 /// Uses the volume as a pod would: through its directory.
 fn look_at(volume: &PersistentVolume, root: &Path, report: &mut Report) -> anyhow::Result<PathBuf> {
     report.begin("write a file into the volume");
-    let spec = volume.spec.as_ref();
-    let path = spec.and_then(|spec| Some(spec.host_path.as_ref()?.path.clone()));
-    let directory = PathBuf::from(path.context("the volume has no directory")?);
-    ensure!(directory.starts_with(root), "{} is not below {}", directory.display(), root.display());
+    let directory = directory(volume, root)?;
     let file = directory.join("hello.txt");
     fs::write(&file, "hello\n").with_context(|| format!("cannot write {}", file.display()))?;
     report.done();
     report.directory(&directory)?;
+    Ok(directory)
+}
+
+fn directory(volume: &PersistentVolume, root: &Path) -> anyhow::Result<PathBuf> {
+    let spec = volume.spec.as_ref();
+    let path = spec.and_then(|spec| Some(spec.host_path.as_ref()?.path.clone()));
+    let directory = PathBuf::from(path.context("the volume has no directory")?);
+    ensure!(directory.starts_with(root), "{} is not below {}", directory.display(), root.display());
     Ok(directory)
 }
 

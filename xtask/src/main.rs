@@ -11,6 +11,7 @@ mod bench;
 mod build;
 mod control_plane;
 mod demo;
+mod image;
 mod signals;
 mod sim;
 mod suite;
@@ -32,6 +33,10 @@ enum Command {
 
     /// Run all tests of the workspace with a control plane, and count them
     Test {
+        /// Install the Debian packages that the tests of a real node need, where they are missing
+        #[arg(long)]
+        install_node_packages: bool,
+
         /// What to pass to every test program, such as a part of a test's name
         #[arg(last = true)]
         filter: Vec<String>,
@@ -43,10 +48,17 @@ enum Command {
         #[arg(long)]
         real: bool,
 
+        /// Show the image on a real node: the provisioner is a pod, and a pod writes into its volume; needs root on Linux
+        #[arg(long, conflicts_with_all = ["real", "keep"])]
+        node: bool,
+
         /// Like `--real`, and leave the control plane and the provisioner running until `control-plane down`
         #[arg(long)]
         keep: bool,
     },
+
+    /// Build the container image of the hostPath provisioner, an OCI archive; needs no container engine
+    Image(image::Arguments),
 
     /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists what
     Bench {
@@ -99,8 +111,15 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::Bench { arguments } => bench::run(&arguments, &guard).await,
             Command::ControlPlane(command) => control_plane::run(command, &guard).await,
-            Command::Test { filter } => test::run(&filter, &guard).await,
+            Command::Test { install_node_packages, filter } => {
+                if install_node_packages {
+                    e2e::control_plane::install_node_packages(&e2e::progress::terminal())?;
+                }
+                test::run(&filter, &guard).await
+            }
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
+            Command::Image(arguments) => image::run(&arguments, &guard).await,
+            Command::Demo { node: true, .. } => demo::run(demo::On::Node, &guard).await,
             Command::Demo { keep: true, .. } => demo::run(demo::On::Standing, &guard).await,
             Command::Demo { real: true, .. } => demo::run(demo::On::Real, &guard).await,
             Command::Demo { .. } => demo::run(demo::On::Simulated, &guard).await,

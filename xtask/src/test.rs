@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use e2e::control_plane::{ControlPlane, STATE_VARIABLE, Settings};
+use e2e::control_plane::{ControlPlane, STATE_VARIABLE, Settings, node_obstacle};
 use e2e::go_provisioner::go_provisioner;
 use e2e::guard::Guard;
 use e2e::progress::{self, SharedProgress, seconds};
@@ -19,16 +19,21 @@ pub(crate) const PROVISIONER_VARIABLE: &str = "HOSTPATH_PROVISIONER";
 pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
     let start = Instant::now();
+    let no_node = node_obstacle().map(|reason| format!("the tests of a real node are left out: {reason:#}"));
+    if let Some(no_node) = &no_node {
+        progress.line(no_node);
+    }
 
     let step = Instant::now();
     progress.line("building the tests and the provisioner");
-    let built = build::tests(guard, &progress).await?;
+    let mut built = build::tests(guard, &progress).await?;
+    let left_out = if no_node.is_some() { leave_out_node(&mut built) } else { Vec::new() };
     progress.line(&format!("built in {}", seconds(step.elapsed())));
 
     go_provisioner(guard, &progress).await?;
 
     let step = Instant::now();
-    let settings = Settings { audit: true, ..Settings::default() };
+    let settings = Settings { audit: true, node: no_node.is_none(), ..Settings::default() };
     let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
     progress.line(&format!("control plane ready after {}", seconds(step.elapsed())));
 
@@ -46,7 +51,18 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
         progress.line(&format!("control plane stopped; its logs, until the next start: {}", logs.display()));
     }
     print_summary(&suites, start);
+    if let Some(no_node) = no_node {
+        println!("{} suites left out ({}): {no_node}", left_out.len(), left_out.join(", "));
+    }
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Takes the tests of the node away, and returns their names.
+fn leave_out_node(built: &mut Built) -> Vec<String> {
+    let (left_out, run) = std::mem::take(&mut built.programs).into_iter().partition(|program| program.needs_node());
+    built.programs = run;
+    let left_out: Vec<TestProgram> = left_out;
+    left_out.into_iter().map(|program| program.suite).collect()
 }
 
 async fn run_suites(

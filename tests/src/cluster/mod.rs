@@ -23,20 +23,24 @@ use kube::Client;
 mod access;
 mod audit;
 mod cleanup;
+mod images;
+mod installed;
 mod nodes;
 mod objects;
+mod pods;
 mod program;
 mod space;
 mod wait;
 
 pub use access::{Access, apply, provisioner_program};
 pub use audit::{AuditEntry, AuditLog};
+pub use installed::{Installed, Variant};
 pub use objects::{claim, class, is_bound, random_suffix, rule};
 pub use program::Program;
 pub use space::TestSpace;
 pub use wait::{DEFAULT_LIMIT, eventually, until};
 
-use crate::control_plane::{self, Signal, State};
+use crate::control_plane::{self, NO_NODE, Node, Signal, State};
 
 /// A connection to the control plane as administrator. While it lives, no other test restarts a component.
 pub struct Cluster {
@@ -70,6 +74,11 @@ impl Cluster {
     /// What the control plane is made of, as of the connection or the last [`Cluster::restart`].
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// The real node; the error says how to get one.
+    pub fn node(&self) -> anyhow::Result<&Node> {
+        self.state.node.as_ref().context(NO_NODE)
     }
 
     /// The requests of service accounts that the API server logged.

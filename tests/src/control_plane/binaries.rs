@@ -21,14 +21,27 @@ pub struct Binaries {
     pub controller_manager: PathBuf,
     /// kube-scheduler.
     pub scheduler: PathBuf,
+    /// The kubelet, if a node was asked for.
+    pub kubelet: Option<PathBuf>,
     /// kubectl, which only people need.
     pub kubectl: Option<PathBuf>,
 }
 
 impl Binaries {
     /// Takes the programs from `KUBEBUILDER_ASSETS` when all are there, else from the user's cache, else builds them
-    /// once from their Go modules into that cache.
-    pub async fn find(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Self> {
+    /// once from their Go modules into that cache. The kubelet, where a `node` is asked for, comes from the cache.
+    pub async fn find(node: bool, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Self> {
+        let mut binaries = Self::of_control_plane(guard, progress).await?;
+        if node {
+            let versions = Versions::of_this_project()?;
+            let cache = cache_dir()?.join(versions.cache_key());
+            go_build::build(&go_build::NODE, &cache, &versions, guard, progress).await?;
+            binaries.kubelet = Some(cache.join(go_build::NODE.folder).join("kubelet"));
+        }
+        Ok(binaries)
+    }
+
+    async fn of_control_plane(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Self> {
         if let Some(assets) = non_empty_var("KUBEBUILDER_ASSETS") {
             match Self::complete(Path::new(&assets)) {
                 Ok(found) => return Ok(found),
@@ -44,7 +57,7 @@ impl Binaries {
         if let Ok(found) = Self::complete(&bin) {
             return Ok(found);
         }
-        go_build::build(&cache, &versions, guard, progress).await?;
+        go_build::build(&go_build::CONTROL_PLANE, &cache, &versions, guard, progress).await?;
         Self::complete(&bin)
             .map_err(|missing| anyhow::anyhow!("the build left out {} in {}", missing.join(", "), bin.display()))
     }
@@ -81,6 +94,7 @@ impl Binaries {
             api_server: dir.join("kube-apiserver"),
             controller_manager: dir.join("kube-controller-manager"),
             scheduler: dir.join("kube-scheduler"),
+            kubelet: None,
             kubectl: is_program(&kubectl).then_some(kubectl),
         })
     }

@@ -8,6 +8,8 @@ use anyhow::{Context, bail};
 use serde_json::json;
 
 use super::binaries::Binaries;
+use super::node::{self, Network, Node};
+use super::pki::write_secret;
 use super::pki::{Identity, Pki};
 use super::state::{Health, Process};
 use super::{Settings, kubeconfig};
@@ -20,11 +22,13 @@ pub(super) struct Ports {
     api_server: u16,
     controller_manager: u16,
     scheduler: u16,
+    /// Where the API server listens, and the services' range with its address of the `kubernetes` service.
+    network: Option<Network>,
 }
 
 impl Ports {
     /// Ports that nobody listens on now. Another program may take one before ours does, which its start then shows.
-    pub(super) fn choose(api_server: Option<u16>) -> anyhow::Result<Self> {
+    pub(super) fn choose(api_server: Option<u16>, node: Option<&Node>) -> anyhow::Result<Self> {
         if let Some(port) = api_server
             && let Err(error) = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
         {
@@ -41,19 +45,37 @@ impl Ports {
         Ok(Self {
             etcd: free()?,
             etcd_peer: free()?,
-            api_server: match api_server {
-                Some(port) => port,
-                None => free()?,
+            api_server: match (node, api_server) {
+                // Nobody else has the address.
+                (Some(_), _) => 443,
+                (None, Some(port)) => port,
+                (None, None) => free()?,
             },
             controller_manager: free()?,
             scheduler: free()?,
+            network: node.map(|node| node.network),
         })
     }
 
     pub(super) fn server(&self) -> String {
-        https(self.api_server)
+        format!("https://{}:{}", self.address(), self.api_server)
+    }
+
+    /// Where the API server listens.
+    fn address(&self) -> Ipv4Addr {
+        self.network.map_or(Ipv4Addr::LOCALHOST, Network::api_server)
+    }
+
+    /// The addresses at which the components are asked.
+    pub(super) fn addresses(&self, node: Option<&Node>) -> Vec<Ipv4Addr> {
+        // The kubelet shows the same certificate.
+        let more = node.map_or(vec![SERVICE], |node| vec![self.address(), node.address]);
+        [vec![Ipv4Addr::LOCALHOST], more].concat()
     }
 }
+
+/// Where nobody asks for it, the first address of the services, which the `kubernetes` service gets.
+const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
 /// The components in the order in which they are started, and where the administrator's kubeconfig is.
 pub(super) struct Plan {
@@ -68,6 +90,7 @@ pub(super) fn plan(
     pki: &Pki,
     ports: Ports,
     binaries: &Binaries,
+    node: Option<&Node>,
     settings: &Settings,
 ) -> anyhow::Result<Plan> {
     let kubeconfig_of = |name: &str, identity: &Identity| {
@@ -84,7 +107,7 @@ pub(super) fn plan(
         health: Some(health),
     };
     let answers = |url: String| Health { url, says: String::new() };
-    Ok(Plan {
+    let mut plan = Plan {
         components: vec![
             process("etcd", &binaries.etcd, answers(format!("{}/health", http(ports.etcd))), etcd(dir, ports)),
             process(
@@ -117,7 +140,13 @@ pub(super) fn plan(
         ],
         kubeconfig: kubeconfig_of("admin", &pki.admin)?,
         audit_log,
-    })
+    };
+    if let (Some(node), Some(kubelet)) = (node, &binaries.kubelet) {
+        node::write_kubelet_config(dir, node, pki)?;
+        let kubeconfig = kubeconfig_of("kubelet", &pki.kubelet)?;
+        plan.components.extend(node::components(dir, node, kubelet, &kubeconfig)?);
+    }
+    Ok(plan)
 }
 
 fn etcd(dir: &Path, ports: Ports) -> Vec<String> {
@@ -146,17 +175,18 @@ fn api_server(
 ) -> anyhow::Result<Vec<String>> {
     let mut flags = vec![
         flag("etcd-servers", http(ports.etcd)),
-        flag("bind-address", Ipv4Addr::LOCALHOST),
-        flag("advertise-address", Ipv4Addr::LOCALHOST),
+        flag("bind-address", ports.address()),
+        flag("advertise-address", ports.address()),
         flag("secure-port", ports.api_server),
         // A loopback address is refused as an endpoint of the `kubernetes` service.
         flag("endpoint-reconciler-type", "none"),
         flag("tls-cert-file", pki.serving_cert.display()),
         flag("tls-private-key-file", pki.serving_key.display()),
         flag("client-ca-file", pki.ca.display()),
-        flag("authorization-mode", "RBAC"),
+        flag("authorization-mode", "Node,RBAC"),
+        flag("enable-admission-plugins", "NodeRestriction"),
         flag("allow-privileged", true),
-        flag("service-cluster-ip-range", "10.0.0.0/16"),
+        flag("service-cluster-ip-range", ports.network.map_or("10.0.0.0/16".to_owned(), Network::services)),
         flag("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
         flag("service-account-signing-key-file", pki.service_account_key.display()),
         flag("service-account-key-file", pki.service_account_public_key.display()),
@@ -165,6 +195,15 @@ fn api_server(
         // It taints new nodes until the node lifecycle controller, which is off, finds them ready.
         flag("disable-admission-plugins", "TaintNodesByCondition"),
     ];
+    if ports.network.is_some() {
+        let (cert, key) = (dir.join("pki/kubelet-client.crt"), dir.join("pki/kubelet-client.key"));
+        fs::write(&cert, &pki.kubelet_client.cert_pem)?;
+        write_secret(&key, &pki.kubelet_client.key_pem)?;
+        flags.push(flag("kubelet-client-certificate", cert.display()));
+        flags.push(flag("kubelet-client-key", key.display()));
+        flags.push(flag("kubelet-certificate-authority", pki.ca.display()));
+        flags.push(flag("kubelet-preferred-address-types", "InternalIP"));
+    }
     if let Some(log) = audit_log {
         let policy = dir.join("audit-policy.json");
         fs::write(&policy, audit_policy().to_string())?;
@@ -269,7 +308,7 @@ mod tests {
     fn a_taken_port_is_one_clear_line() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
-        let error = Ports::choose(Some(port)).unwrap_err().to_string();
+        let error = Ports::choose(Some(port), None).unwrap_err().to_string();
         assert!(error.starts_with(&format!("port {port} cannot be used for the API server: ")), "{error}");
     }
 }

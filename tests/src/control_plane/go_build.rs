@@ -12,17 +12,21 @@ use super::versions::Versions;
 use crate::guard::{Guard, Lifetime, Running};
 use crate::progress::{self, SharedProgress, seconds};
 
-/// Leaves the programs in `cache/bin`. Two runs at the same time build once.
+/// Leaves the programs in their folder below `cache`. Two runs at the same time build once.
 pub(super) async fn build(
+    set: &Set,
     cache: &Path,
     versions: &Versions,
     guard: &Guard,
     progress: &SharedProgress,
 ) -> anyhow::Result<()> {
+    let bin = cache.join(set.folder);
+    if bin.is_dir() {
+        return Ok(());
+    }
     fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
     check_go(versions)?;
     let _lock = wait_for_lock(&cache.join("lock"), "waiting for another build", progress).await?;
-    let bin = cache.join("bin");
     if bin.is_dir() {
         // The run that held the lock built them.
         return Ok(());
@@ -32,21 +36,42 @@ pub(super) async fn build(
     let _ = fs::remove_dir_all(&unfinished);
     fs::create_dir_all(&unfinished)?;
     progress.line(&format!(
-        "building etcd {} and Kubernetes {} into {} (once, some 6 to 10 minutes on two cores)",
+        "building {} (etcd {}, Kubernetes {}) into {} (once, {} on two cores)",
+        set.what,
         versions.etcd,
         versions.kubernetes,
-        cache.display()
+        cache.display(),
+        set.time
     ));
     let log = cache.join("build.log");
     let start = Instant::now();
-    for (number, program) in PROGRAMS.iter().enumerate() {
-        let label = format!("building {} ({} of {})", program.name, number + 1, PROGRAMS.len());
+    for (number, program) in set.programs.iter().enumerate() {
+        let label = format!("building {} ({} of {})", program.name, number + 1, set.programs.len());
         build_one(program, versions, &unfinished, &log, guard, &label, progress).await?;
     }
     fs::rename(&unfinished, &bin).with_context(|| format!("cannot create {}", bin.display()))?;
-    progress.line(&format!("built the control plane in {}", seconds(start.elapsed())));
+    progress.line(&format!("built {} in {}", set.what, seconds(start.elapsed())));
     Ok(())
 }
+
+/// Programs that are built together.
+pub(super) struct Set {
+    what: &'static str,
+    time: &'static str,
+    pub(super) folder: &'static str,
+    programs: &'static [Program],
+}
+
+pub(super) const CONTROL_PLANE: Set =
+    Set { what: "the control plane", time: "some 6 to 10 minutes", folder: "bin", programs: &PROGRAMS };
+
+/// Only who wants a node waits for it.
+pub(super) const NODE: Set = Set {
+    what: "the kubelet",
+    time: "half a minute after the control plane",
+    folder: "node",
+    programs: &[kubernetes("kubelet", "k8s.io/kubernetes/cmd/kubelet")],
+};
 
 struct Program {
     name: &'static str,

@@ -76,6 +76,7 @@ fn remove_abandoned(all: &Path) -> anyhow::Result<()> {
         }
         let owned = File::open(path.join("lock")).is_ok_and(|lock| lock.try_lock().is_err());
         if !owned {
+            super::node::remove_traces(&path);
             fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
     }

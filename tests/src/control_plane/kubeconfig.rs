@@ -60,7 +60,7 @@ pub(super) fn write_for(path: &Path, server: &str, ca_pem: &str, identity: &Iden
         "client-certificate-data": base64(identity.cert_pem.as_bytes()),
         "client-key-data": base64(identity.key_pem.as_bytes()),
     });
-    write(path, server, ca_pem, identity.user, "default", credentials)
+    write(path, server, ca_pem, &identity.user, "default", credentials)
 }
 
 /// JSON is YAML too, and every reader of kubeconfigs takes it.

@@ -1,6 +1,7 @@
 //! A Kubernetes control plane on loopback ports: etcd, kube-apiserver, kube-controller-manager and kube-scheduler.
 //!
-//! It has no nodes. Node objects that a test creates stay as they are; pods are scheduled onto them and never run.
+//! It has no nodes unless [`Settings::node`] asks for a real one. Node objects that a test creates stay as they are; pods
+//! are scheduled onto them and never run.
 //! Role-based access control is on, and so is the service account admission, as in a real cluster.
 //!
 //! [`ControlPlane`] lives as long as its owner, whatever ends it. [`up`] starts one that stays until [`down`].
@@ -18,6 +19,7 @@ mod health;
 mod instance;
 mod kubeconfig;
 mod logs;
+mod node;
 mod pki;
 mod simulated;
 mod start;
@@ -29,6 +31,7 @@ mod versions;
 pub use binaries::{Binaries, cache_dir};
 pub use kubeconfig::{client_from, config_from, kubeconfig_for_service_account, service_account_token};
 pub use logs::last_lines;
+pub use node::{BUSYBOX, NO_NODE, Node, import_image, install_node_packages, node_obstacle};
 pub use rustix::process::Signal;
 pub use simulated::Simulated;
 pub use state::{Health, Process, STATE_VARIABLE, State};
@@ -56,11 +59,13 @@ pub struct Settings {
     pub requests_per_second: u32,
     /// Further arguments of the API server; the last one of a name counts.
     pub api_server_arguments: Vec<String>,
+    /// Whether it has a real node. The API server's port is 443 then, of an address of its own.
+    pub node: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { port: None, audit: false, requests_per_second: 5000, api_server_arguments: Vec::new() }
+        Self { port: None, audit: false, requests_per_second: 5000, api_server_arguments: Vec::new(), node: false }
     }
 }
 
@@ -228,6 +233,7 @@ fn start_again(state: &State, name: &str) -> anyhow::Result<()> {
 
 /// Stops the newest first: a component whose server is gone would only wait for it.
 async fn stop_all(state: &State) {
+    node::destroy(state).await;
     for process in state.programs.iter().rev().chain(state.components.iter().rev()) {
         let Some(id) = process.id else { continue };
         // Right after its start, the program is still the guard.

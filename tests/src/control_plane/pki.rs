@@ -27,24 +27,29 @@ pub(super) struct Pki {
     pub(super) admin: Identity,
     pub(super) controller_manager: Identity,
     pub(super) scheduler: Identity,
+    /// As what the API server asks the kubelet.
+    pub(super) kubelet_client: Identity,
+    /// A node's.
+    pub(super) kubelet: Identity,
 }
 
 /// A client certificate with its key, as PEM.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
-    pub(super) user: &'static str,
+    pub(super) user: String,
     pub(super) cert_pem: String,
     pub(super) key_pem: String,
 }
 
 impl Pki {
-    pub(super) fn create(dir: &Path) -> anyhow::Result<Self> {
+    /// `addresses` are those at which the components are asked.
+    pub(super) fn create(dir: &Path, addresses: &[Ipv4Addr]) -> anyhow::Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let (ca_pem, issuer) = authority()?;
         let ca = dir.join("ca.crt");
         fs::write(&ca, &ca_pem)?;
 
-        let (cert, key) = serving(&issuer)?;
+        let (cert, key) = serving(&issuer, addresses)?;
         let serving_cert = dir.join("serving.crt");
         fs::write(&serving_cert, cert)?;
         let serving_key = dir.join("serving.key");
@@ -66,6 +71,8 @@ impl Pki {
             admin: client(&issuer, "admin", Some("system:masters"))?,
             controller_manager: client(&issuer, "system:kube-controller-manager", None)?,
             scheduler: client(&issuer, "system:kube-scheduler", None)?,
+            kubelet_client: client(&issuer, "kube-apiserver-kubelet-client", Some("system:masters"))?,
+            kubelet: client(&issuer, &format!("system:node:{}", super::node::NAME), Some("system:nodes"))?,
         })
     }
 }
@@ -93,7 +100,7 @@ fn authority() -> anyhow::Result<(String, Issuer<'static, KeyPair>)> {
     Ok((pem, Issuer::new(params, key)))
 }
 
-fn serving(issuer: &Issuer<'_, KeyPair>) -> anyhow::Result<(String, String)> {
+fn serving(issuer: &Issuer<'_, KeyPair>, addresses: &[Ipv4Addr]) -> anyhow::Result<(String, String)> {
     let names = [
         "localhost",
         "kubernetes",
@@ -102,16 +109,15 @@ fn serving(issuer: &Issuer<'_, KeyPair>) -> anyhow::Result<(String, String)> {
         "kubernetes.default.svc.cluster.local",
     ];
     let mut params = CertificateParams::new(names.map(str::to_owned))?;
-    // The second address is the first of the service range, which the `kubernetes` service gets.
-    for address in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 0, 0, 1)] {
-        params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(address)));
+    for address in addresses {
+        params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(*address)));
     }
     params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     signed(&mut params, issuer)
 }
 
-fn client(issuer: &Issuer<'_, KeyPair>, user: &'static str, group: Option<&str>) -> anyhow::Result<Identity> {
+fn client(issuer: &Issuer<'_, KeyPair>, user: &str, group: Option<&str>) -> anyhow::Result<Identity> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, user);
     if let Some(group) = group {
@@ -119,7 +125,7 @@ fn client(issuer: &Issuer<'_, KeyPair>, user: &'static str, group: Option<&str>)
     }
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let (cert_pem, key_pem) = signed(&mut params, issuer)?;
-    Ok(Identity { user, cert_pem, key_pem })
+    Ok(Identity { user: user.to_owned(), cert_pem, key_pem })
 }
 
 fn signed(params: &mut CertificateParams, issuer: &Issuer<'_, KeyPair>) -> anyhow::Result<(String, String)> {
@@ -138,7 +144,7 @@ mod tests {
     #[test]
     fn keys_are_readable_by_their_owner_only() {
         let dir = std::env::temp_dir().join(format!("e2e-pki-{}", std::process::id()));
-        let pki = Pki::create(&dir).unwrap();
+        let pki = Pki::create(&dir, &[Ipv4Addr::LOCALHOST]).unwrap();
         for key in [&pki.serving_key, &pki.service_account_key] {
             assert_eq!(fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600, "{}", key.display());
         }

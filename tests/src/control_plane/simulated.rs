@@ -43,6 +43,7 @@ impl Simulated {
             server: server.url(),
             ca_pem: server.ca_pem().unwrap_or_default().to_owned(),
             audit_log: None,
+            node: None,
             components: Vec::new(),
             programs: Vec::new(),
         };

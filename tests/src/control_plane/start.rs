@@ -12,10 +12,10 @@ use super::components::{Plan, Ports, plan};
 use super::health::Prober;
 use super::pki::Pki;
 use super::state::{Process, State};
-use super::{Settings, logs};
+use super::{Settings, logs, node};
 use crate::guard::{self, Guard, Lifetime};
 use crate::process::ProcessId;
-use crate::progress::{self, SharedProgress};
+use crate::progress::{self, SharedProgress, seconds};
 
 /// Starts all components in `dir` and waits until they are ready. `owner` supervises them; without one they outlive
 /// this process.
@@ -26,12 +26,23 @@ pub(super) async fn start(
     guard: &Guard,
     progress: &SharedProgress,
 ) -> anyhow::Result<(State, Children)> {
-    let binaries = Binaries::find(guard, progress).await?;
-    let pki = Pki::create(&dir.join("pki"))?;
+    let binaries = Binaries::find(settings.node, guard, progress).await?;
+    let lifetime = if owner.is_some() { Lifetime::WithOwner } else { Lifetime::Detached };
     let mut attempt = 1;
     loop {
-        let ports = Ports::choose(settings.port)?;
-        let Plan { components, kubeconfig, audit_log } = plan(dir, &pki, ports, &binaries, settings)?;
+        let mut children = Children::default();
+        let (mut node, mut all) = (None, Vec::new());
+        if settings.node {
+            let (made, namespaces, child) = node::create(dir, lifetime, guard)?;
+            children.0.push(child);
+            node = Some(made);
+            all.push(namespaces);
+        }
+        let ports = Ports::choose(settings.port, node.as_ref())?;
+        let pki = Pki::create(&dir.join("pki"), &ports.addresses(node.as_ref()))?;
+        let planned = plan(dir, &pki, ports, &binaries, node.as_ref(), settings)?;
+        let Plan { components, kubeconfig, audit_log } = planned;
+        all.extend(components);
         let mut state = State {
             dir: dir.to_owned(),
             owner,
@@ -41,10 +52,11 @@ pub(super) async fn start(
             server: ports.server(),
             ca_pem: pki.ca_pem.clone(),
             audit_log,
-            components,
+            node,
+            components: all,
             programs: Vec::new(),
         };
-        match start_components(&mut state, progress).await {
+        match start_components(&mut state, children, progress).await {
             Ok(children) => return Ok((state, children)),
             Err(Failure::PortTaken(component)) if attempt < ATTEMPTS => {
                 progress.line(&format!("{component}: a port was taken meanwhile; trying others"));
@@ -109,10 +121,13 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-async fn start_components(state: &mut State, progress: &SharedProgress) -> Result<Children, Failure> {
+async fn start_components(
+    state: &mut State,
+    mut children: Children,
+    progress: &SharedProgress,
+) -> Result<Children, Failure> {
     let deadline = Instant::now() + LIMIT;
     let prober = Prober::new(state).await?;
-    let mut children = Children::default();
     // The others give up when they find no API server, so they come when it answers.
     for group in [["etcd", "kube-apiserver"], ["kube-controller-manager", "kube-scheduler"]] {
         for name in group {
@@ -125,7 +140,44 @@ async fn start_components(state: &mut State, progress: &SharedProgress) -> Resul
     }
     let usable = wait_usable(state, &mut children, &prober, deadline);
     progress::during(progress, "waiting for the default service account", usable).await?;
+    if state.node.is_some() {
+        start_node(state, &mut children, &prober, deadline, progress).await?;
+    }
     Ok(children)
+}
+
+async fn start_node(
+    state: &mut State,
+    children: &mut Children,
+    prober: &Prober,
+    deadline: Instant,
+    progress: &SharedProgress,
+) -> Result<(), Failure> {
+    let start = Instant::now();
+    start_one(state, "containerd", children)?;
+    let ready = wait_ready(state, "containerd", children, prober, deadline);
+    progress::during(progress, "waiting for containerd", ready).await?;
+    node::import_all(state)?;
+    start_one(state, "kubelet", children)?;
+    let ready = async {
+        wait_ready(state, "kubelet", children, prober, deadline).await?;
+        while !node::is_ready(state).await {
+            check_alive(state, children)?;
+            if Instant::now() > deadline {
+                let log = state.component("kubelet").map(|kubelet| logs::last_lines(&kubelet.log, 10));
+                let end = log.unwrap_or_default();
+                return Err(Failure::Other(anyhow::anyhow!(
+                    "the node was not ready after {} s; the kubelet's log ends:\n{end}",
+                    LIMIT.as_secs()
+                )));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    };
+    progress::during(progress, "waiting for the node", ready).await?;
+    progress.line(&format!("the node is ready after {}", seconds(start.elapsed())));
+    Ok(())
 }
 
 fn start_one(state: &mut State, name: &str, children: &mut Children) -> anyhow::Result<()> {

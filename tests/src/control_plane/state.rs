@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use super::binaries::cache_dir;
+use super::node::Node;
 use crate::guard::Guard;
 use crate::process::ProcessId;
 
@@ -32,6 +33,9 @@ pub struct State {
     pub ca_pem: String,
     /// The API server's audit log, if it keeps one.
     pub audit_log: Option<PathBuf>,
+    /// The real node, if it has one.
+    #[serde(default)]
+    pub node: Option<Node>,
     /// The control plane's processes, in the order in which they were started.
     pub components: Vec<Process>,
     /// Other programs that are stopped together with the control plane.

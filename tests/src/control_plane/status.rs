@@ -2,6 +2,7 @@
 
 use super::health::Prober;
 use super::state::{Process, State};
+use crate::process::ProcessId;
 
 /// How a control plane is, component by component.
 #[derive(Clone, Debug)]
@@ -53,8 +54,14 @@ async fn component_status(component: &Process, prober: &Prober) -> ComponentStat
         port: address.and_then(|address| address.rsplit(':').next()?.parse().ok()),
         version: version(component, prober).await,
         ready: running.is_some() && prober.is_ready(component).await,
-        memory: running.and_then(|id| id.resident_memory().ok()),
+        memory: running.and_then(memory),
     }
+}
+
+/// With its children: the programs of a node are those of the process that led them there.
+fn memory(id: ProcessId) -> Option<u64> {
+    let children: u64 = id.children().iter().filter_map(|child| child.resident_memory().ok()).sum();
+    Some(id.resident_memory().ok()? + children)
 }
 
 /// The API server and etcd answer `/version`, each in its own way. The others do not without further rights.

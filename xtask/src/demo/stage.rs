@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use e2e::cluster::Program;
-use e2e::control_plane::{self, Binaries, ControlPlane, Settings, Simulated, State, Up};
+use e2e::control_plane::{self, Binaries, ControlPlane, Settings, Simulated, State, Up, node_obstacle};
 use e2e::guard::Guard;
 use e2e::process::ProcessId;
 use e2e::progress::SharedProgress;
@@ -19,6 +19,8 @@ pub(crate) enum On {
     Simulated,
     /// A control plane that ends with the demo.
     Real,
+    /// One with a real node, where the provisioner is a pod.
+    Node,
     /// One that stays.
     Standing,
 }
@@ -48,6 +50,11 @@ impl On {
         if let Some(obstacle) = Binaries::obstacle() {
             return Err(obstacle);
         }
+        if self == Self::Node
+            && let Some(obstacle) = node_obstacle()
+        {
+            return Err(obstacle);
+        }
         if self == Self::Standing && State::standing()?.is_some() {
             bail!("a control plane is already up; `cargo xtask control-plane down` first");
         }
@@ -62,7 +69,7 @@ impl Stage {
         report: &mut Report,
         progress: &SharedProgress,
     ) -> anyhow::Result<Self> {
-        let settings = Settings::default();
+        let settings = Settings { node: on == On::Node, ..Settings::default() };
         let (state, control_plane) = match on {
             On::Standing => {
                 report.begin("start the control plane");
@@ -73,8 +80,12 @@ impl Stage {
                     }
                 }
             }
-            On::Real => {
-                report.begin("start the control plane");
+            On::Real | On::Node => {
+                report.begin(if on == On::Node {
+                    "start the control plane and its node"
+                } else {
+                    "start the control plane"
+                });
                 let control_plane = ControlPlane::start(&settings, guard, progress).await?;
                 (control_plane.state(), Some(Ending::Real(control_plane)))
             }

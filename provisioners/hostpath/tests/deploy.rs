@@ -1,0 +1,55 @@
+//! The manifests in `deploy/` are what the program itself says.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const VARIANTS: [(&str, &str); 2] = [("per-node", "per-node"), ("single", "lease")];
+
+#[test]
+fn the_rights_are_those_that_the_program_needs() {
+    for (variant, coordination) in VARIANTS {
+        let account = ["--namespace", "hostpath-provisioner", "--service-account", "hostpath-provisioner"];
+        let named = ["rbac", "--provisioner-name", "example.com/hostpath", "--coordination", coordination];
+        let printed = output(&[&named[..], &account].concat());
+        let file = read(variant, "rbac.yaml");
+        let (comment, manifests) = file.split_at(file.find("apiVersion").unwrap());
+        assert!(comment.lines().all(|line| line.starts_with('#')), "{comment}");
+        assert_eq!(manifests, printed, "{variant}/rbac.yaml: replace it by the output of the command at its top");
+    }
+}
+
+#[test]
+fn the_classes_have_parameters_that_the_program_takes() {
+    for (variant, _) in VARIANTS {
+        let file = path(variant, "storageclasses.yaml");
+        output(&["check-class", "--provisioner-name", "example.com/hostpath", file.to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn the_image_is_of_this_version() {
+    for (variant, _) in VARIANTS {
+        let file = read(variant, "kustomization.yaml");
+        assert!(file.contains(concat!("newTag: ", env!("CARGO_PKG_VERSION"), "\n")), "{file}");
+    }
+    let dockerfile = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile")).unwrap();
+    assert!(dockerfile.contains(concat!("image.version=\"", env!("CARGO_PKG_VERSION"), "\"")), "{dockerfile}");
+    assert!(dockerfile.contains(concat!("localhost/hostpath-provisioner:", env!("CARGO_PKG_VERSION"))), "{dockerfile}");
+}
+
+fn output(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner")).args(arguments).env_clear().output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}{}", text(output.stdout), text(output.stderr));
+    text(output.stdout)
+}
+
+fn read(variant: &str, file: &str) -> String {
+    let path = path(variant, file);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn path(variant: &str, file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(variant).join(file)
+}

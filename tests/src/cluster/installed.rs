@@ -1,0 +1,141 @@
+//! The hostPath provisioner as a pod of the real node, installed by its own manifests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::Value;
+
+use super::{TestSpace, eventually, images};
+use crate::control_plane::Signal;
+use crate::process::ProcessId;
+
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
+
+/// The manifests in `provisioners/hostpath/deploy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// A DaemonSet.
+    PerNode,
+    /// A Deployment.
+    Single,
+}
+
+/// A provisioner that [`TestSpace::install`] installed.
+pub struct Installed<'a> {
+    space: &'a TestSpace,
+    root: PathBuf,
+}
+
+impl TestSpace {
+    /// Installs the provisioner with this test's names and a root directory of its own, so that many tests do it at the same time.
+    /// Everything else is as in the manifests. Its classes are [`Installed::class`].
+    pub async fn install(&self, variant: Variant) -> anyhow::Result<Installed<'_>> {
+        // The kubelet makes it, and what is in it goes with the control plane's directory.
+        let root = self.cluster().state().dir.join("volumes").join(self.namespace()).join("root");
+        let installed = Installed { space: self, root };
+        let manifests = manifests(self, variant, &installed.root)?;
+        self.apply(&manifests).await?;
+        Ok(installed)
+    }
+}
+
+impl Installed<'_> {
+    /// The directory of the node with the volumes.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The name of a class of the manifests in this test, such as that of `hostpath-local`.
+    pub fn class(&self, name: &str) -> String {
+        self.space.cluster_wide_name(name)
+    }
+
+    /// The names in the root directory, sorted; those of the provisioner's own files are left out.
+    pub fn directories(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.root).into_iter().flatten();
+        let names = entries.map_while(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
+        let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
+        names.sort();
+        names
+    }
+
+    /// The provisioner's pods that run.
+    pub async fn pods(&self) -> anyhow::Result<Vec<Pod>> {
+        let ours = ListParams::default().labels("app.kubernetes.io/name=hostpath-provisioner");
+        let mut pods = self.space.api::<Pod>().list(&ours).await?.items;
+        pods.retain(|pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running")));
+        Ok(pods)
+    }
+
+    /// Waits until so many provisioners run, and returns their processes.
+    pub async fn processes(&self, count: usize) -> anyhow::Result<Vec<ProcessId>> {
+        let running = eventually(LIMIT, async || Ok(Some(self.processes_now()).filter(|found| found.len() == count)));
+        running.await?.with_context(|| format!("not {count} provisioners but {}", self.processes_now().len()))
+    }
+
+    /// Kills the provisioner as a crash would, and lets another pod take its place at once: a container that is
+    /// started again waits longer each time.
+    pub async fn kill(&self) -> anyhow::Result<()> {
+        for id in self.processes_now() {
+            id.signal(Signal::KILL);
+        }
+        for pod in self.pods().await? {
+            let at_once = DeleteParams::default().grace_period(0);
+            self.space.api::<Pod>().delete(&pod.name_any(), &at_once).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a volume and its directory are gone.
+    pub async fn wait_deleted(&self, volume: &PersistentVolume) -> anyhow::Result<()> {
+        let name = volume.name_any();
+        self.space.wait_gone(&self.space.cluster_api::<PersistentVolume>(), &name).await?;
+        anyhow::ensure!(!self.root.join(&name).exists(), "volume {name} is gone, its directory is not");
+        Ok(())
+    }
+
+    fn processes_now(&self) -> Vec<ProcessId> {
+        let argument = format!("--root={}", self.root.display());
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let ours = ids.filter(|id| {
+            let line = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            // Other programs, such as those that start containers, may have it in theirs.
+            line.starts_with("/hostpath-provisioner\0") && line.split('\0').any(|word| word == argument)
+        });
+        ours.filter_map(|id| ProcessId::of(id).ok()).collect()
+    }
+}
+
+fn manifests(space: &TestSpace, variant: Variant, root: &Path) -> anyhow::Result<Vec<Value>> {
+    let (folder, workload) = match variant {
+        Variant::PerNode => ("per-node", "daemonset.yaml"),
+        Variant::Single => ("single", "deployment.yaml"),
+    };
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../provisioners/hostpath/deploy");
+    let image = format!("image: {}", images::provisioner(space.cluster().state())?);
+    let namespace = space.namespace();
+    let changes = [
+        // Those that are longer come first.
+        ("hostpath-provisioner-hostpath-provisioner", &space.cluster_wide_name("hostpath-provisioner")),
+        ("namespace: hostpath-provisioner", &format!("namespace: {namespace}")),
+        ("example.com/hostpath", &space.provisioner().to_owned()),
+        ("example.com-hostpath", &space.provisioner().replace('/', "-")),
+        ("/var/lib/hostpath-provisioner", &root.display().to_string()),
+        ("image: localhost/hostpath-provisioner", &image),
+        ("name: hostpath\n", &format!("name: {}\n", space.cluster_wide_name("hostpath"))),
+        ("name: hostpath-local\n", &format!("name: {}\n", space.cluster_wide_name("hostpath-local"))),
+    ];
+    let mut manifests = Vec::new();
+    for file in ["rbac.yaml", "storageclasses.yaml", workload] {
+        let path = deploy.join(folder).join(file);
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = changes.iter().fold(text, |text, (from, to)| text.replace(from, to));
+        manifests.extend(serde_saphyr::from_multiple::<Value>(&text)?);
+    }
+    Ok(manifests)
+}

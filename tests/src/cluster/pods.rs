@@ -1,0 +1,94 @@
+//! Pods that run on the real node.
+
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, LogParams};
+use serde_json::{Value, json};
+
+use super::TestSpace;
+use crate::control_plane::BUSYBOX;
+
+/// Long, because images are unpacked, volumes mounted and several pods started at the same time.
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
+
+impl TestSpace {
+    /// A pod that runs a shell script, with a claim's volume at `/data`, to be changed and run. What the script prints is
+    /// the pod's answer.
+    pub fn script(&self, name: &str, claim: &str, script: &str) -> anyhow::Result<Value> {
+        Ok(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": self.namespace()},
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 0,
+                "automountServiceAccountToken": false,
+                "enableServiceLinks": false,
+                // No node that is an object alone has this label.
+                "nodeSelector": {"kubernetes.io/os": "linux"},
+                "containers": [{
+                    "name": "main",
+                    "image": BUSYBOX,
+                    "imagePullPolicy": "Never",
+                    "command": ["/bin/sh", "-ec", format!("{{\n{script}\n}} > /dev/termination-log 2>&1")],
+                    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                }],
+                "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+            },
+        }))
+    }
+
+    /// Runs a pod to its end, and returns what its script printed; fails if the script did.
+    pub async fn run(&self, pod: &Value) -> anyhow::Result<String> {
+        let pod: Pod = serde_json::from_value(pod.clone())?;
+        let name = self.create(&pod).await?.name_any();
+        let ended = |pod: &Pod| matches!(phase(pod), Some("Succeeded" | "Failed"));
+        let pod = self.wait_for_within(LIMIT, &self.api::<Pod>(), &name, "at its end", ended).await?;
+        let ended = status(&pod).and_then(|status| status.state.as_ref()?.terminated.clone());
+        let said = ended.and_then(|ended| ended.message).unwrap_or_default();
+        ensure!(phase(&pod) == Some("Succeeded"), "the script of pod {name} failed: {said}");
+        Ok(said.trim_end().to_owned())
+    }
+
+    /// Creates a pod and waits until its container runs.
+    pub async fn start_pod(&self, pod: &Value) -> anyhow::Result<Pod> {
+        let pod: Pod = serde_json::from_value(pod.clone())?;
+        let name = self.create(&pod).await?.name_any();
+        let runs = |pod: &Pod| status(pod).is_some_and(|status| status.started == Some(true));
+        self.wait_for_within(LIMIT, &self.api::<Pod>(), &name, "running", runs).await
+    }
+
+    /// What a pod has printed.
+    pub async fn logs(&self, pod: &str) -> anyhow::Result<String> {
+        Ok(self.api::<Pod>().logs(pod, &LogParams::default()).await?)
+    }
+
+    /// Runs a shell script in a running pod, and returns what it printed; fails if it did.
+    pub fn exec(&self, pod: &str, script: &str) -> anyhow::Result<String> {
+        let state = self.cluster().state();
+        let kubectl = state.kubectl.as_deref().context("there is no kubectl")?;
+        let mut command = Command::new(kubectl);
+        command.arg("--kubeconfig").arg(&state.kubeconfig).args(["--namespace", self.namespace()]);
+        let output = command.args(["exec", pod, "--", "/bin/sh", "-c", script]).output()?;
+        ensure!(output.status.success(), "in pod {pod}: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Deletes a pod and waits until it is gone.
+    pub async fn delete_pod(&self, name: &str) -> anyhow::Result<()> {
+        let pods = self.api::<Pod>();
+        pods.delete(name, &DeleteParams::default()).await.with_context(|| format!("cannot delete pod {name}"))?;
+        self.wait_gone(&pods, name).await
+    }
+}
+
+fn phase(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.phase.as_deref()
+}
+
+/// Of the only container.
+fn status(pod: &Pod) -> Option<&ContainerStatus> {
+    pod.status.as_ref()?.container_statuses.as_ref()?.first()
+}

@@ -1,0 +1,186 @@
+//! A real node of a control plane: kubelet, containerd and runc, for tests of pods that run.
+//!
+//! It lives in namespaces of its own: processes, mounts and network. The kernel ends all of it with the first process
+//! in there, whatever ended that, so that no container, mount or interface is left over. Only a pair of interfaces leads
+//! to it. The API server listens on this machine's end, which is the address of the `kubernetes` service, so that pods
+//! reach it as in every cluster. Nothing leads further: images come from [`import_image`], other services have no proxy.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::Api;
+use serde::{Deserialize, Serialize};
+
+use super::state::{Process, State};
+use super::{client_from, start};
+use crate::guard::{Guard, Lifetime};
+use crate::process::ProcessId;
+
+mod cgroups;
+mod images;
+mod network;
+mod packages;
+mod runtime;
+
+pub use images::BUSYBOX;
+pub(super) use images::import_all;
+pub(super) use network::Network;
+pub use packages::{install as install_node_packages, obstacle as node_obstacle};
+pub(super) use runtime::{components, write_kubelet_config};
+
+/// The name of the node.
+pub(super) const NAME: &str = "node";
+
+/// The component that holds the namespaces together.
+pub(super) const NAMESPACES: &str = "namespaces";
+
+/// A control plane's real node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Node {
+    /// The name of the Node object.
+    pub name: String,
+    /// Its address, which this machine reaches.
+    pub address: Ipv4Addr,
+    /// The first process in the node's namespaces.
+    pub init: ProcessId,
+    pub(super) network: Network,
+}
+
+impl Node {
+    /// The arguments of `nsenter` that lead to the node.
+    pub(super) fn way_in(&self) -> Vec<String> {
+        let mut arguments = vec![format!("--target={}", self.init.pid)];
+        arguments.extend(["--mount", "--net", "--pid", "--"].map(str::to_owned));
+        arguments
+    }
+}
+
+/// Makes the namespaces and the way to them.
+pub(super) fn create(dir: &Path, lifetime: Lifetime, guard: &Guard) -> anyhow::Result<(Node, Process, Child)> {
+    if let Some(obstacle) = packages::obstacle() {
+        return Err(obstacle);
+    }
+    let dir = dir.join("node");
+    for below in ["kubelet", "log", "cni-state", "containerd"] {
+        fs::create_dir_all(dir.join(below))?;
+    }
+    let (script, ready) = (dir.join("init.sh"), dir.join("ready"));
+    let _ = fs::remove_file(&ready);
+    fs::write(&script, init_script(&dir))?;
+    let mut process = Process {
+        name: NAMESPACES.to_owned(),
+        id: None,
+        program: packages::program("unshare")?,
+        arguments: ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation=slave"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(["/bin/sh".to_owned(), script.display().to_string()])
+            .collect(),
+        log: dir.join("namespaces.log"),
+        health: None,
+    };
+    let (mut child, id) = start::spawn(&process, lifetime, guard)?;
+    process.id = Some(id);
+    let made = made(&ready, &process, id, &mut child);
+    match made {
+        Ok(node) => Ok((node, process, child)),
+        Err(error) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(error)
+        }
+    }
+}
+
+fn made(ready: &Path, process: &Process, id: ProcessId, child: &mut Child) -> anyhow::Result<Node> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !ready.exists() {
+        if child.try_wait()?.is_some() || Instant::now() > deadline {
+            bail!("the node's namespaces were not made:\n{}", super::last_lines(&process.log, 10));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let init = id.children().first().copied().context("the node's first process is gone")?;
+    let network = Network::create(init.pid)?;
+    Ok(Node { name: NAME.to_owned(), address: network.node(), init, network })
+}
+
+/// What the first process does. As such it is also the parent of those whose own parent has ended, and waits for them.
+///
+/// The kubelet, containerd and CNI have paths that cannot be chosen. Below them are directories of ours.
+fn init_script(dir: &Path) -> String {
+    let dir = dir.display();
+    format!(
+        r#"set -e
+mount --make-rshared /
+mount -t tmpfs -o mode=755 tmpfs /run
+own() {{
+    mkdir -p "$2"
+    mount --bind "$1" "$2"
+    mount --make-private "$2"
+    mount --make-shared "$2"
+}}
+own '{dir}/kubelet' /var/lib/kubelet
+own '{dir}/cni-state' /var/lib/cni
+own '{dir}/log' /var/log
+touch '{dir}/ready'
+while :; do sleep 1000000 & wait $!; done
+"#
+    )
+}
+
+/// Waits until the node says that it is ready.
+pub(super) async fn is_ready(state: &State) -> bool {
+    let Some(node) = &state.node else { return true };
+    let Ok(client) = client_from(&state.kubeconfig).await else { return false };
+    let Ok(object) = Api::<NodeObject>::all(client).get(&node.name).await else { return false };
+    let conditions = object.status.and_then(|status| status.conditions).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Ends everything in the node's namespaces at once.
+pub(super) async fn destroy(state: &State) {
+    let Some(namespaces) = state.component(NAMESPACES).and_then(|process| process.id) else { return };
+    let init = state.node.as_ref().map(|node| node.init);
+    for id in init.into_iter().chain([namespaces]) {
+        id.signal(super::Signal::KILL);
+        id.ended_within(Duration::from_secs(10)).await;
+    }
+    remove_traces(&state.dir);
+}
+
+/// Takes back what outlives the namespaces of a node that has ended. `dir` is the control plane's directory.
+pub(super) fn remove_traces(dir: &Path) {
+    let dir = dir.join("node");
+    if !dir.exists() {
+        return;
+    }
+    cgroups::remove(&dir);
+    // Made for the node, unless they have something in them.
+    for path in ["/var/lib/kubelet", "/var/lib/cni"] {
+        let _ = fs::remove_dir(path);
+    }
+}
+
+/// Imports an image archive into the node's container runtime.
+pub fn import_image(state: &State, archive: &Path) -> anyhow::Result<()> {
+    let node = state.node.as_ref().context(NO_NODE)?;
+    let output = Command::new(packages::program("nsenter")?)
+        .args(node.way_in())
+        .arg(packages::program("ctr")?)
+        .args(["--namespace", "k8s.io", "images", "import"])
+        .arg(archive)
+        .output()
+        .context("cannot run ctr")?;
+    ensure!(output.status.success(), "the image was not imported: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// What a test says that needs the node and finds none.
+pub const NO_NODE: &str = "the control plane has no real node: run `cargo xtask test` as root on Linux, or \
+                           `cargo xtask control-plane up --node` first";

@@ -1,0 +1,37 @@
+//! The images that every node has. No registry is asked for any.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context;
+
+use super::import_image;
+use crate::control_plane::State;
+use crate::oci::Image;
+
+/// An image with a shell and its tools, under the name that Kubernetes' own end-to-end tests ask for.
+pub const BUSYBOX: &str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
+/// What holds the namespaces of a pod together.
+pub(super) const PAUSE: &str = "localhost/pause:1";
+
+const PROGRAM: &str = "/bin/busybox";
+
+/// Makes and imports them.
+pub(in crate::control_plane) fn import_all(state: &State) -> anyhow::Result<()> {
+    let program = Path::new(PROGRAM);
+    let applets = Command::new(program).arg("--list").output().context("cannot run busybox")?;
+    let mut busybox = Image::new(BUSYBOX).host_program(PROGRAM, program)?.directory("tmp", 0o1777).entrypoint(["sh"]);
+    for applet in String::from_utf8_lossy(&applets.stdout).lines().filter(|&applet| applet != "busybox") {
+        busybox = busybox.link(Path::new("bin").join(applet), PROGRAM);
+    }
+    busybox = busybox.env("PATH", "/bin").file("etc/passwd", 0o644, "root:x:0:0:root:/root:/bin/sh\n");
+    let pause = Image::new(PAUSE).host_program(PROGRAM, program)?.entrypoint([PROGRAM, "tail", "-f", "/dev/null"]);
+    for (name, image) in [("busybox", busybox), ("pause", pause)] {
+        let archive = state.dir.join(format!("{name}.tar"));
+        image.write(&archive)?;
+        import_image(state, &archive)?;
+        fs::remove_file(&archive)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! The way between this machine and a node.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::packages;
+
+/// The addresses of one control plane with a node: a /16 of its own, so that several can be up at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::control_plane) struct Network {
+    second: u8,
+}
+
+/// The second bytes of 10.x.0.0/16 that are tried.
+const CHOICE: std::ops::Range<u8> = 160..224;
+
+impl Network {
+    /// Makes the pair of interfaces between this machine and the network namespace of a process. Both go with that.
+    pub(super) fn create(init: u32) -> anyhow::Result<Self> {
+        let routes = fs::read_to_string("/proc/net/route").context("cannot read this machine's routes")?;
+        let all = CHOICE.map(|second| Self { second });
+        for network in all.filter(|network| !network.is_routed(&routes)) {
+            let made = ip(&format!("link add {} type veth peer name eth0 netns {init}", network.interface()));
+            match made {
+                Ok(()) => return network.connect(init).map(|()| network),
+                // Another control plane was quicker.
+                Err(_) if fs::exists(format!("/sys/class/net/{}", network.interface()))? => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bail!("every network from 10.{}.0.0/16 to 10.{}.0.0/16 is in use", CHOICE.start, CHOICE.end - 1)
+    }
+
+    /// Where the API server listens: this machine's end, and the first address of the services.
+    pub(in crate::control_plane) fn api_server(self) -> Ipv4Addr {
+        self.address(0, 1)
+    }
+
+    /// The services' addresses.
+    pub(in crate::control_plane) fn services(self) -> String {
+        format!("{}/18", self.address(0, 0))
+    }
+
+    /// The node's end.
+    pub(super) fn node(self) -> Ipv4Addr {
+        self.address(64, 2)
+    }
+
+    /// The pods' addresses.
+    pub(super) fn pods(self) -> String {
+        format!("{}/17", self.address(128, 0))
+    }
+
+    fn connect(self, init: u32) -> anyhow::Result<()> {
+        let (here, there, interface) = (self.api_server(), self.node(), self.interface());
+        ip(&format!("address add {here}/32 peer {there}/32 dev {interface}"))?;
+        ip(&format!("link set {interface} up"))?;
+        ip(&format!("route add {} via {there} dev {interface}", self.pods()))?;
+        for command in [
+            "link set lo up".to_owned(),
+            format!("address add {there}/32 peer {here}/32 dev eth0"),
+            "link set eth0 up".to_owned(),
+            format!("route add default via {here}"),
+        ] {
+            inside(init, &command)?;
+        }
+        Ok(())
+    }
+
+    /// At most 15 bytes.
+    fn interface(self) -> String {
+        format!("kpnode{}", self.second)
+    }
+
+    fn address(self, third: u8, fourth: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, self.second, third, fourth)
+    }
+
+    /// Whether this machine has a route into the network, other than the default route. See proc_net(5): the numbers
+    /// are hexadecimal, in the machine's byte order.
+    fn is_routed(self, routes: &str) -> bool {
+        routes.lines().skip(1).any(|line| {
+            let number = |at: usize| u32::from_str_radix(line.split_whitespace().nth(at)?, 16).ok();
+            let (Some(to), Some(mask)) = (number(1), number(7)) else { return false };
+            let (to, mask) = (u32::from_be_bytes(to.to_ne_bytes()), u32::from_be_bytes(mask.to_ne_bytes()));
+            let own = u32::from(self.address(0, 0));
+            let shared = mask & 0xffff_0000;
+            mask != 0 && (to & shared) == (own & shared)
+        })
+    }
+}
+
+fn ip(command: &str) -> anyhow::Result<()> {
+    run(Command::new(packages::program("ip")?), command)
+}
+
+fn inside(init: u32, command: &str) -> anyhow::Result<()> {
+    let mut nsenter = Command::new(packages::program("nsenter")?);
+    nsenter.arg(format!("--target={init}")).arg("--net").arg("--").arg(packages::program("ip")?);
+    run(nsenter, command)
+}
+
+fn run(mut ip: Command, arguments: &str) -> anyhow::Result<()> {
+    let output = ip.args(arguments.split(' ')).output().context("cannot run ip")?;
+    ensure!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_with_routes_are_left_alone() {
+        let routes = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
+                      eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
+                      eth0\t0005A10A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
+        assert!(Network { second: 161 }.is_routed(routes));
+        assert!(!Network { second: 160 }.is_routed(routes));
+    }
+
+    #[test]
+    fn the_api_server_has_the_first_address_of_the_services_and_nobody_elses() {
+        let network = Network { second: 160 };
+        assert_eq!(network.services(), "10.160.0.0/18");
+        assert_eq!(network.api_server().to_string(), "10.160.0.1");
+        assert_eq!(network.node().to_string(), "10.160.64.2");
+        assert_eq!(network.pods(), "10.160.128.0/17");
+    }
+}

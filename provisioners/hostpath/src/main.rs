@@ -1,6 +1,8 @@
 //! `hostpath-provisioner`: one directory per volume below a root directory of the host.
 
 mod commands;
+#[cfg(test)]
+mod hostile;
 mod hostpath;
 mod node;
 mod parameters;

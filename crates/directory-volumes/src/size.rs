@@ -67,10 +67,7 @@ impl Root {
             None => self.reserve_project(state, &quota, owner)?,
         };
         quota.set_limit(id, bytes).map_err(error)?;
-        if quota.project_of(directory).map_err(error)? != Some(id) {
-            quota.assign(directory, id).map_err(error)?;
-        }
-        Ok(())
+        quota.assign(directory, id).map_err(error)
     }
 
     /// Gives the project of a volume back that is no more.

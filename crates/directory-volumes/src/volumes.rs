@@ -79,6 +79,7 @@ impl Root {
                 self.limit(&state, path, owner, &opened, bytes)?;
             }
             self.open_up(&state, path, &opened, permissions)?;
+            rustix::fs::fsync(&opened).map_err(error)?;
             return Ok(self.path().join(path.as_str()));
         }
         Err(error(Errno::BUSY))

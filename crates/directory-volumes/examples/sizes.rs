@@ -1,0 +1,162 @@
+//! Volumes whose size is enforced, on a file system with project quotas: `sizes MOUNT_POINT DEVICE KIND`. Panics on the first
+//! thing that does not hold. The tests run it inside user-mode Linux.
+#![allow(clippy::print_stdout, reason = "a program talks to its user")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use directory_volumes::{Claim, DirectoryError, Owner, Permissions, Root, VolumePath};
+use kube_provisioner::FencingToken;
+
+const MIB: u64 = 1 << 20;
+const CLOSED: Permissions = Permissions { mode: 0o777, uid: None, gid: None };
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [mount_point, device, kind] = arguments.as_slice() else { panic!("sizes MOUNT_POINT DEVICE KIND") };
+    let place = Path::new(mount_point).join("volumes");
+    fs::create_dir(&place).unwrap();
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o700)).unwrap();
+    let root = open(&place);
+    assert_eq!(root.why_unlimited().unwrap(), None);
+    println!("a volume holds its size and no more");
+    let path = make(&root, "pvc-1", 8 * MIB);
+    assert_eq!(size_of(&path), 8 * MIB);
+    fill(&path, 8 * MIB);
+    println!("each volume has a size of its own");
+    let other = make(&root, "pvc-2", 4 * MIB);
+    fill(&other, 4 * MIB);
+    println!("the same after a restart of the provisioner and of the node");
+    drop(root);
+    run(Command::new("umount").arg(mount_point));
+    run(Command::new("mount").args(["-o", "prjquota", device, mount_point]));
+    let root = open(&place);
+    make(&root, "pvc-1", 8 * MIB);
+    assert!(write(&path.join("more"), MIB).is_err(), "still full");
+    assert_eq!(size_of(&path), 8 * MIB);
+    println!("a volume grows while somebody writes");
+    grows(&root, &path);
+    println!("what is deleted gives its room and its project back");
+    for volume in ["pvc-1", "pvc-2"] {
+        root.remove(&at(volume), &owner(volume), &FencingToken::unlimited()).unwrap();
+    }
+    assert_eq!(fs::read_dir(place.join(".kube-provisioner/projects")).unwrap().count(), 0);
+    println!("what is in the trash is limited still, and comes back with its size");
+    let path = make(&root, "pvc-3", 4 * MIB);
+    root.move_to_trash(&at("pvc-3"), &owner("pvc-3"), None, serde_json::Value::Null, &FencingToken::unlimited())
+        .unwrap();
+    root.restore("pvc-3").unwrap();
+    assert_eq!(size_of(&path), 4 * MIB);
+    fill(&path, 4 * MIB);
+    let anybody = Owner { claim: None, ..owner("pvc-3") };
+    assert!(root.resize(&at("pvc-3"), &anybody, 6 * MIB).unwrap());
+    assert_eq!(size_of(&path), 6 * MIB);
+    root.move_to_trash(&at("pvc-3"), &anybody, None, serde_json::Value::Null, &FencingToken::unlimited()).unwrap();
+    root.purge("pvc-3", &FencingToken::unlimited()).unwrap();
+    assert_eq!(fs::read_dir(place.join(".kube-provisioner/projects")).unwrap().count(), 0);
+    println!("a full disk takes no volume away, and lets volumes go");
+    full(&root, &place, kind);
+}
+
+fn open(place: &Path) -> Root {
+    let root = Root::open(place).unwrap();
+    root.put_marker().unwrap();
+    root
+}
+
+fn at(volume: &str) -> VolumePath {
+    volume.to_owned().try_into().unwrap()
+}
+
+fn owner(volume: &str) -> Owner {
+    let claim = Claim { namespace: "shop".to_owned(), name: volume.to_owned(), uid: format!("uid-of-{volume}") };
+    Owner { volume: volume.to_owned(), uid: None, claim: Some(claim), provisioner: "example.com/p".to_owned() }
+}
+
+fn make(root: &Root, volume: &str, bytes: u64) -> PathBuf {
+    root.create(&at(volume), &owner(volume), &CLOSED, Some(bytes), &FencingToken::unlimited()).unwrap()
+}
+
+fn size_of(path: &Path) -> u64 {
+    let stat = rustix::fs::statvfs(path).unwrap();
+    stat.f_blocks * stat.f_frsize
+}
+
+/// Writes as a pod of another user does. Root on ext4 would be limited only without CAP_SYS_RESOURCE.
+fn write(path: &Path, bytes: u64) -> std::io::Result<()> {
+    let name = path.file_name().unwrap().to_string_lossy();
+    let script = format!("dd if=/dev/zero of={name} bs=65536 count={} conv=fsync 2>/dev/null", bytes / 65536);
+    let mut command = Command::new("setpriv");
+    // The directory is entered beforehand, as a container's volume is: the root is closed to others.
+    command.args(["--reuid=1000", "--clear-groups", "sh", "-c", &script]).current_dir(path.parent().unwrap());
+    let status = command.status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(std::io::Error::from(ErrorKind::StorageFull)),
+    }
+}
+
+/// Nearly all of the size can be written, and nothing beyond.
+fn fill(path: &Path, bytes: u64) {
+    write(&path.join("most"), bytes - MIB).unwrap();
+    assert!(write(&path.join("rest"), 2 * MIB).is_err(), "beyond the size");
+}
+
+fn grows(root: &Root, path: &Path) {
+    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                if write(&path.join("growing"), 4 * MIB).is_ok() {
+                    done.store(true, Ordering::Relaxed);
+                    return;
+                }
+            }
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!done.load(Ordering::Relaxed), "it was full");
+        assert!(root.resize(&at("pvc-1"), &owner("pvc-1"), 16 * MIB).unwrap());
+        let start = Instant::now();
+        while !done.load(Ordering::Relaxed) && start.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(done.load(Ordering::Relaxed), "the writer goes on");
+    assert_eq!(size_of(path), 16 * MIB);
+}
+
+fn full(root: &Root, place: &Path, kind: &str) {
+    let path = make(root, "pvc-4", 64 * MIB);
+    for number in 0..200 {
+        fs::create_dir(path.join(format!("d{number}"))).unwrap();
+        fs::write(path.join(format!("d{number}/file")), "x").unwrap();
+    }
+    let mut file = OpenOptions::new().create(true).append(true).open(place.join("filler")).unwrap();
+    let block = vec![1_u8; 1 << 16];
+    while file.write_all(&block).is_ok() {}
+    while file.write_all(&[1_u8; 512]).is_ok() {}
+    drop(file.sync_all());
+    drop(file);
+    // Down to the last inode and block for names.
+    let mut last = 0;
+    while File::create(place.join(format!("small-{last}"))).and_then(|mut file| file.write_all(&[1])).is_ok() {
+        last += 1;
+    }
+    let made = root.create(&at("pvc-5"), &owner("pvc-5"), &CLOSED, None, &FencingToken::unlimited());
+    assert!(matches!(made, Err(DirectoryError::Io { .. }) | Ok(_)), "{kind}: {made:?}");
+    root.remove(&at("pvc-5"), &owner("pvc-5"), &FencingToken::unlimited()).unwrap();
+    root.remove(&at("pvc-4"), &owner("pvc-4"), &FencingToken::unlimited()).unwrap();
+    assert!(!path.exists());
+    make(root, "pvc-6", 4 * MIB);
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().unwrap();
+    assert!(status.success(), "{command:?}: {status}");
+}

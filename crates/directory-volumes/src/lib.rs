@@ -10,6 +10,7 @@
 //! | `projects/ID` | the project id of a volume whose size is enforced |
 //! | `deleting/VOLUME/` | a volume on its way out: its `record` and its `data` |
 //! | `trash/VOLUME/` | a deleted volume whose data are kept for some time |
+//! | `notes/NAME` | what the provisioner wants to know again, such as the node that the root was on |
 //! | `locks/NUMBER` | what keeps two processes from working on one path |
 //! | `tmp/` | files that are being written |
 

@@ -9,9 +9,9 @@ use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::descend;
 use crate::error::{DirectoryError, failed};
-use crate::state::{MARKER, OWN, State, TMP, read_json, to_json};
+use crate::state::{MARKER, NOTES, OWN, State, TMP, read_json, to_json};
+use crate::{descend, files};
 
 /// A root directory for volumes.
 ///
@@ -109,6 +109,24 @@ impl Root {
     /// What is wrong.
     pub fn check(&self) -> Result<(), DirectoryError> {
         self.enter().map(drop)
+    }
+
+    /// What was noted about the root under a name, such as the node that it was on.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn note(&self, name: &'static str) -> Result<Option<String>, DirectoryError> {
+        read_json(self.enter()?.directory(NOTES)?.as_fd(), name)
+    }
+
+    /// Notes something about the root.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn put_note(&self, name: &'static str, text: &str) -> Result<(), DirectoryError> {
+        let state = self.enter()?;
+        let replaced = files::replace(state.tmp.as_fd(), state.directory(NOTES)?.as_fd(), name, &to_json(&text));
+        replaced.map_err(|error| failed("cannot note", name, error))
     }
 
     /// What should be changed about the root, although it can be used.

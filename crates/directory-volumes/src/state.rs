@@ -21,6 +21,7 @@ pub(crate) const PROJECTS: &str = "projects";
 pub(crate) const DELETING: &str = "deleting";
 pub(crate) const TRASH: &str = "trash";
 pub(crate) const LOCKS: &str = "locks";
+pub(crate) const NOTES: &str = "notes";
 pub(crate) const TMP: &str = "tmp";
 
 /// Directories that another process removes at the same time, because they are empty, are made again so often.
@@ -46,7 +47,7 @@ impl State {
     /// Makes the directories for a root that is new.
     pub(crate) fn make(root: OwnedFd) -> Result<Self, Errno> {
         let own = files::make_directory(root.as_fd(), OWN, Mode::RWXU)?;
-        for name in [VOLUMES, PROJECTS, DELETING, TRASH, TMP] {
+        for name in [VOLUMES, PROJECTS, DELETING, TRASH, NOTES, TMP] {
             files::make_directory(own.as_fd(), name, Mode::RWXU)?;
         }
         lock::make_all(&files::make_directory(own.as_fd(), LOCKS, Mode::RWXU)?)?;

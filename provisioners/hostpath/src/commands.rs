@@ -1,6 +1,7 @@
 //! The provisioner's commands beside running: what is in a root, and bringing things into it and out of it.
 
 mod adopt;
+mod gone_nodes;
 mod orphans;
 mod trash;
 
@@ -20,6 +21,8 @@ pub(crate) enum Commands {
     Orphans(orphans::Orphans),
     /// Take a directory, or the volume of another provisioner, over
     Adopt(adopt::Adopt),
+    /// Look for volumes whose node does not exist any more, and give them up after some time
+    GoneNodes(gone_nodes::GoneNodes),
     /// List deleted volumes whose data are kept, bring one back, or remove it for good
     Trash(trash::Trash),
 }
@@ -29,6 +32,7 @@ impl Commands {
         match self {
             Self::Orphans(command) => command.carry_out().await,
             Self::Adopt(command) => command.carry_out().await,
+            Self::GoneNodes(command) => command.carry_out().await,
             Self::Trash(command) => command.carry_out().await,
         }
     }

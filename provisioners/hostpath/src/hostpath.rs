@@ -1,10 +1,8 @@
 //! The provisioner: a directory per volume.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use directory_volumes::{DirectoryError, Root};
-use jiff::Timestamp;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume,
     Provisioner, Start, StartError, Volume,
@@ -14,9 +12,7 @@ use tokio::task::spawn_blocking;
 use crate::node::{Elsewhere, Node};
 use crate::parameters::Parameters;
 use crate::placement::{Deletion, Placement, Size, VOLUME_TYPE, owner_of, path_of};
-
-/// How often the trash is looked at.
-const TRASH_PERIOD: Duration = Duration::from_secs(60);
+use crate::upkeep;
 
 pub(crate) struct HostPath {
     root: Arc<Root>,
@@ -29,37 +25,9 @@ impl HostPath {
         Self { root: Arc::new(root), node: node.map(Node::new) }
     }
 
-    /// Removes from the trash whose time is over, for ever.
+    /// Looks after the trash, for ever.
     pub(crate) fn empty_trash(&self) -> impl Future<Output = ()> + Send + use<> {
-        let root = self.root.clone();
-        async move {
-            loop {
-                tokio::time::sleep(TRASH_PERIOD).await;
-                work_on(&root, |root, token| match root.has_marker() {
-                    Ok(true) => root.purge_expired(Timestamp::now(), token),
-                    _ => Ok(()),
-                });
-            }
-        }
-    }
-
-    /// A new root gets its marker, unless there are volumes: then it is not the root that they are in.
-    async fn look_at_root(&self, start: &Start) -> Result<(), StartError> {
-        if let Some(advice) = self.root.advice() {
-            tracing::warn!("{advice}");
-        }
-        if self.root.has_marker()? {
-            return Ok(());
-        }
-        let volumes = start.volumes().await?;
-        let mut here = volumes.iter().filter(|volume| self.node.as_ref().is_none_or(|node| node.check(volume).is_ok()));
-        match here.find(|volume| Placement::root_of(volume).is_some()) {
-            Some(volume) => {
-                let (path, name) = (self.root.path().to_owned(), volume.name());
-                Err(StartError::new(format!("{}; the volume {name} is there", DirectoryError::Unmarked(path))))
-            }
-            None => Ok(self.root.put_marker()?),
-        }
+        upkeep::empty_trash(self.root.clone())
     }
 }
 
@@ -70,10 +38,7 @@ impl Provisioner for HostPath {
         if let Some(node) = &self.node {
             node.look(start.client()).await.map_err(StartError::new)?;
         }
-        self.look_at_root(&start).await?;
-        // The volumes of deletions that an earlier run did not finish may be gone, so nobody would ask again.
-        work_on(&self.root, Root::finish_removals);
-        Ok(())
+        upkeep::begin(&self.root, self.node.as_ref(), &start).await
     }
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
@@ -95,7 +60,7 @@ impl Provisioner for HostPath {
     /// What the object says of its directory may be anybody's word: the mark of the directory says whose it is.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         if let Some(node) = &self.node {
-            node.check(&volume).map_err(Elsewhere::for_deletion)?;
+            node.check(&volume, &self.root).map_err(Elsewhere::for_deletion)?;
         }
         let deletion = Deletion::of(&volume, &self.root)?;
         self.end(deletion, volume.fencing_token().clone()).await
@@ -103,7 +68,7 @@ impl Provisioner for HostPath {
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
         if let Some(node) = &self.node {
-            node.check(&volume).map_err(Elsewhere::for_expansion)?;
+            node.check(&volume, &self.root).map_err(Elsewhere::for_expansion)?;
         }
         let (root, path, owner) = (self.root.clone(), path_of(volume.object(), &self.root)?, owner_of(volume.object()));
         // A volume whose size is not enforced has room already.
@@ -138,16 +103,6 @@ impl HostPath {
             result => Ok(result?),
         }
     }
-}
-
-/// Work that nobody waits for.
-fn work_on(root: &Arc<Root>, work: fn(&Root, &FencingToken) -> Result<(), DirectoryError>) {
-    let root = root.clone();
-    spawn_blocking(move || {
-        if let Err(error) = work(&root, &FencingToken::unlimited()) {
-            tracing::warn!("the removal of an earlier volume is not finished: {error}");
-        }
-    });
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod hostpath;
 mod node;
 mod parameters;
 mod placement;
+mod upkeep;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

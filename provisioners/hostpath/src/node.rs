@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use directory_volumes::Root;
 use kube_provisioner::k8s_openapi::api::core::v1::Node as NodeObject;
 use kube_provisioner::kube::{Api, Client};
 use kube_provisioner::protocol::HOSTNAME_LABEL;
 use kube_provisioner::{DeleteError, ExpandError, ProvisionedVolume};
 use thiserror::Error;
 
-use crate::placement::NodePlace;
+use crate::placement::{NodePlace, ROOT};
 
 /// On a volume: the node's name and uid. Another node may get the name later, with another disk.
-const NODE: &str = "hostpath-provisioner/node";
-const NODE_UID: &str = "hostpath-provisioner/node-uid";
+pub(crate) const NODE: &str = "hostpath-provisioner/node";
+pub(crate) const NODE_UID: &str = "hostpath-provisioner/node-uid";
 
 pub(crate) struct Node {
     name: String,
@@ -48,6 +49,11 @@ impl Node {
         Ok(())
     }
 
+    /// Its uid, once it was looked at.
+    pub(crate) fn uid(&self) -> Option<&str> {
+        self.seen.get().map(|seen| seen.uid.as_str())
+    }
+
     /// What a volume says about this node, so that pods find it by a label.
     pub(crate) fn place(&self, key: Option<&str>) -> Result<NodePlace, String> {
         let seen = self.seen.get();
@@ -69,15 +75,15 @@ impl Node {
         Ok(NodePlace { label: label.to_owned(), value: value.clone(), annotations })
     }
 
-    /// Refuses a volume that is on another node, or on an earlier one of this name.
-    pub(crate) fn check(&self, volume: &ProvisionedVolume) -> Result<(), Elsewhere> {
+    /// Refuses a volume that is on another node, or on an earlier one of this name with another root. A node that was deleted
+    /// and registered again has another uid, and its disk is the same.
+    pub(crate) fn check(&self, volume: &ProvisionedVolume, root: &Root) -> Result<(), Elsewhere> {
         let (here, there) = (&self.name, volume.annotation(NODE));
         if let Some(there) = there.or_else(|| affinity(volume)).filter(|there| there != here) {
             return Err(Elsewhere::OtherNode { here: here.clone(), there: there.to_owned() });
         }
-        let uid = self.seen.get().map(|seen| seen.uid.as_str());
-        match (volume.annotation(NODE_UID), uid) {
-            (Some(there), Some(uid)) if there != uid => {
+        match (volume.annotation(NODE_UID), self.uid()) {
+            (Some(there), Some(uid)) if there != uid && volume.annotation(ROOT) != root.id() => {
                 Err(Elsewhere::FormerNode { name: here.clone(), uid: uid.to_owned() })
             }
             _ => Ok(()),

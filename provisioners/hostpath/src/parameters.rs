@@ -27,7 +27,7 @@ pub(crate) struct Parameters {
     /// What becomes of the data of a deleted volume.
     pub(crate) on_delete: OnDelete,
     /// How long data stay in the trash.
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "time")]
     pub(crate) trash_ttl: Option<Duration>,
     /// What the PersistentVolume is.
     pub(crate) volume_type: VolumeType,
@@ -84,15 +84,17 @@ impl FromStr for VolumeType {
 }
 
 /// A number and its unit, such as `12h` or `30d`.
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
+pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
     let seconds = [("s", 1), ("m", 60), ("h", 3600), ("d", 24 * 3600)].into_iter().find_map(|(unit, seconds)| {
         let count = text.strip_suffix(unit)?;
         let plain = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
         plain.then(|| count.parse::<u32>().ok().map(|count| u64::from(count) * seconds))?
     });
-    let seconds = seconds.ok_or_else(|| D::Error::custom("it is no time with its unit, such as \"12h\" or \"30d\""))?;
-    Ok(Some(Duration::from_secs(seconds)))
+    seconds.map(Duration::from_secs).ok_or("it is no time with its unit, such as \"12h\" or \"30d\"")
+}
+
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
 }
 
 /// chown(2) takes the greatest number for "leave it as it is".

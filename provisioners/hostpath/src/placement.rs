@@ -18,6 +18,8 @@ const ON_DELETE: &str = "hostpath-provisioner/on-delete";
 const TRASH_TTL: &str = "hostpath-provisioner/trash-ttl-seconds";
 /// On a volume: the id of the root that it is in.
 pub(crate) const ROOT: &str = "hostpath-provisioner/root";
+/// On a volume: since when its node is known to be gone.
+pub(crate) const GONE_SINCE: &str = "hostpath-provisioner/node-gone-since";
 /// On a claim: `hostPath` or `local`, instead of what its class says.
 pub(crate) const VOLUME_TYPE: &str = "hostpath-provisioner/volume-type";
 
@@ -106,11 +108,6 @@ impl Placement {
         }
         volume
     }
-
-    /// The id of the root that a volume is in; `None` for a volume that another program made.
-    pub(crate) fn root_of(volume: &ProvisionedVolume) -> Option<&str> {
-        volume.annotation(ROOT)
-    }
 }
 
 /// What a volume can hold.
@@ -167,7 +164,7 @@ enum Kind {
 
 impl Deletion {
     pub(crate) fn of(volume: &ProvisionedVolume, root: &Root) -> Result<Self, DeleteError> {
-        if let (Some(there), Some(here)) = (Placement::root_of(volume), root.id())
+        if let (Some(there), Some(here)) = (volume.annotation(ROOT), root.id())
             && there != here
         {
             let (path, expected) = (root.path().to_owned(), there.to_owned());

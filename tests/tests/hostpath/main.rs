@@ -4,6 +4,7 @@ mod adopted;
 mod claims;
 mod commands;
 mod fixture;
+mod gone_nodes;
 mod parameters;
 mod paths;
 mod rights;

@@ -1,0 +1,116 @@
+//! Nodes that go, come back, or leave their name to another one.
+
+use e2e::cluster::{Access, Program, TestSpace};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use kube_provisioner::rbac::{Account, manifests, rules};
+use kube_provisioner::{Coordination, Options};
+use tempfile::TempDir;
+
+use crate::fixture::*;
+
+/// A bound volume on a node, whose pod is gone.
+struct Stand {
+    space: TestSpace,
+    access: Access,
+    root: TempDir,
+    node: String,
+    volume: String,
+}
+
+impl Stand {
+    async fn new(test: &str) -> anyhow::Result<(Self, Program)> {
+        let (space, root) = (TestSpace::new(test).await?, tempfile::tempdir()?);
+        let mut options = Options::new(space.provisioner());
+        options.coordination = Coordination::PerNode;
+        let rules = rules(&options, &capabilities(), &[]);
+        space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
+        let access = space.access_of("provisioner").await?;
+        let node = space.create_node("node", &[]).await?.name_any();
+        let program = started(&space, &access, root.path(), &["--node-name", &node]).await?;
+        let mut class = space.class("class");
+        class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
+        let class = space.create_class(class).await?;
+        space.create_claim(space.claim("claim", &class)).await?;
+        space.create(&space.pod("pod", "claim")).await?;
+        let (_, volume) = space.wait_bound("claim").await?;
+        space.api::<Pod>().delete("pod", &DeleteParams::default().grace_period(0)).await?;
+        space.wait_gone(&space.api::<Pod>(), "pod").await?;
+        Ok((Self { space, access, root, node, volume: volume.name_any() }, program))
+    }
+
+    async fn delete_node(&self) -> anyhow::Result<()> {
+        let nodes = self.space.cluster_api::<Node>();
+        nodes.delete(&self.node, &DeleteParams::default()).await?;
+        self.space.wait_gone(&nodes, &self.node).await
+    }
+
+    fn look(&self, grace: &str) -> anyhow::Result<String> {
+        let (ok, text) = command(&self.space, self.root.path(), &["gone-nodes", "--delete", "--grace", grace])?;
+        anyhow::ensure!(ok, "{text}");
+        Ok(text)
+    }
+
+    async fn is_there(&self) -> anyhow::Result<bool> {
+        let claim = self.space.api::<PersistentVolumeClaim>().get_opt("claim").await?;
+        Ok(claim.is_some() && self.space.cluster_api::<PersistentVolume>().get_opt(&self.volume).await?.is_some())
+    }
+}
+
+#[tokio::test]
+async fn l4_volumes_of_a_node_that_is_gone_are_given_up_after_some_time() -> anyhow::Result<()> {
+    let (stand, program) = Stand::new("l4").await?;
+    assert_eq!(stand.look("0s")?, "", "the node is there");
+    drop(program);
+    stand.delete_node().await?;
+    assert!(stand.look("0s")?.contains("is gone"), "the first look deletes nothing");
+    for (kind, name) in [("PersistentVolume", stand.volume.as_str()), ("PersistentVolumeClaim", "claim")] {
+        let event = stand.space.wait_for_event(kind, name, "NodeGone").await?;
+        assert!(event.message.is_some_and(|text| text.contains(&stand.node)), "{kind}");
+    }
+    assert!(stand.look("1h")?.contains("is gone since"));
+    assert!(stand.is_there().await?);
+    assert!(stand.look("0s")?.contains("given up"));
+    stand.space.wait_gone(&stand.space.cluster_api::<PersistentVolume>(), &stand.volume).await?;
+    assert!(stand.space.api::<PersistentVolumeClaim>().get_opt("claim").await?.is_none());
+    assert_eq!(stand.look("0s")?, "");
+    stand.space.done().await
+}
+
+/// A node that was deleted and registers again has another uid, and the same disk.
+#[tokio::test]
+async fn l5_a_node_that_comes_back_in_time_keeps_its_volumes() -> anyhow::Result<()> {
+    let (stand, program) = Stand::new("l5").await?;
+    drop(program);
+    stand.delete_node().await?;
+    stand.look("1h")?;
+    stand.space.create_node("node", &[]).await?;
+    let _program = started(&stand.space, &stand.access, stand.root.path(), &["--node-name", &stand.node]).await?;
+    assert_eq!(stand.look("0s")?, "");
+    assert!(stand.is_there().await?);
+    assert_eq!(directories(&stand.root).len(), 1);
+    delete_claim(&stand.space, "claim").await?;
+    assert!(directories(&stand.root).is_empty());
+    stand.space.done().await
+}
+
+#[tokio::test]
+async fn k3_another_node_of_the_same_name_is_another_node() -> anyhow::Result<()> {
+    let (stand, program) = Stand::new("k3").await?;
+    drop(program);
+    stand.delete_node().await?;
+    stand.space.create_node("node", &[]).await?;
+    let other = tempfile::tempdir()?;
+    let program = start(&stand.space, &stand.access, other.path(), &["--node-name", &stand.node])?;
+    // To the provisioner it looks as if its disk were not mounted, and it makes nothing on the other one.
+    program.wait_for_output("has no marker", SOON).await?;
+    assert_eq!(std::fs::read_dir(other.path())?.count(), 0);
+    assert!(stand.look("1h")?.contains("is gone"));
+    assert!(stand.look("0s")?.contains("given up"));
+    stand.space.wait_gone(&stand.space.cluster_api::<PersistentVolume>(), &stand.volume).await?;
+    // With the last volume of the former node the new one is free to begin.
+    program.wait_for_output("ready", SOON).await?;
+    assert_eq!(directories(&stand.root).len(), 1, "nobody has touched the former disk");
+    stand.space.done().await
+}

@@ -122,7 +122,7 @@ async fn a_second_node_lives_beside_the_first_and_leaves_nothing_when_its_owner_
     pod["metadata"]["namespace"] = json!("default");
     pod["spec"]["containers"][0]["command"] = json!(["/bin/sleep", "31416"]);
     pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
-    let sleeper = || processes().find(|id| command(*id) == "/bin/sleep\031416\0");
+    let sleeper = || processes().find(|id| command(*id) == "/bin/sleep 31416 ");
     until("the pod runs", || sleeper().is_some()).await?;
     let interface = || has_route(node.address);
     assert!(interface());
@@ -142,7 +142,7 @@ fn processes() -> impl Iterator<Item = u32> {
 }
 
 fn command(pid: u32) -> String {
-    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
 
 /// Whether this machine knows the way to a node.

@@ -233,14 +233,15 @@ fn start_again(state: &State, name: &str) -> anyhow::Result<()> {
 
 /// Stops the newest first: a component whose server is gone would only wait for it.
 async fn stop_all(state: &State) {
-    node::destroy(state).await;
     for process in state.programs.iter().rev().chain(state.components.iter().rev()) {
-        let Some(id) = process.id else { continue };
+        let Some(id) = process.id.filter(|_| process.name != node::NAMESPACES) else { continue };
         // Right after its start, the program is still the guard.
         if id.runs(&process.program) || id.runs(&state.guard) {
             id.stop(STOP_LIMIT).await;
         }
     }
+    // As long as it is there, connections end as they should, and the API server does not wait for them.
+    node::destroy(state).await;
 }
 
 async fn lock_standing(progress: &SharedProgress) -> anyhow::Result<fs::File> {

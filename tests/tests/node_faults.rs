@@ -13,7 +13,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube_provisioner::protocol::SELECTED_NODE;
 use serde_json::json;
 
-const LONG: Duration = Duration::from_secs(180);
+const LONG: Duration = Duration::from_secs(300);
 
 /// Claims as the scheduler leaves them once their pods have a node. There are no pods.
 async fn scheduled_claims(space: &TestSpace, installed: &Installed<'_>, count: usize) -> anyhow::Result<()> {

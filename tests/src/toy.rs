@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube_provisioner::{
-    CancellationToken, Capabilities, Controller, Coordination, DeleteError, Options, ProvisionError, ProvisionRequest,
-    ProvisionedVolume, Provisioner, RunError, Volume,
+    CancellationToken, Capabilities, Controller, Coordination, DeleteError, ExpandError, Options, ProvisionError,
+    ProvisionRequest, ProvisionedVolume, Provisioner, RunError, Volume,
 };
 use serde::Deserialize;
 use tokio::task::JoinHandle;
@@ -33,9 +33,17 @@ pub enum Call {
         /// The volume's name.
         volume: String,
     },
+    /// `expand` of the volume with this name.
+    Expand {
+        /// The volume's name.
+        volume: String,
+        /// The new size.
+        bytes: u64,
+    },
 }
 
 type OnProvision = dyn Fn(&str, usize) -> Answer<ProvisionError> + Send + Sync;
+type OnExpand = dyn Fn(u64, usize) -> Result<(), ExpandError> + Send + Sync;
 type OnDelete = dyn Fn(&str, usize) -> Answer<DeleteError> + Send + Sync;
 
 /// What a call comes to.
@@ -60,6 +68,7 @@ pub struct Toy {
     shared: Arc<Shared>,
     on_provision: Arc<OnProvision>,
     on_delete: Arc<OnDelete>,
+    on_expand: Arc<OnExpand>,
 }
 
 #[derive(Default)]
@@ -75,6 +84,7 @@ impl Toy {
             shared: Arc::default(),
             on_provision: Arc::new(|_, _| Answer::Done),
             on_delete: Arc::new(|_, _| Answer::Done),
+            on_expand: Arc::new(|_, _| Ok(())),
         }
     }
 
@@ -95,6 +105,13 @@ impl Toy {
         self
     }
 
+    /// Decides each `expand` by the new size and the number of the call for the volume, from 1.
+    #[must_use]
+    pub fn on_expand(mut self, answer: impl Fn(u64, usize) -> Result<(), ExpandError> + Send + Sync + 'static) -> Self {
+        self.on_expand = Arc::new(answer);
+        self
+    }
+
     /// What was asked up to now.
     pub fn calls(&self) -> Vec<Call> {
         lock(&self.shared.calls).clone()
@@ -110,6 +127,16 @@ impl Toy {
     pub fn deletes(&self, of: &str) -> usize {
         let calls = lock(&self.shared.calls);
         calls.iter().filter(|call| matches!(call, Call::Delete { volume } if volume == of)).count()
+    }
+
+    /// The sizes with which `expand` was called for a volume.
+    pub fn expansions(&self, of: &str) -> Vec<u64> {
+        let calls = lock(&self.shared.calls);
+        let size = |call: &Call| match call {
+            Call::Expand { volume, bytes } if volume == of => Some(*bytes),
+            _ => None,
+        };
+        calls.iter().filter_map(size).collect()
     }
 
     /// The names of the assets that exist.
@@ -190,8 +217,13 @@ impl Provisioner for Toy {
         Ok(())
     }
 
+    async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
+        lock(&self.shared.calls).push(Call::Expand { volume: volume.name().to_owned(), bytes });
+        (self.on_expand)(bytes, self.expansions(volume.name()).len())
+    }
+
     fn capabilities() -> Capabilities {
-        Capabilities::default().allowed_topologies().mount_options()
+        Capabilities::default().expansion().allowed_topologies().mount_options()
     }
 
     fn accepts(&self, claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim) -> bool {

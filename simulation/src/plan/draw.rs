@@ -16,6 +16,7 @@ impl Plan {
         match dice.number(0, 99) {
             0..=2 => special::hang(&mut plan, &mut dice),
             3..=9 => special::make_again(&mut plan, &mut dice),
+            11..=18 => special::grow(&mut plan, &mut dice),
             10 if dice.chance(0.2) => special::fill_journals(&mut plan, &mut dice),
             _ => {}
         }
@@ -69,7 +70,7 @@ impl Plan {
 /// Claims that ask for more. It has dice of its own, so that the rest of a plan does not depend on it.
 fn grow(plan: &mut Plan) {
     let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x0009_0777_51ce));
-    if dice.chance(0.5) {
+    if dice.chance(0.3) {
         return;
     }
     plan.classes.iter_mut().for_each(|class| class.expands = dice.chance(0.9));

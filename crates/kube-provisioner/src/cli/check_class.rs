@@ -175,14 +175,17 @@ fn refused_by_the_provisioner<P: Provisioner>(class: &StorageClass, capabilities
     if !capabilities.mount_options && class.mount_options.as_ref().is_some_and(|options| !options.is_empty()) {
         problems.push("mountOptions are not supported by this provisioner; remove them".to_owned());
     }
-    if !capabilities.expansion && class.allow_volume_expansion == Some(true) {
-        problems.push("volumes cannot be expanded by this provisioner; remove allowVolumeExpansion".to_owned());
-    }
     let parameters = class.parameters.clone().unwrap_or_default();
     if let Err(problem) = read_parameters::<P>(parameters, capabilities) {
         problems.push(volume::parameters_problem(&problem));
     }
-    problems.iter().map(|problem| format!("Warning ProvisioningFailed: {problem}")).collect()
+    let mut problems: Vec<String> =
+        problems.iter().map(|problem| format!("Warning ProvisioningFailed: {problem}")).collect();
+    if !capabilities.expansion && class.allow_volume_expansion == Some(true) {
+        let problem = "volumes cannot be expanded by this provisioner; remove allowVolumeExpansion";
+        problems.push(format!("Warning VolumeResizeFailed: {problem}"));
+    }
+    problems
 }
 
 fn read_parameters<P: Provisioner>(

@@ -129,6 +129,14 @@ fn g16_a_class_is_checked_before_it_is_used() {
 }
 
 #[test]
+fn x3_a_class_that_promises_growth_is_named() {
+    assert_eq!(
+        said("parameters: {server: s, adminSecretName: a, adminSecretNamespace: b}\nallowVolumeExpansion: true", &[]),
+        ["Warning VolumeResizeFailed: volumes cannot be expanded by this provisioner; remove allowVolumeExpansion"]
+    );
+}
+
+#[test]
 fn what_the_server_would_refuse_is_named() {
     assert_eq!(
         said("parameters: {server: 3, onDelete: true, list: [1]}", &[]),

@@ -4,7 +4,7 @@ use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
 
-use super::subject::{Made, Request, Subject};
+use super::subject::{Made, Request, Subject, USUAL};
 use super::verdict::{Broken, CheckResult, Judgement};
 
 pub(super) async fn provision(subject: &Subject) -> CheckResult {
@@ -97,6 +97,33 @@ pub(super) async fn capacity(subject: &Subject) -> CheckResult {
         subject.delete(&backend, &made.object).await?;
         subject.expect(&before, 0, &format!("after a volume of {bytes} bytes was deleted")).await?;
     }
+    Ok(Judgement::Kept)
+}
+
+pub(super) async fn expand(subject: &Subject) -> CheckResult {
+    let (before, first) = (subject.assets_now().await, subject.start());
+    if !first.capabilities().expansion {
+        return Ok(Judgement::NotApplicable("it does not declare that volumes can be expanded".to_owned()));
+    }
+    let made = subject.provision(&first, &subject.new_name()).await?;
+    let restarted = subject.start();
+    let steps = [
+        (&first, 2, "`expand`"),
+        (&first, 2, "`expand` to the same size"),
+        (&restarted, 2, "`expand` to the same size in a new process"),
+        (&restarted, 3, "`expand` of a volume that an earlier process made"),
+        (&first, 2, "`expand` to less than the volume has"),
+    ];
+    for (backend, times, when) in steps {
+        let seen = |Broken(seen)| Broken(format!("{when}: {seen}"));
+        match subject.expand(backend, &made.object, times * USUAL).await.map_err(seen)? {
+            Ok(()) => subject.expect(&before, 1, &format!("after {when}")).await?,
+            // A size that the backend does not have.
+            Err(_) => break,
+        };
+    }
+    subject.delete(&restarted, &made.object).await?;
+    subject.expect(&before, 0, "after `expand` and `delete`").await?;
     Ok(Judgement::Kept)
 }
 

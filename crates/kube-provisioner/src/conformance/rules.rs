@@ -24,6 +24,7 @@ pub(super) enum Rule {
     FencingToken,
     NothingLeft,
     Capacity,
+    Expand,
     ForeignVolume,
     UnknownParameters,
     RefusedParameters,
@@ -35,7 +36,7 @@ pub(super) enum Rule {
 
 impl Rule {
     /// All there are, the simpler ones first: what breaks them breaks the later ones too.
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::Provision,
         Self::Idempotent,
         Self::Separate,
@@ -47,6 +48,7 @@ impl Rule {
         Self::FencingToken,
         Self::NothingLeft,
         Self::Capacity,
+        Self::Expand,
         Self::ForeignVolume,
         Self::UnknownParameters,
         Self::RefusedParameters,
@@ -70,6 +72,7 @@ impl Rule {
             Self::FencingToken => "fencing-token",
             Self::NothingLeft => "nothing-left",
             Self::Capacity => "capacity",
+            Self::Expand => "expand",
             Self::ForeignVolume => "foreign-volume",
             Self::UnknownParameters => "unknown-parameters",
             Self::RefusedParameters => "refused-parameters",
@@ -93,6 +96,7 @@ impl Rule {
             Self::FencingToken => "whenever its right to act ends, the next call goes on, and nothing is made twice",
             Self::NothingLeft => "who says that nothing is left has left nothing",
             Self::Capacity => "a volume is at least as large as was asked for",
+            Self::Expand => "a volume grows, also again and by a new process, and never shrinks",
             Self::ForeignVolume => "deleting a volume that says it is another leaves the other alone",
             Self::UnknownParameters => "a parameter that nobody knows is refused, and the claim's user told its name",
             Self::RefusedParameters => "bad parameters are refused once, the claim's user told, the backend untouched",
@@ -119,6 +123,7 @@ pub(super) async fn judge(rule: Rule, subject: &Subject) -> RuleResult {
             Rule::FencingToken => unfinished::fencing_token(subject).await,
             Rule::NothingLeft => unfinished::nothing_left(subject).await,
             Rule::Capacity => calls::capacity(subject).await,
+            Rule::Expand => calls::expand(subject).await,
             Rule::ForeignVolume => calls::foreign_volume(subject).await,
             Rule::UnknownParameters => parameters::unknown(subject).await,
             Rule::RefusedParameters => parameters::refused(subject).await,

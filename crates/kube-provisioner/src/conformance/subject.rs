@@ -21,7 +21,7 @@ use super::verdict::Broken;
 use crate::capabilities::AccessMode;
 use crate::controller::volume::secret_names::TemplateNames;
 use crate::controller::volume::{Backend, UntypedRequest, VolumeInputs, build};
-use crate::error::{DeleteError, DeleteVerdict, ProvisionError, Verdict};
+use crate::error::{DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, Verdict};
 use crate::protocol;
 use crate::provisioner::Provisioner;
 use crate::request::ProvisionedVolume;
@@ -233,6 +233,40 @@ impl Subject {
         valid: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<(), DeleteError> {
         let (fencing_token, _call) = FencingToken::of_call(valid);
+        let volume = self.argument(backend, object, fencing_token).map_err(DeleteError::retry)?;
+        backend.delete(volume).await
+    }
+
+    /// Calls `expand` until there is a final answer: success, or why it can never be done.
+    pub(super) async fn expand(
+        &self,
+        backend: &Arc<dyn Backend>,
+        object: &PersistentVolume,
+        bytes: u64,
+    ) -> Result<Result<(), ExpandError>, Broken> {
+        let mut last = String::new();
+        for _ in 0..ATTEMPTS {
+            let (fencing_token, _call) = FencingToken::of_call(|| true);
+            let volume = self.argument(backend, object, fencing_token).map_err(Broken)?;
+            match backend.expand(volume, bytes).await {
+                Ok(()) => return Ok(Ok(())),
+                Err(error) if error.verdict() == ExpandVerdict::Infeasible => return Ok(Err(error)),
+                Err(error) => {
+                    sleep(self.tempo.retry(error.retry_after())).await;
+                    last = format!("{error:?}");
+                }
+            }
+        }
+        Err(Broken(format!("`expand` failed {ATTEMPTS} times in a row; the last time: {last}")))
+    }
+
+    /// The volume as a controller hands it over.
+    fn argument(
+        &self,
+        backend: &Arc<dyn Backend>,
+        object: &PersistentVolume,
+        fencing_token: FencingToken,
+    ) -> Result<ProvisionedVolume, String> {
         let claim = object.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
         let names = TemplateNames {
             claim: claim.and_then(|claim| claim.name.as_deref()).unwrap_or_default(),
@@ -241,8 +275,7 @@ impl Subject {
         };
         let roles = backend.capabilities().secrets;
         let secrets = self.objects.take_secrets(&mut self.parameters.clone(), &roles, names);
-        let secrets = secrets.map_err(DeleteError::retry)?;
-        backend.delete(ProvisionedVolume::new(object.clone()).with(secrets, fencing_token)).await
+        Ok(ProvisionedVolume::new(object.clone()).with(secrets?, fencing_token))
     }
 
     /// The class with some parameters.

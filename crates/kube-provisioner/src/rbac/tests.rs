@@ -53,6 +53,8 @@ fn what_the_authors_code_is_capable_of_needs_rights() {
     };
     assert!(!resources(Capabilities::default()).iter().any(|resource| ["nodes", "secrets"].contains(resource)));
     assert!(resources(Capabilities::default().node_labels()).contains(&"nodes"));
+    assert!(!resources(Capabilities::default()).contains(&"persistentvolumeclaims/status"));
+    assert!(resources(Capabilities::default().expansion()).contains(&"persistentvolumeclaims/status"));
     assert!(resources(Capabilities::default().optional_secret("")).contains(&"secrets"));
 }
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube_provisioner::{
-    DeleteError, FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+    Capabilities, DeleteError, ExpandError, FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume,
+    Provisioner, Volume,
 };
 use tokio::time::sleep;
 
@@ -47,6 +48,8 @@ pub(crate) enum Flaw {
     StopsHalfway,
     /// What is too large is found out when a part is made already.
     RefusesLate,
+    /// Only what this process made grows.
+    ExpandsFromMemory,
 }
 
 /// What the backend holds: ids, and for which volume they are.
@@ -237,7 +240,7 @@ impl Provisioner for Toy {
     }
 }
 
-/// A toy that cleans up what its attempts have left.
+/// A toy whose volumes grow, and that cleans up what its attempts have left.
 pub(crate) struct TidyToy(pub(crate) Toy);
 
 impl Provisioner for TidyToy {
@@ -249,6 +252,19 @@ impl Provisioner for TidyToy {
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         self.0.delete(volume).await
+    }
+
+    async fn expand(&self, volume: ProvisionedVolume, _: u64) -> Result<(), ExpandError> {
+        let Toy { shelf, flaw, made } = &self.0;
+        let known = made.lock().unwrap().iter().any(|made| made == volume.name());
+        match shelf.find(volume.name()).await {
+            Some(_) if known || *flaw != Flaw::ExpandsFromMemory => Ok(()),
+            _ => Err(ExpandError::retry(format!("there is no {}", volume.name()))),
+        }
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().expansion()
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {

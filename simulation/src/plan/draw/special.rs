@@ -65,6 +65,29 @@ pub(super) fn make_again(plan: &mut Plan, dice: &mut Dice) {
     plan.slots = vec![vec![first, again], vec![second]];
 }
 
+/// Claims that are bound soon, stay, and ask for more again and again.
+pub(super) fn grow(plan: &mut Plan, dice: &mut Dice) {
+    plan.whole_author = true;
+    plan.pace = dice.pick(&[Pace::Prompt, Pace::Usual]);
+    plan.classes.iter_mut().for_each(|class| (class.expands, class.hangs) = (true, false));
+    plan.claims.iter_mut().for_each(|claim| claim.nature = Nature::Good);
+    let seconds = plan.storm.as_secs_f64();
+    plan.deeds.retain(|(_, deed)| !matches!(deed, Deed::Create(_) | Deed::Delete(_)) && dice.chance(0.3));
+    for claim in 0..plan.claims.len() {
+        plan.deeds.push((When::At(Duration::ZERO), Deed::Create(claim)));
+        for _ in 0..dice.number(1, 5) {
+            let when = match dice.number(0, 2) {
+                0 => When::Step(4 + dice.small(24)),
+                _ => When::At(dice.seconds(seconds * 0.1, seconds)),
+            };
+            plan.deeds.push((when, Deed::Grow(claim, dice.number(2, 6))));
+        }
+    }
+    if dice.chance(0.3) {
+        plan.deeds.push((When::At(dice.seconds(seconds * 0.3, seconds)), Deed::Delete(0)));
+    }
+}
+
 /// So many claims, with so many labels, that a journal is full.
 pub(super) fn fill_journals(plan: &mut Plan, dice: &mut Dice) {
     plan.claims =

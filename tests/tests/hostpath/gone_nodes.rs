@@ -1,6 +1,6 @@
 //! Nodes that go, come back, or leave their name to another one.
 
-use e2e::cluster::{Access, Program, TestSpace};
+use e2e::cluster::{Access, Program, TestSpace, eventually};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
@@ -85,8 +85,11 @@ async fn l5_a_node_that_comes_back_in_time_keeps_its_volumes() -> anyhow::Result
     drop(program);
     stand.delete_node().await?;
     stand.look("1h")?;
-    stand.space.create_node("node", &[]).await?;
-    let _program = started(&stand.space, &stand.access, stand.root.path(), &["--node-name", &stand.node]).await?;
+    let node = stand.space.create_node("node", &[]).await?;
+    let _program = start(&stand.space, &stand.access, stand.root.path(), &["--node-name", &stand.node])?;
+    let is_here =
+        |volume: &PersistentVolume| volume.annotations().get("hostpath-provisioner/node-uid") == node.uid().as_ref();
+    stand.space.wait_for(&stand.space.cluster_api(), &stand.volume, "of the new node", is_here).await?;
     assert_eq!(stand.look("0s")?, "");
     assert!(stand.is_there().await?);
     assert_eq!(directories(&stand.root).len(), 1);
@@ -110,7 +113,8 @@ async fn k3_another_node_of_the_same_name_is_another_node() -> anyhow::Result<()
     assert!(stand.look("0s")?.contains("given up"));
     stand.space.wait_gone(&stand.space.cluster_api::<PersistentVolume>(), &stand.volume).await?;
     // With the last volume of the former node the new one is free to begin.
-    program.wait_for_output("ready", SOON).await?;
+    let marker = other.path().join(".kube-provisioner/root");
+    assert!(eventually(SOON, async || Ok(marker.exists().then_some(()))).await?.is_some());
     assert_eq!(directories(&stand.root).len(), 1, "nobody has touched the former disk");
     stand.space.done().await
 }

@@ -54,7 +54,7 @@ struct Place {
     kubeconfig: Option<PathBuf>,
 
     /// Namespace of the provisioner's journal [default: the pod's or the kubeconfig's]
-    #[arg(long, env, value_name = "NAME")]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
     namespace: Option<String>,
 
     /// The node that the root is on, where there are several

@@ -99,13 +99,15 @@ impl Installed<'_> {
     }
 
     fn processes_now(&self) -> Vec<ProcessId> {
-        let argument = format!("--root={}", self.root.display());
+        let variable = format!("HOSTPATH_ROOT={}", self.root.display());
         let all = fs::read_dir("/proc").into_iter().flatten().flatten();
         let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let ours = ids.filter(|id| {
             let line = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
             // Other programs, such as those that start containers, may have it in theirs.
-            line.starts_with("/hostpath-provisioner\0") && line.split('\0').any(|word| word == argument)
+            line.starts_with("/hostpath-provisioner\0")
+                && environment.split(|byte| *byte == 0).any(|word| word == variable.as_bytes())
         });
         ours.filter_map(|id| ProcessId::of(id).ok()).collect()
     }

@@ -77,7 +77,7 @@ pub(crate) fn command(space: &TestSpace, root: &Path, arguments: &[&str]) -> any
         .args(arguments)
         .env("HOSTPATH_ROOT", root)
         .env("PROVISIONER_NAME", space.provisioner())
-        .env("NAMESPACE", space.namespace())
+        .env("POD_NAMESPACE", space.namespace())
         .env("KUBECONFIG", &space.cluster().state().kubeconfig)
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);

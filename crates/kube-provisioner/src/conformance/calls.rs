@@ -101,12 +101,12 @@ pub(super) async fn capacity(subject: &Subject) -> CheckResult {
 }
 
 pub(super) async fn expand(subject: &Subject) -> CheckResult {
-    let (before, first) = (subject.assets_now().await, subject.start());
+    let (before, first) = (subject.assets_now().await, subject.start().await?);
     if !first.capabilities().expansion {
         return Ok(Judgement::NotApplicable("it does not declare that volumes can be expanded".to_owned()));
     }
     let made = subject.provision(&first, &subject.new_name()).await?;
-    let restarted = subject.start();
+    let restarted = subject.start().await?;
     let steps = [
         (&first, 2, "`expand`"),
         (&first, 2, "`expand` to the same size"),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use directory_volumes::{PathPattern, Root};
@@ -83,7 +84,7 @@ impl Place {
         symlink("data", outside.join("link")).unwrap();
         let opened = Root::open(&root).unwrap();
         opened.put_marker().unwrap();
-        let place = Self { provisioner: HostPath::new(opened, None), outer };
+        let place = Self { provisioner: HostPath::new(Arc::new(opened), None), outer };
         let victim = ProvisionRequest::new(Parameters::default(), 1 << 20);
         let _ = runtime.block_on(place.provisioner.provision(victim)).unwrap();
         let name = ProvisionRequest::new((), 1).name;

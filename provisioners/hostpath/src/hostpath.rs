@@ -21,13 +21,8 @@ pub(crate) struct HostPath {
 }
 
 impl HostPath {
-    pub(crate) fn new(root: Root, node: Option<String>) -> Self {
-        Self { root: Arc::new(root), node: node.map(Node::new) }
-    }
-
-    /// Looks after the trash, for ever.
-    pub(crate) fn empty_trash(&self) -> impl Future<Output = ()> + Send + use<> {
-        upkeep::empty_trash(self.root.clone())
+    pub(crate) fn new(root: Arc<Root>, node: Option<String>) -> Self {
+        Self { root, node: node.map(Node::new) }
     }
 }
 
@@ -86,10 +81,9 @@ impl Provisioner for HostPath {
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
-        match Placement::of(&attempt, &self.root, self.node.as_ref()) {
-            Ok(place) => self.end(Deletion::of_attempt(place), attempt.fencing_token).await,
-            // Such a claim was refused before anything was made.
-            Err(_) => Ok(()),
+        match Deletion::of_attempt(&attempt) {
+            Some(deletion) => self.end(deletion, attempt.fencing_token).await,
+            None => Ok(()),
         }
     }
 }
@@ -132,7 +126,7 @@ mod tests {
     /// As `main` starts it.
     fn conformance(folder: &TempDir, node: Option<&'static str>) -> Conformance {
         let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
-        let start = move || HostPath::new(Root::open(&root).unwrap(), node.map(str::to_owned));
+        let start = move || HostPath::new(Arc::new(Root::open(&root).unwrap()), node.map(str::to_owned));
         Conformance::new(start, async move || entries(&listed)).refuses([("path", "/etc")])
     }
 

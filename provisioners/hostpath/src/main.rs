@@ -11,6 +11,7 @@ mod upkeep;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 use clap::builder::ArgPredicate;
@@ -41,9 +42,9 @@ fn main() -> ExitCode {
         if options.node_name.is_some() && options.coordination != Coordination::PerNode {
             return Err("--node-name needs --coordination per-node, which it sets by itself".into());
         }
-        let provisioner = HostPath::new(Root::open(&root)?, options.node_name.clone());
-        tokio::spawn(provisioner.empty_trash());
-        Ok((provisioner, options))
+        let root = Arc::new(Root::open(&root)?);
+        tokio::spawn(upkeep::empty_trash(root.clone()));
+        Ok((HostPath::new(root, options.node_name.clone()), options))
     };
     kube_provisioner::run_with_commands(setup, async |command: Commands| command.carry_out().await)
 }

@@ -71,13 +71,7 @@ impl Placement {
                 return Err(ProvisionError::invalid(text));
             }
         };
-        let (namespace, metadata) = (request.namespace(), &request.claim.metadata);
-        let text = |part: &Option<String>| part.clone().unwrap_or_default();
-        let claim = Claim { namespace: namespace.to_owned(), name: text(&metadata.name), uid: text(&metadata.uid) };
-        let names = Names { namespace, claim: &claim.name, volume: &request.name };
-        let path = parameters.path_pattern.path(&names).map_err(ProvisionError::invalid)?;
-        let provisioner = request.class.provisioner.clone();
-        let owner = Owner { volume: request.name.clone(), uid: None, claim: Some(claim), provisioner };
+        let (path, owner) = whose(request).map_err(ProvisionError::invalid)?;
         let root_id = root.id().map(str::to_owned);
         Ok(Self { path, owner, parameters, volume_type, node, root_id })
     }
@@ -182,9 +176,11 @@ impl Deletion {
         Ok(Self { path: path_of(volume.object(), root)?, owner: owner_of(volume.object()), kind })
     }
 
-    /// The claim of an attempt is gone, and nobody has used its directory.
-    pub(crate) fn of_attempt(place: Placement) -> Self {
-        Self { path: place.path, owner: place.owner, kind: Kind::RemoveAttempt }
+    /// The claim of an attempt is gone, and nobody has used its directory. `None` where it was refused before anything was
+    /// made.
+    pub(crate) fn of_attempt(attempt: &ProvisionRequest<Parameters>) -> Option<Self> {
+        let (path, owner) = whose(attempt).ok()?;
+        Some(Self { path, owner, kind: Kind::RemoveAttempt })
     }
 
     pub(crate) fn carry_out(self, root: &Root, token: &FencingToken) -> Result<(), DirectoryError> {
@@ -200,6 +196,17 @@ impl Deletion {
             Kind::Trash { ttl, object } => root.move_to_trash(&path, &owner, Some(ttl), object, token),
         }
     }
+}
+
+/// The directory that a claim gets, by its class and its names.
+fn whose(request: &ProvisionRequest<Parameters>) -> Result<(VolumePath, Owner), DirectoryError> {
+    let (namespace, metadata) = (request.namespace(), &request.claim.metadata);
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    let claim = Claim { namespace: namespace.to_owned(), name: text(&metadata.name), uid: text(&metadata.uid) };
+    let names = Names { namespace, claim: &claim.name, volume: &request.name };
+    let path = request.parameters.path_pattern.path(&names)?;
+    let provisioner = request.class.provisioner.clone();
+    Ok((path, Owner { volume: request.name.clone(), uid: None, claim: Some(claim), provisioner }))
 }
 
 /// The directory that a volume names, if it is below the root. Whose that is, its mark says.

@@ -9,6 +9,7 @@ mod handover;
 mod journal;
 mod metrics;
 mod process;
+mod removal;
 mod saved;
 mod shards;
 mod soak;
@@ -64,6 +65,11 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         rounds: usize,
     },
+    /// A volume with very many files that is deleted while other claims are served, beside `rm -rf`
+    Removal {
+        #[arg(long, default_value_t = 1_000_000)]
+        files: usize,
+    },
     /// Two replicas of the hostPath provisioner under faults, and whether every promise was kept
     Soak(soak::Settings),
 }
@@ -77,6 +83,7 @@ async fn main() -> anyhow::Result<()> {
         Command::Journal { rounds, claims } => journal::run(rounds, claims).await,
         Command::Handover { rounds } => handover::run(rounds).await,
         Command::Shards { claims, rounds } => shards::run(claims, rounds).await,
+        Command::Removal { files } => removal::run(files).await,
         Command::Soak(settings) => soak::run(settings).await,
     }
 }

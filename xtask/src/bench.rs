@@ -19,7 +19,9 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
     // The package has a second program, which the first one finds beside itself.
     let program = build::program(Profile::Release, "bench", features, guard, &progress).await?.with_file_name("bench");
     let provisioner = match measurement {
-        Some("soak") => Some(build::program(Profile::Release, "hostpath-provisioner", &[], guard, &progress).await?),
+        Some("soak" | "removal") => {
+            Some(build::program(Profile::Release, "hostpath-provisioner", &[], guard, &progress).await?)
+        }
         _ => None,
     };
     // Logging every request would be measured too.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
 use std::fs;
 use std::mem::MaybeUninit;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,7 @@ use super::log::Log;
 /// In each claim's directory, with the claim's uid in it.
 const MARKER: &str = "marker";
 /// Where the hostPath provisioner puts what it removes.
-const REMOVING: &str = ".deleting-";
+const REMOVING: &str = ".kube-provisioner/deleting";
 
 pub(super) struct Disk {
     root: PathBuf,
@@ -66,7 +66,11 @@ impl Trap {
 impl Disk {
     pub(super) fn create(dir: &Path, log: Log) -> anyhow::Result<Self> {
         let root = dir.join("root");
-        fs::create_dir_all(&root)?;
+        // The provisioner would make it when it starts, and must not find a root where others may write.
+        fs::create_dir_all(root.join(REMOVING))?;
+        for directory in [root.clone(), root.join(".kube-provisioner"), root.join(REMOVING)] {
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
+        }
         for beside in ["outside/deep", "root-neighbour"] {
             fs::create_dir_all(dir.join(beside))?;
             fs::write(dir.join(beside).join("precious"), beside)?;
@@ -128,9 +132,10 @@ impl Disk {
     }
 
     pub(super) fn names(&self) -> anyhow::Result<Vec<String>> {
-        let entries = fs::read_dir(&self.root)?;
+        let entries = fs::read_dir(&self.root)?.chain(fs::read_dir(self.root.join(REMOVING))?);
         let name = |entry: std::io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
-        entries.map(name).collect()
+        let names: anyhow::Result<Vec<String>> = entries.map(name).collect();
+        Ok(names?.into_iter().filter(|name| !name.starts_with('.')).collect())
     }
 
     /// What has changed beside the root.
@@ -172,24 +177,25 @@ fn around(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, String>> {
 /// A thread of its own: what is to happen between two steps of a replica must be fast.
 fn watch(root: &Path, seen: Arc<Mutex<Seen>>, log: Log) -> anyhow::Result<()> {
     let events = inotify::init(CreateFlags::CLOEXEC)?;
-    let wanted = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::DELETE | WatchFlags::ONLYDIR;
+    let wanted = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
     inotify::add_watch(&events, root, wanted)?;
+    let removing = inotify::add_watch(&events, &root.join(REMOVING), wanted)?;
     std::thread::spawn(move || {
         let mut buffer = vec![MaybeUninit::uninit(); 64 * 1024];
         let mut reader = Reader::new(&events, &mut buffer);
         while let Ok(event) = reader.next() {
             let name = event.file_name().map(CStr::to_string_lossy).unwrap_or_default();
-            let Some((moment, name)) = moment(event.events(), &name) else { continue };
+            let Some(moment) = moment(event.events(), &name, event.wd() == removing) else { continue };
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(trap) = seen.trap.take_if(|trap| trap.springs_at(moment)) {
                 for target in &trap.targets {
                     target.signal(trap.signal);
                 }
                 // Whoever set it may have gone on meanwhile.
-                let _ = trap.sprung.send(name.to_owned());
+                let _ = trap.sprung.send(name.clone().into_owned());
             }
             if moment == Moment::Made {
-                *seen.made.entry(name.to_owned()).or_insert(0) += 1;
+                *seen.made.entry(name.clone().into_owned()).or_insert(0) += 1;
             }
             log.say(format_args!("disk: {name} {moment:?}"));
         }
@@ -197,12 +203,11 @@ fn watch(root: &Path, seen: Arc<Mutex<Seen>>, log: Log) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn moment(events: ReadFlags, name: &str) -> Option<(Moment, &str)> {
-    let removing = name.strip_prefix(REMOVING);
+fn moment(events: ReadFlags, name: &str, removing: bool) -> Option<Moment> {
     match removing {
-        Some(name) if events.contains(ReadFlags::MOVED_TO) => Some((Moment::Removing, name)),
-        Some(name) if events.contains(ReadFlags::DELETE) => Some((Moment::Removed, name)),
-        None if events.contains(ReadFlags::CREATE) && !name.starts_with('.') => Some((Moment::Made, name)),
+        true if events.contains(ReadFlags::CREATE) => Some(Moment::Removing),
+        true if events.contains(ReadFlags::DELETE) => Some(Moment::Removed),
+        false if events.contains(ReadFlags::CREATE) && !name.starts_with('.') => Some(Moment::Made),
         _ => None,
     }
 }
@@ -214,14 +219,14 @@ mod tests {
     #[test]
     fn a_directory_is_made_then_its_removal_begins_and_ends() {
         let cases = [
-            (ReadFlags::CREATE, "pvc-1", Some((Moment::Made, "pvc-1"))),
-            (ReadFlags::MOVED_TO, ".deleting-pvc-1", Some((Moment::Removing, "pvc-1"))),
-            (ReadFlags::DELETE, ".deleting-pvc-1", Some((Moment::Removed, "pvc-1"))),
-            (ReadFlags::CREATE, ".probe-12-34", None),
-            (ReadFlags::DELETE, ".probe-12-34", None),
+            (ReadFlags::CREATE, "pvc-1", false, Some(Moment::Made)),
+            (ReadFlags::CREATE, "pvc-1", true, Some(Moment::Removing)),
+            (ReadFlags::DELETE, "pvc-1", true, Some(Moment::Removed)),
+            (ReadFlags::CREATE, ".kube-provisioner", false, None),
+            (ReadFlags::DELETE, "pvc-1", false, None),
         ];
-        for (events, name, expected) in cases {
-            assert_eq!(moment(events, name), expected, "{name}");
+        for (events, name, removing, expected) in cases {
+            assert_eq!(moment(events, name, removing), expected, "{name}");
         }
     }
 

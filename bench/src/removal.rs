@@ -1,0 +1,120 @@
+//! A volume with very many files is deleted while other claims are served: how long these wait, and what it costs beside
+//! `rm -rf` of the same tree.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use e2e::cluster::{is_bound, provisioner_program};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, PostParams};
+
+use crate::burst::mb;
+use crate::cluster::{CLASS, Cluster};
+use crate::process::Provisioner;
+
+/// Between two claims that are timed.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Claims that are timed before the removal begins.
+const BEFORE: usize = 40;
+
+pub(crate) async fn run(files: usize) -> anyhow::Result<()> {
+    let cluster = Cluster::connect().await?;
+    cluster.clear().await?;
+    let place = tempfile::tempdir()?;
+    let root = place.path().canonicalize()?.join("volumes");
+    fs::create_dir(&root)?;
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o700))?;
+    let arguments = ["--root".to_owned(), root.display().to_string()];
+    let mut provisioner = Provisioner::start_program(&cluster, &provisioner_program()?, "hostpath", &arguments).await?;
+    provisioner.wait_ready().await?;
+    let large = bind(&cluster, "large").await?.0;
+    let large = root.join(large);
+    fill(&large, files)?;
+    let beside = place.path().join("beside");
+    fs::create_dir(&beside)?;
+    fill(&beside, files)?;
+    let idle = provisioner.memory("VmRSS")?;
+    let mut before = Vec::new();
+    for number in 0..BEFORE {
+        before.push(timed(&cluster, &format!("before-{number}")).await?);
+    }
+    let processor_time = provisioner.processor_time()?;
+    let start = Instant::now();
+    cluster.claims().delete("large", &DeleteParams::default()).await?;
+    let mut during = Vec::new();
+    while !is_gone(&root, &large) {
+        during.push(timed(&cluster, &format!("during-{}", during.len())).await?);
+    }
+    let removed = start.elapsed();
+    let processor_time = provisioner.processor_time()? - processor_time;
+    let start = Instant::now();
+    ensure!(Command::new("rm").arg("-rf").arg(&beside).status()?.success(), "rm failed");
+    let by_rm = start.elapsed();
+    let [before, during] = [before, during].map(Latencies::of);
+    println!("| measured | figure |\n|---|---|");
+    println!("| {files} files removed, other claims served meanwhile | {:.1} s |", removed.as_secs_f64());
+    println!("| `rm -rf` of the same tree, afterwards and alone | {:.1} s |", by_rm.as_secs_f64());
+    println!("| claim to bound before: median, 9 in 10, longest of {} | {} |", before.0.len(), before.text());
+    println!("| claim to bound meanwhile: median, 9 in 10, longest of {} | {} |", during.0.len(), during.text());
+    println!("| resident memory before, peak | {:.1} MB, {:.1} MB |", mb(idle), mb(provisioner.memory("VmHWM")?));
+    println!("| processor time of the provisioner meanwhile | {:.2} s |", processor_time.as_secs_f64());
+    cluster.clear().await
+}
+
+/// A thousand files in each directory.
+fn fill(top: &Path, files: usize) -> anyhow::Result<()> {
+    for directory in 0..files.div_ceil(1000) {
+        let directory_path = top.join(format!("d{directory}"));
+        fs::create_dir(&directory_path)?;
+        for file in 0..(files - directory * 1000).min(1000) {
+            File::create(directory_path.join(format!("f{file}")))?;
+        }
+    }
+    Ok(())
+}
+
+fn is_gone(root: &Path, volume: &Path) -> bool {
+    let deleting: PathBuf = root.join(".kube-provisioner/deleting");
+    !volume.exists() && fs::read_dir(deleting).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// The name of its volume, and how long it took until the claim was bound.
+async fn bind(cluster: &Cluster, name: &str) -> anyhow::Result<(String, Duration)> {
+    let start = Instant::now();
+    let claims = cluster.claims();
+    claims.create(&PostParams::default(), &e2e::cluster::claim(name, CLASS)).await?;
+    loop {
+        let claim = claims.get(name).await?;
+        if is_bound(&claim) {
+            let volume = claim.spec.and_then(|spec| spec.volume_name).context("a bound claim without a volume")?;
+            return Ok((volume, start.elapsed()));
+        }
+        ensure!(start.elapsed() < Duration::from_secs(60), "{} is not bound after 60 s", claim.name_any());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn timed(cluster: &Cluster, name: &str) -> anyhow::Result<Duration> {
+    let (_, took) = bind(cluster, name).await?;
+    tokio::time::sleep(PAUSE).await;
+    Ok(took)
+}
+
+struct Latencies(Vec<Duration>);
+
+impl Latencies {
+    fn of(mut all: Vec<Duration>) -> Self {
+        all.sort();
+        Self(all)
+    }
+
+    fn text(&self) -> String {
+        let at = |share: usize| self.0.get((self.0.len() * share / 100).min(self.0.len().saturating_sub(1)));
+        let ms = |time: Option<&Duration>| time.map_or(0, |time| time.as_millis());
+        format!("{} ms, {} ms, {} ms", ms(at(50)), ms(at(90)), ms(self.0.last()))
+    }
+}

@@ -78,6 +78,12 @@ impl Users {
             open = later;
             for (_, deed) in due {
                 self.carry_out(deed);
+                // A claim that is not bound yet may not grow yet.
+                if let Deed::Grow(claim, _) = deed
+                    && !self.is_bound(claim)
+                {
+                    open.push((When::At(now + Duration::from_secs(1)), deed));
+                }
                 if let Deed::Replace(claim) = deed {
                     // When others have let go of what was deleted.
                     let again = |after| (When::At(now + after), Deed::Block(claim));
@@ -252,6 +258,11 @@ impl Users {
             }
             Deed::Compact => self.cluster.forget_history(),
         }
+    }
+
+    fn is_bound(&self, claim: usize) -> bool {
+        let claim = self.cluster.get("", CLAIMS, NAMESPACE, &format!("claim-{claim}"));
+        claim.is_ok_and(|claim| object::text_at(&claim, &["status", "phase"]) == "Bound")
     }
 
     fn create_claim(&self, claim: usize) {

@@ -84,7 +84,7 @@ impl Capabilities {
     }
 
     /// Volumes can grow: the author implements [`expand`](crate::Provisioner::expand). The account needs the right to
-    /// change the status of claims.
+    /// change the status of claims. Not beside an external-resizer for the same CSI driver.
     pub fn expansion(mut self) -> Self {
         self.expansion = true;
         self

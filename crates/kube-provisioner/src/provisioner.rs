@@ -150,7 +150,8 @@ pub trait Provisioner: Send + Sync + 'static {
     /// It is called when the claim of a bound volume asks for more than the volume has, and again with the same or
     /// another size until one call succeeds. Only afterwards do volume and claim say the new size. As for
     /// [`delete`](Self::delete), check the volume object before acting on it. Nothing ever shrinks: a size below that of
-    /// the asset is success.
+    /// the asset is success. Kubernetes does not grow a file system on a device that is no CSI driver's: that belongs to
+    /// this call, or to nobody.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -183,6 +184,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Whether the backend can work now, for the readiness probe: the counterpart of the CSI Identity service's `Probe`.
     /// Asked only when somebody asks `/readyz`, with a time limit and not more often than every few seconds.
     ///
+    /// It may be asked before [`start`](Self::start), also in a replica that waits for its turn.
     /// A process that is not ready goes on working: a probe informs people and tools, it does not stop calls.
     ///
     /// # Errors

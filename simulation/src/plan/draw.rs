@@ -16,7 +16,7 @@ impl Plan {
         match dice.number(0, 99) {
             0..=2 => special::hang(&mut plan, &mut dice),
             3..=9 => special::make_again(&mut plan, &mut dice),
-            11..=18 => special::grow(&mut plan, &mut dice),
+            11..=24 => special::grow(&mut plan, &mut dice),
             10 if dice.chance(0.2) => special::fill_journals(&mut plan, &mut dice),
             _ => {}
         }

@@ -17,13 +17,16 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 type Ask = dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync;
 
+/// An answer, and when it came.
+type Answered = (Instant, Result<(), String>);
+
 /// A check with a time limit, whose answer counts for a while.
 #[derive(Clone)]
 pub(super) struct Probe {
     pub(super) name: String,
     ask: Arc<Ask>,
     /// The last answer. Who asks meanwhile waits for the same one.
-    last: Arc<Mutex<Option<(Instant, Result<(), String>)>>>,
+    last: Arc<Mutex<Option<Answered>>>,
 }
 
 impl Probe {

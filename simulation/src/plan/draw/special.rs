@@ -68,6 +68,7 @@ pub(super) fn make_again(plan: &mut Plan, dice: &mut Dice) {
 /// Claims that are bound soon, stay, and ask for more again and again.
 pub(super) fn grow(plan: &mut Plan, dice: &mut Dice) {
     plan.whole_author = true;
+    plan.storm = Duration::from_secs(dice.pick(&[60, 180]));
     plan.pace = dice.pick(&[Pace::Prompt, Pace::Usual]);
     plan.classes.iter_mut().for_each(|class| (class.expands, class.hangs) = (true, false));
     plan.claims.iter_mut().for_each(|claim| claim.nature = Nature::Good);

@@ -21,6 +21,8 @@ use crate::parameters::duration;
 use crate::placement::GONE_SINCE;
 
 const PAGE: u32 = 500;
+/// So often a write is made again after a conflict; the rest is done at the next look.
+const MOST_ATTEMPTS: usize = 5;
 
 /// One look at all volumes; a CronJob makes one every few minutes. Nothing is deleted at the first look.
 #[derive(Args)]
@@ -135,11 +137,16 @@ impl Look {
             settled(claims.delete(claim_name, &only(&claim.uid)).await.map(drop))?;
         }
         settled(self.volumes.delete(name, &only(&volume.metadata.uid)).await.map(drop))?;
-        if let Some(live) = self.volumes.get_opt(name).await?.filter(|live| live.metadata.uid == volume.metadata.uid) {
-            let mut finalizers = live.metadata.finalizers.clone().unwrap_or_default();
+        // The controller-manager writes to it at the same time.
+        for _ in 0..MOST_ATTEMPTS {
+            let live = self.volumes.get_opt(name).await?.filter(|live| live.metadata.uid == volume.metadata.uid);
+            let Some(mut live) = live.map(|live| live.metadata) else { break };
+            let finalizers = live.finalizers.get_or_insert_default();
+            if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+                break;
+            }
             finalizers.retain(|finalizer| finalizer != FINALIZER);
-            let version = live.metadata.resource_version;
-            let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": version}});
+            let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": live.resource_version}});
             settled(self.volumes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop))?;
         }
         print(&format!("{name}: given up with its node {node}\n"));

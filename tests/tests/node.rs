@@ -38,7 +38,7 @@ async fn the_node_is_ready_and_nothing_keeps_pods_away() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_pod_writes_into_a_volume_of_a_provisioner_on_this_machine() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("writes").await?, tempfile::tempdir()?);
-    let rules = rules(&Options::new(space.provisioner()), &Capabilities::default(), &[]);
+    let rules = rules(&Options::new(space.provisioner()), &Capabilities::default().expansion(), &[]);
     space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
     let access = space.access_of("provisioner").await?;
     let arguments = [

@@ -179,7 +179,7 @@ fn watch(root: &Path, seen: Arc<Mutex<Seen>>, log: Log) -> anyhow::Result<()> {
     let events = inotify::init(CreateFlags::CLOEXEC)?;
     let wanted = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
     inotify::add_watch(&events, root, wanted)?;
-    let removing = inotify::add_watch(&events, &root.join(REMOVING), wanted)?;
+    let removing = inotify::add_watch(&events, root.join(REMOVING), wanted)?;
     std::thread::spawn(move || {
         let mut buffer = vec![MaybeUninit::uninit(); 64 * 1024];
         let mut reader = Reader::new(&events, &mut buffer);

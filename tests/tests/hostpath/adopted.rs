@@ -49,7 +49,7 @@ async fn a_directory_becomes_a_volume() -> anyhow::Result<()> {
 
 /// As rancher's local path provisioner and the tutorial's demo write them.
 #[tokio::test]
-async fn k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::Result<()> {
+async fn hostpath_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("k14").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let old_name = format!("rancher-{}", space.provisioner());

@@ -59,7 +59,7 @@ impl Stand {
 }
 
 #[tokio::test]
-async fn l4_volumes_of_a_node_that_is_gone_are_given_up_after_some_time() -> anyhow::Result<()> {
+async fn hostpath_l4_volumes_of_a_node_that_is_gone_are_given_up_after_some_time() -> anyhow::Result<()> {
     let (stand, program) = Stand::new("l4").await?;
     assert_eq!(stand.look("0s")?, "", "the node is there");
     drop(program);
@@ -80,7 +80,7 @@ async fn l4_volumes_of_a_node_that_is_gone_are_given_up_after_some_time() -> any
 
 /// A node that was deleted and registers again has another uid, and the same disk.
 #[tokio::test]
-async fn l5_a_node_that_comes_back_in_time_keeps_its_volumes() -> anyhow::Result<()> {
+async fn hostpath_l5_a_node_that_comes_back_in_time_keeps_its_volumes() -> anyhow::Result<()> {
     let (stand, program) = Stand::new("l5").await?;
     drop(program);
     stand.delete_node().await?;
@@ -99,7 +99,7 @@ async fn l5_a_node_that_comes_back_in_time_keeps_its_volumes() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn k3_another_node_of_the_same_name_is_another_node() -> anyhow::Result<()> {
+async fn hostpath_k3_another_node_of_the_same_name_is_another_node() -> anyhow::Result<()> {
     let (stand, program) = Stand::new("k3").await?;
     drop(program);
     stand.delete_node().await?;

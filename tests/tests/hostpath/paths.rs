@@ -17,7 +17,7 @@ use crate::fixture::*;
 const PATTERN: &str = "${pvc.metadata.namespace}/${pvc.metadata.name}";
 
 #[tokio::test]
-async fn p9_a_class_says_where_directories_are() -> anyhow::Result<()> {
+async fn hostpath_p9_a_class_says_where_directories_are() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("p9").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
@@ -32,7 +32,7 @@ async fn p9_a_class_says_where_directories_are() -> anyhow::Result<()> {
 
 /// Of these rows of the local path provisioner's suite the paths are refused, and there is no way to allow them.
 #[tokio::test]
-async fn p11_p12_p13_a_pattern_that_may_lead_out_is_refused_with_an_event() -> anyhow::Result<()> {
+async fn hostpath_p11_p12_p13_a_pattern_that_may_lead_out_is_refused_with_an_event() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("p13").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
@@ -65,7 +65,7 @@ async fn p11_p12_p13_a_pattern_that_may_lead_out_is_refused_with_an_event() -> a
 }
 
 #[tokio::test]
-async fn s4_two_claims_never_share_a_directory() -> anyhow::Result<()> {
+async fn hostpath_s4_two_claims_never_share_a_directory() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("s4").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
@@ -90,7 +90,7 @@ async fn s4_two_claims_never_share_a_directory() -> anyhow::Result<()> {
 
 /// The label that volumes name is not what their deletion goes by.
 #[tokio::test]
-async fn p8_p15_k2_volumes_name_the_label_that_the_class_says() -> anyhow::Result<()> {
+async fn hostpath_p8_p15_k2_volumes_name_the_label_that_the_class_says() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("p8").await?, tempfile::tempdir()?);
     let mut options = Options::new(space.provisioner());
     options.coordination = Coordination::PerNode;
@@ -126,7 +126,7 @@ async fn p8_p15_k2_volumes_name_the_label_that_the_class_says() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn p2_p3_a_claim_may_choose_the_source_of_its_volume() -> anyhow::Result<()> {
+async fn hostpath_p2_p3_a_claim_may_choose_the_source_of_its_volume() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("p2").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
@@ -149,7 +149,7 @@ async fn p2_p3_a_claim_may_choose_the_source_of_its_volume() -> anyhow::Result<(
 
 /// Who may create volumes writes into them whatever they like.
 #[tokio::test]
-async fn k7_k8_a_hand_made_volume_costs_nobody_a_file() -> anyhow::Result<()> {
+async fn hostpath_k7_k8_a_hand_made_volume_costs_nobody_a_file() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("k8").await?, tempfile::tempdir()?);
     let root = outer.path().canonicalize()?.join("root");
     fs::create_dir(&root)?;

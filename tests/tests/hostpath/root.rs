@@ -18,7 +18,7 @@ fn private(path: &Path) -> anyhow::Result<()> {
 
 /// A directory that takes the place of another one is what a program sees of a file system that is not mounted.
 #[tokio::test]
-async fn k1_nothing_is_made_or_removed_while_the_disk_is_away() -> anyhow::Result<()> {
+async fn hostpath_k1_nothing_is_made_or_removed_while_the_disk_is_away() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("k1").await?, tempfile::tempdir()?);
     let outer = outer.path().canonicalize()?;
     let (disk, away): (PathBuf, PathBuf) = (outer.join("disk"), outer.join("away"));

@@ -72,8 +72,14 @@ pub(super) struct Lock<'a> {
 impl Lock<'_> {
     /// Returns a function that says whether the lock is certainly still ours.
     pub(super) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let valid_until = self.deadline();
+        move || Instant::now() < valid_until()
+    }
+
+    /// Returns a function that says until when the lock is certainly ours, also after it is no longer renewed.
+    pub(super) fn deadline(&self) -> impl Fn() -> Instant + Send + Sync + use<> {
         let valid_until = self.valid_until.clone();
-        move || Instant::now() < *valid_until.lock().unwrap_or_else(PoisonError::into_inner)
+        move || *valid_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a function that gives the object's last known state, also after the lock was given up.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::NoAnswer;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::attempt::{Answer, Attempt};
 use super::lock::Lock;
@@ -46,16 +46,17 @@ impl Actions {
             Ok(lock) => lock,
             Err(outcome) => return outcome,
         };
-        let (held, valid) = (lock.as_ref().map(Lock::held_state), lock.as_ref().map(Lock::validity));
+        let (held, deadline) = (lock.as_ref().map(Lock::held_state), lock.as_ref().map(Lock::deadline));
         let answer = self.ask(attempt, lock, self.limits.provision, |request| self.backend.provision(request)).await;
+        let deadline = deadline.map(|deadline| deadline());
         let outcome = match answer {
             // The next holder of the lock may have ended the attempt.
-            Ok(Answer { value: Ok(Ok(_)), .. }) if valid.is_some_and(|valid| !valid()) => {
+            Ok(Answer { value: Ok(Ok(_)), .. }) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
                 Outcome::ProvisionBroke { method: "provision", no_answer: NoAnswer::CutOff }
             }
             Ok(Answer { value: Ok(Ok(volume)), permit: _permit }) => {
                 match self.unsaved(key, pending.clone(), &claim, &secrets, volume) {
-                    Ok(unsaved) => self.save(key, unsaved).await,
+                    Ok(unsaved) => self.save(key, unsaved, deadline).await,
                     Err(outcome) => outcome,
                 }
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
+use tokio::time::{Instant, timeout_at};
 
 use super::Actions;
 use super::objects::LiveVolume;
@@ -39,11 +40,22 @@ impl Actions {
         outcome
     }
 
-    pub(super) async fn save(&self, key: &Key, unsaved: UnsavedVolume) -> Outcome {
+    /// Saves a volume, until the deadline where the claim is locked: the next holder of the lock may remove the asset.
+    pub(super) async fn save(&self, key: &Key, unsaved: UnsavedVolume, deadline: Option<Instant>) -> Outcome {
         let unsaved = Arc::new(unsaved);
         // The asset exists, so only a saved volume ends the work.
         self.cache().set_progress(key, Progress::Unsaved(unsaved.clone()));
-        self.try_save(key, &unsaved).await
+        let Some(deadline) = deadline else { return self.try_save(key, &unsaved).await };
+        let begun = Instant::now();
+        let outcome = match timeout_at(deadline, self.try_save(key, &unsaved)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Outcome::NotSaved(CallError::TimedOut(begun.elapsed())),
+        };
+        // It is saved again only under the lock, as an attempt that goes on.
+        if matches!(outcome, Outcome::NotSaved(_)) {
+            self.cache().set_progress(key, Progress::Background(unsaved.pending.clone()));
+        }
+        outcome
     }
 
     async fn try_save(&self, key: &Key, unsaved: &Arc<UnsavedVolume>) -> Outcome {

@@ -54,7 +54,7 @@ impl Cluster {
                 "name": "system:persistent-volume-provisioner"}}));
         let mut options = Options::new(PROVISIONER);
         options.shards = 4;
-        let mut rules = rules(&options, &Capabilities::default(), &[2]);
+        let mut rules = rules(&options, &Capabilities::default().expansion(), &[2]);
         // Other builds are measured too, whose objects may have other names.
         rules.iter_mut().for_each(|rule| rule.names.clear());
         objects.extend(manifests(&Account { name: "provisioner", namespace: NAMESPACE }, &rules));

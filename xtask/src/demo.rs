@@ -193,7 +193,7 @@ async fn settle(id: ProcessId) -> anyhow::Result<()> {
 fn objects() -> Vec<serde_json::Value> {
     let account = rbac::Account { name: ACCOUNT, namespace: NAMESPACE };
     let mut objects = vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } })];
-    let rules = rbac::rules(&Options::new(PROVISIONER), &Capabilities::default(), &[]);
+    let rules = rbac::rules(&Options::new(PROVISIONER), &Capabilities::default().expansion(), &[]);
     objects.extend(rbac::manifests(&account, &rules));
     objects.push(json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",

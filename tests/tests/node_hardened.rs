@@ -54,7 +54,10 @@ async fn node_k11_it_needs_no_capability_where_all_pods_are_of_its_own_user() ->
     let space = TestSpace::new("nonroot").await?;
     let installed = space.install(Variant::PerNode).await?;
     installed.processes(1).await?;
-    // With what the first provisioner has noted there.
+    // With what the first provisioner notes there at its start, the node last.
+    let noted = installed.root().join(".kube-provisioner/notes/node");
+    let has_noted = eventually(LIMIT, async || Ok(noted.exists().then_some(())));
+    assert!(has_noted.await?.is_some());
     let given = std::process::Command::new("chown").args(["-R", "1000:1000"]).arg(installed.root()).status()?;
     assert!(given.success());
     let less = json!({"spec": {"template": {"spec": {

@@ -1,6 +1,10 @@
 //! The [`Controller`], which runs an author's provisioner.
 
+pub(crate) mod class_parameters;
+pub(crate) mod secret_names;
+mod secret_reading;
 pub(crate) mod volume;
+mod watched;
 
 use std::fmt;
 use std::sync::Arc;

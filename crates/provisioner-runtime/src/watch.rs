@@ -66,13 +66,45 @@ pub enum Change<T> {
     Deleted(T),
 }
 
-/// Keeps `sink` informed of all objects that `api` covers. Runs until dropped.
+/// Which objects a watch follows: all that an `Api` covers, or those of them with certain labels.
+#[derive(Clone, Debug)]
+pub struct Scope<T> {
+    api: Api<T>,
+    labels: Option<String>,
+}
+
+impl<T> Scope<T> {
+    /// Those that this label selector selects, such as `app=web`.
+    pub fn labelled(api: Api<T>, selector: impl Into<String>) -> Self {
+        Self { api, labels: Some(selector.into()) }
+    }
+
+    pub(crate) fn list_params(&self) -> ListParams {
+        ListParams { label_selector: self.labels.clone(), ..ListParams::default() }
+    }
+}
+
+impl<T> From<Api<T>> for Scope<T> {
+    fn from(api: Api<T>) -> Self {
+        Self { api, labels: None }
+    }
+}
+
+impl<T: Clone + DeserializeOwned + Debug> Scope<T> {
+    /// Asks the API server for the current version of this kind.
+    pub(crate) async fn current_version(&self) -> kube::Result<u64> {
+        let list = self.api.list_metadata(&self.list_params().limit(1)).await?;
+        Ok(list.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default())
+    }
+}
+
+/// Keeps `sink` informed of all objects in `scope`. Runs until dropped.
 ///
 /// Failures are repeated with a back-off from 0.2 to 30 seconds, and are seen in `health` and, once per
 /// distinct problem, in the log under `name`. A connection that is cut silently is noticed after
 /// 65 seconds, or 5 seconds after [`WatchHealth::expect`] has named a version that it does not deliver.
 pub async fn watch<T>(
-    api: Api<T>,
+    scope: impl Into<Scope<T>>,
     name: &'static str,
     environment: Environment,
     health: WatchHealth,
@@ -80,6 +112,7 @@ pub async fn watch<T>(
 ) where
     T: Resource + Clone + FromJson + Debug + Send + 'static,
 {
+    let scope = scope.into();
     let mut random = environment.random(name);
     let mut asked = health.shared.asked.follow();
     let mut position = None;
@@ -88,7 +121,7 @@ pub async fn watch<T>(
         let step = match &mut position {
             None => {
                 let asked = asked.catch_up();
-                list(&api, &health, &mut sink).await.map(|(version, size)| {
+                list(&scope, &health, &mut sink).await.map(|(version, size)| {
                     health.works(name);
                     health.listed(Listed { size, asked });
                     position = Some(version);
@@ -100,7 +133,7 @@ pub async fn watch<T>(
                     position = None;
                     continue;
                 }
-                step = follow(&api, name, &health, version, &mut failures, &mut sink) => step,
+                step = follow(&scope, name, &health, version, &mut failures, &mut sink) => step,
             },
         };
         match step {
@@ -261,17 +294,17 @@ struct State {
 
 /// Lists everything, page by page; returns the position from which to watch.
 async fn list<T>(
-    api: &Api<T>,
+    scope: &Scope<T>,
     health: &WatchHealth,
     sink: &mut (impl FnMut(Change<T>) + Send),
 ) -> Result<(String, usize), WatchError>
 where
     T: Clone + DeserializeOwned + Debug,
 {
-    let mut params = ListParams::default().limit(PAGE);
+    let mut params = scope.list_params().limit(PAGE);
     let (mut first, mut size) = (true, 0);
     loop {
-        let page = answer(LIST, api.list(&params)).await?;
+        let page = answer(LIST, scope.api.list(&params)).await?;
         health.progress();
         if std::mem::take(&mut first) {
             health.delivers(page.metadata.resource_version.as_deref().unwrap_or_default());
@@ -296,7 +329,7 @@ where
 
 /// Watches from `version`, which it keeps up to date, until the server ends the watch.
 async fn follow<T>(
-    api: &Api<T>,
+    scope: &Scope<T>,
     name: &str,
     health: &WatchHealth,
     version: &mut String,
@@ -306,8 +339,9 @@ async fn follow<T>(
 where
     T: Resource + Clone + FromJson + 'static,
 {
-    let (client, params) = (api.clone().into_client(), WatchParams::default().timeout(WATCH_SECONDS));
-    let mut events = answer(START, Reader::<T>::open(&client, api.resource_url(), &params, version)).await?;
+    let params = WatchParams { label_selector: scope.labels.clone(), ..WatchParams::default().timeout(WATCH_SECONDS) };
+    let (client, url) = (scope.api.clone().into_client(), scope.api.resource_url());
+    let mut events = answer(START, Reader::<T>::open(&client, url, &params, version)).await?;
     health.progress();
     let mut stale = pin!(health.shared.expected.stale(|| health.position()));
     let mut settling = pin!(sleep(SETTLED));

@@ -9,7 +9,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Map, Value};
 
 use crate::capabilities::Capabilities;
-use crate::controller::volume;
+use crate::controller::{secret_names, volume};
 use crate::options::{Coordination, provisioner_name};
 use crate::parameters::{self, nearest, quoted};
 use crate::protocol::WAIT_FOR_FIRST_CONSUMER;
@@ -192,7 +192,7 @@ fn read_parameters<P: Provisioner>(
     mut parameters: BTreeMap<String, String>,
     capabilities: &Capabilities,
 ) -> Result<(), String> {
-    volume::take_secret_names(&mut parameters, &capabilities.secrets)?;
+    secret_names::take(&mut parameters, &capabilities.secrets)?;
     parameters::from_map::<P::Parameters>(&parameters).map(drop).map_err(|problems| problems.to_string())
 }
 

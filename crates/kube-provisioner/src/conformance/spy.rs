@@ -17,7 +17,8 @@ use tokio::time::sleep;
 
 use super::tempo::Tempo;
 use crate::capabilities::Capabilities;
-use crate::controller::volume::{Backend, Parsed, UntypedRequest};
+use crate::controller::class_parameters::Parsed;
+use crate::controller::volume::{Backend, UntypedRequest};
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
 use crate::parameters::ParameterError;
 use crate::request::ProvisionedVolume;

@@ -19,7 +19,7 @@ use super::objects::Objects;
 use super::tempo::Tempo;
 use super::verdict::Broken;
 use crate::capabilities::AccessMode;
-use crate::controller::volume::secret_names::TemplateNames;
+use crate::controller::secret_names::TemplateNames;
 use crate::controller::volume::{Backend, UntypedRequest, VolumeInputs, build};
 use crate::error::{DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, Verdict};
 use crate::protocol;

@@ -21,7 +21,6 @@ mod outcome;
 mod projection;
 mod report;
 mod safeguards;
-pub(crate) mod secret_names;
 #[cfg(test)]
 mod tests;
 
@@ -56,7 +55,7 @@ use crate::options::{Coordination, Options};
 
 pub(crate) use self::backend::Backend;
 #[cfg(feature = "conformance")]
-pub(crate) use self::backend::{Parsed, UntypedRequest};
+pub(crate) use self::backend::UntypedRequest;
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::fuzzing::take_in;
 #[cfg(feature = "conformance")]
@@ -67,7 +66,6 @@ pub use self::safeguards::Safeguard;
 #[cfg(not(feature = "planted-faults"))]
 use self::safeguards::Safeguard;
 pub(crate) use self::safeguards::Safeguards;
-pub(crate) use self::secret_names::take as take_secret_names;
 
 /// The bound of concurrent calls of the author's code where none is given. A call that only waits costs some kilobytes.
 const CALLS: usize = 100;

@@ -4,15 +4,14 @@ use std::fmt::Debug;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::api::ListParams;
-use kube::{Api, Resource};
+use kube::Resource;
 use serde::de::DeserializeOwned;
 
 use super::cache::Cache;
 use super::context::Context;
 use crate::call::CallError;
 use crate::environment::Environment;
-use crate::watch::{Change, FromJson, WatchHealth, watch};
+use crate::watch::{Change, FromJson, Scope, WatchHealth, watch};
 
 /// One kind of object that a controller watches, and how changes get into its cache.
 pub struct WatchSpec<C: Cache> {
@@ -48,11 +47,11 @@ pub(super) type Run<C> = Box<dyn FnOnce(Environment, Apply<C>) -> BoxFuture<'sta
 pub(super) type FetchVersion<C> = Box<dyn Fn(Context<C>) -> BoxFuture<'static, Result<u64, CallError>> + Send + Sync>;
 
 impl<C: Cache> WatchSpec<C> {
-    /// Watches what `api` covers; `name` is the plural. `read` turns a change into what `apply` puts into the cache. It may
+    /// Watches what is in `scope`; `name` is the plural. `read` turns a change into what `apply` puts into the cache. It may
     /// call an author's code, because no lock is held.
     pub fn new<T, U>(
         name: &'static str,
-        api: Api<T>,
+        scope: impl Into<Scope<T>>,
         health: WatchHealth,
         read: impl Fn(Change<T>) -> U + Send + 'static,
         apply: impl Fn(&mut C, U) -> Vec<C::Key> + Send + 'static,
@@ -60,14 +59,11 @@ impl<C: Cache> WatchSpec<C> {
     where
         T: Resource + Clone + FromJson + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        let all = api.clone();
+        let scope = scope.into();
+        let all = scope.clone();
         let version = move |context: Context<C>| {
             let all = all.clone();
-            async move {
-                let list = context.request(all.list_metadata(&ListParams::default().limit(1))).await?;
-                Ok(list.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default())
-            }
-            .boxed()
+            async move { context.request(all.current_version()).await }.boxed()
         };
         let watched = health.clone();
         let run = move |environment: Environment, update: Apply<C>| {
@@ -75,7 +71,7 @@ impl<C: Cache> WatchSpec<C> {
                 let read = read(change);
                 update(Box::new(|cache| apply(cache, read)));
             };
-            watch(api, name, environment, watched, sink).boxed()
+            watch(scope, name, environment, watched, sink).boxed()
         };
         let (run, version): (Run<C>, FetchVersion<C>) = (Box::new(run), Box::new(version));
         Self { name, health, run, version, dated: false, after_first_term: false }

@@ -27,9 +27,10 @@ pub(crate) use self::lock::Locks;
 use super::backend::Backend;
 use super::cache::VolumeCache;
 use super::decide::{Decision, NoAction, Refusal, Rules, decide};
-use super::facts::{BadParameters, ClaimState, ClassState, Facts, WaitingClaim};
+use super::facts::{ClaimState, ClassState, Facts, WaitingClaim};
 use super::key::Key;
 use super::outcome::Outcome;
+use crate::controller::class_parameters::BadParameters;
 use crate::error::StartError;
 use crate::start::Start;
 

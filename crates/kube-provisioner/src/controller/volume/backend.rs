@@ -1,8 +1,6 @@
 //! The author's provisioner behind an object-safe trait: the controller is compiled once, without the author's types.
 
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -12,23 +10,14 @@ use provisioner_runtime::access::AccessRule;
 use provisioner_runtime::controller::FencingToken;
 
 use crate::capabilities::Capabilities;
+use crate::controller::class_parameters::Parsed;
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
-use crate::parameters::{self, ParameterError};
+use crate::parameters::ParameterError;
 use crate::provisioner::Provisioner;
 use crate::request::{ProvisionRequest, ProvisionedVolume};
 use crate::secrets::Secrets;
 use crate::start::Start;
 use crate::volume::Volume;
-
-/// A class's parameters as the author's type.
-#[derive(Clone)]
-pub(crate) struct Parsed(Arc<dyn Any + Send + Sync>);
-
-impl fmt::Debug for Parsed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Parsed")
-    }
-}
 
 /// A [`ProvisionRequest`] before its parameters have their type.
 #[derive(Clone)]
@@ -47,9 +36,7 @@ pub(crate) struct UntypedRequest {
 
 impl UntypedRequest {
     fn typed<P: Send + Sync + 'static>(self) -> ProvisionRequest<P> {
-        let Ok(parameters) = self.parameters.0.downcast::<P>() else {
-            unreachable!("parameters are parsed by the provisioner that they are handed to");
-        };
+        let parameters = self.parameters.clone().typed::<P>();
         let Self { name, bytes, claim, class, selected_node, node_labels, secrets, token, fencing_token, .. } = self;
         ProvisionRequest {
             name,
@@ -83,8 +70,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
 
 impl<P: Provisioner> Backend for P {
     fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError> {
-        let typed: P::Parameters = parameters::from_map(parameters)?;
-        Ok(Parsed(Arc::new(typed)))
+        Parsed::read::<P::Parameters>(parameters)
     }
 
     fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>> {

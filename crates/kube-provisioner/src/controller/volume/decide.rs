@@ -1,12 +1,12 @@
 //! The rules: a pure function from what is known of one key to what is done.
 
 use super::facts::{
-    BadParameters, ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, VolumeFacts,
-    VolumeState,
+    ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, VolumeFacts, VolumeState,
 };
 use super::narrow::{self, ClaimRef};
 use super::safeguards::{Safeguard, Safeguards};
 use crate::capabilities::{AccessMode, Capabilities};
+use crate::controller::class_parameters::BadParameters;
 
 /// The provisioner's own properties, as the rules need them.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 pub(crate) use self::claim::{ClaimFacts, DataSource, HeldClaim, WaitingClaim};
-pub(crate) use self::class::{BadParameters, ClassParameters, OurClass};
+pub(crate) use self::class::OurClass;
 pub(crate) use self::fingerprint::fingerprint;
 pub(crate) use self::growth::{GrowingClaim, ResizeStatus};
 pub(crate) use self::volume::{OurVolume, Phase, ReclaimPolicy, VolumeFacts};

@@ -1,69 +1,25 @@
-//! The fields that the watches decode: only those that decisions read. Nothing else is allocated.
-//!
-//! An object that cannot be read does not stop the others: it decodes into its name and the reason.
+//! The fields of claims, volumes and classes that decisions read.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use provisioner_runtime::watch::FromJson;
-use serde::de::{DeserializeOwned, Deserializer};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
+use crate::controller::watched::{self, Fields, Watched, null_as_default};
 use crate::protocol;
 
-/// An object of kind `K`, decoded as a `T`.
-#[derive(Clone, Debug)]
-pub(crate) struct Watched<K, T> {
-    /// The metadata that the watch needs: the resource version.
-    meta: ObjectMeta,
-    /// The fields of interest, or why they cannot be read.
-    pub(crate) fields: Result<T, Unreadable>,
-    /// The object as the API server sent it, if it may be needed whole.
-    pub(crate) raw: Option<Box<RawValue>>,
-    kind: std::marker::PhantomData<K>,
-}
-
-/// What is known of an object that cannot be read.
-#[derive(Clone, Debug)]
-pub(crate) struct Unreadable {
-    metadata: Meta,
-    pub(crate) problem: String,
-}
-
+/// The metadata that is read.
+pub(crate) type Meta = watched::Meta<Annotations>;
 pub(crate) type WatchedClaim = Watched<PersistentVolumeClaim, ClaimFields>;
 pub(crate) type WatchedClass = Watched<StorageClass, ClassFields>;
 pub(crate) type WatchedVolume = Watched<PersistentVolume, VolumeFields>;
 
-impl<K, T: Fields> Watched<K, T> {
-    pub(crate) fn name(&self) -> &str {
-        self.metadata().name.as_deref().unwrap_or_default()
-    }
-
-    pub(crate) fn namespace(&self) -> &str {
-        self.metadata().namespace.as_deref().unwrap_or_default()
-    }
-
-    pub(crate) fn version(&self) -> Option<&str> {
-        self.metadata().resource_version.as_deref()
-    }
-
-    pub(crate) fn metadata(&self) -> &Meta {
-        self.fields.as_ref().map_or_else(|unreadable| &unreadable.metadata, Fields::metadata)
-    }
-}
-
-/// What every kind of object has.
-pub(crate) trait Fields {
-    fn metadata(&self) -> &Meta;
-
-    /// Whether the whole object may be needed.
-    fn wanted_whole(&self) -> bool;
-}
-
 impl Fields for ClaimFields {
+    type Annotations = Annotations;
+    type Labels = IgnoredAny;
+
     fn metadata(&self) -> &Meta {
         &self.metadata
     }
@@ -75,6 +31,9 @@ impl Fields for ClaimFields {
 }
 
 impl Fields for ClassFields {
+    type Annotations = Annotations;
+    type Labels = IgnoredAny;
+
     fn metadata(&self) -> &Meta {
         &self.metadata
     }
@@ -85,6 +44,9 @@ impl Fields for ClassFields {
 }
 
 impl Fields for VolumeFields {
+    type Annotations = Annotations;
+    type Labels = IgnoredAny;
+
     fn metadata(&self) -> &Meta {
         &self.metadata
     }
@@ -92,83 +54,6 @@ impl Fields for VolumeFields {
     fn wanted_whole(&self) -> bool {
         false
     }
-}
-
-impl<K, T: DeserializeOwned + Fields> FromJson for Watched<K, T> {
-    fn from_json(json: &str) -> serde_json::Result<Self> {
-        #[derive(Default, Deserialize)]
-        struct Head {
-            metadata: Meta,
-        }
-        let fields = match serde_json::from_str(json) {
-            Err(error) if error.is_data() => Err(Unreadable {
-                // Only an unreadable object is parsed twice.
-                metadata: serde_json::from_str::<Head>(json).unwrap_or_default().metadata,
-                problem: error.to_string(),
-            }),
-            fields => Ok(fields?),
-        };
-        let wanted_whole = fields.as_ref().is_ok_and(T::wanted_whole);
-        let mut watched = Self {
-            meta: ObjectMeta::default(),
-            fields,
-            raw: wanted_whole.then(|| RawValue::from_string(json.to_owned())).transpose()?,
-            kind: std::marker::PhantomData,
-        };
-        watched.meta.resource_version = watched.metadata().resource_version.clone();
-        Ok(watched)
-    }
-}
-
-/// In a list.
-impl<'de, K, T: DeserializeOwned + Fields> Deserialize<'de> for Watched<K, T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Borrowed: most objects are foreign, and nothing of them is kept.
-        let raw = <&RawValue>::deserialize(deserializer)?;
-        Self::from_json(raw.get()).map_err(serde::de::Error::custom)
-    }
-}
-
-impl<K, T> kube::Resource for Watched<K, T>
-where
-    K: kube::Resource<DynamicType = ()>,
-{
-    type DynamicType = ();
-    type Scope = K::Scope;
-
-    fn kind(_: &()) -> std::borrow::Cow<'_, str> {
-        K::kind(&())
-    }
-    fn group(_: &()) -> std::borrow::Cow<'_, str> {
-        K::group(&())
-    }
-    fn version(_: &()) -> std::borrow::Cow<'_, str> {
-        K::version(&())
-    }
-    fn plural(_: &()) -> std::borrow::Cow<'_, str> {
-        K::plural(&())
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
-    }
-}
-
-/// The metadata that is read. Everything is optional here; what must be there is checked where it is used.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Meta {
-    pub(crate) name: Option<String>,
-    pub(crate) namespace: Option<String>,
-    pub(crate) uid: Option<String>,
-    pub(crate) resource_version: Option<String>,
-    pub(crate) deletion_timestamp: Option<serde::de::IgnoredAny>,
-    #[serde(deserialize_with = "null_as_default")]
-    pub(crate) annotations: Annotations,
-    #[serde(deserialize_with = "null_as_default")]
-    pub(crate) finalizers: Vec<String>,
 }
 
 /// The annotations that rules read; all others are skipped without being kept.
@@ -334,14 +219,10 @@ pub(crate) struct ClassFields {
     pub(crate) provisioner: String,
 }
 
-pub(crate) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
+    use provisioner_runtime::watch::FromJson as _;
+
     use super::*;
 
     #[test]

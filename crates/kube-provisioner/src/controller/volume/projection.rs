@@ -7,8 +7,8 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::narrow::null_as_default;
 use crate::capabilities::Capabilities;
+use crate::controller::watched::null_as_default;
 use crate::protocol;
 
 /// Annotations that the rules read.

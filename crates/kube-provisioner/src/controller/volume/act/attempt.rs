@@ -14,12 +14,11 @@ use tokio::time::Instant;
 
 use super::lock::Lock;
 use super::{Actions, Step, answered, typed};
+use crate::controller::class_parameters::{BadParameters, ClassParameters};
 use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::{Decision, NoAction, Refusal, decide};
-use crate::controller::volume::facts::{
-    BadParameters, ClaimState, ClassParameters, ClassState, Facts, Pending, Progress,
-};
+use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, Progress};
 use crate::controller::volume::intent;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;

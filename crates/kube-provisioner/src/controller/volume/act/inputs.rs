@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, Secret};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::api::Api;
 use provisioner_runtime::call::CallError;
 
 use super::Actions;
+use crate::controller::secret_names::{self, SecretName, TemplateNames};
+use crate::controller::secret_reading::{Unread, read_secret};
 use crate::controller::volume::decide::{Decision, Refusal};
 use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{MissingInput, Outcome};
-use crate::controller::volume::secret_names::{self, SecretName, TemplateNames};
 use crate::secrets::Secrets;
 
 /// How long the replica of its node has to delete a released volume.
@@ -103,20 +104,11 @@ impl Actions {
         &self,
         secrets: &mut Secrets,
         role: &str,
-        (namespace, name): &(String, String),
+        reference: &(String, String),
     ) -> Result<(), Outcome> {
-        let api: Api<Secret> = Api::namespaced(self.client().clone(), namespace);
-        match self.request(api.get(name)).await {
-            Ok(secret) => {
-                let data = secret.data.unwrap_or_default();
-                secrets.insert(role.to_owned(), data.into_iter().map(|(key, value)| (key, value.0)).collect());
-                Ok(())
-            }
-            Err(CallError::NotFound) => {
-                let (namespace, name) = (namespace.clone(), name.clone());
-                Err(Outcome::NotReady(MissingInput::Secret { namespace, name }))
-            }
-            Err(error) => Err(Outcome::CallFailed { doing: "reading a Secret that the class names", error }),
-        }
+        read_secret(&self.context, secrets, role, reference).await.map_err(|unread| match unread {
+            Unread::Missing { namespace, name } => Outcome::NotReady(MissingInput::Secret { namespace, name }),
+            Unread::Failed(error) => Outcome::CallFailed { doing: "reading a Secret that the class names", error },
+        })
     }
 }

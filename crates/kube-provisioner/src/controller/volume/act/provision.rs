@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::attempt::{Answer, Attempt};
 use super::lock::Lock;
 use super::{Actions, Step};
+use crate::controller::secret_names::SecretName;
 use crate::controller::volume::decide::{Decision, NoAction};
 use crate::controller::volume::events::{SLOW, slow};
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress, UnsavedVolume};
@@ -18,7 +19,6 @@ use crate::controller::volume::key::Key;
 use crate::controller::volume::object::{self, VolumeInputs};
 use crate::controller::volume::outcome::Outcome;
 use crate::controller::volume::safeguards::Safeguard;
-use crate::controller::volume::secret_names::SecretName;
 use crate::error::{ProvisionError, Verdict};
 use crate::volume::Volume;
 

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::storage::v1::StorageClass;
-use provisioner_runtime::controller::unpanicked;
 use provisioner_runtime::stable_hash;
 
 use crate::capabilities::Capabilities;
-use crate::controller::volume::backend::{Backend, Parsed};
-use crate::controller::volume::secret_names::{self, SecretName};
+use crate::controller::class_parameters::{BadParameters, ClassParameters};
+use crate::controller::volume::backend::Backend;
 use crate::protocol;
 
 /// A class of ours, with its parameters parsed once.
@@ -25,32 +24,6 @@ pub(crate) struct OurClass {
     pub(crate) snapshot: (String, Arc<str>),
 }
 
-/// A class's parameters: the author's, and the Secrets that they name.
-#[derive(Clone, Debug)]
-pub(crate) struct ClassParameters {
-    pub(crate) parsed: Parsed,
-    pub(crate) secrets: Vec<SecretName>,
-}
-
-/// Why a class's parameters cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum BadParameters {
-    /// They are wrong, however often they are read.
-    Wrong(String),
-    /// The author's code crashed.
-    Crashed(String),
-}
-
-impl ClassParameters {
-    /// Calls the author's code.
-    fn read(class: &StorageClass, backend: &dyn Backend, capabilities: &Capabilities) -> Result<Self, BadParameters> {
-        let mut parameters = class.parameters.clone().unwrap_or_default();
-        let secrets = secret_names::take(&mut parameters, &capabilities.secrets).map_err(BadParameters::Wrong)?;
-        let parsed = unpanicked(|| backend.parse(&parameters)).map_err(BadParameters::Crashed)?;
-        Ok(Self { parsed: parsed.map_err(|error| BadParameters::Wrong(error.to_string()))?, secrets })
-    }
-}
-
 impl OurClass {
     /// Calls the author's code, so no lock may be held. `snapshot` is the class as [`OurClass::snapshot`] writes it.
     pub(crate) fn read(
@@ -59,10 +32,11 @@ impl OurClass {
         (backend, capabilities): (&dyn Backend, &Capabilities),
         snapshot: (String, Arc<str>),
     ) -> Self {
+        let parameters = object.parameters.clone().unwrap_or_default();
         Self {
             fingerprint,
             waits_for_consumer: object.volume_binding_mode.as_deref() == Some(protocol::WAIT_FOR_FIRST_CONSUMER),
-            parameters: ClassParameters::read(&object, backend, capabilities),
+            parameters: ClassParameters::read(parameters, &capabilities.secrets, |texts| backend.parse(texts)),
             object: Arc::new(object),
             snapshot,
         }

@@ -1,0 +1,70 @@
+//! A class's parameters, read once by the author's types, and the Secrets that they name.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use provisioner_runtime::controller::unpanicked;
+use serde::de::DeserializeOwned;
+
+use super::secret_names::{self, SecretName};
+use crate::capabilities::SecretRole;
+use crate::parameters::{self, ParameterError};
+
+/// Texts read into the author's type, which the controllers do not know.
+#[derive(Clone)]
+pub(crate) struct Parsed(Arc<dyn Any + Send + Sync>);
+
+impl Parsed {
+    /// Calls the author's code.
+    pub(crate) fn read<T: DeserializeOwned + Send + Sync + 'static>(
+        texts: &BTreeMap<String, String>,
+    ) -> Result<Self, ParameterError> {
+        let typed: T = parameters::from_map(texts)?;
+        Ok(Self(Arc::new(typed)))
+    }
+
+    /// The author's type: the one that they were read into.
+    pub(crate) fn typed<T: Send + Sync + 'static>(self) -> Arc<T> {
+        let Ok(typed) = self.0.downcast::<T>() else {
+            unreachable!("parameters are parsed by the provisioner that they are handed to");
+        };
+        typed
+    }
+}
+
+impl fmt::Debug for Parsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Parsed")
+    }
+}
+
+/// A class's parameters: the author's, and the Secrets that they name.
+#[derive(Clone, Debug)]
+pub(crate) struct ClassParameters {
+    pub(crate) parsed: Parsed,
+    pub(crate) secrets: Vec<SecretName>,
+}
+
+/// Why a class's parameters cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BadParameters {
+    /// They are wrong, however often they are read.
+    Wrong(String),
+    /// The author's code crashed.
+    Crashed(String),
+}
+
+impl ClassParameters {
+    /// `parse` calls the author's code.
+    pub(crate) fn read(
+        mut parameters: BTreeMap<String, String>,
+        roles: &[SecretRole],
+        parse: impl FnOnce(&BTreeMap<String, String>) -> Result<Parsed, ParameterError>,
+    ) -> Result<Self, BadParameters> {
+        let secrets = secret_names::take(&mut parameters, roles).map_err(BadParameters::Wrong)?;
+        let parsed = unpanicked(|| parse(&parameters)).map_err(BadParameters::Crashed)?;
+        Ok(Self { parsed: parsed.map_err(|error| BadParameters::Wrong(error.to_string()))?, secrets })
+    }
+}

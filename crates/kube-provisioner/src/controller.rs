@@ -1,6 +1,7 @@
 //! The [`Controller`], which runs an author's provisioner.
 
 pub(crate) mod class_parameters;
+mod names;
 pub(crate) mod secret_names;
 mod secret_reading;
 pub(crate) mod volume;

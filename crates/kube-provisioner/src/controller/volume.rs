@@ -44,13 +44,14 @@ use provisioner_runtime::{Backoff, Environment};
 use self::act::{Actions, CallLimits, Locks, Step};
 use self::cache::VolumeCache;
 use self::class::ReadClass;
-use self::decide::{Decision, ProvisionerNames, Rules, decide};
+use self::decide::{Decision, Rules, decide};
 use self::facts::{ClaimState, Facts, Pending};
 use self::key::Key;
 use self::metrics::VolumeMetrics;
 use self::narrow::{WatchedClaim, WatchedClass, WatchedVolume};
 use self::outcome::Outcome;
 use self::report::{Case, Thresholds, report};
+use super::names::ProvisionerNames;
 use crate::options::{Coordination, Options};
 
 pub(crate) use self::backend::Backend;
@@ -157,10 +158,7 @@ pub(crate) fn rules(
     namespace: &str,
     safeguards: Safeguards,
 ) -> Result<Rules, Crashed> {
-    let names = ProvisionerNames {
-        own: options.provisioner_name.clone(),
-        additional: options.additional_provisioner_names.clone(),
-    };
+    let names = ProvisionerNames::of(options);
     let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
     let identity = options.identity.as_deref().or(node).unwrap_or(namespace);
     let capabilities = unpanicked(|| backend.capabilities());

@@ -7,6 +7,7 @@ use super::narrow::{self, ClaimRef};
 use super::safeguards::{Safeguard, Safeguards};
 use crate::capabilities::{AccessMode, Capabilities};
 use crate::controller::class_parameters::BadParameters;
+use crate::controller::names::ProvisionerNames;
 
 /// The provisioner's own properties, as the rules need them.
 #[derive(Clone, Debug)]
@@ -57,19 +58,6 @@ impl Rules {
             Some(csi) => self.names.include(&csi.driver),
             None => migrated,
         }
-    }
-}
-
-/// The provisioner's name and the other names that it answers to.
-#[derive(Clone, Debug)]
-pub(crate) struct ProvisionerNames {
-    pub(crate) own: String,
-    pub(crate) additional: Vec<String>,
-}
-
-impl ProvisionerNames {
-    pub(crate) fn include(&self, name: &str) -> bool {
-        self.own == name || self.additional.iter().any(|other| other == name)
     }
 }
 

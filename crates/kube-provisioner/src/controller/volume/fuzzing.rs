@@ -7,7 +7,8 @@ use provisioner_runtime::watch::Change;
 
 use super::cache::VolumeCache;
 use super::class::ReadClass;
-use super::decide::{ProvisionerNames, Rules, decide};
+use crate::controller::names::ProvisionerNames;
+use super::decide::{Rules, decide};
 use super::safeguards::Safeguards;
 use crate::provisioner::Provisioner;
 

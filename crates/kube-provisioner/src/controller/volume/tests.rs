@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 
 use super::cache::VolumeCache;
 use super::class::ReadClass;
-use super::decide::{Decision, ProvisionerNames, Rules, decide};
+use crate::controller::names::ProvisionerNames;
+use super::decide::{Decision, Rules, decide};
 use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim};
 use super::intent;
 use super::key::Key;

@@ -1,0 +1,337 @@
+//! Whether: every rule about making, converging, adopting, rotating and removing. A pure function over [`Facts`].
+
+use std::sync::Arc;
+
+use provisioner_runtime::stable_hash;
+
+use super::facts::{BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, OurClass, ReclaimPolicy, Recorded};
+use super::record::Record;
+use crate::bucket::{BucketCapabilities, Source};
+use crate::controller::class_parameters::BadParameters;
+use crate::controller::names::ProvisionerNames;
+
+/// What decisions depend on beside the facts.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) names: ProvisionerNames,
+    pub(crate) capabilities: BucketCapabilities,
+    /// This installation.
+    pub(crate) identity: Box<str>,
+    /// The keys of `additionalConfig` that claims may use; `None` is all that the author knows.
+    pub(crate) allowed_config: Option<Vec<String>>,
+}
+
+/// What to do about one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Nothing, until something changes.
+    NoAction(NoAction),
+    /// Nothing, and the claim's user should know why.
+    Refuse(Refusal),
+    /// Call the author's `provision` or `grant`.
+    Attempt(Reason),
+    /// Write down what another provisioner has made, and go on with it.
+    Adopt,
+    /// Write what Secret, ConfigMap and status lack, all of which the ObjectBucket tells.
+    Restore,
+    /// Give the user another key.
+    Rotate,
+    /// Remove the keys that were rotated out, when it is time.
+    Retire,
+    /// The claim is going or gone: remove what it had.
+    Release(Ending),
+    /// There is no ObjectBucket: let the claim go.
+    ReleaseClaim,
+}
+
+/// Why nothing is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAction {
+    Bound,
+    ClassMissing,
+    ClassOfAnother,
+    NothingHere,
+    ObjectGoes,
+    OtherInstallation,
+    OtherProvisioner,
+    /// An ObjectBucket that does not tell its claim, and no claim points at.
+    Unclaimed,
+}
+
+/// Why the author's code is called for a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// There is no bucket yet.
+    New,
+    /// The claim's `additionalConfig` has changed.
+    Config,
+    /// The Secret is gone or was changed.
+    Secret,
+}
+
+/// Why a claim gets no bucket for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The ObjectBucket of an earlier claim of this name is not gone yet.
+    Former,
+    /// Neither the claim nor the class says how the bucket is to be called.
+    NoName,
+    /// The name cannot be a bucket's.
+    BadName { name: String, problem: &'static str },
+    Parameters(String),
+    ParametersCrash(String),
+    ConfigNotAllowed(Vec<String>),
+    /// The annotation of the ObjectBucket cannot be read.
+    Record(String),
+    /// The object is being deleted while the claim lives.
+    ObjectDeleted,
+    /// The claim asks for new keys of a provisioner that has none.
+    NoRotation,
+    /// A Secret or ConfigMap of the claim's name is not the claim's.
+    NotOwned { kind: &'static str },
+}
+
+/// How a claim's bucket ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Bucket and user are removed.
+    Delete,
+    /// The user is removed.
+    Revoke,
+    /// The user is removed, since nobody knows whether the bucket was made for the claim.
+    RevokeUnknown,
+    /// No call has succeeded yet: what it may have left is removed.
+    CleanUp,
+    /// A person gives up what is in the backend.
+    Abandon,
+}
+
+pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
+    match &facts.bucket {
+        BucketState::Absent => without_bucket(facts, rules),
+        BucketState::Known(bucket) => with_bucket(bucket, facts, rules),
+    }
+}
+
+fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
+    if !rules.own(bucket, &facts.class) {
+        return Decision::NoAction(NoAction::OtherProvisioner);
+    }
+    if bucket.identity.as_deref().is_some_and(|identity| *identity != *rules.identity) {
+        return Decision::NoAction(NoAction::OtherInstallation);
+    }
+    if bucket.deleting && !bucket.has_finalizer() {
+        return Decision::NoAction(NoAction::ObjectGoes);
+    }
+    if let Recorded::Unreadable(problem) = &bucket.record {
+        return Decision::Refuse(Refusal::Record(problem.clone()));
+    }
+    let Some(claim) = &facts.claim else {
+        return match &bucket.claim {
+            Some(claim) if !claim.uid.is_empty() => Decision::Release(ending(bucket, &facts.class)),
+            _ => Decision::NoAction(NoAction::Unclaimed),
+        };
+    };
+    if claim.deleting {
+        return Decision::Release(ending(bucket, &facts.class));
+    }
+    match bucket.record() {
+        Some(record) => with_record(record, claim, bucket, facts, rules),
+        None if bucket.is_bound() || claim.is_bound() => Decision::Adopt,
+        // Another provisioner was about to make it, and its claim has come to us.
+        None => attempt(claim, facts, rules, Reason::New),
+    }
+}
+
+/// The claim's bucket was made or is being made by us.
+fn with_record(
+    record: &Record,
+    claim: &ClaimFacts,
+    bucket: &BucketFacts,
+    facts: &Facts,
+    rules: &Rules,
+) -> Decision {
+    if !record.made {
+        return attempt(claim, facts, rules, Reason::New);
+    }
+    if let Some(kind) = foreign(facts) {
+        return Decision::Refuse(Refusal::NotOwned { kind });
+    }
+    if record.config != claim.config {
+        return attempt(claim, facts, rules, Reason::Config);
+    }
+    if facts.secret != Delivered::Intact {
+        return Decision::Attempt(Reason::Secret);
+    }
+    if claim.rotation.is_some() && claim.rotation.as_deref() != record.rotation.as_deref() {
+        return match rules.capabilities.rotation {
+            true => Decision::Rotate,
+            false if claim.is_ready() == Some(true) => Decision::Refuse(Refusal::NoRotation),
+            false => settled(claim, bucket, facts),
+        };
+    }
+    match settled(claim, bucket, facts) {
+        Decision::NoAction(NoAction::Bound) if record.retire_at.is_some() => Decision::Retire,
+        Decision::NoAction(NoAction::Bound) if bucket.deleting => Decision::Refuse(Refusal::ObjectDeleted),
+        decision => decision,
+    }
+}
+
+/// A bucket that needs no call of the author's code.
+fn settled(claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts) -> Decision {
+    let told = claim.is_bound() && claim.is_ready() != Some(false) && bucket.is_bound();
+    let ready = told && facts.config_map == Delivered::Intact;
+    if ready { Decision::NoAction(NoAction::Bound) } else { Decision::Restore }
+}
+
+fn without_bucket(facts: &Facts, rules: &Rules) -> Decision {
+    let Some(claim) = &facts.claim else { return Decision::NoAction(NoAction::NothingHere) };
+    if claim.deleting {
+        let ours = matches!(facts.class, ClassState::Ours(_)) || rules.has_label(claim.label.as_deref());
+        let held = ours && claim.has_finalizer();
+        return if held { Decision::ReleaseClaim } else { Decision::NoAction(NoAction::NothingHere) };
+    }
+    match &facts.class {
+        ClassState::Missing => Decision::NoAction(NoAction::ClassMissing),
+        ClassState::Foreign => Decision::NoAction(NoAction::ClassOfAnother),
+        ClassState::Ours(_) if facts.former => Decision::Refuse(Refusal::Former),
+        ClassState::Ours(_) => attempt(claim, facts, rules, Reason::New),
+    }
+}
+
+/// A call of the author's code, unless it can only fail.
+fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> Decision {
+    let begun = facts.bucket().and_then(|bucket| bucket.record());
+    if let (None, ClassState::Ours(class)) = (begun, &facts.class) {
+        match &class.parameters {
+            Err(BadParameters::Wrong(problem)) => return Decision::Refuse(Refusal::Parameters(problem.clone())),
+            Err(BadParameters::Crashed(panic)) => return Decision::Refuse(Refusal::ParametersCrash(panic.clone())),
+            Ok(_) => {}
+        }
+        match bucket_name(claim, class) {
+            None => return Decision::Refuse(Refusal::NoName),
+            // What exists has its name.
+            Some(name) if class.bucket.is_none() => {
+                if let Some(problem) = name_problem(&name) {
+                    return Decision::Refuse(Refusal::BadName { name, problem });
+                }
+            }
+            Some(_) => {}
+        }
+    }
+    if let Some(allowed) = &rules.allowed_config {
+        let applied = begun.filter(|record| record.made).map(|record| &record.config);
+        let is_new = |(key, value): &(&String, &String)| applied.is_none_or(|applied| applied.get(*key) != Some(*value));
+        let asked = claim.config.iter().filter(is_new).map(|(key, _)| key);
+        let refused: Vec<String> = asked.filter(|key| !allowed.contains(key)).cloned().collect();
+        if !refused.is_empty() {
+            return Decision::Refuse(Refusal::ConfigNotAllowed(refused));
+        }
+    }
+    if let Some(kind) = foreign(facts) {
+        return Decision::Refuse(Refusal::NotOwned { kind });
+    }
+    Decision::Attempt(reason)
+}
+
+/// What of the claim's name is another object's.
+fn foreign(facts: &Facts) -> Option<&'static str> {
+    match (facts.secret, facts.config_map) {
+        (Delivered::Foreign, _) => Some("Secret"),
+        (_, Delivered::Foreign) => Some("ConfigMap"),
+        _ => None,
+    }
+}
+
+fn ending(bucket: &BucketFacts, class: &ClassState) -> Ending {
+    if bucket.abandoned {
+        return Ending::Abandon;
+    }
+    let source = match (bucket.record(), class) {
+        (Some(record), _) => record.source,
+        (None, ClassState::Ours(class)) => Some(class.source()),
+        (None, _) => None,
+    };
+    // What others have made is bound, or nothing can be known of it.
+    if bucket.record().is_some_and(|record| !record.made) && source.is_some() {
+        return Ending::CleanUp;
+    }
+    match (source, bucket.policy) {
+        (None, _) => Ending::RevokeUnknown,
+        (Some(Source::Provisioned), Some(ReclaimPolicy::Delete)) => Ending::Delete,
+        (Some(_), _) => Ending::Revoke,
+    }
+}
+
+/// The name of a new claim's bucket. It is the same in every attempt.
+pub(crate) fn bucket_name(claim: &ClaimFacts, class: &OurClass) -> Option<String> {
+    if let Some(name) = class.bucket.as_deref().or(claim.bucket_name.as_deref()) {
+        return Some(name.to_owned());
+    }
+    claim.prefix.as_deref().map(|prefix| objectbucket_api::generated_bucket_name(prefix, &claim.uid))
+}
+
+/// The rules for names of S3 buckets:
+/// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html>.
+fn name_problem(name: &str) -> Option<&'static str> {
+    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    if !(3..=63).contains(&bytes.len()) {
+        return Some("it must have 3 to 63 characters");
+    }
+    if !bytes.iter().all(|byte| letter(*byte) || b".-".contains(byte)) {
+        return Some("it may have lower case letters, digits, `-` and `.` only");
+    }
+    if !letter(bytes[0]) || !letter(bytes[bytes.len() - 1]) {
+        return Some("it must begin and end with a lower case letter or a digit");
+    }
+    if name.contains("..") || name.contains(".-") || name.contains("-.") {
+        return Some("a `.` must stand between letters or digits");
+    }
+    if name.parse::<std::net::Ipv4Addr>().is_ok() {
+        return Some("it must not look like an IP address");
+    }
+    None
+}
+
+impl Rules {
+    /// Whether an ObjectBucket is this provisioner's.
+    pub(crate) fn own(&self, bucket: &BucketFacts, class: &ClassState) -> bool {
+        match (&bucket.provisioner, &bucket.label) {
+            (Some(provisioner), _) => self.names.include(provisioner),
+            (None, Some(label)) => self.has_label(Some(label)),
+            (None, None) => matches!(class, ClassState::Ours(_)),
+        }
+    }
+
+    fn has_label(&self, label: Option<&str>) -> bool {
+        let names = [&self.names.own].into_iter().chain(&self.names.additional);
+        label.is_some_and(|label| names.into_iter().any(|name| objectbucket_api::provisioner_label(name) == label))
+    }
+}
+
+impl OurClass {
+    /// Where the buckets of its claims come from.
+    pub(crate) fn source(&self) -> Source {
+        if self.bucket.is_some() { Source::Granted } else { Source::Provisioned }
+    }
+}
+
+/// The name of a new claim's ObjectBucket: the one that others of this API give it, unless another claim has that already.
+pub(crate) fn object_name(claim: &ClaimFacts, is_taken: impl FnOnce(&str) -> bool) -> String {
+    let usual = objectbucket_api::object_bucket_name(&claim.namespace, &claim.name);
+    if usual.len() <= 253 && !is_taken(&usual) { usual } else { format!("obc-{}", claim.uid) }
+}
+
+/// What says whether a class is another one.
+pub(crate) fn class_fingerprint(uid: Option<&str>, version: Option<&str>) -> u64 {
+    stable_hash(&format!("{uid:?} {version:?}"))
+}
+
+/// For tests and for the cache: the class if it is ours.
+pub(crate) fn our_class(class: &ClassState) -> Option<&Arc<OurClass>> {
+    match class {
+        ClassState::Ours(class) => Some(class),
+        _ => None,
+    }
+}

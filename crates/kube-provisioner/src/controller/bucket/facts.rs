@@ -1,0 +1,253 @@
+//! What is known of one claim of a bucket, as plain data.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use provisioner_runtime::stable_hash;
+
+use super::record::Record;
+use crate::bucket::ClaimName;
+use crate::controller::class_parameters::{BadParameters, ClassParameters};
+
+/// Everything that a decision about one key needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// The claim with this uid.
+    pub(crate) claim: Option<Arc<ClaimFacts>>,
+    pub(crate) bucket: BucketState,
+    /// The ObjectBucket of an earlier claim of the same name still exists.
+    pub(crate) former: bool,
+    pub(crate) class: ClassState,
+    pub(crate) secret: Delivered,
+    pub(crate) config_map: Delivered,
+}
+
+/// A claim, as far as decisions read it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ClaimFacts {
+    pub(crate) namespace: Box<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) uid: Box<str>,
+    pub(crate) resource_version: u64,
+    pub(crate) deleting: bool,
+    pub(crate) finalizers: Vec<String>,
+    /// The label that says whose it is.
+    pub(crate) label: Option<Box<str>>,
+    pub(crate) class: Option<Box<str>>,
+    pub(crate) bucket_name: Option<Box<str>>,
+    pub(crate) prefix: Option<Box<str>>,
+    pub(crate) object_bucket: Option<Box<str>>,
+    pub(crate) config: BTreeMap<String, String>,
+    /// What asks for new keys, whenever it is another text.
+    pub(crate) rotation: Option<Box<str>>,
+    pub(crate) status: StatusFacts,
+}
+
+/// What a claim's status says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct StatusFacts {
+    pub(crate) phase: Option<Box<str>>,
+    pub(crate) conditions: Vec<ConditionFacts>,
+}
+
+/// One condition of a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ConditionFacts {
+    pub(crate) kind: Box<str>,
+    pub(crate) is_true: bool,
+    pub(crate) reason: Box<str>,
+    pub(crate) since: Box<str>,
+    /// A hash of the message.
+    pub(crate) message: u64,
+}
+
+/// The ObjectBucket of a key.
+#[derive(Clone, Debug)]
+pub(crate) enum BucketState {
+    Absent,
+    Known(Arc<BucketFacts>),
+}
+
+/// An ObjectBucket that may be ours, as far as decisions read it.
+#[derive(Clone, Debug)]
+pub(crate) struct BucketFacts {
+    pub(crate) name: Box<str>,
+    pub(crate) uid: Box<str>,
+    pub(crate) resource_version: u64,
+    pub(crate) deleting: bool,
+    pub(crate) finalizers: Vec<String>,
+    /// The provisioner that made it, by our annotation.
+    pub(crate) provisioner: Option<Box<str>>,
+    /// The same, by the label that all provisioners of buckets set.
+    pub(crate) label: Option<Box<str>>,
+    pub(crate) identity: Option<Box<str>>,
+    /// Its claim. The uid is empty where the object does not tell it.
+    pub(crate) claim: Option<ClaimName>,
+    pub(crate) class: Option<Box<str>>,
+    pub(crate) policy: Option<ReclaimPolicy>,
+    pub(crate) endpoint: EndpointFacts,
+    pub(crate) state: BTreeMap<String, String>,
+    pub(crate) phase: Option<Box<str>>,
+    /// What we have written down of it. Objects of other provisioners have none.
+    pub(crate) record: Recorded,
+    /// A person wants it forgotten, whatever is left in the backend.
+    pub(crate) abandoned: bool,
+}
+
+/// Where the bucket is, as the object says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct EndpointFacts {
+    pub(crate) bucket: Box<str>,
+    pub(crate) host: Box<str>,
+    pub(crate) port: i32,
+    pub(crate) region: Box<str>,
+    pub(crate) sub_region: Box<str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ReclaimPolicy {
+    Delete,
+    Retain,
+}
+
+/// Our annotation of an ObjectBucket.
+#[derive(Clone, Debug)]
+pub(crate) enum Recorded {
+    Nothing,
+    Unreadable(String),
+    As(Arc<Record>),
+}
+
+/// A Secret or a ConfigMap of the claim's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Delivered {
+    /// There is none with our label.
+    Absent,
+    /// It belongs to another object.
+    Foreign,
+    /// It is as it should be.
+    Intact,
+    /// Somebody has changed it.
+    Changed,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ClassState {
+    Missing,
+    Foreign,
+    Ours(Arc<OurClass>),
+}
+
+/// A class of ours, with its parameters read.
+#[derive(Debug)]
+pub(crate) struct OurClass {
+    pub(crate) name: Box<str>,
+    pub(crate) provisioner: Box<str>,
+    pub(crate) fingerprint: u64,
+    pub(crate) policy: ReclaimPolicy,
+    /// As the class has them.
+    pub(crate) texts: Arc<BTreeMap<String, String>>,
+    /// The bucket that the class grants access to.
+    pub(crate) bucket: Option<Box<str>>,
+    pub(crate) parameters: Result<ClassParameters, BadParameters>,
+}
+
+impl Facts {
+    pub(crate) fn bucket(&self) -> Option<&Arc<BucketFacts>> {
+        match &self.bucket {
+            BucketState::Absent => None,
+            BucketState::Known(bucket) => Some(bucket),
+        }
+    }
+
+    /// The class's name, for metrics and for fairness.
+    pub(crate) fn class_name(&self) -> &str {
+        let of_claim = self.claim.as_ref().and_then(|claim| claim.class.as_deref());
+        of_claim.or_else(|| self.bucket()?.class.as_deref()).unwrap_or_default()
+    }
+
+    /// The claim's name, also that of a claim that is gone.
+    pub(crate) fn claim_name(&self) -> Option<ClaimName> {
+        match (&self.claim, self.bucket()) {
+            (Some(claim), _) => Some(claim.name()),
+            (None, Some(bucket)) => bucket.claim.clone(),
+            (None, None) => None,
+        }
+    }
+
+    /// A fingerprint of what decisions depend on.
+    pub(crate) fn inputs(&self) -> u64 {
+        let claim = self.claim.as_ref().map(|claim| {
+            let status = (claim.status.phase.is_some(), claim.is_ready());
+            (&claim.class, &claim.bucket_name, &claim.prefix, &claim.config, &claim.rotation, claim.deleting, status)
+        });
+        let bucket = self.bucket().map(|bucket| {
+            (&*bucket.uid, bucket.deleting, bucket.policy, bucket.abandoned, bucket.record.fingerprint(), &bucket.endpoint)
+        });
+        let class = match &self.class {
+            ClassState::Missing => 0,
+            ClassState::Foreign => 1,
+            ClassState::Ours(class) => class.fingerprint,
+        };
+        stable_hash(&format!("{:?}", (claim, bucket, class, self.former, self.secret, self.config_map)))
+    }
+}
+
+impl ClaimFacts {
+    pub(crate) fn name(&self) -> ClaimName {
+        ClaimName {
+            namespace: self.namespace.to_string(),
+            name: self.name.to_string(),
+            uid: self.uid.to_string(),
+        }
+    }
+
+    pub(crate) fn is_bound(&self) -> bool {
+        self.status.phase.as_deref() == Some("Bound")
+    }
+
+    /// What the condition `Ready` says. An older CustomResourceDefinition may drop conditions.
+    pub(crate) fn is_ready(&self) -> Option<bool> {
+        self.status.conditions.iter().find(|condition| &*condition.kind == "Ready").map(|condition| condition.is_true)
+    }
+
+    pub(crate) fn has_finalizer(&self) -> bool {
+        self.finalizers.iter().any(|name| name == objectbucket_api::FINALIZER)
+    }
+}
+
+impl BucketFacts {
+    pub(crate) fn record(&self) -> Option<&Arc<Record>> {
+        match &self.record {
+            Recorded::As(record) => Some(record),
+            Recorded::Nothing | Recorded::Unreadable(_) => None,
+        }
+    }
+
+    pub(crate) fn has_finalizer(&self) -> bool {
+        self.finalizers.iter().any(|name| name == objectbucket_api::FINALIZER)
+    }
+
+    pub(crate) fn is_bound(&self) -> bool {
+        self.phase.as_deref() == Some("Bound")
+    }
+
+    /// Whether it stands for this claim.
+    pub(crate) fn is_of(&self, claim: &ClaimFacts) -> bool {
+        match &self.claim {
+            Some(of) if !of.uid.is_empty() => *of.uid == *claim.uid,
+            // Some CustomResourceDefinitions drop what is in the reference. The claim has to point back.
+            _ => claim.object_bucket.as_deref() == Some(&self.name),
+        }
+    }
+}
+
+impl Recorded {
+    fn fingerprint(&self) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            Self::Unreadable(_) => 1,
+            Self::As(record) => stable_hash(&format!("{record:?}")),
+        }
+    }
+}

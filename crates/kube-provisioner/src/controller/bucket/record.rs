@@ -1,0 +1,80 @@
+//! What an ObjectBucket records beside its own fields, in one annotation: all that deletion needs.
+//!
+//! Only administrators may write ObjectBuckets, so it can be trusted. The object's own fields stay as others of this API
+//! write them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::facts::EndpointFacts;
+use crate::bucket::Source;
+
+/// The annotation of an ObjectBucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Record {
+    /// `None` if nobody knows: the object is another provisioner's, and its class was gone already.
+    #[serde(with = "source")]
+    pub(crate) source: Option<Source>,
+    /// The class's parameters. `None` if nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parameters: Option<BTreeMap<String, String>>,
+    /// The claim's `additionalConfig` as it was applied the last time.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) config: BTreeMap<String, String>,
+    /// Whether a call of the author's code has succeeded.
+    #[serde(default)]
+    pub(crate) made: bool,
+    #[serde(default)]
+    pub(crate) tls: bool,
+    /// What the author has added to the ConfigMap.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) data: BTreeMap<String, String>,
+    /// The id of the key that the user has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) access_key_id: Option<String>,
+    /// The rotation that was done last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rotation: Option<String>,
+    /// When the other keys are removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retire_at: Option<String>,
+}
+
+impl Record {
+    /// The entries of the claim's ConfigMap.
+    pub(crate) fn config_map(&self, endpoint: &EndpointFacts) -> BTreeMap<String, String> {
+        use objectbucket_api::{BUCKET_HOST, BUCKET_NAME, BUCKET_PORT, BUCKET_REGION, BUCKET_SUBREGION};
+        let mut data = self.data.clone();
+        data.insert(BUCKET_NAME.to_owned(), endpoint.bucket.to_string());
+        data.insert(BUCKET_HOST.to_owned(), endpoint.host.to_string());
+        data.insert(BUCKET_PORT.to_owned(), endpoint.port.to_string());
+        data.insert(BUCKET_REGION.to_owned(), endpoint.region.to_string());
+        data.insert(BUCKET_SUBREGION.to_owned(), endpoint.sub_region.to_string());
+        data
+    }
+}
+
+mod source {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::bucket::Source;
+
+    pub(super) fn serialize<S: Serializer>(source: &Option<Source>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match source {
+            Some(Source::Provisioned) => "Provisioned",
+            Some(Source::Granted) => "Granted",
+            None => "Unknown",
+        })
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Source>, D::Error> {
+        match &*String::deserialize(deserializer)? {
+            "Provisioned" => Ok(Some(Source::Provisioned)),
+            "Granted" => Ok(Some(Source::Granted)),
+            "Unknown" => Ok(None),
+            other => Err(serde::de::Error::custom(format!("unknown source {other:?}"))),
+        }
+    }
+}

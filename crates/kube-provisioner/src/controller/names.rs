@@ -1,0 +1,20 @@
+//! The names that a provisioner answers to.
+
+use crate::options::Options;
+
+/// The provisioner's name and the other names that it answers to.
+#[derive(Clone, Debug)]
+pub(crate) struct ProvisionerNames {
+    pub(crate) own: String,
+    pub(crate) additional: Vec<String>,
+}
+
+impl ProvisionerNames {
+    pub(crate) fn of(options: &Options) -> Self {
+        Self { own: options.provisioner_name.clone(), additional: options.additional_provisioner_names.clone() }
+    }
+
+    pub(crate) fn include(&self, name: &str) -> bool {
+        self.own == name || self.additional.iter().any(|other| other == name)
+    }
+}

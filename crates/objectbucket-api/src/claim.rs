@@ -1,0 +1,70 @@
+//! ObjectBucketClaim: what a user asks for.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::words::ClaimPhase;
+use crate::{lenient, schema};
+
+/// What a user asks for: a bucket of a class, under an exact name or one with a prefix.
+///
+/// Users write the class, one of the two names, and `additional_config`. The provisioner writes the rest.
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "objectbucket.io",
+    version = "v1alpha1",
+    kind = "ObjectBucketClaim",
+    plural = "objectbucketclaims",
+    singular = "objectbucketclaim",
+    shortname = "obc",
+    shortname = "obcs",
+    namespaced,
+    status = "ObjectBucketClaimStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "A request for a bucket, and for the rights to use it.",
+    printcolumn = r#"{"name": "Storage-Class", "type": "string", "jsonPath": ".spec.storageClassName"}"#,
+    printcolumn = r#"{"name": "Phase", "type": "string", "jsonPath": ".status.phase"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectBucketClaimSpec {
+    /// The StorageClass, which says who provisions the bucket and how.
+    #[serde(default, deserialize_with = "lenient::string")]
+    #[schemars(required)]
+    pub storage_class_name: String,
+    /// The exact name of the bucket. It may collide in the store: prefer generateBucketName. The provisioner writes the
+    /// name that it chose here.
+    #[serde(default, deserialize_with = "lenient::optional_string", skip_serializing_if = "Option::is_none")]
+    pub bucket_name: Option<String>,
+    /// The prefix of a bucket name that the provisioner makes. bucketName wins over it.
+    #[serde(default, deserialize_with = "lenient::optional_string", skip_serializing_if = "Option::is_none")]
+    pub generate_bucket_name: Option<String>,
+    /// Settings that the provisioner knows. The only field that users may change later.
+    #[serde(default, deserialize_with = "lenient::map", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "Option<BTreeMap<String, String>>")]
+    pub additional_config: BTreeMap<String, String>,
+    /// The ObjectBucket that is bound to this claim. The provisioner writes it.
+    #[serde(default, deserialize_with = "lenient::optional_string", skip_serializing_if = "Option::is_none")]
+    pub object_bucket_name: Option<String>,
+}
+
+/// How far a claim is.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectBucketClaimStatus {
+    /// How far the claim is, in one word: Pending, Bound, Released or Failed.
+    #[serde(default, deserialize_with = "lenient::word", skip_serializing_if = "Option::is_none")]
+    pub phase: Option<ClaimPhase>,
+    /// How far the claim is, part by part, with what is wrong and what to do.
+    #[serde(default, deserialize_with = "lenient::conditions", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+    /// The generation of the claim that the conditions speak of.
+    #[serde(default, deserialize_with = "lenient::integer", skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}

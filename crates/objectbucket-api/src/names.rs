@@ -1,0 +1,74 @@
+//! Names that claims, provisioners and pods agree on. They are those of the Go library, so that objects of both can meet.
+
+use sha2::{Digest, Sha256};
+
+/// The finalizer of claims and buckets; older provisioners leave it on Secrets and ConfigMaps, too.
+pub const FINALIZER: &str = "objectbucket.io/finalizer";
+
+/// The label with the provisioner on claims, buckets, Secrets and ConfigMaps. Its value is [`provisioner_label`].
+pub const PROVISIONER_LABEL: &str = "bucket-provisioner";
+
+/// The parameter of a StorageClass that names an existing bucket, to which its claims get rights.
+pub const CLASS_BUCKET_NAME: &str = "bucketName";
+
+/// Key of the ConfigMap: the bucket's name in the store.
+pub const BUCKET_NAME: &str = "BUCKET_NAME";
+/// Key of the ConfigMap: the host that serves the bucket.
+pub const BUCKET_HOST: &str = "BUCKET_HOST";
+/// Key of the ConfigMap: the port that serves the bucket, a decimal number.
+pub const BUCKET_PORT: &str = "BUCKET_PORT";
+/// Key of the ConfigMap: the bucket's region, or "".
+pub const BUCKET_REGION: &str = "BUCKET_REGION";
+/// Key of the ConfigMap: the part of the region, or "".
+pub const BUCKET_SUBREGION: &str = "BUCKET_SUBREGION";
+
+/// Key of the Secret: the access key's id.
+pub const AWS_ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
+/// Key of the Secret: the secret access key.
+pub const AWS_SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
+
+/// The value of the label [`PROVISIONER_LABEL`].
+///
+/// It is the provisioner's name where that is a valid label, else its first 63 bytes with `-` for `/`, as the Go library
+/// makes it: `aws-s3.io/bucket` becomes `aws-s3.io-bucket`. Where that is no valid label either, it is a hash.
+pub fn provisioner_label(provisioner: &str) -> String {
+    if is_label_value(provisioner) {
+        return provisioner.to_owned();
+    }
+    let end = provisioner.len().min(LABEL_MAX);
+    let label = provisioner.get(..end).map(|cut| cut.replace('/', "-"));
+    label.filter(|label| is_label_value(label)).unwrap_or_else(|| {
+        let hash = Sha256::digest(provisioner.as_bytes());
+        let hex: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        format!("provisioner-{hex}")
+    })
+}
+
+/// The name of a claim's ObjectBucket, `obc-<namespace>-<name>`.
+///
+/// Two claims can have the same (`a-b/c` and `a/b-c`), so who finds a bucket by it must look at its `claimRef`. It can
+/// be longer than the 253 bytes that the API server takes.
+pub fn object_bucket_name(namespace: &str, name: &str) -> String {
+    format!("obc-{namespace}-{name}")
+}
+
+/// The bucket name that is made for a claim with `generateBucketName`: its prefix, `-`, and the claim's uid.
+///
+/// It has at most 63 bytes, so a prefix of 27 bytes or more is cut to 26. The same claim gets the same name each time.
+pub fn generated_bucket_name(prefix: &str, claim_uid: &str) -> String {
+    let end = if prefix.len() > PREFIX_MAX { prefix.floor_char_boundary(PREFIX_MAX) } else { prefix.len() };
+    format!("{}-{claim_uid}", &prefix[..end])
+}
+
+const LABEL_MAX: usize = 63;
+/// A bucket's name has at most 63 bytes; a uid has 36, and a hyphen 1.
+const PREFIX_MAX: usize = 26;
+
+fn is_label_value(text: &str) -> bool {
+    let ends = |end: Option<&u8>| end.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= LABEL_MAX
+        && ends(bytes.first())
+        && ends(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}

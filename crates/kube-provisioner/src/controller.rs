@@ -1,5 +1,7 @@
 //! The [`Controller`], which runs an author's provisioner.
 
+pub(crate) mod bucket;
+mod bucket_controller;
 pub(crate) mod class_parameters;
 mod names;
 pub(crate) mod secret_names;
@@ -24,6 +26,7 @@ use thiserror::Error;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+pub use self::bucket_controller::BucketController;
 #[cfg(feature = "planted-faults")]
 use self::volume::Safeguard;
 use self::volume::{Backend, Crashed, Process, Safeguards, control_loop, rules};
@@ -144,35 +147,12 @@ impl Controller {
     /// # Errors
     /// When the API server cannot be used as it should be. Later interruptions are waited out.
     pub async fn run(self) -> Result<(), RunError> {
-        logs::init(match self.options.log_format {
-            LogStyle::Text => LogFormat::Text,
-            LogStyle::Json => LogFormat::Json,
-        });
-        let shutdown = shutdown::on_signal().map_err(RunError::Signals)?;
-        let connection = connect(self.options.kubeconfig.as_deref()).await?;
-        let namespace = self.options.namespace.as_deref().unwrap_or(&connection.namespace);
         let rules = self.access_rules()?;
-        let mut attempt = 0;
-        while let Err(error) = check_access(&connection.client, namespace, &rules).await {
-            attempt += 1;
-            // A server that has just started refuses all requests for a moment.
-            if attempt > ACCESS_CHECKS {
-                let advice = match &error {
-                    AccessError::Missing(_) => rbac::advice(&self.options, namespace),
-                    _ => "Check the server.".to_owned(),
-                };
-                return Err(RunError::Access { error, advice });
-            }
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return Ok(()),
-                () = sleep(ACCESS_PAUSE) => {}
-            }
-        }
-        tracing::info!(provisioner = self.options.provisioner_name, "connected by {}", connection.source);
-        let namespace = Some(namespace.to_owned());
-        let options = Options { namespace, ..self.options };
-        Self { options, ..self }.run_with(connection.client, shutdown).await
+        let advice = |namespace: &str| rbac::advice(&self.options, namespace);
+        let Some(started) = started(&self.options, &rules, advice).await? else { return Ok(()) };
+        let Started { client, namespace, shutdown } = started;
+        let options = Options { namespace: Some(namespace), ..self.options };
+        Self { options, ..self }.run_with(client, shutdown).await
     }
 
     /// Every right that is needed, the author's own among them.
@@ -221,6 +201,49 @@ impl fmt::Debug for Controller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Controller").field("options", &self.options).finish_non_exhaustive()
     }
+}
+
+/// A program that may begin.
+struct Started {
+    client: Client,
+    namespace: String,
+    shutdown: CancellationToken,
+}
+
+/// Sets up logs and signals, connects, and checks that the account has these rights. `None` if the process is told to stop
+/// meanwhile.
+async fn started(
+    options: &Options,
+    rules: &[rbac::AccessRule],
+    advice: impl Fn(&str) -> String,
+) -> Result<Option<Started>, RunError> {
+    logs::init(match options.log_format {
+        LogStyle::Text => LogFormat::Text,
+        LogStyle::Json => LogFormat::Json,
+    });
+    let shutdown = shutdown::on_signal().map_err(RunError::Signals)?;
+    let connection = connect(options.kubeconfig.as_deref()).await?;
+    let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
+    let mut attempt = 0;
+    while let Err(error) = check_access(&connection.client, namespace, rules).await {
+        attempt += 1;
+        // A server that has just started refuses all requests for a moment.
+        if attempt > ACCESS_CHECKS {
+            let advice = match &error {
+                AccessError::Missing(_) => advice(namespace),
+                _ => "Check the server.".to_owned(),
+            };
+            return Err(RunError::Access { error, advice });
+        }
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(None),
+            () = sleep(ACCESS_PAUSE) => {}
+        }
+    }
+    tracing::info!(provisioner = options.provisioner_name, "connected by {}", connection.source);
+    let namespace = namespace.to_owned();
+    Ok(Some(Started { client: connection.client, namespace, shutdown }))
 }
 
 /// The identity of this process among those of the same provisioner.

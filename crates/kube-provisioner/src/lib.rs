@@ -46,6 +46,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod bucket;
 mod capabilities;
 mod cli;
 #[cfg(feature = "conformance")]
@@ -72,9 +73,9 @@ pub use self::capabilities::{AccessMode, Capabilities};
 pub use self::cli::{client, recorded_volumes, run, run_with_commands};
 #[cfg(feature = "planted-faults")]
 pub use self::controller::volume::Safeguard;
-pub use self::controller::{Controller, RunError};
+pub use self::controller::{BucketController, Controller, RunError};
 pub use self::error::{DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, StartError, Verdict};
-pub use self::options::{Coordination, LogStyle, Options};
+pub use self::options::{BucketOptions, Coordination, LogStyle, Options};
 pub use self::provisioner::Provisioner;
 pub use self::request::{ProvisionRequest, ProvisionedVolume};
 pub use self::secrets::Secrets;

@@ -162,6 +162,33 @@ impl Options {
     }
 }
 
+/// Options of the controller of buckets, to be flattened into an author's own arguments, or filled in by hand:
+///
+/// ```
+/// use kube_provisioner::BucketOptions;
+///
+/// let mut options = BucketOptions::new("example.com/bucket");
+/// options.allowed_additional_config = Some(vec!["maxObjects".to_owned()]);
+/// ```
+#[derive(Args, Clone, Debug)]
+#[non_exhaustive]
+pub struct BucketOptions {
+    /// Those of every controller.
+    #[command(flatten)]
+    pub options: Options,
+
+    /// Keys of `additionalConfig` that claims may use, separated by commas [default: all that the provisioner knows]
+    #[arg(long, env, value_name = "KEYS", value_delimiter = ',')]
+    pub allowed_additional_config: Option<Vec<String>>,
+}
+
+impl BucketOptions {
+    /// The defaults for a provisioner's name.
+    pub fn new(provisioner_name: impl Into<String>) -> Self {
+        Self { options: Options::new(provisioner_name), allowed_additional_config: None }
+    }
+}
+
 /// How several replicas of a provisioner share the work. See `docs/reliability.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Coordination {
@@ -238,7 +265,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 /// A time with its unit: `500ms`, `30s`, `5m`, `2h`, or several of them.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let expected = || format!("expected a time with its unit, such as 500ms, 30s, 5m or 1h30m, not {text:?}");
     let mut rest = text;
     let mut total = Duration::ZERO;

@@ -36,3 +36,11 @@ pub const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer
 pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 /// The binding mode that waits for the first pod.
 pub const WAIT_FOR_FIRST_CONSUMER: &str = "WaitForFirstConsumer";
+/// ObjectBucket annotation: what its provisioner has to know to change and to remove the bucket.
+pub const BUCKET: &str = "kube-provisioner/bucket";
+/// ObjectBucket annotation: the provisioner that made it, as its class names it.
+pub const BUCKET_PROVISIONER: &str = "kube-provisioner/provisioned-by";
+/// ObjectBucket annotation: with the value `true` the object is removed with its claim, whatever is left in the backend.
+pub const ABANDON: &str = "kube-provisioner/abandon";
+/// ObjectBucketClaim annotation: whenever it is another text, the claim's user gets another key.
+pub const ROTATE_CREDENTIALS: &str = "kube-provisioner/rotate-credentials";

@@ -8,6 +8,7 @@ use provisioner_runtime::journal::journal_name;
 use provisioner_runtime::lease::{self, lease_name};
 use serde_json::{Value, json};
 
+use crate::bucket::BucketCapabilities;
 use crate::capabilities::Capabilities;
 use crate::options::{Coordination, Options};
 
@@ -53,6 +54,27 @@ pub fn rules(options: &Options, capabilities: &Capabilities, former_shards: &[u3
     if !capabilities.secrets.is_empty() {
         rules.push(cluster("", "secrets", &["get"]));
     }
+    rules.extend(journals(options, former_shards));
+    rules.extend(leases(options));
+    rules
+}
+
+/// As [`rules`], for the controller of buckets. The Secrets and ConfigMaps of claims are in any namespace.
+pub fn bucket_rules(options: &Options, _: &BucketCapabilities, former_shards: &[u32]) -> Vec<AccessRule> {
+    const GROUP: &str = objectbucket_api::GROUP;
+    const OWN: &[&str] = &["get", "list", "watch", "create", "delete", "patch"];
+    let mut rules = vec![
+        cluster(GROUP, "objectbuckets", OWN),
+        cluster(GROUP, "objectbuckets/status", &["patch"]),
+        cluster(GROUP, "objectbucketclaims", &["get", "list", "watch", "patch"]),
+        cluster(GROUP, "objectbucketclaims/status", &["patch"]),
+        // An owner that is to wait for what it owns has to be one whose finalizers may be changed.
+        cluster(GROUP, "objectbucketclaims/finalizers", &["update"]),
+        cluster("", "secrets", OWN),
+        cluster("", "configmaps", OWN),
+        cluster("storage.k8s.io", "storageclasses", &["list", "watch"]),
+        cluster("events.k8s.io", "events", &["create", "patch"]),
+    ];
     rules.extend(journals(options, former_shards));
     rules.extend(leases(options));
     rules

@@ -66,6 +66,19 @@ pub enum Change<T> {
     Deleted(T),
 }
 
+impl<T> Change<T> {
+    /// The same change of what `read` makes of the object.
+    pub fn map<U>(self, read: impl FnOnce(T) -> U) -> Change<U> {
+        match self {
+            Self::Begin => Change::Begin,
+            Self::Listed(object) => Change::Listed(read(object)),
+            Self::Ready => Change::Ready,
+            Self::Applied(object) => Change::Applied(read(object)),
+            Self::Deleted(object) => Change::Deleted(read(object)),
+        }
+    }
+}
+
 /// Which objects a watch follows: all that an `Api` covers, or those of them with certain labels.
 #[derive(Clone, Debug)]
 pub struct Scope<T> {

@@ -48,10 +48,11 @@ use self::decide::{Decision, Rules, decide};
 use self::facts::{ClaimState, Facts, Pending};
 use self::key::Key;
 use self::metrics::VolumeMetrics;
-use self::narrow::{WatchedClaim, WatchedClass, WatchedVolume};
+use self::narrow::{WatchedClaim, WatchedVolume};
 use self::outcome::Outcome;
 use self::report::{Case, Thresholds, report};
 use super::names::ProvisionerNames;
+use super::watched::WatchedClass;
 use crate::options::{Coordination, Options};
 
 pub(crate) use self::backend::Backend;
@@ -62,6 +63,7 @@ pub(crate) use self::fuzzing::take_in;
 #[cfg(feature = "conformance")]
 pub(crate) use self::object::{VolumeInputs, build};
 pub(crate) use self::report::parameters_text as parameters_problem;
+pub(crate) use self::report::{no_answer_text, sentence};
 #[cfg(feature = "planted-faults")]
 pub use self::safeguards::Safeguard;
 #[cfg(not(feature = "planted-faults"))]

@@ -2,6 +2,7 @@
 //!
 //! An object that cannot be read does not stop the others: it decodes into its name and the reason.
 
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use provisioner_runtime::watch::FromJson;
 use serde::Deserialize;
@@ -143,6 +144,29 @@ pub(crate) struct Meta<A, L = IgnoredAny> {
     pub(crate) labels: L,
     #[serde(deserialize_with = "null_as_default")]
     pub(crate) finalizers: Vec<String>,
+}
+
+/// A StorageClass as the watch delivers it.
+pub(crate) type WatchedClass = Watched<StorageClass, ClassFields>;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ClassFields {
+    metadata: Meta<IgnoredAny>,
+    pub(crate) provisioner: String,
+}
+
+impl Fields for ClassFields {
+    type Annotations = IgnoredAny;
+    type Labels = IgnoredAny;
+
+    fn metadata(&self) -> &Meta<IgnoredAny> {
+        &self.metadata
+    }
+
+    fn wanted_whole(&self) -> bool {
+        true
+    }
 }
 
 pub(crate) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(

@@ -1,10 +1,10 @@
 //! Whether: every rule about making, converging, adopting, rotating and removing. A pure function over [`Facts`].
 
-use std::sync::Arc;
-
 use provisioner_runtime::stable_hash;
 
-use super::facts::{BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, OurClass, ReclaimPolicy, Recorded};
+use super::facts::{
+    BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, OurClass, ReclaimPolicy, Recorded,
+};
 use super::record::Record;
 use crate::bucket::{BucketCapabilities, Source};
 use crate::controller::class_parameters::BadParameters;
@@ -77,7 +77,10 @@ pub(crate) enum Refusal {
     /// Neither the claim nor the class says how the bucket is to be called.
     NoName,
     /// The name cannot be a bucket's.
-    BadName { name: String, problem: &'static str },
+    BadName {
+        name: String,
+        problem: &'static str,
+    },
     Parameters(String),
     ParametersCrash(String),
     ConfigNotAllowed(Vec<String>),
@@ -88,7 +91,9 @@ pub(crate) enum Refusal {
     /// The claim asks for new keys of a provisioner that has none.
     NoRotation,
     /// A Secret or ConfigMap of the claim's name is not the claim's.
-    NotOwned { kind: &'static str },
+    NotOwned {
+        kind: &'static str,
+    },
 }
 
 /// How a claim's bucket ends.
@@ -137,20 +142,18 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     }
     match bucket.record() {
         Some(record) => with_record(record, claim, bucket, facts, rules),
-        None if bucket.is_bound() || claim.is_bound() => Decision::Adopt,
+        None if bucket.is_bound() || claim.is_bound() => match facts.class {
+            ClassState::Ours(_) => Decision::Adopt,
+            // Only the class says whether the bucket was made for the claim. It may come back.
+            _ => Decision::NoAction(NoAction::Bound),
+        },
         // Another provisioner was about to make it, and its claim has come to us.
         None => attempt(claim, facts, rules, Reason::New),
     }
 }
 
 /// The claim's bucket was made or is being made by us.
-fn with_record(
-    record: &Record,
-    claim: &ClaimFacts,
-    bucket: &BucketFacts,
-    facts: &Facts,
-    rules: &Rules,
-) -> Decision {
+fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     if !record.made {
         return attempt(claim, facts, rules, Reason::New);
     }
@@ -221,7 +224,8 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
     }
     if let Some(allowed) = &rules.allowed_config {
         let applied = begun.filter(|record| record.made).map(|record| &record.config);
-        let is_new = |(key, value): &(&String, &String)| applied.is_none_or(|applied| applied.get(*key) != Some(*value));
+        let is_new =
+            |(key, value): &(&String, &String)| applied.is_none_or(|applied| applied.get(*key) != Some(*value));
         let asked = claim.config.iter().filter(is_new).map(|(key, _)| key);
         let refused: Vec<String> = asked.filter(|key| !allowed.contains(key)).cloned().collect();
         if !refused.is_empty() {
@@ -268,7 +272,7 @@ pub(crate) fn bucket_name(claim: &ClaimFacts, class: &OurClass) -> Option<String
     if let Some(name) = class.bucket.as_deref().or(claim.bucket_name.as_deref()) {
         return Some(name.to_owned());
     }
-    claim.prefix.as_deref().map(|prefix| objectbucket_api::generated_bucket_name(prefix, &claim.uid))
+    claim.prefix.as_deref().map(|prefix| objectbucket_api::names::generated_bucket_name(prefix, &claim.uid))
 }
 
 /// The rules for names of S3 buckets:
@@ -306,7 +310,9 @@ impl Rules {
 
     fn has_label(&self, label: Option<&str>) -> bool {
         let names = [&self.names.own].into_iter().chain(&self.names.additional);
-        label.is_some_and(|label| names.into_iter().any(|name| objectbucket_api::provisioner_label(name) == label))
+        label.is_some_and(|label| {
+            names.into_iter().any(|name| objectbucket_api::names::provisioner_label(name) == label)
+        })
     }
 }
 
@@ -319,19 +325,11 @@ impl OurClass {
 
 /// The name of a new claim's ObjectBucket: the one that others of this API give it, unless another claim has that already.
 pub(crate) fn object_name(claim: &ClaimFacts, is_taken: impl FnOnce(&str) -> bool) -> String {
-    let usual = objectbucket_api::object_bucket_name(&claim.namespace, &claim.name);
+    let usual = objectbucket_api::names::object_bucket_name(&claim.namespace, &claim.name);
     if usual.len() <= 253 && !is_taken(&usual) { usual } else { format!("obc-{}", claim.uid) }
 }
 
 /// What says whether a class is another one.
 pub(crate) fn class_fingerprint(uid: Option<&str>, version: Option<&str>) -> u64 {
     stable_hash(&format!("{uid:?} {version:?}"))
-}
-
-/// For tests and for the cache: the class if it is ours.
-pub(crate) fn our_class(class: &ClassState) -> Option<&Arc<OurClass>> {
-    match class {
-        ClassState::Ours(class) => Some(class),
-        _ => None,
-    }
 }

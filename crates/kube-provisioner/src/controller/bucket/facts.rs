@@ -25,9 +25,9 @@ pub(crate) struct Facts {
 /// A claim, as far as decisions read it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClaimFacts {
-    pub(crate) namespace: Box<str>,
-    pub(crate) name: Box<str>,
-    pub(crate) uid: Box<str>,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) uid: Arc<str>,
     pub(crate) resource_version: u64,
     pub(crate) deleting: bool,
     pub(crate) finalizers: Vec<String>,
@@ -71,8 +71,8 @@ pub(crate) enum BucketState {
 /// An ObjectBucket that may be ours, as far as decisions read it.
 #[derive(Clone, Debug)]
 pub(crate) struct BucketFacts {
-    pub(crate) name: Box<str>,
-    pub(crate) uid: Box<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) uid: Arc<str>,
     pub(crate) resource_version: u64,
     pub(crate) deleting: bool,
     pub(crate) finalizers: Vec<String>,
@@ -142,7 +142,6 @@ pub(crate) enum ClassState {
 #[derive(Debug)]
 pub(crate) struct OurClass {
     pub(crate) name: Box<str>,
-    pub(crate) provisioner: Box<str>,
     pub(crate) fingerprint: u64,
     pub(crate) policy: ReclaimPolicy,
     /// As the class has them.
@@ -182,7 +181,14 @@ impl Facts {
             (&claim.class, &claim.bucket_name, &claim.prefix, &claim.config, &claim.rotation, claim.deleting, status)
         });
         let bucket = self.bucket().map(|bucket| {
-            (&*bucket.uid, bucket.deleting, bucket.policy, bucket.abandoned, bucket.record.fingerprint(), &bucket.endpoint)
+            (
+                &*bucket.uid,
+                bucket.deleting,
+                bucket.policy,
+                bucket.abandoned,
+                bucket.record.fingerprint(),
+                &bucket.endpoint,
+            )
         });
         let class = match &self.class {
             ClassState::Missing => 0,
@@ -195,11 +201,7 @@ impl Facts {
 
 impl ClaimFacts {
     pub(crate) fn name(&self) -> ClaimName {
-        ClaimName {
-            namespace: self.namespace.to_string(),
-            name: self.name.to_string(),
-            uid: self.uid.to_string(),
-        }
+        ClaimName { namespace: self.namespace.to_string(), name: self.name.to_string(), uid: self.uid.to_string() }
     }
 
     pub(crate) fn is_bound(&self) -> bool {
@@ -212,7 +214,7 @@ impl ClaimFacts {
     }
 
     pub(crate) fn has_finalizer(&self) -> bool {
-        self.finalizers.iter().any(|name| name == objectbucket_api::FINALIZER)
+        self.finalizers.iter().any(|name| name == objectbucket_api::names::FINALIZER)
     }
 }
 
@@ -225,7 +227,7 @@ impl BucketFacts {
     }
 
     pub(crate) fn has_finalizer(&self) -> bool {
-        self.finalizers.iter().any(|name| name == objectbucket_api::FINALIZER)
+        self.finalizers.iter().any(|name| name == objectbucket_api::names::FINALIZER)
     }
 
     pub(crate) fn is_bound(&self) -> bool {

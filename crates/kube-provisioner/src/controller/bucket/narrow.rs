@@ -6,9 +6,7 @@ use objectbucket_api::{ObjectBucket, ObjectBucketClaim};
 use provisioner_runtime::stable_hash;
 use serde::Deserialize;
 
-use super::facts::{
-    BucketFacts, ClaimFacts, ConditionFacts, EndpointFacts, ReclaimPolicy, Recorded, StatusFacts,
-};
+use super::facts::{BucketFacts, ClaimFacts, ConditionFacts, EndpointFacts, ReclaimPolicy, Recorded, StatusFacts};
 use crate::bucket::ClaimName;
 use crate::controller::watched::{Fields, Meta, Watched, null_as_default};
 

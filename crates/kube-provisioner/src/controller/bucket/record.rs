@@ -43,9 +43,24 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Of a bucket of which nothing is known.
+    pub(crate) fn unknown() -> Self {
+        Self {
+            source: None,
+            parameters: None,
+            config: BTreeMap::new(),
+            made: false,
+            tls: false,
+            data: BTreeMap::new(),
+            access_key_id: None,
+            rotation: None,
+            retire_at: None,
+        }
+    }
+
     /// The entries of the claim's ConfigMap.
     pub(crate) fn config_map(&self, endpoint: &EndpointFacts) -> BTreeMap<String, String> {
-        use objectbucket_api::{BUCKET_HOST, BUCKET_NAME, BUCKET_PORT, BUCKET_REGION, BUCKET_SUBREGION};
+        use objectbucket_api::names::{BUCKET_HOST, BUCKET_NAME, BUCKET_PORT, BUCKET_REGION, BUCKET_SUBREGION};
         let mut data = self.data.clone();
         data.insert(BUCKET_NAME.to_owned(), endpoint.bucket.to_string());
         data.insert(BUCKET_HOST.to_owned(), endpoint.host.to_string());

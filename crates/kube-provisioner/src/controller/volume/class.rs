@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use super::backend::Backend;
 use super::decide::Rules;
 use super::facts::{OurClass, fingerprint};
-use super::narrow::{self, WatchedClass};
 use super::{intent, projection};
+use crate::controller::watched::WatchedClass;
 
 /// A class by its name, and what is in it where it is ours.
 pub(crate) struct ReadClass {
@@ -33,7 +33,7 @@ impl ReadClass {
 
     fn read(watched: &WatchedClass, rules: &Rules, backend: &dyn Backend) -> Self {
         let ours = match &watched.fields {
-            Ok(class) if rules.names.include(&class.provisioner) => match own(watched, class, rules, backend) {
+            Ok(class) if rules.names.include(&class.provisioner) => match own(watched, rules, backend) {
                 Ok(class) => Some(Arc::new(class)),
                 Err(problem) => {
                     tracing::warn!(storage_class = watched.name(), %problem, "unreadable StorageClass");
@@ -46,15 +46,10 @@ impl ReadClass {
     }
 }
 
-fn own(
-    watched: &WatchedClass,
-    class: &narrow::ClassFields,
-    rules: &Rules,
-    backend: &dyn Backend,
-) -> Result<OurClass, serde_json::Error> {
+fn own(watched: &WatchedClass, rules: &Rules, backend: &dyn Backend) -> Result<OurClass, serde_json::Error> {
     let object: StorageClass = serde_json::from_str(watched.raw.as_deref().unwrap_or(RawValue::NULL).get())?;
     let object = projection::class(object, &rules.capabilities);
-    let fingerprint = fingerprint(&(&class.metadata.uid, &class.metadata.resource_version));
+    let fingerprint = fingerprint(&(&watched.metadata().uid, &watched.metadata().resource_version));
     let snapshot = intent::snapshot(&object, fingerprint);
     Ok(OurClass::read(object, fingerprint, (backend, &rules.capabilities), snapshot))
 }

@@ -7,9 +7,9 @@ use provisioner_runtime::watch::Change;
 
 use super::cache::VolumeCache;
 use super::class::ReadClass;
-use crate::controller::names::ProvisionerNames;
 use super::decide::{Rules, decide};
 use super::safeguards::Safeguards;
+use crate::controller::names::ProvisionerNames;
 use crate::provisioner::Provisioner;
 
 /// Bytes as the API server might send them, through the tables to a decision.

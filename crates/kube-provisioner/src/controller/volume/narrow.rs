@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::StorageClass;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +12,6 @@ use crate::protocol;
 /// The metadata that is read.
 pub(crate) type Meta = watched::Meta<Annotations>;
 pub(crate) type WatchedClaim = Watched<PersistentVolumeClaim, ClaimFields>;
-pub(crate) type WatchedClass = Watched<StorageClass, ClassFields>;
 pub(crate) type WatchedVolume = Watched<PersistentVolume, VolumeFields>;
 
 impl Fields for ClaimFields {
@@ -27,19 +25,6 @@ impl Fields for ClaimFields {
     /// The author gets waiting claims whole. Most claims are bound.
     fn wanted_whole(&self) -> bool {
         self.bound_to().is_none() && self.metadata.annotations.asked().is_some()
-    }
-}
-
-impl Fields for ClassFields {
-    type Annotations = Annotations;
-    type Labels = IgnoredAny;
-
-    fn metadata(&self) -> &Meta {
-        &self.metadata
-    }
-
-    fn wanted_whole(&self) -> bool {
-        true
     }
 }
 
@@ -210,13 +195,6 @@ pub(crate) struct CsiSource {
 #[serde(default)]
 pub(crate) struct VolumeStatus {
     pub(crate) phase: Option<String>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ClassFields {
-    pub(crate) metadata: Meta,
-    pub(crate) provisioner: String,
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use provisioner_runtime::queue::Next;
 
 pub(crate) use self::draft::{EventDraft, EventObject};
 use self::draft::{failed, normal, reason, warning};
-pub(crate) use self::messages::parameters_text;
-use self::messages::{expansion_text, missing_input_text, no_answer_text, refusal_text, sentence};
+use self::messages::{expansion_text, missing_input_text, refusal_text};
+pub(crate) use self::messages::{no_answer_text, parameters_text, sentence};
 use super::decide::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
 use super::outcome::Outcome;

@@ -21,13 +21,14 @@ use serde_json::{Value, json};
 
 use super::cache::VolumeCache;
 use super::class::ReadClass;
-use crate::controller::names::ProvisionerNames;
 use super::decide::{Decision, Rules, decide};
 use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim};
 use super::intent;
 use super::key::Key;
-use super::narrow::{self, WatchedClass};
+use super::narrow;
 use super::safeguards::Safeguards;
+use crate::controller::names::ProvisionerNames;
+use crate::controller::watched::WatchedClass;
 use crate::{Capabilities, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
 
 const OURS: &str = "foo.bar/baz";

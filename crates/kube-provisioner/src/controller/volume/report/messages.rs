@@ -89,7 +89,7 @@ pub(super) fn missing_input_text(missing: &MissingInput) -> String {
     }
 }
 
-pub(super) fn no_answer_text(no_answer: &NoAnswer, method: &str) -> String {
+pub(crate) fn no_answer_text(no_answer: &NoAnswer, method: &str) -> String {
     match no_answer {
         NoAnswer::Panicked(text) => {
             format!(
@@ -104,7 +104,7 @@ pub(super) fn no_answer_text(no_answer: &NoAnswer, method: &str) -> String {
 }
 
 /// The text with a capital letter at its start.
-pub(super) fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }

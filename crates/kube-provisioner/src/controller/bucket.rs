@@ -1,0 +1,245 @@
+//! The bucket controller: makes buckets and users for claims, and removes them with their claims.
+//!
+//! The steps of one key: `cache` (what is known) -> `facts` -> `decide` -> `act` -> `outcome` -> `report` and `messages`. The
+//! loop around it is [`provisioner_runtime::controller`]. The ObjectBucket is the record of what was begun.
+
+mod act;
+mod backend;
+mod cache;
+mod class;
+mod decide;
+mod delivered;
+mod events;
+mod facts;
+mod key;
+mod messages;
+mod metrics;
+mod narrow;
+mod outcome;
+mod record;
+mod report;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, Client};
+use objectbucket_api::names::{PROVISIONER_LABEL, provisioner_label};
+use prometheus_client::registry::Registry;
+use provisioner_runtime::controller::{
+    Context, ControlLoop, LoopError, LoopOptions, Reconciler, Report, Safeguards, Sharing, WatchSpec, unpanicked,
+};
+use provisioner_runtime::events::EventRecorder;
+use provisioner_runtime::journal::Entry;
+use provisioner_runtime::limiter::Limits as GroupLimits;
+use provisioner_runtime::queue::Work;
+use provisioner_runtime::watch::{Change, Scope, WatchHealth};
+use provisioner_runtime::{Backoff, Environment};
+
+use self::act::{Actions, CallLimits, Step};
+use self::cache::BucketCache;
+use self::class::ReadClass;
+use self::decide::{Decision, Rules, decide};
+use self::delivered::{of_config_map, of_secret};
+use self::facts::Facts;
+use self::key::Key;
+use self::messages::told;
+use self::metrics::BucketMetrics;
+use self::narrow::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
+use self::outcome::Outcome;
+use self::report::{Thresholds, label, next};
+use super::names::ProvisionerNames;
+use super::watched::WatchedClass;
+use crate::options::BucketOptions;
+
+pub(crate) use self::backend::BucketBackend;
+
+/// The bound of concurrent calls of the author's code where none is given.
+const CALLS: usize = 100;
+
+/// The reconciler of claims and ObjectBuckets.
+pub(crate) struct BucketReconciler {
+    actions: Arc<Actions>,
+    thresholds: Thresholds,
+    metrics: BucketMetrics,
+}
+
+/// This process: where it runs, and its identity.
+pub(crate) struct Process {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    pub(crate) instance: String,
+    pub(crate) sharing: Sharing,
+    pub(crate) environment: Environment,
+    pub(crate) safeguards: Safeguards,
+}
+
+/// The loop of a provisioner's buckets.
+pub(crate) fn control_loop(
+    BucketOptions { options, .. }: &BucketOptions,
+    rules: Rules,
+    backend: Arc<dyn BucketBackend>,
+    process: Process,
+) -> Result<ControlLoop<BucketReconciler>, LoopError> {
+    let Process { client, namespace, instance, sharing, environment, safeguards } = process;
+    let given = options.backend_concurrency;
+    let total = if given == 0 { CALLS } else { given };
+    let rules = Arc::new(rules);
+    let loop_options = LoopOptions {
+        name: options.provisioner_name.clone(),
+        namespace,
+        instance,
+        queue: "buckets",
+        sharing,
+        requests: options.workers,
+        calls: GroupLimits { total, per_group: options.class_concurrency, one_each: given == 0 },
+        backoff: match options.exponential_backoff {
+            true => Backoff::exponential(options.retry_interval_start, options.retry_interval_max),
+            false => Backoff::fixed(options.retry_interval_start),
+        },
+        resync: options.resync_period,
+        retry_on_resync: options.retry_on_resync,
+        grace: options.grace_period,
+        admin_address: options.admin_address,
+        environment,
+        safeguards,
+    };
+    let cache = BucketCache::new(rules.clone());
+    let reconciler = |context: Context<BucketCache>| BucketReconciler {
+        actions: Arc::new(Actions {
+            context,
+            backend,
+            rules,
+            limits: CallLimits { provision: options.provision_timeout, delete: options.delete_timeout },
+            claims: WatchHealth::new(),
+            buckets: WatchHealth::new(),
+        }),
+        thresholds: Thresholds {
+            provision: options.failed_provision_threshold,
+            delete: options.failed_delete_threshold,
+        },
+        metrics: BucketMetrics::new(),
+    };
+    ControlLoop::new(client, loop_options, cache, reconciler)
+}
+
+/// The rules' inputs from the options and the author's capabilities.
+///
+/// # Errors
+/// The text of a panic of the author's code.
+pub(crate) fn rules(options: &BucketOptions, backend: &dyn BucketBackend, namespace: &str) -> Result<Rules, String> {
+    let BucketOptions { options, allowed_additional_config } = options;
+    Ok(Rules {
+        names: ProvisionerNames::of(options),
+        capabilities: unpanicked(|| backend.capabilities())?,
+        identity: options.identity.as_deref().unwrap_or(namespace).into(),
+        allowed_config: allowed_additional_config.clone(),
+    })
+}
+
+impl Reconciler for BucketReconciler {
+    type Cache = BucketCache;
+    type Decision = Decision;
+    type Outcome = Outcome;
+
+    fn watches(&self) -> Vec<WatchSpec<BucketCache>> {
+        let client = || self.actions.context.client().clone();
+        let claims = WatchSpec::new(
+            "objectbucketclaims",
+            Api::<WatchedClaim>::all(client()),
+            self.actions.claims.clone(),
+            |event: Change<WatchedClaim>| event.map(|claim| claim_facts(&claim)),
+            BucketCache::claim_event,
+        );
+        let buckets = WatchSpec::new(
+            "objectbuckets",
+            Api::<WatchedBucket>::all(client()),
+            self.actions.buckets.clone(),
+            |event: Change<WatchedBucket>| event.map(|bucket| bucket_facts(&bucket)),
+            BucketCache::bucket_event,
+        );
+        let actions = self.actions.clone();
+        let classes = WatchSpec::new(
+            "storageclasses",
+            Api::<WatchedClass>::all(client()),
+            WatchHealth::new(),
+            move |event: Change<WatchedClass>| ReadClass::of_event(event, &actions.rules, &*actions.backend),
+            BucketCache::class_event,
+        );
+        let selector = self.selector();
+        let secrets = WatchSpec::new(
+            "secrets",
+            Scope::labelled(Api::<Secret>::all(client()), &selector),
+            WatchHealth::new(),
+            |event: Change<Secret>| event.map(|secret| of_secret(&secret)),
+            BucketCache::secret_event,
+        );
+        let config_maps = WatchSpec::new(
+            "configmaps",
+            Scope::labelled(Api::<ConfigMap>::all(client()), &selector),
+            WatchHealth::new(),
+            |event: Change<ConfigMap>| event.map(|map| of_config_map(&map)),
+            BucketCache::config_map_event,
+        );
+        // A claim without its ObjectBucket would be taken for a new one, so the claims come last: the watches start from
+        // the last to the first.
+        vec![
+            claims.dated().after_first_term(),
+            buckets.dated().after_first_term(),
+            secrets.dated(),
+            config_maps,
+            classes,
+        ]
+    }
+
+    fn decide(&self, facts: &Facts) -> Decision {
+        decide(facts, &self.actions.rules)
+    }
+
+    async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
+        self.actions.carry_out(decision, facts, step).await
+    }
+
+    fn report(&self, outcome: Outcome, facts: &Facts, work: &Work<Key>, took: Duration) -> Report {
+        let label = label(&outcome);
+        if let Some(label) = label {
+            self.metrics.count(label, facts.class_name(), took);
+        }
+        let told = told(&outcome, facts, &self.actions.rules.names.own);
+        events::log(told.as_ref(), facts, work.attempt(), label.map_or("nothing to do", |(_, outcome)| outcome));
+        let next = next(&outcome, facts, work.attempt(), self.thresholds);
+        Report { next, event: told.and_then(|told| events::to_event(told, facts)) }
+    }
+
+    async fn start(&self) -> Result<(), String> {
+        self.actions.start().await
+    }
+
+    async fn probe(&self) -> Result<(), String> {
+        self.actions.backend.probe().await.map_err(|error| error.to_string())
+    }
+
+    fn read_entry(&self, _: &Entry) -> Result<(), String> {
+        Err("ObjectBuckets record what was begun, so no journal of a bucket provisioner has entries".to_owned())
+    }
+
+    fn held_up(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
+        if let Some(claim) = facts.claim.as_ref().filter(|claim| !claim.is_bound()) {
+            events.record(events::held_up(claim, problem));
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry, self.actions.context.clone());
+    }
+}
+
+impl BucketReconciler {
+    /// What selects our Secrets and ConfigMaps.
+    fn selector(&self) -> String {
+        let names = &self.actions.rules.names;
+        let labels: Vec<String> =
+            [&names.own].into_iter().chain(&names.additional).map(|name| provisioner_label(name)).collect();
+        format!("{PROVISIONER_LABEL} in ({})", labels.join(","))
+    }
+}

@@ -1,0 +1,231 @@
+//! Writes what the author's code has made to where its user finds it: ObjectBucket, Secret, ConfigMap, in this order.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use objectbucket_api::API_VERSION;
+use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, PROVISIONER_LABEL, provisioner_label};
+use provisioner_runtime::call::CallError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::Actions;
+use super::attempt::Made;
+use super::objects::Spec;
+use crate::bucket::ClaimName;
+use crate::controller::bucket::cache::key_of;
+use crate::controller::bucket::delivered::{CHECKSUM, Seen, checksum, of_config_map, of_secret};
+use crate::controller::bucket::events::warned;
+use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, Delivered, Facts};
+use crate::controller::bucket::outcome::Outcome;
+use crate::controller::bucket::record::Record;
+
+/// The entries of a Secret or a ConfigMap.
+type Entries = BTreeMap<String, String>;
+
+impl Actions {
+    pub(super) async fn deliver(
+        &self,
+        claim: &ClaimFacts,
+        bucket: &BucketFacts,
+        record: Record,
+        made: Made,
+    ) -> Result<(), Outcome> {
+        let Made { endpoint, credentials, state, config_data, secret_data, warning } = made;
+        let record = Record {
+            made: true,
+            tls: endpoint.tls,
+            data: with_addresses(config_data, &endpoint),
+            access_key_id: Some(credentials.access_key_id.clone()),
+            ..record
+        };
+        let bucket = match unchanged(bucket, &record, &endpoint, &state) {
+            true => bucket.clone(),
+            false => self.write_bucket(bucket, &record, Some(Spec { endpoint: &endpoint, state: &state })).await?,
+        };
+        let mut secret = secret_data;
+        secret.insert(AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id);
+        secret.insert(AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key);
+        self.write_secret(claim, secret).await?;
+        self.write_config_map(claim, &bucket, &record).await?;
+        self.set_bucket_phase(&bucket, "Bound").await?;
+        if let Some(text) = warning {
+            self.context.events().record(warned(&text, claim));
+        }
+        Ok(())
+    }
+
+    /// What the ObjectBucket tells is written where it is missing.
+    pub(super) async fn restore(&self, facts: &Facts) -> Outcome {
+        let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Outcome::Changed };
+        let Some(record) = bucket.record() else { return Outcome::Changed };
+        let restored = async {
+            if facts.config_map != Delivered::Intact {
+                self.write_config_map(claim, bucket, record).await?;
+            }
+            self.set_bucket_phase(bucket, "Bound").await
+        };
+        restored.await.map_or_else(|outcome| outcome, |()| Outcome::Restored)
+    }
+
+    pub(super) async fn write_secret(&self, claim: &ClaimFacts, entries: Entries) -> Result<(), Outcome> {
+        let api: Api<Secret> = Api::namespaced(self.context.client().clone(), &claim.namespace);
+        let known = self.cache().delivered(key_of(claim).path())[0].is_some();
+        let body = self.body(claim, &entries, ("Secret", "stringData"));
+        let seen = self.write(&api, &claim.name, claim, body, known, of_secret).await?;
+        self.cache().saw_secret(seen);
+        Ok(())
+    }
+
+    async fn write_config_map(&self, claim: &ClaimFacts, bucket: &BucketFacts, record: &Record) -> Result<(), Outcome> {
+        let entries = record.config_map(&bucket.endpoint);
+        let known = {
+            let cache = self.cache();
+            match cache.delivered(key_of(claim).path())[1] {
+                Some(map) if map.as_config_map(&claim.uid, &entries) == Delivered::Intact => return Ok(()),
+                known => known.is_some(),
+            }
+        };
+        let api: Api<ConfigMap> = Api::namespaced(self.context.client().clone(), &claim.namespace);
+        let body = self.body(claim, &entries, ("ConfigMap", "data"));
+        let seen = self.write(&api, &claim.name, claim, body, known, of_config_map).await?;
+        self.cache().saw_config_map(seen);
+        Ok(())
+    }
+
+    fn body(&self, claim: &ClaimFacts, entries: &Entries, (kind, field): (&str, &str)) -> Value {
+        let bytes = entries.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        json!({
+            "apiVersion": "v1", "kind": kind,
+            "metadata": {
+                "name": &*claim.name, "namespace": &*claim.namespace,
+                "labels": {PROVISIONER_LABEL: provisioner_label(&self.rules.names.own)},
+                "annotations": {CHECKSUM: checksum(bytes.collect())},
+                "ownerReferences": [{
+                    "apiVersion": API_VERSION, "kind": "ObjectBucketClaim", "name": &*claim.name, "uid": &*claim.uid,
+                    "controller": true, "blockOwnerDeletion": true,
+                }],
+            },
+            field: entries,
+        })
+    }
+
+    /// Creates the object, or brings it in line if it is the claim's. What is another's is left alone.
+    async fn write<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        claim: &ClaimFacts,
+        body: Value,
+        known: bool,
+        seen: impl Fn(&K) -> Option<Seen>,
+    ) -> Result<Option<Seen>, Outcome>
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let kind = if K::kind(&()) == "Secret" { "Secret" } else { "ConfigMap" };
+        let doing = if kind == "Secret" { "writing the claim's Secret" } else { "writing the claim's ConfigMap" };
+        let failed = |error| Outcome::CallFailed { doing, error };
+        if !known {
+            let object =
+                serde_json::from_value(body.clone()).map_err(|error| failed(CallError::Other(error.to_string())))?;
+            match self.context.request(api.create(&PostParams::default(), &object)).await {
+                Ok(created) => return Ok(seen(&created)),
+                Err(CallError::AlreadyExists) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        let live = match self.context.request(api.get_metadata(name)).await {
+            Ok(live) => live.metadata,
+            // It went meanwhile. The watch tells, and the next attempt creates it.
+            Err(CallError::NotFound) => return Err(Outcome::Changed),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut owners = live.owner_references.iter().flatten();
+        if !owners.any(|owner| *owner.uid == *claim.uid) {
+            return Err(Outcome::NotOwned { kind });
+        }
+        let mut patch = body;
+        patch["metadata"]["uid"] = json!(live.uid);
+        match self.context.request(api.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await {
+            Ok(written) => Ok(seen(&written)),
+            Err(CallError::Conflict | CallError::NotFound) => Err(Outcome::Changed),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Removes the Secret and the ConfigMap of the claim, and no others. Some provisioners have put finalizers on them.
+    pub(super) async fn remove_delivered(&self, claim: &ClaimName) -> Result<(), Outcome> {
+        let path = format!("{}/{}", claim.namespace, claim.name);
+        let [secret, map] = self.cache().delivered(&path).map(|known| {
+            known.filter(|known| known.owner.as_deref() == Some(&claim.uid)).map(|known| {
+                (known.uid.to_string(), known.finalizers.iter().any(|name| name == objectbucket_api::names::FINALIZER))
+            })
+        });
+        let client = || self.context.client().clone();
+        if let Some(known) = secret {
+            self.remove::<Secret>(&Api::namespaced(client(), &claim.namespace), &claim.name, known).await?;
+        }
+        if let Some(known) = map {
+            self.remove::<ConfigMap>(&Api::namespaced(client(), &claim.namespace), &claim.name, known).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove<K>(&self, api: &Api<K>, name: &str, (uid, held): (String, bool)) -> Result<(), Outcome>
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let failed = |error| Outcome::CallFailed { doing: "removing the claim's Secret and ConfigMap", error };
+        if held {
+            let patch = Patch::Merge(json!({"metadata": {"uid": uid, "finalizers": null}}));
+            match self.context.request(api.patch_metadata(name, &PatchParams::default(), &patch)).await {
+                Ok(_) => {}
+                Err(CallError::NotFound | CallError::Conflict) => return Ok(()),
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        let preconditions = Some(Preconditions { uid: Some(uid), resource_version: None });
+        let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
+        match self.context.request(api.delete(name, &parameters)).await {
+            // With another uid it is another's.
+            Ok(_) | Err(CallError::NotFound | CallError::Conflict) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// Whether the ObjectBucket says all this already.
+fn unchanged(
+    bucket: &BucketFacts,
+    record: &Record,
+    endpoint: &crate::bucket::Endpoint,
+    state: &BTreeMap<String, String>,
+) -> bool {
+    let known = &bucket.endpoint;
+    bucket.record().is_some_and(|known| **known == *record)
+        && bucket.state == *state
+        && (&*known.host, known.port) == (endpoint.host.as_str(), i32::from(endpoint.port))
+        && (&*known.region, &*known.sub_region) == (endpoint.region.as_str(), endpoint.sub_region.as_str())
+}
+
+/// What clients of S3 take from their environment.
+fn with_addresses(mut data: Entries, endpoint: &crate::bucket::Endpoint) -> Entries {
+    let scheme = if endpoint.tls { "https" } else { "http" };
+    let usual = if endpoint.tls { 443 } else { 80 };
+    let host = &endpoint.host;
+    let url = match endpoint.port {
+        port if port == usual => format!("{scheme}://{host}"),
+        port => format!("{scheme}://{host}:{port}"),
+    };
+    data.entry("BUCKET_ENDPOINT".to_owned()).or_insert_with(|| url.clone());
+    data.entry("AWS_ENDPOINT_URL".to_owned()).or_insert(url);
+    if !endpoint.region.is_empty() {
+        data.entry("AWS_REGION".to_owned()).or_insert_with(|| endpoint.region.clone());
+    }
+    data
+}

@@ -1,0 +1,328 @@
+//! The requests about claims and ObjectBuckets, each with its deadline and its preconditions. Their answers go into the
+//! cache.
+
+use std::collections::BTreeMap;
+
+use kube::Resource as _;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use objectbucket_api::names::{FINALIZER, PROVISIONER_LABEL, provisioner_label};
+use objectbucket_api::{API_VERSION, ObjectBucket, ObjectBucketClaim};
+use provisioner_runtime::call::{CallError, create_request, unsent};
+use provisioner_runtime::watch::WatchHealth;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::Actions;
+use crate::bucket::ClaimName;
+use crate::controller::bucket::decide::NoAction;
+use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, OurClass, ReclaimPolicy};
+use crate::controller::bucket::key::Key;
+use crate::controller::bucket::narrow::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
+use crate::controller::bucket::outcome::Outcome;
+use crate::controller::bucket::record::Record;
+use crate::protocol;
+
+/// How often a finalizer is taken off anew when the object changes meanwhile.
+const TRIES: usize = 3;
+
+/// What the author's code has said of a bucket, for its ObjectBucket.
+pub(super) struct Spec<'a> {
+    pub(super) endpoint: &'a crate::bucket::Endpoint,
+    pub(super) state: &'a BTreeMap<String, String>,
+}
+
+impl Actions {
+    /// Names the bucket and its ObjectBucket on the claim, and makes it stay until we let it go.
+    pub(super) async fn prepare_claim(&self, claim: &ClaimFacts, object: &str, bucket: &str) -> Result<(), Outcome> {
+        let label = provisioner_label(&self.rules.names.own);
+        let prepared = claim.has_finalizer()
+            && claim.label.as_deref() == Some(&label)
+            && claim.object_bucket.as_deref() == Some(object)
+            && claim.bucket_name.is_some();
+        if prepared {
+            return Ok(());
+        }
+        let mut finalizers = claim.finalizers.clone();
+        if !claim.has_finalizer() {
+            finalizers.push(FINALIZER.to_owned());
+        }
+        let mut spec = json!({"objectBucketName": object});
+        if claim.bucket_name.is_none() {
+            spec["bucketName"] = bucket.into();
+        }
+        let patch = json!({
+            "metadata": {
+                "uid": &*claim.uid, "resourceVersion": claim.resource_version.to_string(),
+                "finalizers": finalizers, "labels": {PROVISIONER_LABEL: label},
+            },
+            "spec": spec,
+        });
+        self.patch_claim(claim, patch, "").await.map(drop)
+    }
+
+    /// A merge patch of the claim. Where the claim has changed, the cache gets it as it is.
+    pub(super) async fn patch_claim(&self, claim: &ClaimFacts, patch: Value, subresource: &str) -> Result<(), Outcome> {
+        let request = kube::core::Request::new(ObjectBucketClaim::url_path(&(), Some(&claim.namespace)));
+        let answer = self.patch::<WatchedClaim>(request, &claim.name, patch, subresource).await;
+        match shown(&self.claims, answer, WatchedClaim::version) {
+            Ok(claim) => {
+                if let Some(claim) = claim_facts(&claim) {
+                    self.cache().saw_claim(claim);
+                }
+                Ok(())
+            }
+            Err(CallError::Conflict) => {
+                self.read_claim(&claim.namespace, &claim.name).await?;
+                Err(Outcome::Changed)
+            }
+            Err(CallError::NotFound) => Err(Outcome::NoAction(NoAction::NothingHere)),
+            Err(error) => Err(Outcome::CallFailed { doing: "writing the claim", error }),
+        }
+    }
+
+    /// The claim as the API server has it now.
+    pub(super) async fn read_claim(&self, namespace: &str, name: &str) -> Result<Option<ClaimFacts>, Outcome> {
+        let request = kube::core::Request::new(ObjectBucketClaim::url_path(&(), Some(namespace)));
+        let answer = self.get::<WatchedClaim>(request, name).await;
+        match shown(&self.claims, answer, WatchedClaim::version) {
+            Ok(claim) => {
+                let facts = claim_facts(&claim);
+                if let Some(facts) = facts.clone() {
+                    self.cache().saw_claim(facts);
+                }
+                Ok(facts)
+            }
+            Err(CallError::NotFound) => Ok(None),
+            Err(error) => Err(Outcome::CallFailed { doing: "reading the claim", error }),
+        }
+    }
+
+    pub(super) async fn read_bucket(&self, name: &str) -> Result<Option<BucketFacts>, Outcome> {
+        let request = kube::core::Request::new(ObjectBucket::url_path(&(), None));
+        let answer = self.get::<WatchedBucket>(request, name).await;
+        match shown(&self.buckets, answer, WatchedBucket::version) {
+            Ok(bucket) => Ok(self.saw(&bucket)),
+            Err(CallError::NotFound) => Ok(None),
+            Err(error) => Err(Outcome::CallFailed { doing: "reading the ObjectBucket", error }),
+        }
+    }
+
+    pub(super) async fn create_bucket(
+        &self,
+        name: &str,
+        claim: &ClaimFacts,
+        class: &OurClass,
+        record: &Record,
+        bucket: &str,
+    ) -> Result<BucketFacts, CallError> {
+        let policy = match class.policy {
+            ReclaimPolicy::Delete => "Delete",
+            ReclaimPolicy::Retain => "Retain",
+        };
+        let object = json!({
+            "apiVersion": API_VERSION, "kind": "ObjectBucket",
+            "metadata": {
+                "name": name,
+                "finalizers": [FINALIZER],
+                "labels": {PROVISIONER_LABEL: provisioner_label(&self.rules.names.own)},
+                "annotations": self.annotations(record),
+            },
+            "spec": {
+                "storageClassName": class.name,
+                "reclaimPolicy": policy,
+                "claimRef": {
+                    "apiVersion": API_VERSION, "kind": "ObjectBucketClaim",
+                    "namespace": &*claim.namespace, "name": &*claim.name, "uid": &*claim.uid,
+                },
+                // Readers of the Go library's kind take an object without an endpoint for broken.
+                "endpoint": {
+                    "bucketHost": "", "bucketPort": 0, "bucketName": bucket, "region": "", "subRegion": "",
+                    "additionalConfig": claim.config,
+                },
+                "additionalState": {},
+            },
+        });
+        let body = serde_json::to_vec(&object).map_err(unsent)?;
+        let request = create_request(&ObjectBucket::url_path(&(), None), body)?;
+        let answer = self.context.request(self.context.client().request::<WatchedBucket>(request)).await;
+        let created = shown(&self.buckets, answer, WatchedBucket::version)?;
+        self.saw(&created).ok_or_else(|| CallError::Other("the ObjectBucket cannot be read back".to_owned()))
+    }
+
+    /// Writes what is known of the bucket by now, if the ObjectBucket is still this one.
+    pub(super) async fn write_bucket(
+        &self,
+        bucket: &BucketFacts,
+        record: &Record,
+        spec: Option<Spec<'_>>,
+    ) -> Result<BucketFacts, Outcome> {
+        let mut metadata = json!({"uid": &*bucket.uid, "annotations": self.annotations(record)});
+        if !bucket.has_finalizer() {
+            let finalizers: Vec<&str> = bucket.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect();
+            metadata["finalizers"] = json!(finalizers);
+            metadata["resourceVersion"] = bucket.resource_version.to_string().into();
+        }
+        let mut patch = json!({"metadata": metadata});
+        if let Some(Spec { endpoint, state }) = spec {
+            // In a merge patch what is not named stays.
+            let gone =
+                bucket.state.keys().filter(|key| !state.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+            let state: Map<String, Value> =
+                state.iter().map(|(key, value)| (key.clone(), value.as_str().into())).chain(gone).collect();
+            patch["spec"] = json!({
+                "endpoint": {
+                    "bucketHost": endpoint.host, "bucketPort": endpoint.port, "bucketName": bucket.endpoint.bucket,
+                    "region": endpoint.region, "subRegion": endpoint.sub_region, "additionalConfig": record.config,
+                },
+                "additionalState": state,
+            });
+        }
+        self.patch_bucket(bucket, patch, "").await
+    }
+
+    pub(super) async fn set_bucket_phase(&self, bucket: &BucketFacts, phase: &str) -> Result<(), Outcome> {
+        if bucket.phase.as_deref() == Some(phase) {
+            return Ok(());
+        }
+        let patch = json!({"metadata": {"uid": &*bucket.uid}, "status": {"phase": phase}});
+        self.patch_bucket(bucket, patch, "status").await.map(drop)
+    }
+
+    async fn patch_bucket(
+        &self,
+        bucket: &BucketFacts,
+        patch: Value,
+        subresource: &str,
+    ) -> Result<BucketFacts, Outcome> {
+        let request = kube::core::Request::new(ObjectBucket::url_path(&(), None));
+        let answer = self.patch::<WatchedBucket>(request, &bucket.name, patch, subresource).await;
+        match shown(&self.buckets, answer, WatchedBucket::version) {
+            Ok(written) => self.saw(&written).ok_or(Outcome::Changed),
+            Err(CallError::Conflict) => {
+                self.read_bucket(&bucket.name).await?;
+                Err(Outcome::Changed)
+            }
+            Err(CallError::NotFound) => {
+                self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+                Err(Outcome::Changed)
+            }
+            Err(error) => Err(Outcome::CallFailed { doing: "writing the ObjectBucket", error }),
+        }
+    }
+
+    /// Begins the deletion of the ObjectBucket. Our finalizer keeps it. `false` if it is gone already.
+    pub(super) async fn begin_deletion(&self, bucket: &BucketFacts) -> Result<bool, Outcome> {
+        let preconditions = Preconditions { uid: Some(bucket.uid.to_string()), resource_version: None };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let request = kube::core::Request::new(ObjectBucket::url_path(&(), None));
+        let request = request.delete(&bucket.name, &parameters).map_err(unsent);
+        let answer = match request {
+            Ok(request) => self.context.request(self.context.client().request::<WatchedBucket>(request)).await,
+            Err(error) => Err(error),
+        };
+        match shown(&self.buckets, answer, WatchedBucket::version) {
+            Ok(going) => {
+                self.saw(&going);
+                Ok(true)
+            }
+            Err(CallError::NotFound) => {
+                self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+                Ok(false)
+            }
+            // Another object has this name by now.
+            Err(CallError::Conflict) => {
+                self.read_bucket(&bucket.name).await?;
+                Err(Outcome::Changed)
+            }
+            Err(error) => Err(Outcome::CallFailed { doing: "deleting the ObjectBucket", error }),
+        }
+    }
+
+    /// Takes our finalizer off, which ends an ObjectBucket that is being deleted.
+    pub(super) async fn end_deletion(&self, bucket: &BucketFacts) -> Result<(), Outcome> {
+        let mut live = self.cache().bucket(&bucket.name);
+        for _ in 0..TRIES {
+            let Some(known) = live.filter(|live| live.uid == bucket.uid && live.has_finalizer()) else { break };
+            let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
+            match self.patch_bucket(&known, patch, "").await {
+                // Somebody has changed it. The cache has it as it is.
+                Err(Outcome::Changed) => live = self.cache().bucket(&bucket.name),
+                Err(outcome) => return Err(outcome),
+                Ok(_) => break,
+            }
+        }
+        self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+        Ok(())
+    }
+
+    /// Removes an ObjectBucket that stands for nothing.
+    pub(super) async fn remove_bucket(&self, bucket: &BucketFacts) -> Result<(), Outcome> {
+        if self.begin_deletion(bucket).await? { self.end_deletion(bucket).await } else { Ok(()) }
+    }
+
+    /// Takes our finalizer off the claim, if it is still the one with this uid.
+    pub(super) async fn let_claim_go(&self, claim: &ClaimName) -> Result<(), Outcome> {
+        let key = Key::of(&claim.namespace, &claim.name, &claim.uid);
+        for _ in 0..TRIES {
+            let Some(known) = self.cache().claim(&key).filter(|claim| claim.has_finalizer()) else { return Ok(()) };
+            let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
+            match self.patch_claim(&known, patch, "").await {
+                Err(Outcome::Changed) => {}
+                Ok(()) | Err(Outcome::NoAction(_)) => return Ok(()),
+                Err(outcome) => return Err(outcome),
+            }
+        }
+        Err(Outcome::Changed)
+    }
+
+    fn annotations(&self, record: &Record) -> Value {
+        json!({
+            protocol::BUCKET: serde_json::to_string(record).unwrap_or_default(),
+            protocol::BUCKET_PROVISIONER: self.rules.names.own,
+            protocol::IDENTITY: self.rules.identity,
+        })
+    }
+
+    fn saw(&self, bucket: &WatchedBucket) -> Option<BucketFacts> {
+        let facts = bucket_facts(bucket)?;
+        self.cache().saw_bucket(facts.clone());
+        Some(facts)
+    }
+
+    async fn patch<T: DeserializeOwned>(
+        &self,
+        request: kube::core::Request,
+        name: &str,
+        patch: Value,
+        subresource: &str,
+    ) -> Result<T, CallError> {
+        let (patch, parameters) = (Patch::Merge(patch), PatchParams::default());
+        let request = match subresource {
+            "" => request.patch(name, &parameters, &patch),
+            subresource => request.patch_subresource(subresource, name, &parameters, &patch),
+        };
+        self.context.request(self.context.client().request(request.map_err(unsent)?)).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, request: kube::core::Request, name: &str) -> Result<T, CallError> {
+        let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
+        self.context.request(self.context.client().request(request)).await
+    }
+}
+
+fn without_finalizer(uid: &str, version: u64, finalizers: &[String]) -> Value {
+    let others: Vec<&String> = finalizers.iter().filter(|name| *name != FINALIZER).collect();
+    json!({"metadata": {"uid": uid, "resourceVersion": version.to_string(), "finalizers": others}})
+}
+
+/// Tells the watch's health check which version the answer has shown: the watch must show it soon, too.
+fn shown<T>(
+    watch: &WatchHealth,
+    answer: Result<T, CallError>,
+    version: impl Fn(&T) -> Option<&str>,
+) -> Result<T, CallError> {
+    if let Ok(object) = &answer {
+        watch.expect(version(object).and_then(|version| version.parse().ok()).unwrap_or_default());
+    }
+    answer
+}

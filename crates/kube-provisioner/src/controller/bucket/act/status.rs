@@ -1,0 +1,104 @@
+//! Tells a claim's user in the claim's status what has come of the work: the phase that everybody knows, and conditions with
+//! reasons. What is there already is not written again.
+
+use provisioner_runtime::Cache as _;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::stable_hash;
+use serde_json::{Value, json};
+
+use super::Actions;
+use crate::controller::bucket::facts::{ClaimFacts, Delivered, Facts};
+use crate::controller::bucket::key::Key;
+use crate::controller::bucket::messages::{State, Told, told};
+use crate::controller::bucket::outcome::Outcome;
+
+/// A condition that is to be.
+struct Condition {
+    kind: &'static str,
+    is_true: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl Actions {
+    pub(super) async fn tell(&self, outcome: &Outcome, key: &Key) -> Result<(), CallError> {
+        let facts = self.cache().facts(key);
+        let Some(claim) = facts.claim.clone() else { return Ok(()) };
+        let Some(told) = told(outcome, &facts, &self.rules.names.own) else { return Ok(()) };
+        let Some(state) = told.state else { return Ok(()) };
+        let (phase, conditions) = (phase(state, &claim), conditions(state, &told, &facts));
+        if is_told(&claim, phase, &conditions) {
+            return Ok(());
+        }
+        let now = self.context.environment().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let conditions: Vec<Value> = conditions.iter().map(|condition| condition.json(&claim, &now)).collect();
+        let status = json!({"phase": phase, "conditions": conditions});
+        match self.patch_claim(&claim, json!({"metadata": {"uid": &*claim.uid}, "status": status}), "status").await {
+            Err(Outcome::CallFailed { error, .. }) => Err(error),
+            // It has changed or is gone: the watch wakes the key.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Once a claim is bound, it stays so for those who wait for that.
+fn phase(state: State, claim: &ClaimFacts) -> &'static str {
+    match state {
+        _ if claim.is_bound() => "Bound",
+        State::Bound => "Bound",
+        State::Pending | State::Going => "Pending",
+        State::Failed => "Failed",
+    }
+}
+
+fn conditions(state: State, told: &Told, facts: &Facts) -> Vec<Condition> {
+    let made = facts.bucket().and_then(|bucket| bucket.record()).is_some_and(|record| record.made);
+    let keys = made && facts.secret == Delivered::Intact;
+    let yes = |is_true: bool, reason| if is_true { reason } else { "NotYet" };
+    vec![
+        Condition {
+            kind: "Ready",
+            is_true: state == State::Bound,
+            reason: if state == State::Bound { "Bound" } else { told.reason },
+            message: if state == State::Bound { "The bucket can be used".to_owned() } else { told.text.clone() },
+        },
+        Condition {
+            kind: "BucketProvisioned",
+            is_true: made || state == State::Bound,
+            reason: yes(made || state == State::Bound, "Provisioned"),
+            message: String::new(),
+        },
+        Condition {
+            kind: "CredentialsReady",
+            is_true: keys || state == State::Bound,
+            reason: yes(keys || state == State::Bound, "Delivered"),
+            message: String::new(),
+        },
+    ]
+}
+
+fn is_told(claim: &ClaimFacts, phase: &str, conditions: &[Condition]) -> bool {
+    let known = |wanted: &Condition| {
+        claim.status.conditions.iter().any(|known| {
+            *known.kind == *wanted.kind
+                && known.is_true == wanted.is_true
+                && *known.reason == *wanted.reason
+                && known.message == stable_hash(&wanted.message)
+        })
+    };
+    claim.status.phase.as_deref() == Some(phase) && conditions.iter().all(known)
+}
+
+impl Condition {
+    fn json(&self, claim: &ClaimFacts, now: &str) -> Value {
+        let known = claim.status.conditions.iter().find(|known| *known.kind == *self.kind);
+        let since = known.filter(|known| known.is_true == self.is_true && !known.since.is_empty());
+        json!({
+            "type": self.kind,
+            "status": if self.is_true { "True" } else { "False" },
+            "reason": self.reason,
+            "message": self.message,
+            "lastTransitionTime": since.map_or(now, |known| &known.since),
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! A StorageClass from the watch, with its parameters read by the author's code before any lock is taken.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use objectbucket_api::names::CLASS_BUCKET_NAME;
+use provisioner_runtime::watch::Change;
+
+use super::backend::BucketBackend;
+use super::decide::{Rules, class_fingerprint};
+use super::facts::{OurClass, ReclaimPolicy};
+use crate::controller::class_parameters::{BadParameters, ClassParameters};
+use crate::controller::watched::WatchedClass;
+
+/// The class parameter that says how long a key stays valid after it was rotated out.
+const OVERLAP: &str = "credentialsOverlap";
+/// As long as that where the class says nothing.
+const USUAL_OVERLAP: Duration = Duration::from_secs(24 * 3600);
+
+/// A class by its name, and what is in it where it is ours.
+#[derive(Clone)]
+pub(crate) struct ReadClass {
+    pub(crate) name: Box<str>,
+    pub(crate) ours: Option<Arc<OurClass>>,
+}
+
+impl ReadClass {
+    /// Reads the class of a watch event.
+    pub(crate) fn of_event(event: Change<WatchedClass>, rules: &Rules, backend: &dyn BucketBackend) -> Change<Self> {
+        let read = |class: WatchedClass| Self::read(class, rules, backend);
+        match event {
+            Change::Begin => Change::Begin,
+            Change::Listed(class) => Change::Listed(read(class)),
+            Change::Applied(class) => Change::Applied(read(class)),
+            Change::Deleted(class) => Change::Deleted(Self { name: class.name().into(), ours: None }),
+            Change::Ready => Change::Ready,
+        }
+    }
+
+    fn read(watched: WatchedClass, rules: &Rules, backend: &dyn BucketBackend) -> Self {
+        let name: Box<str> = watched.name().into();
+        let ours = watched.raw.as_deref().and_then(|raw| serde_json::from_str::<StorageClass>(raw.get()).ok());
+        let ours = ours.filter(|class| rules.names.include(&class.provisioner));
+        Self { name, ours: ours.map(|class| Arc::new(own(class, rules, backend))) }
+    }
+}
+
+fn own(class: StorageClass, rules: &Rules, backend: &dyn BucketBackend) -> OurClass {
+    let texts = Arc::new(class.parameters.unwrap_or_default());
+    let metadata = &class.metadata;
+    OurClass {
+        name: metadata.name.as_deref().unwrap_or_default().into(),
+        fingerprint: class_fingerprint(metadata.uid.as_deref(), metadata.resource_version.as_deref()),
+        policy: if class.reclaim_policy.as_deref() == Some("Retain") {
+            ReclaimPolicy::Retain
+        } else {
+            ReclaimPolicy::Delete
+        },
+        bucket: granted_bucket(&texts).map(Into::into),
+        parameters: read_parameters(&texts, rules, backend),
+        texts,
+    }
+}
+
+/// The bucket that the class grants access to.
+pub(crate) fn granted_bucket(texts: &BTreeMap<String, String>) -> Option<&str> {
+    texts.get(CLASS_BUCKET_NAME).map(String::as_str).filter(|name| !name.is_empty())
+}
+
+/// Reads the parameters of a class, or of an ObjectBucket that records them. Calls the author's code.
+pub(crate) fn read_parameters(
+    texts: &BTreeMap<String, String>,
+    rules: &Rules,
+    backend: &dyn BucketBackend,
+) -> Result<ClassParameters, BadParameters> {
+    overlap(texts).map_err(BadParameters::Wrong)?;
+    let mut of_author = texts.clone();
+    of_author.remove(CLASS_BUCKET_NAME);
+    of_author.remove(OVERLAP);
+    ClassParameters::read(of_author, &rules.capabilities.secrets, |texts| backend.parse(texts))
+}
+
+/// How long a key stays valid after it was rotated out.
+pub(crate) fn overlap(texts: &BTreeMap<String, String>) -> Result<Duration, String> {
+    match texts.get(OVERLAP) {
+        None => Ok(USUAL_OVERLAP),
+        Some(text) => crate::options::duration(text).map_err(|problem| format!("parameter \"{OVERLAP}\": {problem}")),
+    }
+}

@@ -1,0 +1,174 @@
+//! The Secret and the ConfigMap that a claim's pods use: what is in them, and whether it is still what was written.
+//!
+//! A checksum in an annotation tells an edited object. Entries that others add are theirs.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, BUCKET_NAME};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::facts::Delivered;
+
+/// The annotation: the names of the entries, and a hash of them.
+pub(crate) const CHECKSUM: &str = "kube-provisioner/checksum";
+
+/// A Secret or ConfigMap with our label.
+#[derive(Clone, Debug)]
+pub(crate) struct DeliveredFacts {
+    pub(crate) uid: Box<str>,
+    pub(crate) resource_version: u64,
+    /// The claim that owns it.
+    pub(crate) owner: Option<Box<str>>,
+    pub(crate) finalizers: Vec<String>,
+    /// The id of the key in it.
+    pub(crate) access_key_id: Option<Box<str>>,
+    content: Content,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    /// As it was written with this checksum.
+    Intact(Box<str>),
+    Changed,
+    /// Written by another provisioner.
+    Unmarked {
+        complete: bool,
+    },
+}
+
+/// An object of the watch: its path, and what is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) path: Box<str>,
+    pub(crate) facts: DeliveredFacts,
+}
+
+impl DeliveredFacts {
+    /// How the Secret of this claim is. `access_key_id` is the key that its user has, where that is known.
+    pub(crate) fn as_secret(&self, claim_uid: &str, access_key_id: Option<&str>) -> Delivered {
+        let right_key = access_key_id.is_none() || self.access_key_id.as_deref() == access_key_id;
+        self.state(claim_uid, |_| right_key)
+    }
+
+    /// How the ConfigMap of this claim is, which should have these entries.
+    pub(crate) fn as_config_map(&self, claim_uid: &str, wanted: &BTreeMap<String, String>) -> Delivered {
+        let bytes = wanted.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        self.state(claim_uid, |sum| *checksum(bytes.collect()) == *sum)
+    }
+
+    fn state(&self, claim_uid: &str, is_wanted: impl FnOnce(&str) -> bool) -> Delivered {
+        if self.owner.as_deref() != Some(claim_uid) {
+            return Delivered::Foreign;
+        }
+        let intact = match &self.content {
+            Content::Intact(sum) => is_wanted(sum),
+            Content::Unmarked { complete } => *complete,
+            Content::Changed => false,
+        };
+        if intact { Delivered::Intact } else { Delivered::Changed }
+    }
+}
+
+/// A Secret from the watch. Nothing of its data is kept but the id of the key.
+pub(crate) fn of_secret(secret: &Secret) -> Option<Seen> {
+    let data = secret.data.as_ref();
+    let entries = data.into_iter().flatten().map(|(name, value)| (name.as_str(), value.0.as_slice())).collect();
+    let given = |name| data.and_then(|data| data.get(name)).filter(|value| !value.0.is_empty());
+    let complete = given(AWS_ACCESS_KEY_ID).is_some() && given(AWS_SECRET_ACCESS_KEY).is_some();
+    let access_key_id = given(AWS_ACCESS_KEY_ID).and_then(|id| str::from_utf8(&id.0).ok()).map(Into::into);
+    seen(&secret.metadata, &entries, complete, access_key_id)
+}
+
+/// A ConfigMap from the watch.
+pub(crate) fn of_config_map(map: &ConfigMap) -> Option<Seen> {
+    let data = map.data.as_ref();
+    let entries = data.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    seen(&map.metadata, &entries, data.is_some_and(|data| data.contains_key(BUCKET_NAME)), None)
+}
+
+/// The annotation for these entries.
+pub(crate) fn checksum(entries: BTreeMap<&str, &[u8]>) -> String {
+    let names: Vec<&str> = entries.keys().copied().collect();
+    let mut hash = Sha256::new();
+    for (name, value) in &entries {
+        for part in [name.as_bytes(), value] {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part);
+        }
+    }
+    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    json!([names, hex]).to_string()
+}
+
+fn seen(
+    metadata: &ObjectMeta,
+    entries: &BTreeMap<&str, &[u8]>,
+    complete: bool,
+    access_key_id: Option<Box<str>>,
+) -> Option<Seen> {
+    let path = format!("{}/{}", metadata.namespace.as_deref()?, metadata.name.as_deref()?).into();
+    let content = match metadata.annotations.as_ref().and_then(|annotations| annotations.get(CHECKSUM)) {
+        None => Content::Unmarked { complete },
+        Some(sum) if is_sum_of(sum, entries) => Content::Intact(sum.as_str().into()),
+        Some(_) => Content::Changed,
+    };
+    let owners = metadata.owner_references.iter().flatten();
+    let owner = owners.filter(|owner| owner.kind == "ObjectBucketClaim").map(|owner| owner.uid.as_str().into()).next();
+    let finalizers = metadata.finalizers.clone().unwrap_or_default();
+    let uid = metadata.uid.as_deref()?.into();
+    let resource_version =
+        metadata.resource_version.as_ref().and_then(|version| version.parse().ok()).unwrap_or_default();
+    Some(Seen { path, facts: DeliveredFacts { uid, resource_version, owner, finalizers, access_key_id, content } })
+}
+
+/// Whether the entries that were written are there as they were written.
+fn is_sum_of(sum: &str, entries: &BTreeMap<&str, &[u8]>) -> bool {
+    let Ok((names, _)) = serde_json::from_str::<(Vec<String>, String)>(sum) else { return false };
+    let written = entries.iter().filter(|(name, _)| names.iter().any(|written| written == *name));
+    checksum(written.map(|(name, value)| (*name, *value)).collect()) == sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(data: &[(&str, &str)], sum: Option<&str>) -> DeliveredFacts {
+        let text = json!({
+            "metadata": {
+                "namespace": "n", "name": "c", "uid": "s",
+                "annotations": sum.map(|sum| json!({CHECKSUM: sum})),
+                "ownerReferences": [{"apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim",
+                    "name": "c", "uid": "u"}],
+            },
+        });
+        let mut secret: Secret = serde_json::from_value(text).unwrap();
+        let bytes = |value: &str| k8s_openapi::ByteString(value.as_bytes().to_vec());
+        secret.data = Some(data.iter().map(|(name, value)| ((*name).to_owned(), bytes(value))).collect());
+        of_secret(&secret).unwrap().facts
+    }
+
+    #[test]
+    fn an_edited_secret_is_noticed_and_what_others_add_is_not() {
+        let data = [(AWS_ACCESS_KEY_ID, "id"), (AWS_SECRET_ACCESS_KEY, "secret")];
+        let sum = checksum(data.iter().map(|(name, value)| (*name, value.as_bytes())).collect());
+        let state = |data: &[(&str, &str)], sum| secret(data, sum).as_secret("u", Some("id"));
+        assert_eq!(state(&data, Some(&sum)), Delivered::Intact);
+        let [id, key] = data;
+        assert_eq!(state(&[id, key, ("mine", "x")], Some(&sum)), Delivered::Intact);
+        assert_eq!(state(&[id, (key.0, "other")], Some(&sum)), Delivered::Changed);
+        assert_eq!(state(&[id], Some(&sum)), Delivered::Changed);
+        assert_eq!(state(&data, Some("nonsense")), Delivered::Changed);
+        assert_eq!(secret(&data, Some(&sum)).as_secret("u", Some("newer")), Delivered::Changed);
+        assert_eq!(secret(&data, Some(&sum)).as_secret("another", Some("id")), Delivered::Foreign);
+    }
+
+    #[test]
+    fn what_other_provisioners_wrote_is_taken_as_it_is() {
+        let data = [(AWS_ACCESS_KEY_ID, "id"), (AWS_SECRET_ACCESS_KEY, "secret")];
+        assert_eq!(secret(&data, None).as_secret("u", None), Delivered::Intact);
+        assert_eq!(secret(&[(AWS_ACCESS_KEY_ID, "")], None).as_secret("u", None), Delivered::Changed);
+    }
+}

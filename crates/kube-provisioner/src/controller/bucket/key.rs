@@ -1,0 +1,41 @@
+//! The key of work: a claim by its namespace, name and uid.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// `namespace/name/uid`. A claim and its ObjectBucket have the same key, also when the claim is gone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key(Arc<str>);
+
+impl Key {
+    pub(crate) fn of(namespace: &str, name: &str, uid: &str) -> Self {
+        Self(format!("{namespace}/{name}/{uid}").into())
+    }
+
+    /// `namespace/name`.
+    pub(crate) fn path(&self) -> &str {
+        self.0.rsplit_once('/').map_or(&*self.0, |(path, _)| path)
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        self.0.rsplit_once('/').map_or("", |(_, uid)| uid)
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,68 @@
+//! What can come of a decision. `report` says what it means for users, metrics and the queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::controller::NoAnswer;
+use provisioner_runtime::journal::JournalError;
+
+use super::decide::{Ending, NoAction, Refusal};
+use crate::error::{DeleteVerdict, Verdict};
+
+/// The outcome of one decision.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Nothing was to be done.
+    NoAction(NoAction),
+    /// The claim gets nothing until something changes.
+    Refused(Refusal),
+    /// The claim's `additionalConfig` is not what the author can use.
+    BadConfig(String),
+    /// What is written down of the class cannot be used any more.
+    BadRecord(String),
+    /// As many attempts as allowed are under way in this class or altogether.
+    AwaitsPermit(Arc<str>),
+    /// The facts were out of date. The cache has the current ones.
+    Changed,
+    /// The bucket is there, and all that its user needs.
+    Provisioned { bucket: String },
+    /// A changed `additionalConfig` is applied.
+    Configured,
+    /// The Secret or the ConfigMap was written again.
+    Restored,
+    /// What another provisioner has made is ours from now on.
+    Adopted,
+    /// The user has another key.
+    Rotated,
+    /// The keys before it are removed.
+    Retired,
+    /// The keys are removed after this time.
+    RetiresLater { after: Duration },
+    /// This process may not begin anything.
+    NotFenced(JournalError),
+    /// A Secret that the class names does not exist.
+    SecretMissing { namespace: String, name: String },
+    /// The class's parameters do not give the name of a Secret.
+    SecretName(String),
+    /// The author's code returned an error.
+    NotProvisioned { verdict: Verdict, message: String, retry_after: Option<Duration> },
+    /// It returned an error when it was to make another key.
+    NotRotated { message: String, retry_after: Option<Duration> },
+    /// It returned an error when it was to remove keys.
+    NotRetired { message: String, retry_after: Option<Duration> },
+    /// It gave no answer.
+    Broke { method: &'static str, no_answer: NoAnswer },
+    /// A Secret or ConfigMap of the claim's name is not the claim's.
+    NotOwned { kind: &'static str },
+    /// Everything that the claim had is gone, or as its class wants it.
+    Released { ending: Ending, bucket: String },
+    /// The claim had nothing, and is let go.
+    ClaimReleased,
+    /// The author's code did not remove what the claim had.
+    NotReleased { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
+    /// It gave no answer.
+    ReleaseBroke { method: &'static str, no_answer: NoAnswer },
+    /// A call to the API server failed on the way.
+    CallFailed { doing: &'static str, error: CallError },
+}

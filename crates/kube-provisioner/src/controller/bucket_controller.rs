@@ -1,0 +1,92 @@
+//! The [`BucketController`], which runs an author's bucket provisioner.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube::Client;
+use provisioner_runtime::controller::{Safeguards, unpanicked};
+use provisioner_runtime::environment::Environment;
+use tokio_util::sync::CancellationToken;
+
+use super::bucket::{BucketBackend, Process, control_loop, rules};
+use super::{RunError, Started, instance, sharing, started};
+use crate::bucket::BucketProvisioner;
+use crate::options::{BucketOptions, Coordination, Options};
+use crate::rbac;
+
+/// Runs a [`BucketProvisioner`]: calls it when a claim asks for a bucket and when a claim goes.
+///
+/// ```no_run
+/// # use kube_provisioner::bucket::*;
+/// # use kube_provisioner::*;
+/// # async fn main_(store: impl BucketProvisioner) -> Result<(), RunError> {
+/// BucketController::new(store, BucketOptions::new("example.com/bucket")).run().await
+/// # }
+/// ```
+///
+/// One process may run it beside a [`Controller`](crate::Controller), under another provisioner name.
+pub struct BucketController {
+    options: BucketOptions,
+    backend: Arc<dyn BucketBackend>,
+    environment: Environment,
+    safeguards: Safeguards,
+}
+
+impl BucketController {
+    /// A controller for this provisioner. Nothing happens before it runs.
+    pub fn new(provisioner: impl BucketProvisioner, options: BucketOptions) -> Self {
+        let (backend, environment) = (Arc::new(provisioner), Environment::default());
+        Self { options, backend, environment, safeguards: Safeguards::default() }
+    }
+
+    /// Sets the clock and the source of randomness, for simulations that repeat by their seed.
+    #[must_use]
+    pub fn environment(self, environment: Environment) -> Self {
+        Self { environment, ..self }
+    }
+
+    /// Runs as a program: sets up logs, connects, checks its rights and works until SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// When the API server cannot be used as it should be. Later interruptions are waited out.
+    pub async fn run(self) -> Result<(), RunError> {
+        let asked = unpanicked(|| (self.backend.capabilities(), self.backend.access_rules()));
+        let (capabilities, own) = asked.map_err(|panic| RunError::Crashed { method: "capabilities", panic })?;
+        let options = &self.options.options;
+        let mut rules = rbac::bucket_rules(options, &capabilities, &[]);
+        rules.extend(own);
+        let Some(program) = started(options, &rules, |namespace| rbac::advice(options, namespace)).await? else {
+            return Ok(());
+        };
+        let Started { client, namespace, shutdown } = program;
+        let options = Options { namespace: Some(namespace), ..self.options.options };
+        let options = BucketOptions { options, ..self.options };
+        Self { options, ..self }.run_with(client, shutdown).await
+    }
+
+    /// Runs with a given client until `shutdown` is cancelled. No effects on the process: for tests and embedding.
+    ///
+    /// # Errors
+    /// When the address for probes and metrics cannot be had, when the options make no sense, or when another process
+    /// takes the place of this one. All other errors are tried again.
+    pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
+        let Self { options, backend, environment, safeguards } = self;
+        let common = &options.options;
+        if matches!(common.coordination, Coordination::PerClaim | Coordination::PerNode) {
+            return Err(RunError::Options("buckets know --coordination lease and none only".to_owned()));
+        }
+        let namespace = common.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+        let instance = instance(common, &environment);
+        let sharing = sharing(common, &namespace, &instance, environment)?;
+        let rules = rules(&options, &*backend, &namespace)
+            .map_err(|panic| RunError::Crashed { method: "capabilities", panic })?;
+        let process = Process { client, namespace, instance, sharing, environment, safeguards };
+        Ok(control_loop(&options, rules, backend, process)?.run(shutdown).await?)
+    }
+}
+
+impl fmt::Debug for BucketController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BucketController").field("options", &self.options).finish_non_exhaustive()
+    }
+}

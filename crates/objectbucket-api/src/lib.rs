@@ -1,6 +1,7 @@
 //! ObjectBucketClaim and ObjectBucket (`objectbucket.io/v1alpha1`): the types, their names on the wire, and their CRDs.
 //!
 //! * [`ObjectBucketClaim`] is what a user writes: a bucket, please. [`ObjectBucket`] is the bucket that was made for it.
+//! * [`crds`] are the CustomResourceDefinitions of both. The folder `crds/` holds the same as YAML.
 //! * [`names`] holds what provisioners and pods agree on: the finalizer, the label, the keys of the Secret and ConfigMap.
 //!
 //! Reading is lenient, since Go writers send `null` for every empty map and pointer, and `""` for every empty string:
@@ -15,13 +16,14 @@
 
 mod bucket;
 mod claim;
+mod crd;
 mod lenient;
 pub mod names;
-mod schema;
 mod words;
 
 pub use bucket::{ClaimReference, Endpoint, ObjectBucket, ObjectBucketSpec, ObjectBucketStatus};
 pub use claim::{ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus};
+pub use crd::{Validation, crds};
 pub use words::{BucketPhase, ClaimPhase, ReclaimPolicy};
 
 /// The API group of both kinds.

@@ -101,9 +101,8 @@ fn restrict(spec: &mut JSONSchemaProps) {
 
 /// "" is as good as absent.
 fn keeps(field: &str, message: &str) -> ValidationRule {
-    let set = |object: &str| format!("(has({object}.{field}) && {object}.{field} != null ? {object}.{field} : '')");
-    let (old, new) = (set("oldSelf"), set("self"));
-    rule(&format!("{old} == '' || {new} == {old}"), message)
+    let (old, new) = (format!("oldSelf.{field}"), format!("self.{field}"));
+    rule(&format!("!has({old}) || {old} == '' || (has({new}) && {new} == {old})"), message)
 }
 
 fn rule(rule: &str, message: &str) -> ValidationRule {

@@ -1,7 +1,7 @@
 //! What a real API server makes of claims and buckets, under our CRDs and under those of the field.
 
 use anyhow::Context;
-use e2e::cluster::{DEFAULT_LIMIT, TestSpace, apply, eventually};
+use e2e::cluster::{DEFAULT_LIMIT, TestSpace, eventually, install_bucket_crds};
 use kube::api::ListParams;
 use objectbucket_api::{GROUP, Validation};
 use serde_json::{Value, json};
@@ -14,13 +14,12 @@ use served::{Served, assert_refused};
 const ROOK: &str = include_str!("../../crates/objectbucket-api/fixtures/crds/rook.yaml");
 const NOOBAA: &str = include_str!("../../crates/objectbucket-api/fixtures/crds/noobaa.yaml");
 
-/// The standard definitions under their own name, which other tests use, too: they are never deleted.
+/// The standard definitions have their own name here: other tests use them, too.
 #[tokio::test]
 async fn standard() -> anyhow::Result<()> {
     let space = TestSpace::new("obc-standard").await?;
     let served = served(&space, GROUP.to_owned());
-    apply(&space.client(), &served.definitions(Validation::Standard)).await?;
-    until_served(&served).await?;
+    install_bucket_crds(&space.client()).await?;
 
     served.takes_what_others_left(false).await;
     served.takes_nulls(true).await;
@@ -113,11 +112,6 @@ fn own_group(space: &TestSpace, variant: &str) -> Served {
 /// The definitions go with the test, and their objects with them.
 async fn install(space: &TestSpace, served: &Served, definitions: &[Value]) -> anyhow::Result<()> {
     space.apply(definitions).await?;
-    until_served(served).await
-}
-
-/// A definition is accepted some moments before its objects are.
-async fn until_served(served: &Served) -> anyhow::Result<()> {
     for kind in ["ObjectBucketClaim", "ObjectBucket"] {
         let api = served.api(kind);
         let ask = async || Ok(api.list(&ListParams::default()).await.is_ok().then_some(()));

@@ -19,7 +19,7 @@ pub enum Validation {
     /// * The class does not change. Neither do `bucketName`, `generateBucketName` and `objectBucketName`, once they are set.
     ///
     /// Claims may have a name and a prefix, or neither: provisioners write the name beside the prefix, and a class can
-    /// name the bucket itself.
+    /// name the bucket itself. A class whose bucket has a name that S3 does not take needs `Standard`.
     Strict,
 }
 

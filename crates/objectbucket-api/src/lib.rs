@@ -10,7 +10,23 @@
 //! * An empty reference to the claim (`claimRef: {}`) is none. Some CRDs of the field prune it to that.
 //! * A phase or policy that nobody knows is kept, as `Unknown`. One odd object does not stop the list that it is in.
 //!
-//! Writing never sends `null`, and leaves empty optional fields out.
+//! Writing never sends `null`, and leaves empty optional fields out. Fields that the types do not know are not kept: who
+//! shares an object with others writes it by patches.
+//!
+//! ```
+//! use objectbucket_api::{ObjectBucketClaim, names};
+//!
+//! let claim: ObjectBucketClaim = serde_json::from_value(serde_json::json!({
+//!     "metadata": {"namespace": "gallery", "name": "photos", "uid": "5ac4d1f0-8f3e-4a55-b8a1-5e2c0f1d9b77"},
+//!     "spec": {"storageClassName": "fast", "bucketName": "", "generateBucketName": "photos", "additionalConfig": null},
+//! }))?;
+//! assert_eq!(claim.spec.bucket_name, None);
+//!
+//! let prefix = claim.spec.generate_bucket_name.as_deref().unwrap_or_default();
+//! let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+//! assert_eq!(names::generated_bucket_name(prefix, uid), "photos-5ac4d1f0-8f3e-4a55-b8a1-5e2c0f1d9b77");
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 
 #![deny(missing_docs)]
 

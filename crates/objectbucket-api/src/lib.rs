@@ -48,3 +48,7 @@ pub const GROUP: &str = "objectbucket.io";
 pub const VERSION: &str = "v1alpha1";
 /// `apiVersion` of both kinds.
 pub const API_VERSION: &str = "objectbucket.io/v1alpha1";
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::words::{BucketPhase, ReclaimPolicy};
-use crate::{lenient, schema};
+use crate::{crd, lenient};
 
 /// The bucket that was made for a claim: where it is, whose it is, and what its provisioner needs to remove it.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -31,11 +31,10 @@ use crate::{lenient, schema};
     printcolumn = r#"{"name": "Phase", "type": "string", "jsonPath": ".status.phase"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct ObjectBucketSpec {
     /// The StorageClass that the bucket was made by.
     #[serde(default, deserialize_with = "lenient::string")]
-    #[schemars(required)]
     pub storage_class_name: String,
     /// What becomes of the bucket with its claim: Delete, Retain or Recycle.
     #[serde(default, deserialize_with = "lenient::word", skip_serializing_if = "Option::is_none")]
@@ -48,9 +47,10 @@ pub struct ObjectBucketSpec {
     pub endpoint: Option<Endpoint>,
     /// What the provisioner keeps for itself, to remove the bucket and its user by.
     #[serde(default, deserialize_with = "lenient::map", skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(with = "Option<BTreeMap<String, String>>")]
     pub additional_state: BTreeMap<String, String>,
 }
+
+lenient::absent_is_default!(ObjectBucketSpec);
 
 /// The claim that a bucket is bound to. Every field can be missing.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -100,7 +100,6 @@ pub struct Endpoint {
     pub sub_region: String,
     /// Settings that the provisioner has applied.
     #[serde(default, deserialize_with = "lenient::map", skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(with = "Option<BTreeMap<String, String>>")]
     pub additional_config: BTreeMap<String, String>,
 }
 
@@ -113,6 +112,6 @@ pub struct ObjectBucketStatus {
     pub phase: Option<BucketPhase>,
     /// How far the bucket is, part by part.
     #[serde(default, deserialize_with = "lenient::conditions", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::conditions")]
+    #[schemars(schema_with = "crd::conditions")]
     pub conditions: Vec<Condition>,
 }

@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::words::ClaimPhase;
-use crate::{lenient, schema};
+use crate::{crd, lenient};
 
 /// What a user asks for: a bucket of a class, under an exact name or one with a prefix.
 ///
-/// Users write the class, one of the two names, and `additional_config`. The provisioner writes the rest.
+/// Users write the class, one of the two names, and additionalConfig. The provisioner writes the rest.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "objectbucket.io",
@@ -31,11 +31,10 @@ use crate::{lenient, schema};
     printcolumn = r#"{"name": "Phase", "type": "string", "jsonPath": ".status.phase"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct ObjectBucketClaimSpec {
     /// The StorageClass, which says who provisions the bucket and how.
     #[serde(default, deserialize_with = "lenient::string")]
-    #[schemars(required)]
     pub storage_class_name: String,
     /// The exact name of the bucket. It may collide in the store: prefer generateBucketName. The provisioner writes the
     /// name that it chose here.
@@ -46,12 +45,13 @@ pub struct ObjectBucketClaimSpec {
     pub generate_bucket_name: Option<String>,
     /// Settings that the provisioner knows. The only field that users may change later.
     #[serde(default, deserialize_with = "lenient::map", skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(with = "Option<BTreeMap<String, String>>")]
     pub additional_config: BTreeMap<String, String>,
     /// The ObjectBucket that is bound to this claim. The provisioner writes it.
     #[serde(default, deserialize_with = "lenient::optional_string", skip_serializing_if = "Option::is_none")]
     pub object_bucket_name: Option<String>,
 }
+
+lenient::absent_is_default!(ObjectBucketClaimSpec);
 
 /// How far a claim is.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -62,7 +62,7 @@ pub struct ObjectBucketClaimStatus {
     pub phase: Option<ClaimPhase>,
     /// How far the claim is, part by part, with what is wrong and what to do.
     #[serde(default, deserialize_with = "lenient::conditions", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::conditions")]
+    #[schemars(schema_with = "crd::conditions")]
     pub conditions: Vec<Condition>,
     /// The generation of the claim that the conditions speak of.
     #[serde(default, deserialize_with = "lenient::integer", skip_serializing_if = "Option::is_none")]

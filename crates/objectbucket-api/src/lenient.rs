@@ -9,6 +9,32 @@ use serde_json::Value;
 
 use crate::bucket::ClaimReference;
 
+/// Makes a missing field of this type, and `null`, its default. The type derives its own code with `serde(remote = "Self")`.
+///
+/// The derived kinds allow no attribute at their field `spec`, and some CRDs of the field do not ask for one.
+macro_rules! absent_is_default {
+    ($type:ident) => {
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Present($type);
+                impl<'de> serde::Deserialize<'de> for Present {
+                    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                        <$type>::deserialize(deserializer).map(Self)
+                    }
+                }
+                Ok(Option::<Present>::deserialize(deserializer)?.map(|present| present.0).unwrap_or_default())
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                Self::serialize(self, serializer)
+            }
+        }
+    };
+}
+pub(crate) use absent_is_default;
+
 /// Anything but a text reads as "".
 pub(crate) fn string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Ok(optional_string(deserializer)?.unwrap_or_default())

@@ -1,6 +1,7 @@
 //! ObjectBucketClaim and ObjectBucket (`objectbucket.io/v1alpha1`): the types, their names on the wire, and their CRDs.
 //!
 //! * [`ObjectBucketClaim`] is what a user writes: a bucket, please. [`ObjectBucket`] is the bucket that was made for it.
+//! * [`crds`] are the CustomResourceDefinitions of both. The folder `crds/` holds the same as YAML.
 //! * [`names`] holds what provisioners and pods agree on: the finalizer, the label, the keys of the Secret and ConfigMap.
 //!
 //! Reading is lenient, since Go writers send `null` for every empty map and pointer, and `""` for every empty string:
@@ -9,19 +10,36 @@
 //! * An empty reference to the claim (`claimRef: {}`) is none. Some CRDs of the field prune it to that.
 //! * A phase or policy that nobody knows is kept, as `Unknown`. One odd object does not stop the list that it is in.
 //!
-//! Writing never sends `null`, and leaves empty optional fields out.
+//! Writing never sends `null`, and leaves empty optional fields out. Fields that the types do not know are not kept: who
+//! shares an object with others writes it by patches.
+//!
+//! ```
+//! use objectbucket_api::{ObjectBucketClaim, names};
+//!
+//! let claim: ObjectBucketClaim = serde_json::from_value(serde_json::json!({
+//!     "metadata": {"namespace": "gallery", "name": "photos", "uid": "5ac4d1f0-8f3e-4a55-b8a1-5e2c0f1d9b77"},
+//!     "spec": {"storageClassName": "fast", "bucketName": "", "generateBucketName": "photos", "additionalConfig": null},
+//! }))?;
+//! assert_eq!(claim.spec.bucket_name, None);
+//!
+//! let prefix = claim.spec.generate_bucket_name.as_deref().unwrap_or_default();
+//! let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+//! assert_eq!(names::generated_bucket_name(prefix, uid), "photos-5ac4d1f0-8f3e-4a55-b8a1-5e2c0f1d9b77");
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 
 #![deny(missing_docs)]
 
 mod bucket;
 mod claim;
+mod crd;
 mod lenient;
 pub mod names;
-mod schema;
 mod words;
 
 pub use bucket::{ClaimReference, Endpoint, ObjectBucket, ObjectBucketSpec, ObjectBucketStatus};
 pub use claim::{ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus};
+pub use crd::{Validation, crds};
 pub use words::{BucketPhase, ClaimPhase, ReclaimPolicy};
 
 /// The API group of both kinds.
@@ -30,3 +48,7 @@ pub const GROUP: &str = "objectbucket.io";
 pub const VERSION: &str = "v1alpha1";
 /// `apiVersion` of both kinds.
 pub const API_VERSION: &str = "objectbucket.io/v1alpha1";
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -72,3 +72,54 @@ fn is_label_value(text: &str) -> bool {
         && ends(bytes.last())
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const UID: &str = "5ac4d1f0-8f3e-4a55-b8a1-5e2c0f1d9b77";
+
+    #[test]
+    fn labels_are_those_of_the_go_library() {
+        assert_eq!(provisioner_label("ceph"), "ceph");
+        assert_eq!(provisioner_label("aws-s3.io/bucket"), "aws-s3.io-bucket");
+        assert_eq!(provisioner_label("rook-ceph.ceph.rook.io/bucket"), "rook-ceph.ceph.rook.io-bucket");
+        let long = format!("{}/bucket", "a".repeat(62));
+        assert_eq!(provisioner_label(&format!("a{long}")), "a".repeat(63));
+    }
+
+    #[test]
+    fn a_cut_that_is_no_label_becomes_a_hash() {
+        // The Go library ends the label with a hyphen here, and the API server then refuses every write.
+        let label = provisioner_label(&format!("{}/bucket", "a".repeat(62)));
+        assert_eq!(label, "provisioner-a6dcaf3a6db30d6b11ddf94065568ac4");
+        assert_ne!(provisioner_label(&format!("{}/other", "a".repeat(62))), label);
+    }
+
+    #[test]
+    fn buckets_of_different_claims_can_have_one_name() {
+        assert_eq!(object_bucket_name("gallery", "photos"), "obc-gallery-photos");
+        assert_eq!(object_bucket_name("a-b", "c"), object_bucket_name("a", "b-c"));
+    }
+
+    #[test]
+    fn long_prefixes_are_cut() {
+        assert_eq!(generated_bucket_name("photos", UID), format!("photos-{UID}"));
+        assert_eq!(generated_bucket_name(&"a".repeat(26), UID), format!("{}-{UID}", "a".repeat(26)));
+        assert_eq!(generated_bucket_name(&"a".repeat(27), UID), format!("{}-{UID}", "a".repeat(26)));
+        // The 26th byte is in the middle of a letter.
+        assert_eq!(generated_bucket_name(&format!("{}éé", "a".repeat(25)), UID), format!("{}-{UID}", "a".repeat(25)));
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_valid_for_any_input(text in ".{0,80}", slashes in "[a-z0-9./-]{0,80}") {
+            for text in [text, slashes] {
+                prop_assert!(is_label_value(&provisioner_label(&text)));
+                prop_assert!(generated_bucket_name(&text, UID).len() <= 63);
+            }
+        }
+    }
+}

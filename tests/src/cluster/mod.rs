@@ -22,6 +22,7 @@ use kube::Client;
 
 mod access;
 mod audit;
+mod buckets;
 mod cleanup;
 mod images;
 mod installed;
@@ -34,6 +35,7 @@ mod wait;
 
 pub use access::{Access, apply, provisioner_program};
 pub use audit::{AuditEntry, AuditLog};
+pub use buckets::install_bucket_crds;
 pub use installed::{Installed, Variant};
 pub use objects::{claim, class, is_bound, random_suffix, rule};
 pub use program::Program;

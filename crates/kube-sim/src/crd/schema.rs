@@ -18,10 +18,16 @@ pub(super) fn prune_object(schema: &Value, object: &mut Value, removed: &mut Vec
     }
 }
 
-/// Sets missing fields that have a default.
+/// Removes each `null` where none may be, and sets missing fields that have a default.
 pub(super) fn set_defaults(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(fields) => {
+            fields.retain(|name, value| {
+                let field = schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
+                let has_room =
+                    |field: &Value| !field.is_object() || field["nullable"] == true || field["default"] != Value::Null;
+                !value.is_null() || field.is_none_or(has_room)
+            });
             for (name, property) in properties(schema) {
                 if let Some(default) = property.get("default") {
                     let nullable = property["nullable"] == true;

@@ -55,6 +55,16 @@ fn defaults_fill_what_is_missing_in_objects_that_are_there() {
 }
 
 #[test]
+fn a_null_that_may_not_be_is_dropped() {
+    let mut object = json!({"metadata": {"creationTimestamp": null}, "spec": {
+        "bucket": null, "labels": {"l": null}, "extra": {"any": null}, "list": [null, {"x": null}],
+    }});
+    set_defaults(&schema(), &mut object);
+    let spec = json!({"count": 2, "labels": {}, "extra": {"any": null}, "list": [null, {}]});
+    assert_eq!(object, json!({"metadata": {"creationTimestamp": null}, "spec": spec}));
+}
+
+#[test]
 fn wrong_values_are_named_as_the_server_names_them() {
     let cases = [
         (json!({"spec": {}}), "spec.bucket: Required value"),

@@ -1,0 +1,120 @@
+//! The CustomResourceDefinitions: what the types say, bent to what the field writes.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, ValidationRule,
+};
+use kube::CustomResourceExt;
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use crate::{ObjectBucket, ObjectBucketClaim};
+
+/// How much the API server refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validation {
+    /// All that provisioners of the field write is accepted: `null` for every optional field, and any phase.
+    Standard,
+    /// As `Standard`, but claims must make sense, and keep what they were provisioned by:
+    ///
+    /// * A claim names a class, and its bucket's name or prefix is one that S3 takes.
+    /// * The class does not change. Neither do `bucketName`, `generateBucketName` and `objectBucketName`, once they are set.
+    ///
+    /// Claims may have a name and a prefix, or neither: provisioners write the name beside the prefix, and a class can
+    /// name the bucket itself. A class whose bucket has a name that S3 does not take needs `Standard`.
+    Strict,
+}
+
+/// The CustomResourceDefinitions of ObjectBucketClaims and ObjectBuckets, in this order.
+pub fn crds(validation: Validation) -> [CustomResourceDefinition; 2] {
+    let [mut claims, mut buckets] = [ObjectBucketClaim::crd(), ObjectBucket::crd()];
+    widen(schema_of(&mut claims));
+    widen(schema_of(&mut buckets));
+    if validation == Validation::Strict {
+        restrict(field(schema_of(&mut claims), "spec"));
+    }
+    [claims, buckets]
+}
+
+/// The schema of `metav1.Condition`s, as the API conventions say.
+pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "required": ["type", "status", "lastTransitionTime", "reason", "message"],
+            "properties": {
+                "type": {"type": "string", "maxLength": 316},
+                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                "observedGeneration": {"type": "integer", "format": "int64"},
+                "lastTransitionTime": {"type": "string", "format": "date-time"},
+                "reason": {"type": "string", "minLength": 1, "maxLength": 1024},
+                "message": {"type": "string", "maxLength": 32768},
+            },
+        },
+    })
+}
+
+fn widen(root: &mut JSONSchemaProps) {
+    root.title = None;
+    for part in ["spec", "status"] {
+        nullable(field(root, part));
+    }
+    root.required = Some(vec!["spec".to_owned()]);
+    let spec = field(root, "spec");
+    spec.nullable = None;
+    spec.required = Some(vec!["storageClassName".to_owned()]);
+    field(spec, "storageClassName").nullable = None;
+    // Other controllers keep fields of their own there.
+    field(root, "status").x_kubernetes_preserve_unknown_fields = Some(true);
+}
+
+/// Absence says all that a default would, and nothing appears that nobody wrote.
+fn nullable(schema: &mut JSONSchemaProps) {
+    schema.default = None;
+    schema.nullable = Some(true);
+    if schema.x_kubernetes_list_type.is_none() {
+        schema.properties.iter_mut().flatten().for_each(|(_, property)| nullable(property));
+    }
+}
+
+fn restrict(spec: &mut JSONSchemaProps) {
+    let class = field(spec, "storageClassName");
+    class.min_length = Some(1);
+    class.max_length = Some(253);
+    class.x_kubernetes_validations = Some(vec![rule("self == oldSelf", "the class of a claim cannot change")]);
+
+    let name = field(spec, "bucketName");
+    name.max_length = Some(63);
+    name.pattern = Some("^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$".to_owned());
+    let prefix = field(spec, "generateBucketName");
+    prefix.max_length = Some(63);
+    prefix.pattern = Some("^([a-z0-9][a-z0-9.-]*)?$".to_owned());
+    field(spec, "objectBucketName").max_length = Some(253);
+
+    spec.x_kubernetes_validations = Some(vec![
+        keeps("bucketName", "the name of a claim's bucket cannot change"),
+        keeps("generateBucketName", "the prefix of a claim's bucket cannot change"),
+        keeps("objectBucketName", "a claim cannot move to another ObjectBucket"),
+    ]);
+}
+
+/// "" is as good as absent.
+fn keeps(field: &str, message: &str) -> ValidationRule {
+    let (old, new) = (format!("oldSelf.{field}"), format!("self.{field}"));
+    rule(&format!("!has({old}) || {old} == '' || (has({new}) && {new} == {old})"), message)
+}
+
+fn rule(rule: &str, message: &str) -> ValidationRule {
+    ValidationRule { rule: rule.to_owned(), message: Some(message.to_owned()), ..ValidationRule::default() }
+}
+
+fn schema_of(crd: &mut CustomResourceDefinition) -> &mut JSONSchemaProps {
+    let version = crd.spec.versions.first_mut().expect("the derive makes one version");
+    let schema = version.schema.as_mut().expect("the derive makes a schema");
+    schema.open_api_v3_schema.as_mut().expect("the derive makes a schema")
+}
+
+fn field<'a>(schema: &'a mut JSONSchemaProps, name: &str) -> &'a mut JSONSchemaProps {
+    schema.properties.as_mut().and_then(|fields| fields.get_mut(name)).expect("the type has the field")
+}

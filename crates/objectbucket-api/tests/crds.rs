@@ -1,0 +1,30 @@
+//! The files in `crds/` say what [`crds`] says. With `UPDATE_CRDS=1` they are written.
+
+use std::path::Path;
+
+use kube::ResourceExt;
+use objectbucket_api::{Validation, crds};
+
+#[test]
+fn standard_files_are_current() {
+    check(Validation::Standard, "standard");
+}
+
+#[test]
+fn strict_files_are_current() {
+    check(Validation::Strict, "strict");
+}
+
+fn check(validation: Validation, folder: &str) {
+    for crd in crds(validation) {
+        let file = format!("{}.yaml", crd.name_any());
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds").join(folder).join(file);
+        let yaml = serde_saphyr::to_string(&crd).unwrap();
+        if std::env::var_os("UPDATE_CRDS").is_some() {
+            std::fs::write(&path, yaml).unwrap();
+        } else {
+            let found = std::fs::read_to_string(&path).unwrap_or_default();
+            assert_eq!(found, yaml, "{} is old; run the test with UPDATE_CRDS=1", path.display());
+        }
+    }
+}

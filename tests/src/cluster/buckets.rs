@@ -1,0 +1,29 @@
+//! The definitions of ObjectBucketClaims and ObjectBuckets, which all tests share.
+
+use anyhow::Context;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use objectbucket_api::{ObjectBucket, ObjectBucketClaim, Validation, crds};
+use serde_json::json;
+
+use super::{DEFAULT_LIMIT, apply, eventually};
+
+/// Installs the standard definitions, if they are not, and waits until they are served. They stay, as tests that run at
+/// the same time use them, too.
+pub async fn install_bucket_crds(client: &Client) -> anyhow::Result<()> {
+    let definitions = crds(Validation::Standard).map(|definition| {
+        let mut definition = json!(definition);
+        definition["apiVersion"] = "apiextensions.k8s.io/v1".into();
+        definition["kind"] = "CustomResourceDefinition".into();
+        definition
+    });
+    let (claims, buckets) = (Api::<ObjectBucketClaim>::all(client.clone()), Api::<ObjectBucket>::all(client.clone()));
+    let served = eventually(DEFAULT_LIMIT, async || {
+        // Two tests that create a definition at once can get in each other's way.
+        let is_served = apply(client, &definitions).await.is_ok()
+            && claims.list(&ListParams::default()).await.is_ok()
+            && buckets.list(&ListParams::default()).await.is_ok();
+        Ok(is_served.then_some(()))
+    });
+    served.await?.context("the API server does not serve ObjectBucketClaims and ObjectBuckets")
+}

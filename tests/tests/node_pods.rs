@@ -171,3 +171,22 @@ async fn node_m1_what_a_pod_wrote_its_successor_reads() -> anyhow::Result<()> {
     assert_eq!(space.run(&space.script("pod", "data", "cat /data/file")?).await?, "hello");
     space.done().await
 }
+
+#[tokio::test]
+async fn node_rwx_two_pods_write_into_one_volume_and_see_each_others_files() -> anyhow::Result<()> {
+    let space = TestSpace::new("rwx").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    let mut claim = e2e::cluster::claim("data", &installed.class("hostpath"));
+    claim.spec.as_mut().unwrap().access_modes = Some(vec!["ReadWriteMany".to_owned()]);
+    space.create_claim(claim).await?;
+    for pod in ["first", "second"] {
+        space.start_pod(&space.script(pod, "data", "sleep 600")?).await?;
+    }
+    for (writer, reader) in [("first", "second"), ("second", "first")] {
+        space.exec(writer, &format!("echo {writer} >> /data/file"))?;
+        assert!(space.exec(reader, "cat /data/file")?.contains(writer));
+    }
+    let (_, volume) = space.wait_bound("data").await?;
+    assert_eq!(fs::read_to_string(directory(&volume).join("file"))?, "first\nsecond\n");
+    space.done().await
+}

@@ -72,7 +72,7 @@ impl Provisioner for HostPath {
     }
 
     fn capabilities() -> Capabilities {
-        Capabilities::default().expansion().claim_annotations([VOLUME_TYPE])
+        Capabilities::default().expansion().allowed_topologies().claim_annotations([VOLUME_TYPE])
     }
 
     async fn probe(&self) -> Result<(), StartError> {

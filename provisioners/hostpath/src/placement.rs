@@ -63,6 +63,8 @@ impl Placement {
             VolumeType::Local => Some("volumeType local"),
             VolumeType::HostPath => key.map(|_| "nodeAffinityKey"),
         };
+        // The scheduler heeds them when it chooses the node, on which the volume then is.
+        let needs_node = needs_node.or((!request.allowed_topologies().is_empty()).then_some("allowedTopologies"));
         let node = match (node, needs_node) {
             (Some(node), _) => Some(node.place(key).map_err(ProvisionError::invalid)?),
             (None, None) => None,

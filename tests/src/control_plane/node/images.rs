@@ -11,7 +11,7 @@ use crate::control_plane::State;
 use crate::oci::Image;
 
 /// An image with a shell and its tools, under the name that Kubernetes' own end-to-end tests ask for.
-pub const BUSYBOX: &str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
+pub const BUSYBOX: &str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2";
 /// What holds the namespaces of a pod together.
 pub(super) const PAUSE: &str = "localhost/pause:1";
 

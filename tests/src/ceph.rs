@@ -115,7 +115,15 @@ pub async fn up(settings: &Settings, guard: &Guard, progress: &SharedProgress) -
     let dir = state::standing_dir()?;
     let _ = fs::remove_dir_all(&dir);
     create_private_dir(&dir)?;
-    let (state, children) = start::start(&dir, None, settings, guard, progress).await?;
+    let started = start::start(&dir, None, settings, guard, progress).await;
+    let (state, children) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            // The logs stay; a state would claim that something runs.
+            let _ = fs::remove_file(dir.join("state.json"));
+            return Err(error);
+        }
+    };
     children.release();
     Ok(Up::Started(state))
 }

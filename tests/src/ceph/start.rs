@@ -130,7 +130,8 @@ fn daemon(state: &mut State, name: &str, children: &mut Children) -> anyhow::Res
     let (child, id) = spawn(component, lifetime, &guard)?;
     children.0.push(child);
     component.id = Some(id);
-    Ok(())
+    // Whoever comes after a start that was killed stops what it left.
+    state.write()
 }
 
 /// Runs one of Ceph's programs to its end.

@@ -59,7 +59,7 @@ impl State {
             Some(path) if !path.is_empty() => PathBuf::from(path),
             _ => path_in(&standing_dir()?),
         };
-        let Ok(state) = Self::read(&path) else {
+        let Some(state) = Self::read(&path).ok().filter(Self::is_complete) else {
             bail!("no Ceph cluster is running: run `cargo xtask test`, or `cargo xtask ceph up` first")
         };
         // radosgw may be down because a test wants it so.
@@ -163,7 +163,12 @@ impl State {
     pub(super) async fn is_healthy(&self) -> bool {
         let runs = |daemon: &Process| daemon.id.is_some_and(|id| id.runs(&daemon.program));
         let answer = tokio::time::timeout(STOP_LIMIT, self.get(&self.endpoint, "/"));
-        self.components.iter().all(runs) && answer.await.is_ok_and(|answer| answer.is_ok())
+        self.is_complete() && self.components.iter().all(runs) && answer.await.is_ok_and(|answer| answer.is_ok())
+    }
+
+    /// Whether its start came to its end.
+    fn is_complete(&self) -> bool {
+        !self.secret_key.is_empty()
     }
 
     /// Ends all daemons at once.

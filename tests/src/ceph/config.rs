@@ -79,9 +79,15 @@ osd pool default pg num = 8
 osd pool default pgp num = 8
 osd pool default pg autoscale mode = off
 osd crush chooseleaf type = 0
+# It has its place before it starts.
+osd crush update on start = false
+osd class update on start = false
 osd objectstore = memstore
 memstore device bytes = 4294967296
 mon allow pool size one = true
+# The monitor gathers changes for a second, and radosgw waits for each of its pools.
+paxos propose interval = 0.05
+paxos min wait = 0.01
 # The monitor ends where the machine's disk is nearly full, and keeps next to nothing there.
 mon data avail warn = 0
 mon data avail crit = 0

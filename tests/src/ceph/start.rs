@@ -104,11 +104,11 @@ async fn start_daemons(state: &mut State, children: &mut Children) -> anyhow::Re
     daemon(state, "ceph-mgr", children)?;
     // Any one does; it need only be the same twice.
     let osd = &fsid;
-    while_running(state, children, run(state, "ceph", &["osd", "new", osd])).await?;
+    while_running(state, children, ask_monitor(state, &["osd", "new", osd], deadline)).await?;
     run(state, "ceph-osd", &["--mkfs", "--name", "osd.0", "--osd-uuid", osd]).await?;
-    daemon(state, "ceph-osd", children)?;
     let place = ["osd", "crush", "add", "0", "1", "root=default", "host=localhost"];
-    while_running(state, children, run(state, "ceph", &place)).await?;
+    while_running(state, children, ask_monitor(state, &place, deadline)).await?;
+    daemon(state, "ceph-osd", children)?;
     daemon(state, RADOSGW, children)?;
     while_running(state, children, wait_answers(state, deadline)).await?;
     let caps = format!("--caps={ADMIN_CAPS}");
@@ -140,6 +140,16 @@ async fn run(state: &State, program: &str, arguments: &[&str]) -> anyhow::Result
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     ensure!(output.status.success(), "{program} {} failed: {said}", arguments.join(" "));
     Ok(())
+}
+
+/// Gives the monitor a command that may come twice. One that has just started may refuse it.
+async fn ask_monitor(state: &State, arguments: &[&str], deadline: Instant) -> anyhow::Result<()> {
+    loop {
+        match run(state, "ceph", arguments).await {
+            Err(_) if Instant::now() < deadline => tokio::time::sleep(POLL).await,
+            result => return result,
+        }
+    }
 }
 
 /// Waits until radosgw answers.

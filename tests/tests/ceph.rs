@@ -29,7 +29,7 @@ async fn ceph_stops_and_goes_on() -> anyhow::Result<()> {
     let state = State::read(&ceph.state().path())?;
     let ask = || tokio::time::timeout(Duration::from_secs(1), state.get(&state.endpoint, "/"));
 
-    state.pause()?;
+    state.pause().await?;
     ensure!(ask().await.is_err(), "a paused radosgw answers");
     state.resume()?;
     state.get(&state.endpoint, "/").await?;

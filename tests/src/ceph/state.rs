@@ -93,13 +93,19 @@ impl State {
     }
 
     /// Stops radosgw where it is: connections are accepted and never answered, until [`State::resume`].
-    pub fn pause(&self) -> anyhow::Result<()> {
-        self.signal(Signal::STOP)
+    pub async fn pause(&self) -> anyhow::Result<()> {
+        let id = self.signal(Signal::STOP)?;
+        let start = Instant::now();
+        while !id.is_stopped()? {
+            ensure!(start.elapsed() < STOP_LIMIT, "radosgw does not stop");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
     }
 
     /// Lets a radosgw go on that [`State::pause`] stopped.
     pub fn resume(&self) -> anyhow::Result<()> {
-        self.signal(Signal::CONT)
+        self.signal(Signal::CONT).map(drop)
     }
 
     /// Ends radosgw, until [`State::start_rgw`] or the end of this process: connections are refused. What is stored
@@ -209,10 +215,10 @@ impl State {
         output.with_context(|| format!("cannot run {program}"))
     }
 
-    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+    fn signal(&self, signal: Signal) -> anyhow::Result<ProcessId> {
         let id = self.radosgw()?.context("radosgw is not running")?;
         ensure!(id.signal(signal), "radosgw has ended");
-        Ok(())
+        Ok(id)
     }
 
     /// The radosgw that runs now.

@@ -30,16 +30,16 @@ const ADMIN_CAPS: &str = "buckets=*;users=*;usage=read;metadata=read;zone=read";
 
 /// Debian's packages.
 const PACKAGES: [Package; 5] = [
-    package("ceph-mon", "/usr/bin/ceph-mon", Some("ceph-mon.target")),
-    package("ceph-mgr", "/usr/bin/ceph-mgr", Some("ceph-mgr.target")),
+    package("ceph-mon", "/usr/bin/ceph-mon", &["ceph-mon.service", "ceph-mon.target"]),
+    package("ceph-mgr", "/usr/bin/ceph-mgr", &["ceph-mgr.target"]),
     // It brings ceph-base, and with that a service that collects crashes.
-    package("ceph-osd", "/usr/bin/ceph-osd", Some("ceph-crash.service")),
-    package("radosgw", "/usr/bin/radosgw", Some("ceph-radosgw.target")),
-    package("ceph-common", "/usr/bin/ceph", Some("ceph.target")),
+    package("ceph-osd", "/usr/bin/ceph-osd", &["ceph-osd.target", "ceph-crash.service"]),
+    package("radosgw", "/usr/bin/radosgw", &["ceph-radosgw.target"]),
+    package("ceph-common", "/usr/bin/ceph", &["ceph.target", "rbdmap.service"]),
 ];
 
-const fn package(name: &'static str, file: &'static str, service: Option<&'static str>) -> Package {
-    Package { name, file, service }
+const fn package(name: &'static str, file: &'static str, services: &'static [&'static str]) -> Package {
+    Package { name, file, services }
 }
 
 /// What can be chosen about a cluster.

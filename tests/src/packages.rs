@@ -14,8 +14,8 @@ pub struct Package {
     pub name: &'static str,
     /// A file of it.
     pub file: &'static str,
-    /// What of it runs as a service of the machine, which the tests do not need.
-    pub service: Option<&'static str>,
+    /// What of it runs as services of the machine, which the tests do not need.
+    pub services: &'static [&'static str],
 }
 
 /// The names of those that are not installed.
@@ -25,7 +25,7 @@ pub fn missing(packages: &[Package]) -> Vec<&'static str> {
 
 /// Installs the packages that are missing. Services that come with them are not started, now or later.
 pub fn install(packages: &[Package], progress: &SharedProgress) -> anyhow::Result<()> {
-    let services: Vec<_> = lacking(packages).filter_map(|package| package.service).collect();
+    let services: Vec<_> = lacking(packages).flat_map(|package| package.services).collect();
     let missing = missing(packages);
     if missing.is_empty() {
         return Ok(());

@@ -9,11 +9,11 @@ use crate::progress::SharedProgress;
 
 /// Debian's packages.
 const PACKAGES: [Package; 5] = [
-    package("containerd", "/usr/bin/containerd", Some("containerd.service")),
-    package("runc", "/usr/sbin/runc", None),
-    package("containernetworking-plugins", "/usr/lib/cni/ptp", None),
-    package("busybox-static", "/bin/busybox", None),
-    package("iproute2", "/sbin/ip", None),
+    package("containerd", "/usr/bin/containerd", &["containerd.service"]),
+    package("runc", "/usr/sbin/runc", &[]),
+    package("containernetworking-plugins", "/usr/lib/cni/ptp", &[]),
+    package("busybox-static", "/bin/busybox", &[]),
+    package("iproute2", "/sbin/ip", &[]),
 ];
 
 /// Why this machine can have no node now, and what to do about it.
@@ -51,6 +51,6 @@ pub fn install(progress: &SharedProgress) -> anyhow::Result<()> {
     packages::install(&PACKAGES, progress)
 }
 
-const fn package(name: &'static str, file: &'static str, service: Option<&'static str>) -> Package {
-    Package { name, file, service }
+const fn package(name: &'static str, file: &'static str, services: &'static [&'static str]) -> Package {
+    Package { name, file, services }
 }

@@ -8,6 +8,8 @@
 //!
 //! [`control_plane::Simulated`] is kube-sim on a port in its place, for what needs no real one.
 //!
+//! [`ceph`] is a Ceph cluster with an object store that speaks S3, where its packages are installed.
+//!
 //! [`oci`] writes container images without a container engine.
 //!
 //! [`scenario`] runs the files under `scenarios/`: requests and what the real servers answered to them.
@@ -18,12 +20,14 @@
 
 #![warn(missing_docs)]
 
+pub mod ceph;
 pub mod cluster;
 pub mod control_plane;
 pub mod faults;
 pub mod go_provisioner;
 pub mod guard;
 pub mod oci;
+pub mod packages;
 pub mod process;
 pub mod progress;
 pub mod rights;

@@ -84,6 +84,18 @@ impl ProcessId {
         pids.filter_map(|pid| Self::of(pid.parse().ok()?).ok()).collect()
     }
 
+    /// Whether a signal has stopped all of its threads. They stop one after the other, some time after the signal.
+    pub fn is_stopped(&self) -> io::Result<bool> {
+        for task in fs::read_dir(format!("/proc/{}/task", self.pid))? {
+            // A thread may have ended since.
+            let stat = fs::read_to_string(task?.path().join("stat")).ok().and_then(|text| Stat::parse(&text));
+            if stat.is_some_and(|stat| stat.state != 'T') {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Resident memory in bytes.
     pub fn resident_memory(&self) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;

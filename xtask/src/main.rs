@@ -9,6 +9,7 @@ use e2e::guard::{self, Guard, Lifetime};
 
 mod bench;
 mod build;
+mod ceph;
 mod control_plane;
 mod demo;
 mod image;
@@ -31,11 +32,19 @@ enum Command {
     #[command(subcommand)]
     ControlPlane(control_plane::Command),
 
+    /// Run a Ceph cluster on loopback, in memory: monitor, manager, OSD and radosgw, an object store that speaks S3
+    #[command(subcommand)]
+    Ceph(ceph::Command),
+
     /// Run all tests of the workspace with a control plane, and count them
     Test {
         /// Install the Debian packages that the tests of a real node need, where they are missing
         #[arg(long)]
         install_node_packages: bool,
+
+        /// Install the Debian packages that the tests of Ceph need, where they are missing
+        #[arg(long)]
+        install_ceph_packages: bool,
 
         /// What to pass to every test program, such as a part of a test's name
         #[arg(last = true)]
@@ -111,9 +120,13 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::Bench { arguments } => bench::run(&arguments, &guard).await,
             Command::ControlPlane(command) => control_plane::run(command, &guard).await,
-            Command::Test { install_node_packages, filter } => {
+            Command::Ceph(command) => ceph::run(command, &guard).await,
+            Command::Test { install_node_packages, install_ceph_packages, filter } => {
                 if install_node_packages {
                     e2e::control_plane::install_node_packages(&e2e::progress::terminal())?;
+                }
+                if install_ceph_packages {
+                    e2e::ceph::install_packages(&e2e::progress::terminal())?;
                 }
                 test::run(&filter, &guard).await
             }

@@ -1,10 +1,11 @@
 //! `cargo xtask test`
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use e2e::ceph::{self, Ceph};
 use e2e::control_plane::{ControlPlane, STATE_VARIABLE, Settings, node_obstacle};
 use e2e::go_provisioner::go_provisioner;
 use e2e::guard::Guard;
@@ -16,12 +17,20 @@ use crate::suite::{self, Counts, Suite};
 /// The variable that holds the path of the provisioner that tests start.
 pub(crate) const PROVISIONER_VARIABLE: &str = "HOSTPATH_PROVISIONER";
 
+/// How the names of the tests begin that need Ceph.
+const CEPH: &str = "ceph_";
+
 pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
     let start = Instant::now();
     let no_node = node_obstacle().map(|reason| format!("the tests of a real node are left out: {reason:#}"));
     if let Some(no_node) = &no_node {
         progress.line(no_node);
+    }
+
+    let no_ceph = ceph::obstacle().map(|reason| format!("the tests of Ceph, {CEPH}…, are left out: {reason:#}"));
+    if let Some(no_ceph) = &no_ceph {
+        progress.line(no_ceph);
     }
 
     let step = Instant::now();
@@ -37,22 +46,45 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
     let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
     progress.line(&format!("control plane ready after {}", seconds(step.elapsed())));
 
-    let mut suites = run_suites(&built, filter, &control_plane.state().path(), guard, &progress).await;
+    let step = Instant::now();
+    let ceph = match no_ceph {
+        Some(_) => None,
+        None => Some(Ceph::start(&ceph::Settings::default(), guard, &progress).await?),
+    };
+    if ceph.is_some() {
+        progress.line(&format!("Ceph ready after {}", seconds(step.elapsed())));
+    }
+
+    let mut environment = BTreeMap::from([(STATE_VARIABLE, control_plane.state().path())]);
+    if let Some(ceph) = &ceph {
+        environment.insert(ceph::STATE_VARIABLE, ceph.state().path());
+    }
+    let mut suites = run_suites(&built, filter, environment, guard, &progress).await;
     suites.extend(built.failures.iter().map(|failure| Suite::broken(failure, "did not compile")));
 
     let step = Instant::now();
     let passed = is_success(&suites);
     if passed {
+        if let Some(ceph) = ceph {
+            ceph.stop()?;
+        }
         control_plane.stop().await?;
         progress.line(&format!("control plane stopped in {}", seconds(step.elapsed())));
     } else {
         let logs = control_plane.state().dir;
+        if let Some(ceph) = ceph {
+            progress.line(&format!("Ceph's logs, until the next start: {}", ceph.state().dir.display()));
+            ceph.stop_keeping_logs();
+        }
         control_plane.stop_keeping_logs().await;
         progress.line(&format!("control plane stopped; its logs, until the next start: {}", logs.display()));
     }
     print_summary(&suites, start);
     if let Some(no_node) = no_node {
         println!("{} suites left out ({}): {no_node}", left_out.len(), left_out.join(", "));
+    }
+    if let Some(no_ceph) = no_ceph {
+        println!("{no_ceph}");
     }
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -68,19 +100,18 @@ fn leave_out_node(built: &mut Built) -> Vec<String> {
 async fn run_suites(
     built: &Built,
     filter: &[String],
-    state: &Path,
+    mut environment: BTreeMap<&str, PathBuf>,
     guard: &Guard,
     progress: &SharedProgress,
 ) -> Vec<Suite> {
-    let mut environment: BTreeMap<&str, PathBuf> = BTreeMap::new();
-    environment.insert(STATE_VARIABLE, state.to_owned());
+    let ceph = environment.contains_key(ceph::STATE_VARIABLE);
     if let Some(provisioner) = &built.provisioner {
         environment.insert(PROVISIONER_VARIABLE, provisioner.clone());
     }
     let mut suites = Vec::new();
     for program in &built.programs {
         progress.line(&format!("\n=== {}", program.suite));
-        let command = program_command(program, filter, guard);
+        let command = program_command(program, filter, ceph, guard);
         suites.push(suite::run(&program.suite, command, &environment, progress).await);
     }
     for docs in &built.doc_tests {
@@ -92,8 +123,11 @@ async fn run_suites(
 }
 
 /// As `cargo test` runs it, but as a child of this process, so that it ends with it.
-fn program_command(program: &TestProgram, filter: &[String], guard: &Guard) -> std::process::Command {
+fn program_command(program: &TestProgram, filter: &[String], ceph: bool, guard: &Guard) -> std::process::Command {
     let mut command = build::command(guard, &program.executable);
+    if !ceph {
+        command.args(["--skip", CEPH]);
+    }
     command.args(filter).current_dir(&program.directory).env("CARGO_MANIFEST_DIR", &program.directory);
     command
 }

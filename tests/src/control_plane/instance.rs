@@ -15,14 +15,14 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// The directory of one instance, and the lock that shows that its owner lives.
 #[derive(Debug)]
-pub(super) struct Instance {
-    pub(super) dir: PathBuf,
+pub(crate) struct Instance {
+    pub(crate) dir: PathBuf,
     _lock: File,
 }
 
 impl Instance {
     /// Creates a directory of its own, after removing those of owners that are gone.
-    pub(super) fn create() -> anyhow::Result<Self> {
+    pub(crate) fn create() -> anyhow::Result<Self> {
         let all = cache_dir()?.join("instances");
         create_private_dir(&all)?;
         // Without it, two runs that start together could take each other's new directory for an old one.
@@ -36,7 +36,7 @@ impl Instance {
 }
 
 /// Creates a directory that only its owner may enter.
-pub(super) fn create_private_dir(dir: &Path) -> anyhow::Result<()> {
+pub(crate) fn create_private_dir(dir: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new()
         .recursive(true)

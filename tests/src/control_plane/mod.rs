@@ -42,8 +42,9 @@ use crate::guard::{Guard, Lifetime};
 use crate::process::ProcessId;
 use crate::progress::{self, SharedProgress};
 use health::Prober;
-use instance::Instance;
-pub(crate) use instance::wait_for_lock;
+pub(crate) use instance::{Instance, create_private_dir, wait_for_lock};
+pub(crate) use pki::{authority, serving, write_secret};
+pub(crate) use start::{Children, spawn};
 use supervisor::Supervisor;
 pub(crate) use versions::fnv1a;
 

@@ -75,7 +75,7 @@ pub(super) fn create(dir: &Path, lifetime: Lifetime, guard: &Guard) -> anyhow::R
     let mut process = Process {
         name: NAMESPACES.to_owned(),
         id: None,
-        program: packages::program("unshare")?,
+        program: crate::packages::program("unshare")?,
         arguments: ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation=slave"]
             .map(str::to_owned)
             .into_iter()
@@ -170,9 +170,9 @@ pub(super) fn remove_traces(dir: &Path) {
 /// Imports an image archive into the node's container runtime.
 pub fn import_image(state: &State, archive: &Path) -> anyhow::Result<()> {
     let node = state.node.as_ref().context(NO_NODE)?;
-    let output = Command::new(packages::program("nsenter")?)
+    let output = Command::new(crate::packages::program("nsenter")?)
         .args(node.way_in())
-        .arg(packages::program("ctr")?)
+        .arg(crate::packages::program("ctr")?)
         .args(["--namespace", "k8s.io", "images", "import"])
         .arg(archive)
         .output()

@@ -41,6 +41,10 @@ pub(super) struct Identity {
     pub(super) key_pem: String,
 }
 
+/// The names of the API server.
+const API_SERVER_NAMES: [&str; 5] =
+    ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
+
 impl Pki {
     /// `addresses` are those at which the components are asked.
     pub(super) fn create(dir: &Path, addresses: &[Ipv4Addr]) -> anyhow::Result<Self> {
@@ -49,7 +53,7 @@ impl Pki {
         let ca = dir.join("ca.crt");
         fs::write(&ca, &ca_pem)?;
 
-        let (cert, key) = serving(&issuer, addresses)?;
+        let (cert, key) = serving(&issuer, "kube-apiserver", &API_SERVER_NAMES, addresses)?;
         let serving_cert = dir.join("serving.crt");
         fs::write(&serving_cert, cert)?;
         let serving_key = dir.join("serving.key");
@@ -78,7 +82,7 @@ impl Pki {
 }
 
 /// Writes a file that only its owner may read.
-pub(super) fn write_secret(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(crate) fn write_secret(path: &Path, text: &str) -> anyhow::Result<()> {
     // An old file keeps its mode, so it must go first.
     let _ = fs::remove_file(path);
     fs::OpenOptions::new()
@@ -90,9 +94,10 @@ pub(super) fn write_secret(path: &Path, text: &str) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn authority() -> anyhow::Result<(String, Issuer<'static, KeyPair>)> {
+/// A new authority: its certificate, and what signs with it.
+pub(crate) fn authority() -> anyhow::Result<(String, Issuer<'static, KeyPair>)> {
     let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, "control plane for tests");
+    params.distinguished_name.push(DnType::CommonName, "authority for tests");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     let key = KeyPair::generate()?;
@@ -100,19 +105,18 @@ fn authority() -> anyhow::Result<(String, Issuer<'static, KeyPair>)> {
     Ok((pem, Issuer::new(params, key)))
 }
 
-fn serving(issuer: &Issuer<'_, KeyPair>, addresses: &[Ipv4Addr]) -> anyhow::Result<(String, String)> {
-    let names = [
-        "localhost",
-        "kubernetes",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-        "kubernetes.default.svc.cluster.local",
-    ];
-    let mut params = CertificateParams::new(names.map(str::to_owned))?;
+/// A server's certificate and key.
+pub(crate) fn serving(
+    issuer: &Issuer<'_, KeyPair>,
+    common_name: &str,
+    names: &[&str],
+    addresses: &[Ipv4Addr],
+) -> anyhow::Result<(String, String)> {
+    let mut params = CertificateParams::new(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())?;
     for address in addresses {
         params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(*address)));
     }
-    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+    params.distinguished_name.push(DnType::CommonName, common_name);
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     signed(&mut params, issuer)
 }

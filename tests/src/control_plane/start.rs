@@ -70,7 +70,7 @@ pub(super) async fn start(
 }
 
 /// Starts one component, with its output appended to its log.
-pub(super) fn spawn(component: &Process, lifetime: Lifetime, guard: &Guard) -> anyhow::Result<(Child, ProcessId)> {
+pub(crate) fn spawn(component: &Process, lifetime: Lifetime, guard: &Guard) -> anyhow::Result<(Child, ProcessId)> {
     let log = File::options()
         .create(true)
         .append(true)
@@ -85,11 +85,11 @@ pub(super) fn spawn(component: &Process, lifetime: Lifetime, guard: &Guard) -> a
 
 /// Started children, killed when dropped, in the order of [`State::components`].
 #[derive(Default)]
-pub(super) struct Children(pub(super) Vec<Child>);
+pub(crate) struct Children(pub(crate) Vec<Child>);
 
 impl Children {
     /// Leaves them running.
-    pub(super) fn release(mut self) {
+    pub(crate) fn release(mut self) {
         self.0.clear();
     }
 }

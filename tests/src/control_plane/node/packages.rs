@@ -1,19 +1,19 @@
 //! What a node needs of its machine.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::anyhow;
 
+use crate::packages::{self, Package};
 use crate::progress::SharedProgress;
 
-/// Debian's packages, with a file of each.
-const PACKAGES: [(&str, &str); 5] = [
-    ("containerd", "/usr/bin/containerd"),
-    ("runc", "/usr/sbin/runc"),
-    ("containernetworking-plugins", "/usr/lib/cni/ptp"),
-    ("busybox-static", "/bin/busybox"),
-    ("iproute2", "/sbin/ip"),
+/// Debian's packages.
+const PACKAGES: [Package; 5] = [
+    package("containerd", "/usr/bin/containerd", &["containerd.service"]),
+    package("runc", "/usr/sbin/runc", &[]),
+    package("containernetworking-plugins", "/usr/lib/cni/ptp", &[]),
+    package("busybox-static", "/bin/busybox", &[]),
+    package("iproute2", "/sbin/ip", &[]),
 ];
 
 /// Why this machine can have no node now, and what to do about it.
@@ -24,7 +24,7 @@ pub fn obstacle() -> Option<anyhow::Error> {
     if !rustix::process::geteuid().is_root() {
         return Some(anyhow!("a node needs root: run the command as root"));
     }
-    let missing = missing();
+    let missing = packages::missing(&PACKAGES);
     if !missing.is_empty() {
         let missing = missing.join(" ");
         return Some(anyhow!(
@@ -46,65 +46,11 @@ pub fn obstacle() -> Option<anyhow::Error> {
     }
 }
 
-/// Installs the packages that are missing. A containerd that comes with them is not started, now or later.
+/// Installs the packages that are missing.
 pub fn install(progress: &SharedProgress) -> anyhow::Result<()> {
-    let missing = missing();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    ensure!(rustix::process::geteuid().is_root(), "only root can install {}", missing.join(" "));
-    progress.line(&format!("installing {}", missing.join(" ")));
-    let _no_services = NoServices::begin();
-    apt_get(&["update"])?;
-    apt_get(&[&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat())?;
-    if missing.contains(&"containerd") && program("systemctl").is_ok() {
-        let mut systemctl = Command::new("systemctl");
-        systemctl.args(["disable", "--now", "containerd.service"]).stdout(Stdio::null()).stderr(Stdio::null());
-        let _ = systemctl.status();
-    }
-    Ok(())
+    packages::install(&PACKAGES, progress)
 }
 
-/// The file of a program.
-pub(super) fn program(name: &str) -> anyhow::Result<PathBuf> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let dirs = path.split(':').chain(["/usr/sbin", "/usr/bin", "/sbin", "/bin"]);
-    let found = dirs.map(|dir| Path::new(dir).join(name)).find(|file| file.is_file());
-    found.with_context(|| format!("there is no program {name}"))
-}
-
-fn missing() -> Vec<&'static str> {
-    PACKAGES.iter().filter(|(_, file)| !Path::new(file).exists()).map(|&(package, _)| package).collect()
-}
-
-fn apt_get(arguments: &[&str]) -> anyhow::Result<()> {
-    let mut command = Command::new("apt-get");
-    let output = command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).output();
-    let output = output.context("cannot run apt-get")?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    ensure!(output.status.success(), "apt-get {} failed: {said}", arguments.join(" "));
-    Ok(())
-}
-
-/// While this lives, installing a package starts no service. The file is Debian's way to say so; one of the machine's
-/// own stays in force.
-struct NoServices(bool);
-
-const POLICY: &str = "/usr/sbin/policy-rc.d";
-
-impl NoServices {
-    fn begin() -> Self {
-        use std::io::Write;
-        use std::os::unix::fs::OpenOptionsExt;
-        let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(POLICY);
-        Self(file.and_then(|mut file| file.write_all(b"#!/bin/sh\nexit 101\n")).is_ok())
-    }
-}
-
-impl Drop for NoServices {
-    fn drop(&mut self) {
-        if self.0 {
-            let _ = std::fs::remove_file(POLICY);
-        }
-    }
+const fn package(name: &'static str, file: &'static str, services: &'static [&'static str]) -> Package {
+    Package { name, file, services }
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{Node, images, packages};
+use super::{Node, images};
 use crate::control_plane::pki::Pki;
 use crate::control_plane::state::{Health, Process};
+use crate::packages;
 
 const SOCKET: &str = "/run/containerd/containerd.sock";
 const METRICS_PORT: u16 = 1338;

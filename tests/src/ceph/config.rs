@@ -1,0 +1,128 @@
+//! The configuration file and what it points to.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use crate::control_plane::{authority, serving, write_secret};
+
+/// The loopback ports of one attempt to start. The manager and the OSD find ports by themselves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ports {
+    pub(super) monitor: u16,
+    pub(super) http: u16,
+    pub(super) https: u16,
+}
+
+impl Ports {
+    /// Ports that nobody listens on now. Another program may take one before ours does, which its start then shows.
+    pub(super) fn choose(http: Option<u16>) -> anyhow::Result<Self> {
+        if let Some(port) = http
+            && let Err(error) = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        {
+            bail!("port {port} cannot be used for radosgw: {error}");
+        }
+        // All are held until the last one is known, or the kernel could give the same one twice.
+        let mut listeners = Vec::new();
+        let mut free = || -> anyhow::Result<u16> {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
+            let port = listener.local_addr()?.port();
+            listeners.push(listener);
+            Ok(port)
+        };
+        Ok(Self { monitor: free()?, http: http.map_or_else(&mut free, Ok)?, https: free()? })
+    }
+
+    /// The monitor's address. Its first version has to be named: the second one fails for radosgw without cephx.
+    pub(super) fn monitor_address(self) -> String {
+        format!("v1:127.0.0.1:{}", self.monitor)
+    }
+}
+
+/// Writes radosgw's certificate and key, and returns the certificate of their authority.
+pub(super) fn write_certificate(dir: &Path) -> anyhow::Result<String> {
+    let (ca, issuer) = authority()?;
+    let (cert, key) = serving(&issuer, "radosgw", &["localhost"], &[Ipv4Addr::LOCALHOST])?;
+    fs::write(dir.join("ca.crt"), &ca)?;
+    fs::write(dir.join("rgw.crt"), cert)?;
+    write_secret(&dir.join("rgw.key"), &key)?;
+    Ok(ca)
+}
+
+/// The configuration of a cluster of this name, in `dir`. Nothing is asked for keys but radosgw: all else is behind
+/// loopback ports and the memory of one OSD.
+pub(super) fn config(dir: &Path, fsid: &str, ports: Ports) -> String {
+    let monitor = ports.monitor_address();
+    let Ports { http, https, .. } = ports;
+    let dir = dir.display();
+    format!(
+        "[global]
+fsid = {fsid}
+mon host = {monitor}
+mon initial members = a
+auth cluster required = none
+auth service required = none
+auth client required = none
+public addr = 127.0.0.1
+cluster addr = 127.0.0.1
+run dir = {dir}
+crash dir = {dir}
+# Paths of sockets may have 107 characters, which a directory in somebody's home can exceed.
+admin socket =
+pid file =
+log file =
+osd pool default size = 1
+osd pool default min size = 1
+osd pool default pg num = 8
+osd pool default pgp num = 8
+osd pool default pg autoscale mode = off
+osd crush chooseleaf type = 0
+# It has its place before it starts.
+osd crush update on start = false
+osd class update on start = false
+osd objectstore = memstore
+memstore device bytes = 4294967296
+mon allow pool size one = true
+# The monitor gathers changes for a second, and radosgw waits for each of its pools.
+paxos propose interval = 0.05
+paxos min wait = 0.01
+# The monitor ends where the machine's disk is nearly full, and keeps next to nothing there.
+mon data avail warn = 0
+mon data avail crit = 0
+mgr initial modules =
+
+[mon.a]
+mon data = {dir}/mon
+mon cluster log file =
+log file = {dir}/ceph-mon.log
+
+[mgr.a]
+mgr data = {dir}/mgr
+log file = {dir}/ceph-mgr.log
+
+[osd.0]
+osd data = {dir}/osd
+log file = {dir}/ceph-osd.log
+
+[client.rgw]
+rgw data = {dir}/rgw
+log file = {dir}/radosgw.log
+rgw frontends = beast endpoint=127.0.0.1:{http} ssl_endpoint=127.0.0.1:{https} ssl_certificate={dir}/rgw.crt ssl_private_key={dir}/rgw.key
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_port_is_one_clear_line() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let error = Ports::choose(Some(port)).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("port {port} cannot be used for radosgw: ")), "{error}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Debian packages that parts of the tests need, and how they are installed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+use crate::progress::SharedProgress;
+
+/// One package.
+#[derive(Clone, Copy, Debug)]
+pub struct Package {
+    /// Its name.
+    pub name: &'static str,
+    /// A file of it.
+    pub file: &'static str,
+    /// What of it runs as services of the machine, which the tests do not need.
+    pub services: &'static [&'static str],
+}
+
+/// The names of those that are not installed.
+pub fn missing(packages: &[Package]) -> Vec<&'static str> {
+    lacking(packages).map(|package| package.name).collect()
+}
+
+/// Installs the packages that are missing. Services that come with them are not started, now or later.
+pub fn install(packages: &[Package], progress: &SharedProgress) -> anyhow::Result<()> {
+    let services: Vec<_> = lacking(packages).flat_map(|package| package.services).collect();
+    let missing = missing(packages);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    ensure!(rustix::process::geteuid().is_root(), "only root can install {}", missing.join(" "));
+    progress.line(&format!("installing {}", missing.join(" ")));
+    let _no_services = NoServices::begin();
+    apt_get(&["update"])?;
+    apt_get(&[&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat())?;
+    if !services.is_empty() && program("systemctl").is_ok() {
+        let mut systemctl = Command::new("systemctl");
+        systemctl.args(["disable", "--now"]).args(services).stdout(Stdio::null()).stderr(Stdio::null());
+        let _ = systemctl.status();
+    }
+    Ok(())
+}
+
+/// The file of a program.
+pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let dirs = path.split(':').chain(["/usr/sbin", "/usr/bin", "/sbin", "/bin"]);
+    let found = dirs.map(|dir| Path::new(dir).join(name)).find(|file| file.is_file());
+    found.with_context(|| format!("there is no program {name}"))
+}
+
+fn lacking(packages: &[Package]) -> impl Iterator<Item = &Package> {
+    packages.iter().filter(|package| !Path::new(package.file).exists())
+}
+
+fn apt_get(arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new("apt-get");
+    let output = command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).output();
+    let output = output.context("cannot run apt-get")?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    ensure!(output.status.success(), "apt-get {} failed: {said}", arguments.join(" "));
+    Ok(())
+}
+
+/// While this lives, installing a package starts no service. The file is Debian's way to say so; one of the machine's
+/// own stays in force.
+struct NoServices(bool);
+
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+impl NoServices {
+    fn begin() -> Self {
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(POLICY);
+        Self(file.and_then(|mut file| file.write_all(b"#!/bin/sh\nexit 101\n")).is_ok())
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if self.0 {
+            let _ = std::fs::remove_file(POLICY);
+        }
+    }
+}

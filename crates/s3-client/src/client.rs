@@ -71,6 +71,7 @@ pub enum SettingsError {
 pub struct Client {
     shared: Arc<Shared>,
     credentials: Arc<Credentials>,
+    time_limit: Duration,
 }
 
 struct Shared {
@@ -107,15 +108,22 @@ impl Client {
         let http = HttpClient::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(30))
-            .build(connector(settings.ca_bundle.as_deref())?);
+            .build(connector(scheme == "https", settings.ca_bundle.as_deref())?);
+        let time_limit = settings.time_limit;
         let shared = Shared { http, base, base_path, host, settings };
-        Ok(Self { shared: Arc::new(shared), credentials: Arc::new(credentials) })
+        Ok(Self { shared: Arc::new(shared), credentials: Arc::new(credentials), time_limit })
     }
 
     /// The same client with another key.
     #[must_use]
     pub fn with_credentials(&self, credentials: Credentials) -> Self {
-        Self { shared: self.shared.clone(), credentials: Arc::new(credentials) }
+        Self { credentials: Arc::new(credentials), ..self.clone() }
+    }
+
+    /// The same client with another time limit.
+    #[must_use]
+    pub fn with_time_limit(&self, time_limit: Duration) -> Self {
+        Self { time_limit, ..self.clone() }
     }
 
     /// The service's address.
@@ -128,7 +136,7 @@ impl Client {
     /// # Errors
     /// When there is no answer, or another one than 2xx.
     pub async fn request(&self, request: Request) -> Result<Response, Error> {
-        let limit = self.shared.settings.time_limit;
+        let limit = self.time_limit;
         let timed_out = || Error::TimedOut { endpoint: self.endpoint().to_owned(), limit };
         tokio::time::timeout(limit, self.send(request)).await.map_err(|_| timed_out())?
     }
@@ -197,7 +205,7 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { shared, credentials } = self;
+        let Self { shared, credentials, .. } = self;
         f.debug_struct("Client")
             .field("endpoint", &shared.base)
             .field("credentials", credentials)
@@ -253,28 +261,27 @@ pub struct Response {
     pub body: Bytes,
 }
 
-fn connector(ca_bundle: Option<&[u8]>) -> Result<HttpsConnector<HttpConnector>, SettingsError> {
+fn connector(tls: bool, ca_bundle: Option<&[u8]>) -> Result<HttpsConnector<HttpConnector>, SettingsError> {
     let unusable = |reason: String| SettingsError::CaBundle(reason);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = hyper_rustls::HttpsConnectorBuilder::new();
-    let builder = match ca_bundle {
-        Some(pem) => {
-            let mut roots = rustls::RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(pem) {
-                let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
-                roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
-            }
-            if roots.is_empty() {
-                return Err(unusable("it holds no certificate in PEM".to_owned()));
-            }
-            let config = rustls::ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .map_err(|error| unusable(error.to_string()))?
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-            builder.with_tls_config(config)
+    let builder = if tls && ca_bundle.is_none() {
+        builder.with_provider_and_native_roots(provider).map_err(|error| unusable(error.to_string()))?
+    } else {
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(ca_bundle.unwrap_or_default()) {
+            let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+            roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
         }
-        None => builder.with_provider_and_native_roots(provider).map_err(|error| unusable(error.to_string()))?,
+        if ca_bundle.is_some() && roots.is_empty() {
+            return Err(unusable("it holds no certificate in PEM".to_owned()));
+        }
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        builder.with_tls_config(config)
     };
     Ok(builder.https_or_http().enable_http1().build())
 }

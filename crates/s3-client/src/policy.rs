@@ -56,6 +56,11 @@ impl Policy {
         self.statements.is_empty()
     }
 
+    /// Its statements.
+    pub fn statements(&self) -> impl Iterator<Item = &Value> {
+        self.statements.iter()
+    }
+
     /// The statement of this Sid.
     pub fn statement(&self, sid: &str) -> Option<&Value> {
         self.statements.iter().find(|statement| has_sid(statement, sid))

@@ -168,7 +168,7 @@ fn write(name: &str, value: &Value) -> Element {
     for (name, kind) in NAMES {
         match (object.get(*name), kind) {
             (Some(Value::Array(items)), Kind::List(item)) => {
-                children.extend(items.iter().map(|value| write(item, value)))
+                children.extend(items.iter().map(|value| write(item, value)));
             }
             (Some(value), _) => children.push(write(name, value)),
             (None, _) => {}

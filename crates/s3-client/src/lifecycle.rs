@@ -199,19 +199,24 @@ fn read(name: &str, element: &Element) -> Option<Value> {
     Some(Value::Object(object))
 }
 
-/// A rule with its lists in order. The prefix may stand beside the filter, and the empty one says nothing.
+/// A rule with its lists in order and its filter flat. The prefix may stand beside the filter, in it or in its `And`, and the
+/// empty one says nothing; services move it.
 fn normal(rule: &Map<String, Value>) -> Value {
     let mut rule = rule.clone();
-    let inner = rule.get("Filter").and_then(|filter| filter.get("Prefix")).cloned();
-    let prefix = rule.remove("Prefix").or(inner).unwrap_or_else(|| Value::from(""));
     let mut filter = match rule.remove("Filter") {
         Some(Value::Object(filter)) => filter,
         _ => Map::new(),
     };
-    filter.remove("Prefix");
-    if prefix != "" {
+    if let Some(Value::Object(and)) = filter.remove("And") {
+        filter.extend(and);
+    }
+    if let Some(tag) = filter.remove("Tag") {
+        filter.insert("Tags".to_owned(), Value::Array(vec![tag]));
+    }
+    if let Some(prefix) = rule.remove("Prefix") {
         filter.insert("Prefix".to_owned(), prefix);
     }
+    filter.retain(|name, value| name != "Prefix" || *value != "");
     rule.insert("Filter".to_owned(), Value::Object(filter));
     sorted(Value::Object(rule))
 }
@@ -270,6 +275,11 @@ mod tests {
             {"ID":"x","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":1}}]"#);
         assert!(wanted.same_as(&stored));
         assert!(!stored.same_as(&wanted));
+        // What the gateway of Ceph answers to a rule with `And`.
+        let with = |filter: &str| one(&format!(r#"[{{"ID":"a","Status":"Enabled","Filter":{filter}}}]"#));
+        let tagged = with(r#"{"And":{"Prefix":"c/","Tags":[{"Key":"k","Value":"v"}]}}"#);
+        assert!(tagged.same_as(&with(r#"{"Prefix":"c/","Tag":{"Key":"k","Value":"v"}}"#)));
+        assert!(!tagged.same_as(&with(r#"{"Prefix":"d/","Tag":{"Key":"k","Value":"v"}}"#)));
         assert!(!wanted.same_as(&one(r#"[{"ID":"b","Status":"Disabled"}]"#)));
     }
 

@@ -194,9 +194,10 @@ async fn all_operations_on_a_real_service() {
     s3.put_bucket_policy(name, &Policy::default()).await.unwrap();
     assert!(s3.bucket_policy(name).await.unwrap().unwrap().is_empty());
 
-    let rules = r#"{"Rules":[{"Status":"Enabled","Filter":{"Prefix":"a & b/"},"Expiration":{"Days":3}},
+    let rules = r#"{"Rules":[{"Status":"Enabled","Filter":{"Prefix":"a & b/"},"Expiration":{"Days":3},
+         "AbortIncompleteMultipartUpload":{"DaysAfterInitiation":1}},
         {"ID":"b","Status":"Enabled","Filter":{"And":{"Prefix":"c/","Tags":[{"Key":"k","Value":"v"}]}},
-         "NoncurrentVersionExpiration":{"NoncurrentDays":2},"AbortIncompleteMultipartUpload":{"DaysAfterInitiation":1}}]}"#;
+         "NoncurrentVersionExpiration":{"NoncurrentDays":2}}]}"#;
     let lifecycle = Lifecycle::parse(rules).unwrap();
     assert!(s3.bucket_lifecycle(name).await.unwrap().is_empty());
     s3.put_bucket_lifecycle(name, &lifecycle).await.unwrap();

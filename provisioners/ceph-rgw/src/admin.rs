@@ -14,23 +14,23 @@ const PURGE_TIME_LIMIT: Duration = Duration::from_secs(240);
 
 /// A failed call, with what to do about it.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing}: {source}{advice}")]
+#[error("cannot {doing}: {cause}{advice}")]
 pub(crate) struct Failure {
     doing: String,
-    #[source]
-    source: Error,
+    /// Told above, so it is no `source`: whoever prints the chain would tell it twice.
+    cause: Box<Error>,
     advice: String,
 }
 
 impl Failure {
     /// A call with the key of a user.
-    pub(crate) fn of_user(doing: &str, source: Error) -> Self {
-        Self { doing: doing.to_owned(), source, advice: String::new() }
+    pub(crate) fn of_user(doing: &str, cause: Error) -> Self {
+        Self { doing: doing.to_owned(), cause: Box::new(cause), advice: String::new() }
     }
 
     /// A call with the administrator's key, which needs this cap.
-    fn of_admin(doing: String, cap: &str, source: Error) -> Self {
-        let advice = match source.code() {
+    fn of_admin(doing: String, cap: &str, cause: Error) -> Self {
+        let advice = match cause.code() {
             "InvalidAccessKeyId" | "SignatureDoesNotMatch" => {
                 "; the gateway does not accept the admin key: check accessKey and secretKey in the Secret that the class \
                  names in adminSecretName, or the provisioner's own admin key"
@@ -41,15 +41,15 @@ impl Failure {
             ),
             _ => String::new(),
         };
-        Self { doing, source, advice }
+        Self { doing, cause: Box::new(cause), advice }
     }
 
     pub(crate) fn code(&self) -> &str {
-        self.source.code()
+        self.cause.code()
     }
 
     pub(crate) fn timed_out(&self) -> bool {
-        matches!(self.source, Error::TimedOut { .. })
+        matches!(*self.cause, Error::TimedOut { .. })
     }
 }
 

@@ -300,7 +300,9 @@ impl Account {
         if owner != self.id {
             let advice = match request.state.is_empty() {
                 true => "choose another bucketName".to_owned(),
-                false => format!("set bucketOwner to {owner}, or let an administrator link the bucket"),
+                false => {
+                    "leave bucketOwner as it was, or let an administrator link the bucket to another user".to_owned()
+                }
             };
             return Ok(Some(format!("the bucket {name} exists and belongs to {owner}, not to {}: {advice}", self.id)));
         }

@@ -44,9 +44,12 @@ pub(crate) struct Defaults {
 #[derive(Debug)]
 pub(crate) struct Stores {
     defaults: Defaults,
-    clients: Mutex<BTreeMap<(String, Option<Vec<u8>>), Client>>,
+    clients: Mutex<BTreeMap<ClientKey, Client>>,
     locks: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
+
+/// Address and region, and the certificates.
+type ClientKey = (String, Option<Vec<u8>>);
 
 /// A gateway.
 #[derive(Clone, Debug)]

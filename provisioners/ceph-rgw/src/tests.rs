@@ -192,7 +192,10 @@ async fn buckets_of_others_are_neither_taken_nor_deleted() {
     let owned = lab.request("a", &[("bucketOwner", &stranger)]);
     let error = lab.rgw.provision(owned.clone()).await.unwrap_err();
     assert!(error.to_string().contains("was not made for this claim"), "{error}");
+    // The user of an attempt without that owner is not forgotten.
+    lab.admin().create_user(&owned.claim.user(), 1).await.unwrap();
     lab.rgw.delete(lab.record(Source::Provisioned, &owned, None)).await.unwrap();
+    assert!(lab.admin().user(&owned.claim.user()).await.unwrap().is_none());
     assert!(lab.admin().bucket(&request.name).await.unwrap().is_some());
     lab.admin().delete_bucket(&request.name).await.unwrap();
     lab.admin().delete_user(&stranger).await.unwrap();
@@ -361,6 +364,7 @@ async fn errors_say_what_to_do() {
     for id in known.into_iter().chain(["unknown"]) {
         let text = told(lab.rgw.provision(with_key(id, "wrong-secret")).await.unwrap_err());
         assert!(text.contains("the gateway does not accept the admin key: check accessKey"), "{text}");
+        assert_eq!(text.matches("403").count(), 1, "{text}");
     }
     let (id, _) = lab.stranger("nocaps").await;
     let key = lab.admin().user(&id).await.unwrap().unwrap().key(None).unwrap();

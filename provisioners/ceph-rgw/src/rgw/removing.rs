@@ -12,24 +12,12 @@ impl Rgw {
     /// Deletes the bucket if it is the claim's, and then its user.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of(&bucket)?;
-        let name = &bucket.name;
-        match store.admin.bucket(name).await? {
-            Some(live) if live.owner != account.id => {
-                tracing::info!(bucket = name, owner = live.owner, "left a bucket that is not the claim's");
-            }
-            Some(_) if !account.made_for(&store, name, &bucket.claim, &bucket.state).await? => {
-                tracing::info!(bucket = name, owner = account.id, "left a bucket that was not made for the claim");
-            }
-            Some(_) => store.admin.delete_bucket(name).await.map_err(|failure| match failure.timed_out() {
-                true => DeleteError::in_progress(format!("the gateway is still deleting what {name} holds")),
-                false => failure.into(),
-            })?,
-            None => {}
+        // Before the first success the claim may have wanted an owner and none by turns.
+        if bucket.state.is_empty() && !account.generated && !bucket.claim.uid.is_empty() {
+            let own = Account { id: bucket.claim.user(), generated: true };
+            remove(&store, &own, &bucket).await?;
         }
-        if account.generated {
-            store.admin.delete_user(&account.id).await?;
-        }
-        Ok(())
+        remove(&store, &account, &bucket).await
     }
 
     /// Takes the user's rights away and leaves the bucket.
@@ -71,4 +59,25 @@ impl Rgw {
         change_policy(store, key, bucket, |policy| revoked(policy, &account.id)).await?;
         Ok(())
     }
+}
+
+async fn remove(store: &Store, account: &Account, bucket: &ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+    let name = &bucket.name;
+    match store.admin.bucket(name).await? {
+        Some(live) if live.owner != account.id => {
+            tracing::info!(bucket = name, owner = live.owner, "left a bucket that is not the claim's");
+        }
+        Some(_) if !account.made_for(store, name, &bucket.claim, &bucket.state).await? => {
+            tracing::info!(bucket = name, owner = account.id, "left a bucket that was not made for the claim");
+        }
+        Some(_) => store.admin.delete_bucket(name).await.map_err(|failure| match failure.timed_out() {
+            true => DeleteError::in_progress(format!("the gateway is still deleting what {name} holds")),
+            false => failure.into(),
+        })?,
+        None => {}
+    }
+    if account.generated {
+        store.admin.delete_user(&account.id).await?;
+    }
+    Ok(())
 }

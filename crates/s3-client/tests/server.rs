@@ -232,3 +232,34 @@ async fn all_operations_on_a_real_service() {
     assert!(!s3.delete_bucket(name).await.unwrap());
     assert!(!s3.bucket_exists(name).await.unwrap());
 }
+
+#[tokio::test]
+async fn a_certificate_of_the_bundle_is_trusted_and_no_other() {
+    let [trusted, other] = [(); 2].map(|()| rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = rustls::pki_types::PrivateKeyDer::try_from(trusted.signing_key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![trusted.cert.der().clone()], key).unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(stream) = acceptor.accept(stream).await else { continue };
+            let list = Bytes::from("<ListAllMyBucketsResult/>");
+            let service = service_fn(move |_| {
+                let answer = Response::new(Full::new(list.clone()));
+                async move { Ok::<_, std::convert::Infallible>(answer) }
+            });
+            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    let with = |pem: String| {
+        let mut settings = Settings::new(format!("https://localhost:{port}"));
+        settings.ca_bundle = Some(pem.into_bytes());
+        client(settings)
+    };
+    assert_eq!(with(trusted.cert.pem()).list_buckets().await, Ok(Vec::new()));
+    let refused = with(other.cert.pem()).list_buckets().await.unwrap_err();
+    assert!(matches!(&refused, Error::Unreachable { reason, .. } if reason.contains("certificate")), "{refused}");
+}

@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+#![deny(missing_docs)]
+
+mod client;
+mod encode;
+mod error;
+mod operations;
+mod xml;
+
+pub mod lifecycle;
+pub mod policy;
+pub mod sign;
+
+pub use self::client::{Client, Request, Response, Settings, SettingsError};
+pub use self::error::{Answer, Error};
+pub use self::operations::{BucketInfo, Object, ObjectVersion, Page, Upload};
+pub use self::sign::Credentials;

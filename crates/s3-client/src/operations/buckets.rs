@@ -1,0 +1,68 @@
+//! Buckets.
+
+use http::Method;
+
+use super::{bucket, unless};
+use crate::client::Client;
+use crate::error::Error;
+use crate::xml::Element;
+
+/// A bucket in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BucketInfo {
+    /// Its name.
+    pub name: String,
+    /// When it was made, as the service writes it.
+    pub created: String,
+}
+
+impl Client {
+    /// Makes a bucket. `location` is the `LocationConstraint`; without it the service chooses.
+    ///
+    /// # Errors
+    /// `BucketAlreadyOwnedByYou` and `BucketAlreadyExists` among others; some services take a bucket of the own key's for a
+    /// success.
+    pub async fn create_bucket(&self, name: &str, location: Option<&str>) -> Result<(), Error> {
+        let mut request = bucket(Method::PUT, name);
+        if let Some(location) = location {
+            let location = Element::with_text("LocationConstraint", location);
+            request = request.body(Element::new("CreateBucketConfiguration", vec![location]).write());
+        }
+        self.done(request).await
+    }
+
+    /// Whether a bucket exists that this key may see.
+    ///
+    /// # Errors
+    /// Status 403 for a bucket of somebody else's.
+    pub async fn bucket_exists(&self, name: &str) -> Result<bool, Error> {
+        match self.done(bucket(Method::HEAD, name)).await {
+            Err(error) if error.status() == Some(404) => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
+    /// Deletes an empty bucket. Whether there was one is the answer.
+    ///
+    /// # Errors
+    /// `BucketNotEmpty` among others.
+    pub async fn delete_bucket(&self, name: &str) -> Result<bool, Error> {
+        let deleted = self.done(bucket(Method::DELETE, name)).await;
+        Ok(unless(deleted, &["NoSuchBucket"])?.is_some())
+    }
+
+    /// The buckets of this key's user.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn list_buckets(&self) -> Result<Vec<BucketInfo>, Error> {
+        let answer = self.xml(bucket(Method::GET, ""), "ListAllMyBucketsResult").await?;
+        let buckets = answer.child("Buckets").into_iter().flat_map(|buckets| buckets.all("Bucket"));
+        let info = |bucket: &Element| BucketInfo {
+            name: bucket.text_of("Name").to_owned(),
+            created: bucket.text_of("CreationDate").to_owned(),
+        };
+        Ok(buckets.map(info).collect())
+    }
+}

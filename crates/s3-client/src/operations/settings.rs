@@ -1,0 +1,116 @@
+//! Policy, lifecycle, tags and versioning of a bucket.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+
+use super::{bucket, unless, with_checked_body};
+use crate::client::{Client, Request, Response};
+use crate::error::Error;
+use crate::lifecycle::Lifecycle;
+use crate::policy::{Policy, PolicyError};
+use crate::xml::Element;
+
+impl Client {
+    /// A bucket's policy; an empty one where there is none.
+    ///
+    /// # Errors
+    /// As of every request. The inner error is of a policy that cannot be read.
+    pub async fn bucket_policy(&self, name: &str) -> Result<Result<Policy, PolicyError>, Error> {
+        let answer = self.request(bucket(Method::GET, name).query("policy", "")).await;
+        let text = unless(answer, &["NoSuchBucketPolicy"])?.map(|Response { body, .. }| body);
+        Ok(text.map_or_else(|| Ok(Policy::default()), |text| Policy::parse(&String::from_utf8_lossy(&text))))
+    }
+
+    /// Sets a bucket's policy. One without statements is deleted: S3 knows no empty ones.
+    ///
+    /// # Errors
+    /// As of every request; `MalformedPolicy` among others.
+    pub async fn put_bucket_policy(&self, name: &str, policy: &Policy) -> Result<(), Error> {
+        if policy.is_empty() {
+            return self.delete_bucket_policy(name).await;
+        }
+        self.done(bucket(Method::PUT, name).query("policy", "").body(policy.to_string())).await
+    }
+
+    /// Deletes a bucket's policy. It is no error that there is none.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn delete_bucket_policy(&self, name: &str) -> Result<(), Error> {
+        self.deleted(name, "policy", "NoSuchBucketPolicy").await
+    }
+
+    /// A bucket's lifecycle; an empty one where there is none.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn bucket_lifecycle(&self, name: &str) -> Result<Lifecycle, Error> {
+        let request = bucket(Method::GET, name).query("lifecycle", "");
+        let answer = self.xml(request, "LifecycleConfiguration").await;
+        let lifecycle = unless(answer, &["NoSuchLifecycleConfiguration"])?.map(|answer| Lifecycle::from_xml(&answer));
+        Ok(lifecycle.unwrap_or_default())
+    }
+
+    /// Sets a bucket's lifecycle. One without rules is deleted.
+    ///
+    /// # Errors
+    /// As of every request; `MalformedXML` and `InvalidArgument` among others.
+    pub async fn put_bucket_lifecycle(&self, name: &str, lifecycle: &Lifecycle) -> Result<(), Error> {
+        if lifecycle.is_empty() {
+            return self.deleted(name, "lifecycle", "NoSuchLifecycleConfiguration").await;
+        }
+        let request = bucket(Method::PUT, name).query("lifecycle", "");
+        self.done(with_checked_body(request, lifecycle.to_xml().write())).await
+    }
+
+    /// A bucket's tags.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn bucket_tagging(&self, name: &str) -> Result<BTreeMap<String, String>, Error> {
+        let answer = self.xml(bucket(Method::GET, name).query("tagging", ""), "Tagging").await;
+        let Some(tagging) = unless(answer, &["NoSuchTagSet", "NoSuchTagSetError"])? else {
+            return Ok(BTreeMap::new());
+        };
+        let tags = tagging.child("TagSet").into_iter().flat_map(|set| set.all("Tag"));
+        Ok(tags.map(|tag| (tag.text_of("Key").to_owned(), tag.text_of("Value").to_owned())).collect())
+    }
+
+    /// Sets all tags of a bucket.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn put_bucket_tagging(&self, name: &str, tags: &BTreeMap<String, String>) -> Result<(), Error> {
+        let tag = |(key, value): (&String, &String)| {
+            Element::new("Tag", vec![Element::with_text("Key", key), Element::with_text("Value", value)])
+        };
+        let set = Element::new("TagSet", tags.iter().map(tag).collect());
+        let body = Element::new("Tagging", vec![set]).write();
+        self.done(with_checked_body(bucket(Method::PUT, name).query("tagging", ""), body)).await
+    }
+
+    /// Whether a bucket keeps the versions of its objects.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn bucket_versioning(&self, name: &str) -> Result<bool, Error> {
+        let request = bucket(Method::GET, name).query("versioning", "");
+        Ok(self.xml(request, "VersioningConfiguration").await?.text_of("Status") == "Enabled")
+    }
+
+    /// Lets a bucket keep the versions of its objects, or not any more.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn put_bucket_versioning(&self, name: &str, enabled: bool) -> Result<(), Error> {
+        let status = Element::with_text("Status", if enabled { "Enabled" } else { "Suspended" });
+        let body = Element::new("VersioningConfiguration", vec![status]).write();
+        self.done(with_checked_body(bucket(Method::PUT, name).query("versioning", ""), body)).await
+    }
+
+    async fn deleted(&self, name: &str, setting: &str, absent: &str) -> Result<(), Error> {
+        let request: Request = bucket(Method::DELETE, name).query(setting, "");
+        unless(self.done(request).await, &[absent]).map(drop)
+    }
+}

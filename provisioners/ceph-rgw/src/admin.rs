@@ -1,0 +1,219 @@
+//! The gateway's admin API.
+
+use std::time::Duration;
+
+use http::Method;
+use s3_client::{Client, Credentials, Error, Request};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::quota::Quota;
+
+/// Deleting what a bucket holds takes as long as it takes.
+const PURGE_TIME_LIMIT: Duration = Duration::from_secs(240);
+
+/// A failed call, with what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing}: {cause}{advice}")]
+pub(crate) struct Failure {
+    doing: String,
+    /// Told above, so it is no `source`: whoever prints the chain would tell it twice.
+    cause: Box<Error>,
+    advice: String,
+}
+
+impl Failure {
+    /// A call with the key of a user.
+    pub(crate) fn of_user(doing: &str, cause: Error) -> Self {
+        Self { doing: doing.to_owned(), cause: Box::new(cause), advice: String::new() }
+    }
+
+    /// A call with the administrator's key, which needs this cap.
+    fn of_admin(doing: String, cap: &str, cause: Error) -> Self {
+        let advice = match cause.code() {
+            "InvalidAccessKeyId" | "SignatureDoesNotMatch" => {
+                "; the gateway does not accept the admin key: check accessKey and secretKey in the Secret that the class \
+                 names in adminSecretName, or the provisioner's own admin key"
+                    .to_owned()
+            }
+            "AccessDenied" => format!(
+                "; the admin user has no right to do that: radosgw-admin caps add --uid=<admin user> --caps=\"{cap}=*\""
+            ),
+            _ => String::new(),
+        };
+        Self { doing, cause: Box::new(cause), advice }
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        self.cause.code()
+    }
+
+    pub(crate) fn timed_out(&self) -> bool {
+        matches!(*self.cause, Error::TimedOut { .. })
+    }
+}
+
+/// A user.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct User {
+    #[serde(default)]
+    pub(crate) keys: Vec<Key>,
+    pub(crate) max_buckets: i64,
+    pub(crate) user_quota: Quota,
+}
+
+impl User {
+    /// The key of this id, or else the first.
+    pub(crate) fn key(&self, id: Option<&str>) -> Option<Credentials> {
+        let known = self.keys.iter().find(|key| Some(key.access_key.as_str()) == id);
+        known.or(self.keys.first()).map(Key::credentials)
+    }
+}
+
+#[derive(Clone, Deserialize)]
+pub(crate) struct Key {
+    pub(crate) access_key: String,
+    secret_key: String,
+}
+
+impl Key {
+    pub(crate) fn credentials(&self) -> Credentials {
+        Credentials::new(&self.access_key, &self.secret_key)
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Key").field("access_key", &self.access_key).finish_non_exhaustive()
+    }
+}
+
+/// A bucket.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct BucketInfo {
+    pub(crate) owner: String,
+    pub(crate) bucket_quota: Quota,
+}
+
+/// Calls of the admin API, with the administrator's key.
+#[derive(Clone, Debug)]
+pub(crate) struct Admin {
+    client: Client,
+}
+
+impl Admin {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    pub(crate) async fn user(&self, id: &str) -> Result<Option<User>, Failure> {
+        let failure = |error| Failure::of_admin(format!("look up the user {id}"), "users", error);
+        absent_on(&["NoSuchUser"], self.ask(request(Method::GET, "user").query("uid", id)).await, failure)
+    }
+
+    /// Makes a user with a key, unless there is one.
+    pub(crate) async fn create_user(&self, id: &str, max_buckets: i64) -> Result<(), Failure> {
+        let request = request(Method::PUT, "user").query("uid", id).query("display-name", id);
+        let request = request.query("key-type", "s3").query("generate-key", "true");
+        let made = self.done(request.query("max-buckets", max_buckets.to_string())).await;
+        let failure = |error| Failure::of_admin(format!("create the user {id}"), "users", error);
+        absent_on(&["UserAlreadyExists"], made, failure).map(drop)
+    }
+
+    pub(crate) async fn set_max_buckets(&self, id: &str, max_buckets: i64) -> Result<(), Failure> {
+        let request = request(Method::POST, "user").query("uid", id).query("max-buckets", max_buckets.to_string());
+        let set = self.done(request).await;
+        set.map_err(|error| Failure::of_admin(format!("limit the buckets of the user {id}"), "users", error))
+    }
+
+    /// Deletes a user who owns no buckets.
+    pub(crate) async fn delete_user(&self, id: &str) -> Result<(), Failure> {
+        let deleted = self.done(request(Method::DELETE, "user").query("uid", id)).await;
+        let failure = |error: Error| {
+            let owns_buckets = error.status() == Some(409);
+            let mut failure = Failure::of_admin(format!("delete the user {id}"), "users", error);
+            if owns_buckets {
+                failure.advice = format!("; the user still owns buckets: radosgw-admin bucket list --uid={id}");
+            }
+            failure
+        };
+        absent_on(&["NoSuchUser"], deleted, failure).map(drop)
+    }
+
+    /// Makes another key. The answer is all keys.
+    pub(crate) async fn create_key(&self, id: &str) -> Result<Vec<Key>, Failure> {
+        let request = request(Method::PUT, "user").query("key", "").query("uid", id);
+        let keys = self.ask(request.query("key-type", "s3").query("generate-key", "true")).await;
+        keys.map_err(|error| Failure::of_admin(format!("create a key for the user {id}"), "users", error))
+    }
+
+    pub(crate) async fn delete_key(&self, id: &str, access_key: &str) -> Result<(), Failure> {
+        let request = request(Method::DELETE, "user").query("key", "").query("uid", id).query("key-type", "s3");
+        let deleted = self.done(request.query("access-key", access_key)).await;
+        let failure = |error| Failure::of_admin(format!("delete a key of the user {id}"), "users", error);
+        absent_on(&["InvalidAccessKeyId", "NoSuchKey"], deleted, failure).map(drop)
+    }
+
+    pub(crate) async fn set_user_quota(&self, id: &str, quota: Quota) -> Result<(), Failure> {
+        let request = request(Method::PUT, "user").query("quota", "").query("quota-type", "user").query("uid", id);
+        let set = self.done(with_quota(request, quota)).await;
+        set.map_err(|error| Failure::of_admin(format!("set the quota of the user {id}"), "users", error))
+    }
+
+    pub(crate) async fn bucket(&self, name: &str) -> Result<Option<BucketInfo>, Failure> {
+        let answer = self.ask(request(Method::GET, "bucket").query("bucket", name).query("stats", "true")).await;
+        let failure = |error| Failure::of_admin(format!("look up the bucket {name}"), "buckets", error);
+        absent_on(&["NoSuchBucket"], answer, failure)
+    }
+
+    pub(crate) async fn set_bucket_quota(&self, name: &str, owner: &str, quota: Quota) -> Result<(), Failure> {
+        let request = request(Method::PUT, "bucket").query("quota", "").query("uid", owner).query("bucket", name);
+        let set = self.done(with_quota(request, quota)).await;
+        set.map_err(|error| Failure::of_admin(format!("set the quota of the bucket {name}"), "buckets", error))
+    }
+
+    /// Deletes a bucket with all that it holds.
+    pub(crate) async fn delete_bucket(&self, name: &str) -> Result<(), Failure> {
+        let request = request(Method::DELETE, "bucket").query("bucket", name).query("purge-objects", "true");
+        let deleted = self.client.with_time_limit(PURGE_TIME_LIMIT).request(request).await.map(drop);
+        let failure = |error| Failure::of_admin(format!("delete the bucket {name}"), "buckets", error);
+        match deleted {
+            // Part of it is gone already: the bucket itself counts.
+            Err(error) if error.code() == "NoSuchKey" => match self.bucket(name).await? {
+                None => Ok(()),
+                Some(_) => Err(failure(error)),
+            },
+            other => absent_on(&["NoSuchBucket"], other, failure).map(drop),
+        }
+    }
+
+    async fn done(&self, request: Request) -> Result<(), Error> {
+        self.client.request(request).await.map(drop)
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Error> {
+        let answer = self.client.request(request).await?;
+        let endpoint = || self.client.endpoint().to_owned();
+        serde_json::from_slice(&answer.body).map_err(|_| Error::NotS3 { endpoint: endpoint(), status: answer.status })
+    }
+}
+
+fn request(method: Method, what: &str) -> Request {
+    Request::new(method, format!("/admin/{what}")).query("format", "json")
+}
+
+fn with_quota(request: Request, quota: Quota) -> Request {
+    quota.arguments().into_iter().fold(request, |request, (name, value)| request.query(name, value))
+}
+
+fn absent_on<T>(
+    codes: &[&str],
+    result: Result<T, Error>,
+    failure: impl FnOnce(Error) -> Failure,
+) -> Result<Option<T>, Failure> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if codes.contains(&error.code()) => Ok(None),
+        Err(error) => Err(failure(error)),
+    }
+}

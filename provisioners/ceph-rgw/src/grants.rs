@@ -1,0 +1,153 @@
+//! Statements in the policies of buckets that let users of other claims in.
+
+use kube_provisioner::bucket::Access;
+use s3_client::policy::{Policy, allow};
+use s3_client::{Client, Credentials};
+
+use crate::admin::Failure;
+use crate::store::Store;
+use crate::users::arn;
+
+/// Why a policy was not changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GrantError {
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    #[error("the policy of the bucket {bucket} cannot be read ({reason}): mend it or delete it")]
+    Unreadable { bucket: String, reason: String },
+    #[error("somebody else changes the policy of the bucket {0} at the same time; trying again")]
+    Contended(String),
+}
+
+/// How often a policy is looked at that somebody else changes, too.
+const ROUNDS: usize = 4;
+
+/// Changes the policy of a bucket with its owner's key, unless it says already what it should. The caller holds the bucket's
+/// lock; S3 has no other way to notice that another process has written in between than to look.
+pub(crate) async fn change_policy(
+    store: &Store,
+    owner: Credentials,
+    bucket: &str,
+    change: impl Fn(&Policy) -> Policy,
+) -> Result<(), GrantError> {
+    let s3 = store.s3(owner);
+    // What one round has written the next one reads.
+    for _ in 0..ROUNDS {
+        let live = read_policy(&s3, bucket).await?;
+        let wanted = change(&live);
+        if wanted.same_as(&live) || (wanted.is_empty() && live.is_empty()) {
+            return Ok(());
+        }
+        let put = s3.put_bucket_policy(bucket, &wanted).await;
+        put.map_err(|error| Failure::of_user(&format!("set the policy of the bucket {bucket}"), error))?;
+    }
+    Err(GrantError::Contended(bucket.to_owned()))
+}
+
+async fn read_policy(s3: &Client, bucket: &str) -> Result<Policy, GrantError> {
+    let policy = s3.bucket_policy(bucket).await;
+    let policy = policy.map_err(|error| Failure::of_user(&format!("read the policy of the bucket {bucket}"), error))?;
+    policy.map_err(|error| GrantError::Unreadable { bucket: bucket.to_owned(), reason: error.to_string() })
+}
+
+/// The policy with a statement that lets this user in.
+pub(crate) fn granted(policy: &Policy, user: &str, bucket: &str, access: Access) -> Policy {
+    let resources = [format!("arn:aws:s3:::{bucket}"), format!("arn:aws:s3:::{bucket}/*")];
+    let actions: Vec<String> = actions(access).map(|action| format!("s3:{action}")).collect();
+    let actions: Vec<&str> = actions.iter().map(String::as_str).collect();
+    let mut policy = policy.clone();
+    policy.upsert(allow(user, &arn(user), &actions, &resources.each_ref().map(String::as_str)));
+    policy
+}
+
+/// The policy without the statement of this user.
+pub(crate) fn revoked(policy: &Policy, user: &str) -> Policy {
+    let mut policy = policy.clone();
+    policy.remove(user);
+    policy
+}
+
+/// This policy, with the grants of another one.
+pub(crate) fn with_grants_of(policy: &Policy, live: &Policy) -> Policy {
+    let mut policy = policy.clone();
+    for statement in live.statements() {
+        let sid = statement.get("Sid").and_then(|sid| sid.as_str()).unwrap_or_default();
+        let principal = statement.pointer("/Principal/AWS/0").and_then(|principal| principal.as_str());
+        if sid.starts_with("obc-") && principal == Some(arn(sid).as_str()) {
+            policy.upsert(statement.clone());
+        }
+    }
+    policy
+}
+
+/// Rook's actions, with the end of uploads; a part of them for less than everything.
+fn actions(access: Access) -> impl Iterator<Item = &'static str> {
+    let (reads, writes) = (access.reads(), access.writes());
+    let part = move |wanted: bool, actions: &'static [&'static str]| actions.iter().copied().filter(move |_| wanted);
+    part(reads, READ)
+        .chain(part(writes, WRITE))
+        .chain(part(reads && writes, MANAGE))
+        .chain(UPLOAD_OF[usize::from(writes)].iter().copied())
+}
+
+const READ: &[&str] = &[
+    "GetBucketAcl",
+    "GetBucketCORS",
+    "GetBucketLocation",
+    "GetBucketLogging",
+    "GetBucketNotification",
+    "GetBucketTagging",
+    "GetBucketVersioning",
+    "GetBucketWebsite",
+    "GetObject",
+    "GetObjectAcl",
+    "GetObjectTorrent",
+    "GetObjectVersion",
+    "GetObjectVersionAcl",
+    "GetObjectVersionTorrent",
+    "ListAllMyBuckets",
+    "ListBucket",
+    "ListBucketVersions",
+];
+
+const WRITE: &[&str] = &["PutObject", "PutObjectAcl", "PutObjectVersionAcl"];
+
+/// What uploads in parts need, for those who write.
+const UPLOAD_OF: [&[&str]; 2] =
+    [&[], &["AbortMultipartUpload", "ListBucketMultipartUploads", "ListMultipartUploadParts"]];
+
+const MANAGE: &[&str] = &[
+    "DeleteObject",
+    "DeleteObjectVersion",
+    "PutBucketTagging",
+    "PutBucketVersioning",
+    "PutBucketWebsite",
+    "PutLifecycleConfiguration",
+    "PutReplicationConfiguration",
+    "RestoreObject",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actions_by_access() {
+        let count = |access| actions(access).count();
+        // Rook's thirty and AbortMultipartUpload.
+        assert_eq!(count(Access::ReadWrite), 31);
+        assert!(actions(Access::ReadOnly).all(|action| action.starts_with("Get") || action.starts_with("List")));
+        assert!(actions(Access::WriteOnly).all(|action| !action.starts_with("Get") && action != "ListBucket"));
+        assert!(actions(Access::WriteOnly).any(|action| action == "PutObject"));
+    }
+
+    #[test]
+    fn a_claims_policy_keeps_the_grants_of_others() {
+        let granted = granted(&Policy::default(), "obc-a-b-c", "photos", Access::ReadOnly);
+        let theirs = allow("by hand", "arn:aws:iam:::user/x", &["s3:*"], &["*"]);
+        let mut live = granted.clone();
+        live.upsert(theirs);
+        assert!(with_grants_of(&Policy::default(), &live).same_as(&granted));
+        assert!(revoked(&granted, "obc-a-b-c").is_empty());
+    }
+}

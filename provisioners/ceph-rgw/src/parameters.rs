@@ -1,0 +1,106 @@
+//! What classes and claims say.
+
+use kube_provisioner::bucket::Access;
+use kube_provisioner::quantity::Quantity;
+use s3_client::lifecycle::{Lifecycle, LifecycleError};
+use s3_client::policy::{Policy, PolicyError};
+use serde::Deserialize;
+
+/// The parameters of a class: Rook's, and `accessMode`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Parameters {
+    /// The object store.
+    pub(crate) object_store_name: Option<String>,
+    /// The namespace of the object store.
+    pub(crate) object_store_namespace: Option<String>,
+    /// Where the gateway is: `host:port` or a URL.
+    pub(crate) endpoint: Option<String>,
+    /// The region that requests are signed for. The gateway takes any.
+    pub(crate) region: Option<String>,
+    /// What users may do in buckets that classes name.
+    pub(crate) access_mode: Access,
+}
+
+/// A claim's `additionalConfig`: Rook's, and `accessMode`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Config {
+    pub(crate) max_objects: Option<Limit>,
+    pub(crate) max_size: Option<Limit>,
+    pub(crate) bucket_max_objects: Option<Limit>,
+    pub(crate) bucket_max_size: Option<Limit>,
+    pub(crate) bucket_policy: Option<PolicyText>,
+    pub(crate) bucket_lifecycle: Option<LifecycleText>,
+    pub(crate) bucket_owner: Option<String>,
+    pub(crate) access_mode: Option<Access>,
+}
+
+/// A limit that a quota can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Limit(pub(crate) i64);
+
+impl TryFrom<String> for Limit {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let limit = text.parse::<Quantity>().and_then(|quantity| quantity.bytes());
+        match limit.map_err(|error| error.to_string())? {
+            0 => Err("a limit of 0 would refuse every object: leave it out for no limit".to_owned()),
+            // The gateway counts in kibibytes too, and rounds up.
+            large if large > i64::MAX as u64 - 1023 => Err(format!("{text:?} is more than any store holds")),
+            limit => Ok(Self(limit as i64)),
+        }
+    }
+}
+
+/// A bucket's policy as JSON.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct PolicyText(pub(crate) Policy);
+
+impl TryFrom<String> for PolicyText {
+    type Error = PolicyError;
+
+    fn try_from(text: String) -> Result<Self, PolicyError> {
+        Policy::parse(&text).map(Self)
+    }
+}
+
+/// A bucket's lifecycle as JSON.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct LifecycleText(pub(crate) Lifecycle);
+
+impl TryFrom<String> for LifecycleText {
+    type Error = LifecycleError;
+
+    fn try_from(text: String) -> Result<Self, LifecycleError> {
+        Lifecycle::parse(&text).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits() {
+        let limit = |text: &str| Limit::try_from(text.to_owned());
+        assert_eq!(limit("2"), Ok(Limit(2)));
+        assert_eq!(limit("2G"), Ok(Limit(2_000_000_000)));
+        assert_eq!(limit("4Ki"), Ok(Limit(4096)));
+        for (text, part) in [
+            ("abc", "not a quantity"),
+            ("-1", "negative"),
+            ("0", "leave it out"),
+            ("1e30", "more than any store holds"),
+            ("8Ei", "more than any store holds"),
+            ("", "not a quantity"),
+        ] {
+            let error = limit(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

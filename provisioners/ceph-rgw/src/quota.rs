@@ -1,0 +1,84 @@
+//! Quotas of users and of buckets.
+
+use serde::Deserialize;
+
+use crate::parameters::Limit;
+
+/// A quota as the gateway shows it. Any negative number is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Quota {
+    pub(crate) enabled: bool,
+    pub(crate) max_size: i64,
+    pub(crate) max_objects: i64,
+}
+
+impl Quota {
+    /// The quota of these limits.
+    pub(crate) fn of(objects: Option<Limit>, size: Option<Limit>) -> Self {
+        let number = |limit: Option<Limit>| limit.map_or(-1, |Limit(limit)| limit);
+        let (max_objects, max_size) = (number(objects), number(size));
+        Self { enabled: max_objects >= 0 || max_size >= 0, max_size, max_objects }
+    }
+
+    /// Whether a quota limits as this one does.
+    pub(crate) fn is_met_by(self, live: Self) -> bool {
+        let limits = |quota: Self| quota.enabled && (quota.max_size >= 0 || quota.max_objects >= 0);
+        if !limits(self) {
+            return !live.enabled;
+        }
+        let same = |wanted: i64, live: i64| wanted == live || (wanted < 0 && live < 0);
+        // Older gateways keep whole kibibytes.
+        let same_size = same(self.max_size, live.max_size) || same(self.kibibytes() * 1024, live.max_size);
+        live.enabled && same_size && same(self.max_objects, live.max_objects)
+    }
+
+    /// The arguments that set it. Older gateways ignore `max-size` for buckets and would take 0 for it, newer ones know both.
+    pub(crate) fn arguments(self) -> [(&'static str, String); 4] {
+        [
+            ("enabled", self.enabled.to_string()),
+            ("max-size", self.max_size.to_string()),
+            ("max-size-kb", self.kibibytes().to_string()),
+            ("max-objects", self.max_objects.to_string()),
+        ]
+    }
+
+    fn kibibytes(self) -> i64 {
+        if self.max_size < 0 { -1 } else { (self.max_size + 1023) / 1024 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(enabled: bool, max_size: i64, max_objects: i64) -> Quota {
+        Quota { enabled, max_size, max_objects }
+    }
+
+    #[test]
+    fn what_is_set_is_what_differs() {
+        let none = Quota::of(None, None);
+        assert_eq!(none, live(false, -1, -1));
+        assert!(none.is_met_by(live(false, -1, -1)));
+        assert!(none.is_met_by(live(false, 0, 7)));
+        assert!(!none.is_met_by(live(true, -1, 7)));
+        let objects = Quota::of(Some(Limit(7)), None);
+        assert_eq!(objects, live(true, -1, 7));
+        assert!(objects.is_met_by(live(true, -1024, 7)));
+        assert!(!objects.is_met_by(live(true, 0, 7)));
+        assert!(!objects.is_met_by(live(false, -1, 7)));
+        assert!(!objects.is_met_by(live(true, -1, 8)));
+        let both = Quota::of(Some(Limit(7)), Some(Limit(1025)));
+        assert!(both.is_met_by(live(true, 1025, 7)));
+        assert!(both.is_met_by(live(true, 2048, 7)));
+        assert!(!both.is_met_by(live(true, 1024, 7)));
+        assert!(!both.is_met_by(live(true, 2048, -1)));
+    }
+
+    #[test]
+    fn sizes_are_told_twice() {
+        let arguments = |quota: Quota| quota.arguments().map(|(_, value)| value);
+        assert_eq!(arguments(Quota::of(None, Some(Limit(1025)))), ["true", "1025", "2", "-1"]);
+        assert_eq!(arguments(Quota::of(None, None)), ["false", "-1", "-1", "-1"]);
+    }
+}

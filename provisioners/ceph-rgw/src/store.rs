@@ -1,0 +1,218 @@
+//! Where gateways are and with which keys they are administered.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use clap::Args;
+use kube_provisioner::Secrets;
+use kube_provisioner::bucket::Endpoint;
+use s3_client::{Client, Credentials, Settings};
+
+use crate::admin::Admin;
+use crate::parameters::Parameters;
+
+/// The role of the Secret with the administrator's key.
+pub(crate) const ADMIN: &str = "admin";
+
+/// What applies where classes say nothing. Files are read for every call, so keys may change.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Defaults {
+    /// Gateway of classes that name none: host:port or a URL
+    #[arg(long, env = "RGW_ENDPOINT", value_name = "ADDRESS")]
+    pub(crate) endpoint: Option<String>,
+
+    /// File with the id of the admin user's key, for classes that name no Secret
+    #[arg(long, env = "RGW_ADMIN_ACCESS_KEY_FILE", value_name = "FILE", requires = "admin_secret_key_file")]
+    pub(crate) admin_access_key_file: Option<PathBuf>,
+
+    /// File with the secret of the admin user's key
+    #[arg(long, env = "RGW_ADMIN_SECRET_KEY_FILE", value_name = "FILE", requires = "admin_access_key_file")]
+    pub(crate) admin_secret_key_file: Option<PathBuf>,
+
+    /// File with certificates that the gateways' certificates must be signed by [default: those of the system]
+    #[arg(long, env = "RGW_CA_BUNDLE", value_name = "FILE")]
+    pub(crate) ca_bundle: Option<PathBuf>,
+
+    /// Time limit of one request to a gateway, in seconds
+    #[arg(long, env = "RGW_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub(crate) call_timeout: u64,
+}
+
+/// Gives connections. One that was made is used again.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    defaults: Defaults,
+    clients: Mutex<BTreeMap<ClientKey, Client>>,
+    locks: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// Address and region, and the certificates.
+type ClientKey = (String, Option<Vec<u8>>);
+
+/// A gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    pub(crate) admin: Admin,
+    pub(crate) endpoint: Endpoint,
+    client: Client,
+}
+
+impl Store {
+    /// S3 with a user's key.
+    pub(crate) fn s3(&self, credentials: Credentials) -> Client {
+        self.client.with_credentials(credentials)
+    }
+
+    /// A text that no other gateway's bucket has.
+    pub(crate) fn place(&self, bucket: &str) -> String {
+        format!("{}/{bucket}", self.client.endpoint())
+    }
+}
+
+/// Why there is no connection. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Misconfigured(String);
+
+impl Stores {
+    pub(crate) fn new(defaults: Defaults) -> Self {
+        Self { defaults, clients: Mutex::default(), locks: Mutex::default() }
+    }
+
+    /// The gateway of a class.
+    pub(crate) fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
+        let (url, endpoint) = self.address(parameters)?;
+        let credentials = self.admin_key(secrets)?;
+        let ca_bundle = match (secrets.bytes(ADMIN, "caBundle"), &self.defaults.ca_bundle) {
+            (Some(bundle), _) => Some(bundle.to_vec()),
+            (None, Some(file)) => Some(read(file)?),
+            (None, None) => None,
+        };
+        let region = parameters.region.clone().filter(|region| !region.is_empty());
+        let client = self.client(url, ca_bundle, region)?;
+        let admin = Admin::new(client.with_credentials(credentials));
+        Ok(Store { admin, endpoint, client })
+    }
+
+    /// The gateway of the provisioner's own arguments, if they name one and a key.
+    pub(crate) fn default(&self) -> Result<Option<Store>, Misconfigured> {
+        if self.defaults.endpoint.is_none() || self.defaults.admin_access_key_file.is_none() {
+            return Ok(None);
+        }
+        self.of(&Parameters::default(), &Secrets::default()).map(Some)
+    }
+
+    /// A lock for what is read, changed and written back of a bucket.
+    pub(crate) fn lock(&self, place: String) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        locks.entry(place).or_default().clone()
+    }
+
+    fn client(&self, url: String, ca: Option<Vec<u8>>, region: Option<String>) -> Result<Client, Misconfigured> {
+        let key = (format!("{url} {}", region.as_deref().unwrap_or_default()), ca);
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let mut settings = Settings::new(url);
+        settings.ca_bundle.clone_from(&key.1);
+        settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
+        settings.region = region.unwrap_or(settings.region);
+        let client =
+            Client::new(settings, Credentials::new("", "")).map_err(|error| Misconfigured(error.to_string()))?;
+        // Certificates change, and what was used with the old ones is of no more use.
+        if clients.len() >= 100 {
+            clients.clear();
+        }
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+
+    fn address(&self, parameters: &Parameters) -> Result<(String, Endpoint), Misconfigured> {
+        let Parameters { endpoint, object_store_name, object_store_namespace, .. } = parameters;
+        let named = endpoint.as_ref().filter(|text| !text.is_empty()).or(self.defaults.endpoint.as_ref()).cloned();
+        let of_rook = || {
+            let (name, namespace) = (object_store_name.as_ref()?, object_store_namespace.as_ref()?);
+            Some(format!("http://rook-ceph-rgw-{name}.{namespace}.svc:80"))
+        };
+        let Some(text) = named.or_else(of_rook) else {
+            return Err(Misconfigured(
+                "no gateway is known: set endpoint, or objectStoreName and objectStoreNamespace, in the StorageClass, or \
+                 --endpoint"
+                    .to_owned(),
+            ));
+        };
+        address(&text)
+    }
+
+    fn admin_key(&self, secrets: &Secrets) -> Result<Credentials, Misconfigured> {
+        if secrets.has(ADMIN) {
+            let either = |names: [&str; 2]| {
+                names.into_iter().find_map(|name| secrets.text(ADMIN, name)).filter(|text| !text.is_empty())
+            };
+            let id = either(["accessKey", "AWS_ACCESS_KEY_ID"]);
+            let secret = either(["secretKey", "AWS_SECRET_ACCESS_KEY"]);
+            return id.zip(secret).map(|(id, secret)| Credentials::new(id, secret)).ok_or_else(|| {
+                let text = "the Secret of adminSecretName has no accessKey and secretKey";
+                Misconfigured(text.to_owned())
+            });
+        }
+        let files = self.defaults.admin_access_key_file.as_ref().zip(self.defaults.admin_secret_key_file.as_ref());
+        let (id, secret) = files.ok_or_else(|| {
+            let text = "no admin key is known: name its Secret by adminSecretName and adminSecretNamespace in the \
+                        StorageClass, or set --admin-access-key-file and --admin-secret-key-file";
+            Misconfigured(text.to_owned())
+        })?;
+        let text = |file: &Path| Ok(String::from_utf8_lossy(&read(file)?).trim().to_owned());
+        Ok(Credentials::new(text(id)?, text(secret)?))
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
+    std::fs::read(file).map_err(|error| Misconfigured(format!("cannot read {}: {error}", file.display())))
+}
+
+/// The URL and its parts. `host:port` speaks TLS on 443 and 8443 only.
+fn address(text: &str) -> Result<(String, Endpoint), Misconfigured> {
+    let malformed = || Misconfigured(format!("{text:?} is no address of a gateway: expected host:port or a URL"));
+    let url = match text.contains("://") {
+        true => text.to_owned(),
+        false if text.ends_with(":443") || text.ends_with(":8443") => format!("https://{text}"),
+        false => format!("http://{text}"),
+    };
+    let uri: http::Uri = url.parse().map_err(|_| malformed())?;
+    let (tls, standard) = match uri.scheme_str() {
+        Some("https") => (true, 443),
+        Some("http") => (false, 80),
+        _ => return Err(malformed()),
+    };
+    let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(malformed)?.to_owned();
+    let endpoint = Endpoint { host, port: uri.port_u16().unwrap_or(standard), tls, ..Endpoint::default() };
+    Ok((url, endpoint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (text, host, port, tls) in [
+            ("rgw:80", "rgw", 80, false),
+            ("rgw.example.com", "rgw.example.com", 80, false),
+            ("rgw:443", "rgw", 443, true),
+            ("10.0.0.1:8443", "10.0.0.1", 8443, true),
+            ("https://rgw", "rgw", 443, true),
+            ("http://[fd00::1]:7480", "[fd00::1]", 7480, false),
+        ] {
+            let endpoint = address(text).unwrap().1;
+            assert_eq!((endpoint.host.as_str(), endpoint.port, endpoint.tls), (host, port, tls), "{text}");
+        }
+        for text in ["", "ftp://rgw", "http://", "a b"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! A gateway in this process: the admin API and S3 as far as the provisioner knows them, with the answers of a real one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+
+/// A running gateway. It ends with the test's runtime.
+pub(super) struct Fake {
+    pub(super) endpoint: String,
+    model: Arc<Mutex<Model>>,
+}
+
+#[derive(Default)]
+struct Model {
+    users: BTreeMap<String, User>,
+    buckets: BTreeMap<String, Bucket>,
+    log: Vec<String>,
+    keys_made: usize,
+}
+
+struct User {
+    keys: BTreeMap<String, String>,
+    max_buckets: i64,
+    quota: Value,
+}
+
+struct Bucket {
+    owner: String,
+    quota: Value,
+    objects: BTreeMap<String, Bytes>,
+    /// What `?policy`, `?lifecycle` and `?tagging` hold.
+    settings: BTreeMap<String, Bytes>,
+}
+
+type Query = BTreeMap<String, String>;
+
+struct Reply {
+    status: u16,
+    body: Bytes,
+}
+
+impl Fake {
+    pub(super) async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let model = Arc::new(Mutex::new(Model::default()));
+        let shared = model.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let model = shared.clone();
+                let service = hyper::service::service_fn(move |request| answer(model.clone(), request));
+                tokio::spawn(
+                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
+                );
+            }
+        });
+        Self { endpoint, model }
+    }
+
+    /// All requests, without the arguments that all have.
+    pub(super) fn log(&self) -> Vec<String> {
+        self.model.lock().unwrap().log.clone()
+    }
+}
+
+async fn answer(
+    model: Arc<Mutex<Model>>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let path = decoded(parts.uri.path());
+    let query: Query = parts
+        .uri
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (decoded(name), decoded(value)))
+        .collect();
+    let key = parts.headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let key = key.split_once("Credential=").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(key, _)| key);
+    let reply = model.lock().unwrap().answer(&parts.method, &path, &query, key, body);
+    Ok(Response::builder().status(reply.status).body(Full::new(reply.body)).unwrap())
+}
+
+impl Model {
+    fn answer(&mut self, method: &Method, path: &str, query: &Query, key: &str, body: Bytes) -> Reply {
+        let setting =
+            ["key", "quota", "policy", "lifecycle", "tagging"].into_iter().find(|name| query.contains_key(*name));
+        self.log.push(format!("{method} {path}?{}", setting.unwrap_or_default()));
+        match path.strip_prefix("/admin/") {
+            Some(_) if key != "ADMIN" => match self.owner_of(key) {
+                Some(_) => refusal(403, "AccessDenied"),
+                None => refusal(403, "InvalidAccessKeyId"),
+            },
+            Some("user") => self.admin_user(method, query, setting),
+            Some("bucket") => self.admin_bucket(method, query, setting),
+            Some(_) => refusal(405, "MethodNotAllowed"),
+            None => match self.owner_of(key) {
+                Some(user) => self.s3(method, path.trim_start_matches('/'), setting, &user, body),
+                None => refusal(403, "InvalidAccessKeyId"),
+            },
+        }
+    }
+
+    fn owner_of(&self, key: &str) -> Option<String> {
+        self.users.iter().find(|(_, user)| user.keys.contains_key(key)).map(|(id, _)| id.clone())
+    }
+
+    fn admin_user(&mut self, method: &Method, query: &Query, setting: Option<&str>) -> Reply {
+        let id = query["uid"].clone();
+        let number = |name: &str| query.get(name).and_then(|text| text.parse::<i64>().ok());
+        self.keys_made += 1;
+        let new_key = (format!("KEY{}", self.keys_made), format!("secret{}", self.keys_made));
+        if (method, setting) == (&Method::PUT, None) {
+            if self.users.contains_key(&id) {
+                return refusal(409, "UserAlreadyExists");
+            }
+            let max_buckets = number("max-buckets").unwrap_or(1000);
+            let user = User { keys: BTreeMap::from([new_key]), max_buckets, quota: no_quota() };
+            self.users.insert(id, user);
+            return json_reply(&json!({}));
+        }
+        let owns_buckets = self.buckets.values().any(|bucket| bucket.owner == id);
+        let Some(user) = self.users.get_mut(&id) else { return refusal(404, "NoSuchUser") };
+        match (method.as_str(), setting) {
+            ("GET", None) => json_reply(&json!({
+                "user_id": id, "keys": keys(&id, user), "max_buckets": user.max_buckets, "user_quota": user.quota,
+            })),
+            ("POST", None) => {
+                user.max_buckets = number("max-buckets").unwrap_or(user.max_buckets);
+                json_reply(&json!({}))
+            }
+            ("DELETE", None) if owns_buckets => refusal(409, "BucketAlreadyExists"),
+            ("DELETE", None) => {
+                self.users.remove(&id);
+                json_reply(&json!({}))
+            }
+            ("PUT", Some("key")) => {
+                user.keys.insert(new_key.0, new_key.1);
+                json_reply(&keys(&id, user))
+            }
+            ("DELETE", Some("key")) => match user.keys.remove(&query["access-key"]) {
+                Some(_) => json_reply(&json!({})),
+                None => refusal(403, "InvalidAccessKeyId"),
+            },
+            ("PUT", Some("quota")) => {
+                user.quota = quota(query);
+                json_reply(&json!({}))
+            }
+            _ => refusal(405, "MethodNotAllowed"),
+        }
+    }
+
+    fn admin_bucket(&mut self, method: &Method, query: &Query, setting: Option<&str>) -> Reply {
+        let name = &query["bucket"];
+        let Some(bucket) = self.buckets.get_mut(name) else {
+            return refusal(404, if setting == Some("quota") { "NoSuchKey" } else { "NoSuchBucket" });
+        };
+        match (method.as_str(), setting) {
+            ("GET", None) => json_reply(&json!({ "owner": bucket.owner, "bucket_quota": bucket.quota })),
+            ("PUT", Some("quota")) => {
+                bucket.quota = quota(query);
+                json_reply(&json!({}))
+            }
+            ("DELETE", None) if bucket.objects.is_empty() || query["purge-objects"] == "true" => {
+                self.buckets.remove(name);
+                json_reply(&json!({}))
+            }
+            ("DELETE", None) => refusal(409, "BucketNotEmpty"),
+            _ => refusal(405, "MethodNotAllowed"),
+        }
+    }
+
+    fn s3(&mut self, method: &Method, path: &str, setting: Option<&str>, user: &str, body: Bytes) -> Reply {
+        let (name, key) = path.split_once('/').unwrap_or((path, ""));
+        if name.is_empty() {
+            return xml_reply("<ListAllMyBucketsResult/>");
+        }
+        if (method, key, setting) == (&Method::PUT, "", None) {
+            return self.create_bucket(name, user);
+        }
+        let Some(bucket) = self.buckets.get_mut(name) else { return refusal(404, "NoSuchBucket") };
+        if bucket.owner != user && (key.is_empty() || !bucket.lets_in(user, method)) {
+            return refusal(403, "AccessDenied");
+        }
+        match (method.as_str(), setting) {
+            ("PUT", Some(setting)) => {
+                bucket.settings.insert(setting.to_owned(), body);
+                xml_reply("")
+            }
+            ("GET", Some(setting)) => match bucket.settings.get(setting) {
+                Some(body) => Reply { status: 200, body: body.clone() },
+                None => refusal(
+                    404,
+                    match setting {
+                        "policy" => "NoSuchBucketPolicy",
+                        "lifecycle" => "NoSuchLifecycleConfiguration",
+                        _ => "NoSuchTagSetError",
+                    },
+                ),
+            },
+            ("DELETE", Some(setting)) => {
+                bucket.settings.remove(setting);
+                xml_reply("")
+            }
+            ("PUT", None) => {
+                bucket.objects.insert(key.to_owned(), body);
+                xml_reply("")
+            }
+            ("GET" | "HEAD", None) => match bucket.objects.get(key) {
+                Some(body) => Reply { status: 200, body: body.clone() },
+                None => refusal(404, "NoSuchKey"),
+            },
+            _ => refusal(405, "MethodNotAllowed"),
+        }
+    }
+
+    fn create_bucket(&mut self, name: &str, user: &str) -> Reply {
+        let owned = self.buckets.values().filter(|bucket| bucket.owner == user).count() as i64;
+        let most = self.users[user].max_buckets;
+        if most < 0 {
+            return refusal(403, "AccessDenied");
+        }
+        if most > 0 && owned >= most {
+            return refusal(400, "TooManyBuckets");
+        }
+        if self.buckets.get(name).is_some_and(|bucket| bucket.owner != user) {
+            return refusal(409, "BucketAlreadyExists");
+        }
+        self.buckets.entry(name.to_owned()).or_insert_with(|| Bucket {
+            owner: user.to_owned(),
+            quota: no_quota(),
+            objects: BTreeMap::new(),
+            settings: BTreeMap::new(),
+        });
+        xml_reply("")
+    }
+}
+
+impl Bucket {
+    /// Whether the policy allows this user to read or write objects.
+    fn lets_in(&self, user: &str, method: &Method) -> bool {
+        let action = if method == Method::PUT { "s3:PutObject" } else { "s3:GetObject" };
+        let policy = self.settings.get("policy").and_then(|text| serde_json::from_slice::<Value>(text).ok());
+        let statements = policy.and_then(|policy| policy["Statement"].as_array().cloned()).unwrap_or_default();
+        statements.iter().any(|statement| {
+            let actions: BTreeSet<&str> =
+                statement["Action"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            statement["Principal"]["AWS"][0] == format!("arn:aws:iam:::user/{user}") && actions.contains(action)
+        })
+    }
+}
+
+fn keys(id: &str, user: &User) -> Value {
+    let key = |(access, secret): (&String, &String)| json!({ "user": id, "access_key": access, "secret_key": secret });
+    user.keys.iter().map(key).collect()
+}
+
+fn no_quota() -> Value {
+    json!({ "enabled": false, "check_on_raw": false, "max_size": -1, "max_size_kb": 0, "max_objects": -1 })
+}
+
+/// As 16.2 does it: `max-size-kb` counts and `max-size` does not.
+fn quota(query: &Query) -> Value {
+    let number = |name: &str| query.get(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
+    let size = number("max-size-kb") * 1024;
+    json!({ "enabled": query["enabled"] == "true", "max_size": size, "max_objects": number("max-objects") })
+}
+
+fn json_reply(value: &Value) -> Reply {
+    Reply { status: 200, body: value.to_string().into() }
+}
+
+fn xml_reply(text: &'static str) -> Reply {
+    Reply { status: 200, body: text.into() }
+}
+
+fn refusal(status: u16, code: &str) -> Reply {
+    Reply { status, body: json!({ "Code": code, "RequestId": "tx1", "HostId": "fake" }).to_string().into() }
+}
+
+fn decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        bytes.push(u8::from_str_radix(&part[..2], 16).unwrap());
+        bytes.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).unwrap()
+}

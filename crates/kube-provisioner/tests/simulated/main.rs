@@ -1,5 +1,6 @@
 //! Tests on simulated clusters, as authors write them.
 
+mod buckets;
 mod conformance;
 mod contract;
 mod event_order;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use objectbucket_api::names::generated_bucket_name;
 use provisioner_runtime::stable_hash;
 
 use super::record::Record;
@@ -174,28 +175,36 @@ impl Facts {
         }
     }
 
-    /// A fingerprint of what decisions depend on.
+    /// A fingerprint of what may end a delay. What attempts themselves write and remove is left out: a failed one would
+    /// wake the next.
     pub(crate) fn inputs(&self) -> u64 {
         let claim = self.claim.as_ref().map(|claim| {
-            let status = (claim.status.phase.is_some(), claim.is_ready());
-            (&claim.class, &claim.bucket_name, &claim.prefix, &claim.config, &claim.rotation, claim.deleting, status)
+            let name = claim.bucket_name.as_deref().filter(|name| !self.is_given_by_us(claim, name));
+            (&claim.class, name, &claim.prefix, &claim.config, &claim.rotation, claim.deleting)
         });
-        let bucket = self.bucket().map(|bucket| {
-            (
-                &*bucket.uid,
-                bucket.deleting,
-                bucket.policy,
-                bucket.abandoned,
-                bucket.record.fingerprint(),
-                &bucket.endpoint,
-            )
+        let lives = self.claim.as_ref().is_some_and(|claim| !claim.deleting);
+        let made = self.bucket().filter(|bucket| bucket.record().is_none_or(|record| record.made));
+        let made = made.map(|bucket| {
+            let deleted = lives && bucket.deleting;
+            (&*bucket.uid, deleted, bucket.policy, bucket.record.fingerprint(), &bucket.endpoint)
         });
+        let abandoned = self.bucket().is_some_and(|bucket| bucket.abandoned);
         let class = match &self.class {
             ClassState::Missing => 0,
             ClassState::Foreign => 1,
             ClassState::Ours(class) => class.fingerprint,
         };
-        stable_hash(&format!("{:?}", (claim, bucket, class, self.former, self.secret, self.config_map)))
+        let others = (self.former, self.secret, self.config_map);
+        stable_hash(&format!("{:?}", (claim, made, abandoned, class, others)))
+    }
+}
+
+impl Facts {
+    /// Whether the claim's bucket name is the one that we write on a claim without one.
+    fn is_given_by_us(&self, claim: &ClaimFacts, name: &str) -> bool {
+        let generated = claim.prefix.as_deref().map(|prefix| generated_bucket_name(prefix, &claim.uid));
+        let granted = matches!(&self.class, ClassState::Ours(class) if class.bucket.as_deref() == Some(name));
+        granted || generated.as_deref() == Some(name)
     }
 }
 

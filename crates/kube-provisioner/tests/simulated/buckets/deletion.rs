@@ -1,0 +1,125 @@
+//! What becomes of a bucket when its claim goes.
+
+use serde_json::json;
+
+use super::stand::{BUCKETS, CLAIMS, Stand};
+use super::store::Failure;
+
+#[tokio::test(start_paused = true)]
+async fn everything_goes_with_the_claim() {
+    let stand = Stand::new();
+    stand.claim("photos", json!({}));
+    let _running = stand.start(1);
+    stand.bound("photos").await;
+    stand.store.fail("delete", Failure::Retry);
+    stand.store.fail("delete", Failure::Late);
+    stand.delete(CLAIMS, "photos");
+    stand.until("it is told", || stand.events("photos").iter().any(|event| event.contains("BucketFailedDelete"))).await;
+    stand.gone("photos").await;
+    let state = stand.store.state();
+    assert!(state.buckets.is_empty() && state.users.is_empty());
+    drop(state);
+    assert_eq!(stand.store.calls("delete"), 3);
+    for (plural, name) in [(BUCKETS, "obc-default-photos"), ("secrets", "photos"), ("configmaps", "photos")] {
+        stand.until(plural, || stand.get(plural, name).is_none()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_class_is_not_needed_to_delete() {
+    let stand = Stand::new();
+    stand.claim("photos", json!({}));
+    let running = stand.start(1);
+    stand.bound("photos").await;
+    stand.delete("storageclasses", "class");
+    stand.delete(CLAIMS, "photos");
+    stand.gone("photos").await;
+    assert!(stand.store.state().buckets.is_empty());
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_made_anew_cannot_turn_a_granted_bucket_into_a_provisioned_one() {
+    let stand = Stand::new();
+    stand.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
+    stand.class("granted", json!({"parameters": {"bucketName": "shared"}}));
+    stand.claim("one", json!({"storageClassName": "granted"}));
+    let _running = stand.start(1);
+    stand.bound("one").await;
+    stand.delete("storageclasses", "granted");
+    stand.class("granted", json!({}));
+    stand.delete(CLAIMS, "one");
+    stand.gone("one").await;
+    assert!(stand.store.state().buckets.contains_key("shared"));
+    assert_eq!((stand.store.calls("delete"), stand.store.calls("revoke")), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn retained_buckets_lose_their_user() {
+    let stand = Stand::new();
+    stand.class("kept", json!({"reclaimPolicy": "Retain"}));
+    stand.claim("photos", json!({"storageClassName": "kept"}));
+    let _running = stand.start(1);
+    stand.bound("photos").await;
+    stand.delete(CLAIMS, "photos");
+    stand.gone("photos").await;
+    let state = stand.store.state();
+    assert_eq!((state.buckets.len(), state.users.len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unfinished_attempt_is_cleaned_up() {
+    let stand = Stand::new();
+    for _ in 0..1000 {
+        stand.store.fail("provision", Failure::Late);
+    }
+    stand.claim("photos", json!({}));
+    let _running = stand.start(1);
+    stand.until("it is made", || !stand.store.state().buckets.is_empty()).await;
+    stand.delete(CLAIMS, "photos");
+    stand.gone("photos").await;
+    assert!(stand.store.state().buckets.is_empty() && stand.store.state().users.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_made_anew_waits_for_the_end_of_the_one_before() {
+    let stand = Stand::new();
+    stand.claim("photos", json!({"bucketName": "photos"}));
+    let running = stand.start(1);
+    stand.bound("photos").await;
+    running.abort();
+    // Somebody takes the claim's finalizer off while nobody looks after it.
+    stand.delete(CLAIMS, "photos");
+    stand.patch(CLAIMS, "photos", json!({"metadata": {"finalizers": null}}));
+    assert!(stand.get(CLAIMS, "photos").is_none());
+    let uid = stand.claim("photos", json!({"bucketName": "photos"}));
+    for _ in 0..3 {
+        stand.store.fail("delete", Failure::Retry);
+    }
+    let _running = stand.start(2);
+    stand.until("it waits", || stand.ready("photos").0 == "AwaitsFormer").await;
+    stand.bound("photos").await;
+    assert_eq!(stand.store.state().buckets["photos"], format!("obc-default-photos-{uid}"));
+    assert_eq!(stand.store.calls("delete"), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_gives_up_goes_without_the_backend() {
+    let stand = Stand::new();
+    stand.claim("photos", json!({}));
+    let _running = stand.start(1);
+    stand.bound("photos").await;
+    for _ in 0..1000 {
+        stand.store.fail("delete", Failure::Retry);
+    }
+    stand.delete(CLAIMS, "photos");
+    stand.until("it fails", || stand.store.calls("delete") > 3).await;
+    stand.patch(
+        BUCKETS,
+        "obc-default-photos",
+        json!({"metadata": {"annotations": {"kube-provisioner/abandon": "true"}}}),
+    );
+    stand.gone("photos").await;
+    assert_eq!(stand.store.state().buckets.len(), 1);
+    stand.until("it is told", || stand.events("photos").iter().any(|event| event.contains("BucketAbandoned"))).await;
+}

@@ -1,0 +1,174 @@
+//! A store in memory, and the author's code for it. The test decides what fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use kube_provisioner::bucket::{
+    Bucket, BucketCapabilities, BucketProvisioner, Credentials, Endpoint, ProvisionedBucket, RequestOf,
+};
+use kube_provisioner::{DeleteError, ProvisionError};
+use serde::Deserialize;
+
+#[derive(Clone, Default)]
+pub(crate) struct Store(Arc<Mutex<State>>);
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// Buckets with their owners.
+    pub(crate) buckets: BTreeMap<String, String>,
+    /// Users with their keys.
+    pub(crate) users: BTreeMap<String, Vec<Credentials>>,
+    pub(crate) grants: BTreeSet<(String, String)>,
+    pub(crate) calls: Vec<String>,
+    pub(crate) configs: BTreeMap<String, Option<u64>>,
+    /// How the next calls of a method fail.
+    pub(crate) failures: BTreeMap<&'static str, Vec<Failure>>,
+    made: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Failure {
+    Retry,
+    NothingLeft,
+    Panic,
+    /// After everything was done.
+    Late,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Parameters {
+    #[serde(default)]
+    #[expect(dead_code, reason = "a parameter that the author reads")]
+    pub(crate) host: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Config {
+    pub(crate) max_objects: Option<u64>,
+}
+
+impl Store {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    pub(crate) fn fail(&self, method: &'static str, failure: Failure) {
+        self.state().failures.entry(method).or_default().push(failure);
+    }
+
+    pub(crate) fn calls(&self, method: &str) -> usize {
+        self.state().calls.iter().filter(|call| call.starts_with(method)).count()
+    }
+
+    /// Notes the call. `Ok(true)` if it is to fail at its end.
+    fn begin(&self, method: &'static str, name: &str) -> Result<bool, ProvisionError> {
+        let mut state = self.state();
+        state.calls.push(format!("{method} {name}"));
+        let next = state.failures.get_mut(method).filter(|left| !left.is_empty()).map(|left| left.remove(0));
+        drop(state);
+        match next {
+            None => Ok(false),
+            Some(Failure::Late) => Ok(true),
+            Some(Failure::Retry) => Err(ProvisionError::retry("the store does not answer")),
+            Some(Failure::NothingLeft) => Err(ProvisionError::nothing_left("the store is full")),
+            Some(Failure::Panic) => std::panic::resume_unwind(Box::new("the author's code panics")),
+        }
+    }
+}
+
+impl State {
+    fn key(&mut self, user: &str) -> Credentials {
+        self.made += 1;
+        let key = Credentials::new(format!("id-{}", self.made), format!("secret-{}", self.made));
+        self.users.entry(user.to_owned()).or_default().push(key.clone());
+        key
+    }
+
+    fn keys(&mut self, user: &str, wanted: Option<&str>) -> Credentials {
+        let known = self.users.get(user).and_then(|keys| match wanted {
+            Some(id) => keys.iter().find(|key| key.access_key_id == id),
+            None => keys.first(),
+        });
+        known.cloned().unwrap_or_else(|| self.key(user))
+    }
+}
+
+fn made(request: &RequestOf<Store>, key: Credentials) -> Bucket {
+    let endpoint = Endpoint { host: "store.example.com".to_owned(), port: 443, tls: true, ..Endpoint::default() };
+    Bucket::new(endpoint, key).state("user", request.claim.user())
+}
+
+fn late(failed: bool, bucket: Bucket) -> Result<Bucket, ProvisionError> {
+    if failed { Err(ProvisionError::retry("the answer was lost")) } else { Ok(bucket) }
+}
+
+impl BucketProvisioner for Store {
+    type Parameters = Parameters;
+    type Config = Config;
+
+    async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        let failed = self.begin("provision", &request.name)?;
+        let (user, mut state) = (request.claim.user(), self.state());
+        match state.buckets.get(&request.name) {
+            Some(owner) if *owner != user => {
+                return Err(ProvisionError::invalid(format!("the bucket {} belongs to {owner}", request.name)));
+            }
+            _ => {}
+        }
+        state.buckets.insert(request.name.clone(), user.clone());
+        state.configs.insert(request.name.clone(), request.config.max_objects);
+        let key = state.keys(&user, request.access_key_id.as_deref());
+        late(failed, made(&request, key))
+    }
+
+    async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        let failed = self.begin("grant", &request.name)?;
+        let (user, mut state) = (request.claim.user(), self.state());
+        if !state.buckets.contains_key(&request.name) {
+            return Err(ProvisionError::nothing_left(format!("there is no bucket {}", request.name)));
+        }
+        state.grants.insert((request.name.clone(), user.clone()));
+        let key = state.keys(&user, request.access_key_id.as_deref());
+        late(failed, made(&request, key))
+    }
+
+    async fn delete(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+        let failed = self.begin("delete", &bucket.name).map_err(|error| DeleteError::retry(error.to_string()))?;
+        let (user, mut state) = (bucket.claim.user(), self.state());
+        if state.buckets.get(&bucket.name) == Some(&user) {
+            state.buckets.remove(&bucket.name);
+        }
+        state.users.remove(&user);
+        if failed { Err(DeleteError::retry("the answer was lost")) } else { Ok(()) }
+    }
+
+    async fn revoke(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+        self.begin("revoke", &bucket.name).map_err(|error| DeleteError::retry(error.to_string()))?;
+        let (user, mut state) = (bucket.claim.user(), self.state());
+        state.grants.remove(&(bucket.name.clone(), user.clone()));
+        state.users.remove(&user);
+        Ok(())
+    }
+
+    async fn rotate(&self, bucket: ProvisionedBucket<Parameters>) -> Result<Credentials, ProvisionError> {
+        self.begin("rotate", &bucket.name)?;
+        let (user, mut state) = (bucket.claim.user(), self.state());
+        let current = bucket.access_key_id;
+        state.users.entry(user.clone()).or_default().retain(|key| Some(&key.access_key_id) == current.as_ref());
+        Ok(state.key(&user))
+    }
+
+    async fn retire(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+        self.begin("retire", &bucket.name).map_err(|error| DeleteError::retry(error.to_string()))?;
+        let (user, mut state) = (bucket.claim.user(), self.state());
+        let current = bucket.access_key_id;
+        state.users.entry(user).or_default().retain(|key| Some(&key.access_key_id) == current.as_ref());
+        Ok(())
+    }
+
+    fn capabilities() -> BucketCapabilities {
+        BucketCapabilities::default().rotation().optional_secret("admin")
+    }
+}

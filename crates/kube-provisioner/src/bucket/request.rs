@@ -32,9 +32,7 @@ pub struct BucketRequest<P, C> {
     /// That key as it is in the claim's Secret, where the Secret is as the controller has written it. For backends that
     /// show a key only once.
     pub credentials: Option<Credentials>,
-    /// The Secrets that the class names, by the roles that [the author declares](BucketCapabilities::secret).
-    ///
-    /// [`BucketCapabilities::secret`]: super::BucketCapabilities::secret
+    /// The Secrets that the class names, by the roles that [the author declares](super::BucketCapabilities::secret).
     pub secrets: Secrets,
     /// Whether this call may still act, for threads that cannot be dropped.
     pub fencing_token: FencingToken,

@@ -83,7 +83,7 @@ impl Actions {
             return Ok(bucket.clone());
         }
         let record = bucket.record().map(|record| (**record).clone());
-        let record = record.unwrap_or_else(|| Record::unknown());
+        let record = record.unwrap_or_else(Record::unknown);
         self.write_bucket(bucket, &record, None).await.map(Arc::new)
     }
 

@@ -3,6 +3,7 @@
 mod check_class;
 mod journal;
 mod rbac;
+mod served;
 #[cfg(test)]
 mod tests;
 
@@ -17,8 +18,10 @@ use provisioner_runtime::client::{ConnectError, connect};
 use self::check_class::CheckClass;
 use self::journal::Journal;
 use self::rbac::Rbac;
-use crate::controller::Controller;
-use crate::options::{GO_COMPAT, Options};
+use self::served::{Buckets, Served, Volumes};
+use crate::bucket::BucketProvisioner;
+use crate::controller::{BucketController, Controller};
+use crate::options::{BucketOptions, GO_COMPAT, Options};
 use crate::provisioner::Provisioner;
 
 const PRESET: &str = "preset";
@@ -79,21 +82,71 @@ where
     P: Provisioner,
     C: Subcommand,
 {
+    program::<A, C, Volumes<P>>(
+        async |arguments| {
+            let (provisioner, options) = setup(arguments).await?;
+            Ok(Controller::new(provisioner, options).run().await?)
+        },
+        carry_out,
+    )
+}
+
+/// [`run`] for a provisioner of buckets.
+///
+/// ```no_run
+/// # use kube_provisioner::bucket::*;
+/// # use kube_provisioner::*;
+/// # struct Store;
+/// # impl BucketProvisioner for Store {
+/// #     type Parameters = ();
+/// #     type Config = ();
+/// #     async fn provision(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { unimplemented!() }
+/// #     async fn grant(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { unimplemented!() }
+/// #     async fn delete(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
+/// #     async fn revoke(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
+/// # }
+/// #[derive(clap::Parser)]
+/// struct Args {
+///     #[command(flatten)]
+///     options: BucketOptions,
+/// }
+///
+/// fn main() -> std::process::ExitCode {
+///     kube_provisioner::run_buckets(async |args: Args| Ok((Store, args.options)))
+/// }
+/// ```
+///
+/// There is no `journal`: `kubectl get objectbuckets` shows what was begun.
+pub fn run_buckets<A, B>(setup: impl AsyncFnOnce(A) -> Result<(B, BucketOptions), BoxError>) -> ExitCode
+where
+    A: Parser,
+    B: BucketProvisioner,
+{
+    program::<A, NoCommand, Buckets<B>>(
+        async |arguments| {
+            let (provisioner, options) = setup(arguments).await?;
+            Ok(BucketController::new(provisioner, options).run().await?)
+        },
+        async |command| match command {},
+    )
+}
+
+fn program<A: Parser, C: Subcommand, S: Served>(
+    run: impl AsyncFnOnce(A) -> Result<(), BoxError>,
+    carry_out: impl AsyncFnOnce(C) -> Result<(), BoxError>,
+) -> ExitCode {
     install_crypto_provider();
-    let invocation = read::<A, C>(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let invocation = read::<A, C, S>(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let done = match invocation {
         Invocation::CheckClass(check) => {
-            let (text, code) = check.run::<P>();
+            let (text, code) = check.run::<S>();
             print(&text);
             return ExitCode::from(code);
         }
-        Invocation::Rbac(rbac, options) => rbac.run::<P>(&options).map(|text| print(&text)),
+        Invocation::Rbac(rbac, options) => rbac.run::<S>(&options).map(|text| print(&text)),
         Invocation::Journal(journal, options) => block_on(async { journal.run(&options, print).await }),
         Invocation::OfAuthor(command) => block_on(carry_out(command)),
-        Invocation::Run(arguments) => block_on(async {
-            let (provisioner, options) = setup(arguments).await?;
-            Ok(Controller::new(provisioner, options).run().await?)
-        }),
+        Invocation::Run(arguments) => block_on(run(arguments)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -158,11 +211,11 @@ impl Subcommand for NoCommand {
     }
 }
 
-fn read<A: Parser, C: Subcommand>(
+fn read<A: Parser, C: Subcommand, S: Served>(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<Invocation<A, C>, clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let mut command = command::<A, C>();
+    let mut command = command::<A, C, S>();
     // The preset changes the defaults of other arguments, so it is read first.
     let first_look = command.clone().ignore_errors(true).try_get_matches_from(&arguments);
     if first_look.is_ok_and(|matches| matches.get_one::<String>(PRESET).is_some_and(|preset| preset == "go-compat")) {
@@ -194,7 +247,7 @@ fn invocation<A: Parser, C: Subcommand>(matches: &mut ArgMatches) -> Result<Invo
 }
 
 /// The command with all its arguments and commands.
-fn command<A: CommandFactory, C: Subcommand>() -> Command {
+fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
     let program = C::augment_subcommands(A::command());
     let preset = Arg::new(PRESET).long(PRESET).env("PRESET").value_name("NAME").value_parser(["default", "go-compat"]);
     let preset =
@@ -206,7 +259,8 @@ fn command<A: CommandFactory, C: Subcommand>() -> Command {
     let journal = Journal::augment_args(Command::new(JOURNAL)).mut_subcommands(|command| command.args(&of_journal));
     program
         .arg(preset)
-        .subcommands([CheckClass::augment_args(check), Rbac::augment_args(rbac), journal])
+        .subcommands([CheckClass::augment_args(check), Rbac::augment_args(rbac)])
+        .subcommands(S::HAS_JOURNAL.then_some(journal))
         .subcommand_negates_reqs(true)
         .args_conflicts_with_subcommands(true)
 }

@@ -13,7 +13,7 @@ mod users;
 use std::process::ExitCode;
 
 use clap::Parser;
-use kube_provisioner::{BucketController, BucketOptions};
+use kube_provisioner::BucketOptions;
 
 use crate::rgw::Rgw;
 use crate::store::Defaults;
@@ -33,14 +33,6 @@ struct Args {
     options: BucketOptions,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let Args { defaults, options } = Args::parse();
-    match BucketController::new(Rgw::new(defaults), options).run().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(%error, "stopped");
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> ExitCode {
+    kube_provisioner::run_buckets(async |Args { defaults, options }| Ok((Rgw::new(defaults), options)))
 }

@@ -1,6 +1,5 @@
 //! `check-class`: what is wrong with StorageClasses, without a cluster.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Read as _;
 
@@ -8,12 +7,10 @@ use clap::{ArgMatches, Args, FromArgMatches};
 use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Map, Value};
 
-use crate::capabilities::Capabilities;
-use crate::controller::{secret_names, volume};
+use super::served::Served;
 use crate::options::{Coordination, provisioner_name};
-use crate::parameters::{self, nearest, quoted};
+use crate::parameters::{nearest, quoted};
 use crate::protocol::WAIT_FOR_FIRST_CONSUMER;
-use crate::provisioner::Provisioner;
 
 const API_VERSION: &str = "storage.k8s.io/v1";
 
@@ -58,7 +55,7 @@ impl CheckClass {
     }
 
     /// The text to print, and the exit code: 1 where a class is wrong, 2 where a file cannot be checked.
-    pub(super) fn run<P: Provisioner>(&self) -> (String, u8) {
+    pub(super) fn run<S: Served>(&self) -> (String, u8) {
         let (mut text, mut code) = (String::new(), 0);
         for file in &self.files {
             let classes = match classes(file) {
@@ -71,7 +68,7 @@ impl CheckClass {
             };
             for class in classes {
                 let name = class["metadata"]["name"].as_str().unwrap_or("(without a name)").to_owned();
-                let problems = self.problems::<P>(class);
+                let problems = self.problems::<S>(class);
                 if problems.is_empty() {
                     line(&mut text, &format!("storageclass/{name}: ok"));
                 } else {
@@ -83,7 +80,7 @@ impl CheckClass {
         (text, code)
     }
 
-    fn problems<P: Provisioner>(&self, class: Value) -> Vec<String> {
+    fn problems<S: Served>(&self, class: Value) -> Vec<String> {
         let mut problems = refused_by_the_server(&class);
         if !problems.is_empty() {
             return problems;
@@ -105,7 +102,7 @@ impl CheckClass {
                 "with --coordination per-node the scheduler must choose the node: set volumeBindingMode: {WAIT_FOR_FIRST_CONSUMER}"
             ));
         }
-        problems.extend(refused_by_the_provisioner::<P>(&class, &P::capabilities()));
+        problems.extend(S::refused(&class));
         problems
     }
 }
@@ -164,36 +161,6 @@ fn refused_by_the_server(class: &Value) -> Vec<String> {
     problems.extend(one_of("reclaimPolicy", &["Delete", "Retain"]));
     problems.extend(one_of("volumeBindingMode", &["Immediate", WAIT_FOR_FIRST_CONSUMER]));
     problems
-}
-
-/// What the provisioner would refuse, as the claim's event says it.
-fn refused_by_the_provisioner<P: Provisioner>(class: &StorageClass, capabilities: &Capabilities) -> Vec<String> {
-    let mut problems = Vec::new();
-    if !capabilities.allowed_topologies && class.allowed_topologies.as_ref().is_some_and(|terms| !terms.is_empty()) {
-        problems.push("allowedTopologies are not heeded by this provisioner; remove them".to_owned());
-    }
-    if !capabilities.mount_options && class.mount_options.as_ref().is_some_and(|options| !options.is_empty()) {
-        problems.push("mountOptions are not supported by this provisioner; remove them".to_owned());
-    }
-    let parameters = class.parameters.clone().unwrap_or_default();
-    if let Err(problem) = read_parameters::<P>(parameters, capabilities) {
-        problems.push(volume::parameters_problem(&problem));
-    }
-    let mut problems: Vec<String> =
-        problems.iter().map(|problem| format!("Warning ProvisioningFailed: {problem}")).collect();
-    if !capabilities.expansion && class.allow_volume_expansion == Some(true) {
-        let problem = "volumes cannot be expanded by this provisioner; remove allowVolumeExpansion";
-        problems.push(format!("Warning VolumeResizeFailed: {problem}"));
-    }
-    problems
-}
-
-fn read_parameters<P: Provisioner>(
-    mut parameters: BTreeMap<String, String>,
-    capabilities: &Capabilities,
-) -> Result<(), String> {
-    secret_names::take(&mut parameters, &capabilities.secrets)?;
-    parameters::from_map::<P::Parameters>(&parameters).map(drop).map_err(|problems| problems.to_string())
 }
 
 fn line(text: &mut String, line: &str) {

@@ -4,9 +4,9 @@ use clap::Args;
 use provisioner_runtime::lease::lease_name;
 
 use super::BoxError;
+use super::served::Served;
 use crate::options::Options;
-use crate::provisioner::Provisioner;
-use crate::rbac::{Account, manifests, rules};
+use crate::rbac::{Account, manifests};
 
 /// Print the manifests of the provisioner's account and its rights; needs no cluster
 #[derive(Args, Clone, Debug)]
@@ -25,13 +25,12 @@ impl Rbac {
         ["provisioner_name", "namespace", "node_name", "coordination", "shards"];
 
     /// The manifests as YAML documents.
-    pub(super) fn run<P: Provisioner>(&self, options: &Options) -> Result<String, BoxError> {
+    pub(super) fn run<S: Served>(&self, options: &Options) -> Result<String, BoxError> {
         let Some(namespace) = options.namespace.as_deref() else {
             return Err("rbac needs --namespace: the namespace that the provisioner runs in".into());
         };
         let name = self.service_account.clone().unwrap_or_else(|| lease_name(&options.provisioner_name));
-        let mut rules = rules(options, &P::capabilities(), &self.former_shards);
-        rules.extend(P::access_rules());
+        let rules = S::rules(options, &self.former_shards);
         Ok(serde_saphyr::to_string_multiple(&manifests(&Account { name: &name, namespace }, &rules))?)
     }
 }

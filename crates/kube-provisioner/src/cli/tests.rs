@@ -46,7 +46,7 @@ enum Own {
 }
 
 fn invocation(arguments: &[&str]) -> Result<Invocation<Program, Own>, clap::Error> {
-    read::<Program, Own>(["p"].iter().chain(arguments).map(OsString::from))
+    read::<Program, Own, Volumes<Exports>>(["p"].iter().chain(arguments).map(OsString::from))
 }
 
 fn options(more: &[&str]) -> Options {
@@ -86,7 +86,7 @@ fn checked(text: &str, options: &[&str]) -> (String, u8) {
     std::fs::write(&file, text).unwrap();
     let arguments = [&[CHECK_CLASS, file.path().to_str().unwrap()], options].concat();
     match invocation(&arguments) {
-        Ok(Invocation::CheckClass(check)) => check.run::<Exports>(),
+        Ok(Invocation::CheckClass(check)) => check.run::<Volumes<Exports>>(),
         Ok(_) => panic!("a check was asked for"),
         Err(error) => panic!("{error}"),
     }
@@ -199,7 +199,7 @@ fn several_files_documents_and_lists_are_read() {
 fn manifests(options: &[&str]) -> Result<Vec<serde_json::Value>, String> {
     match invocation(&[&[RBAC, "--provisioner-name", "example.com/p"], options].concat()) {
         Ok(Invocation::Rbac(rbac, options)) => {
-            let text = rbac.run::<Exports>(&options).map_err(|error| error.to_string())?;
+            let text = rbac.run::<Volumes<Exports>>(&options).map_err(|error| error.to_string())?;
             Ok(serde_saphyr::from_multiple(&text).unwrap())
         }
         _ => panic!("manifests were asked for"),

@@ -19,6 +19,7 @@ mod outcome;
 mod record;
 mod report;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ use provisioner_runtime::{Backoff, Environment};
 
 use self::act::{Actions, CallLimits, Step};
 use self::cache::BucketCache;
-use self::class::ReadClass;
+use self::class::{ReadClass, read_texts};
 use self::decide::{Decision, Rules, decide};
 use self::delivered::{of_config_map, of_secret};
 use self::facts::Facts;
@@ -48,11 +49,14 @@ use self::metrics::BucketMetrics;
 use self::narrow::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
 use self::outcome::Outcome;
 use self::report::{Thresholds, label, next};
+use super::class_parameters::{BadParameters, Parsed};
 use super::names::ProvisionerNames;
 use super::watched::WatchedClass;
+use crate::bucket::BucketProvisioner;
 use crate::options::BucketOptions;
 
 pub(crate) use self::backend::BucketBackend;
+pub(crate) use self::messages::class_text;
 
 /// The bound of concurrent calls of the author's code where none is given.
 const CALLS: usize = 100;
@@ -121,6 +125,16 @@ pub(crate) fn control_loop(
         metrics: BucketMetrics::new(),
     };
     ControlLoop::new(client, loop_options, cache, reconciler)
+}
+
+/// What is wrong with a class's parameters, for a command that has no cluster.
+pub(crate) fn class_problem<B: BucketProvisioner>(parameters: Option<&BTreeMap<String, String>>) -> Option<String> {
+    let texts = parameters.cloned().unwrap_or_default();
+    let read = read_texts(&texts, &B::capabilities(), Parsed::read::<B::Parameters>);
+    match read {
+        Ok(_) => None,
+        Err(BadParameters::Wrong(problem) | BadParameters::Crashed(problem)) => Some(problem),
+    }
 }
 
 /// The rules' inputs from the options and the author's capabilities.

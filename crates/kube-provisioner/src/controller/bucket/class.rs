@@ -11,8 +11,10 @@ use provisioner_runtime::watch::Change;
 use super::backend::BucketBackend;
 use super::decide::{Rules, class_fingerprint};
 use super::facts::{OurClass, ReclaimPolicy};
-use crate::controller::class_parameters::{BadParameters, ClassParameters};
+use crate::bucket::BucketCapabilities;
+use crate::controller::class_parameters::{BadParameters, ClassParameters, Parsed};
 use crate::controller::watched::WatchedClass;
+use crate::parameters::ParameterError;
 
 /// The class parameter that says how long a key stays valid after it was rotated out.
 const OVERLAP: &str = "credentialsOverlap";
@@ -75,11 +77,20 @@ pub(crate) fn read_parameters(
     rules: &Rules,
     backend: &dyn BucketBackend,
 ) -> Result<ClassParameters, BadParameters> {
+    read_texts(texts, &rules.capabilities, |texts| backend.parse(texts))
+}
+
+/// As [`read_parameters`], with the author's code as `parse`.
+pub(crate) fn read_texts(
+    texts: &BTreeMap<String, String>,
+    capabilities: &BucketCapabilities,
+    parse: impl FnOnce(&BTreeMap<String, String>) -> Result<Parsed, ParameterError>,
+) -> Result<ClassParameters, BadParameters> {
     overlap(texts).map_err(BadParameters::Wrong)?;
     let mut of_author = texts.clone();
     of_author.remove(CLASS_BUCKET_NAME);
     of_author.remove(OVERLAP);
-    ClassParameters::read(of_author, &rules.capabilities.secrets, |texts| backend.parse(texts))
+    ClassParameters::read(of_author, &capabilities.secrets, parse)
 }
 
 /// How long a key stays valid after it was rotated out.

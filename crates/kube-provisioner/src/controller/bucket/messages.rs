@@ -156,7 +156,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> Told {
         ),
         Refusal::Parameters(problem) => warning(
             "InvalidClass",
-            format!("The claim's StorageClass \"{class}\" cannot be used: {problem}"),
+            class_text(class, problem),
             State::Failed,
         ),
         Refusal::ParametersCrash(panic) => warning(
@@ -198,6 +198,11 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> Told {
         },
         Refusal::NotOwned { kind } => not_owned(kind, &claim),
     }
+}
+
+/// `check-class` uses the same text.
+pub(crate) fn class_text(class: &str, problem: &str) -> String {
+    format!("The claim's StorageClass \"{class}\" cannot be used: {problem}")
 }
 
 fn not_owned(kind: &str, claim: &str) -> Told {

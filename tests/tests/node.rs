@@ -48,7 +48,7 @@ async fn a_pod_writes_into_a_volume_of_a_provisioner_on_this_machine() -> anyhow
         ("namespace", space.namespace().to_owned()),
     ];
     let arguments = arguments.map(|(name, value)| format!("--{name}={value}"));
-    let _program = space.spawn("hostpath", provisioner_program()?, arguments)?;
+    let _program = space.spawn("hostpath", provisioner_program("hostpath-provisioner")?, arguments)?;
     space.create_class_and_claim("data").await?;
     assert_eq!(space.run(&space.script("writer", "data", "echo hello > /data/file; ls /data")?).await?, "file");
     let (_, volume) = space.wait_bound("data").await?;

@@ -16,8 +16,8 @@ use serde_json::Value;
 pub(crate) struct Built {
     pub(crate) programs: Vec<TestProgram>,
     pub(crate) doc_tests: Vec<DocTests>,
-    /// The program of the package `hostpath-provisioner`.
-    pub(crate) provisioner: Option<PathBuf>,
+    /// The programs of [`PROVISIONERS`], each with its variable.
+    pub(crate) provisioners: BTreeMap<&'static str, PathBuf>,
     /// What did not compile.
     pub(crate) failures: Vec<String>,
 }
@@ -166,8 +166,9 @@ pub(crate) fn workspace_root() -> &'static Path {
 
 impl Built {
     fn add(&mut self, packages: &BTreeMap<String, Package>, artifact: &Value) {
-        if artifact["target"]["name"] == PROVISIONER {
-            self.provisioner = executable(artifact).or(self.provisioner.take());
+        let known = PROVISIONERS.iter().find(|(package, _)| artifact["target"]["name"] == *package);
+        if let (Some((_, variable)), Some(executable)) = (known, executable(artifact)) {
+            self.provisioners.insert(variable, executable);
         }
         let (true, Some(executable), Some(package)) = (
             artifact["profile"]["test"] == true,
@@ -184,8 +185,9 @@ impl Built {
     }
 }
 
-/// The program that tests start.
-const PROVISIONER: &str = "hostpath-provisioner";
+/// The programs that tests start, and the variables that hold their paths.
+const PROVISIONERS: [(&str, &str); 2] =
+    [("hostpath-provisioner", "HOSTPATH_PROVISIONER"), ("ceph-rgw-provisioner", "CEPH_RGW_PROVISIONER")];
 
 struct Package {
     name: String,

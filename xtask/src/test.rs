@@ -14,9 +14,6 @@ use e2e::progress::{self, SharedProgress, seconds};
 use crate::build::{self, Built, DocTests, TestProgram};
 use crate::suite::{self, Counts, Suite};
 
-/// The variable that holds the path of the provisioner that tests start.
-pub(crate) const PROVISIONER_VARIABLE: &str = "HOSTPATH_PROVISIONER";
-
 /// How the names of the tests begin that need Ceph.
 const CEPH: &str = "ceph_";
 
@@ -105,9 +102,7 @@ async fn run_suites(
     progress: &SharedProgress,
 ) -> Vec<Suite> {
     let ceph = environment.contains_key(ceph::STATE_VARIABLE);
-    if let Some(provisioner) = &built.provisioner {
-        environment.insert(PROVISIONER_VARIABLE, provisioner.clone());
-    }
+    environment.extend(built.provisioners.clone());
     let mut suites = Vec::new();
     for program in &built.programs {
         progress.line(&format!("\n=== {}", program.suite));

@@ -119,13 +119,11 @@ fn role_ref(kind: &str, name: &str) -> RoleRef {
     RoleRef { api_group: "rbac.authorization.k8s.io".to_owned(), kind: kind.to_owned(), name: name.to_owned() }
 }
 
-/// The path of the provisioner that `cargo xtask test` built.
-pub fn provisioner_program() -> anyhow::Result<PathBuf> {
-    let path = std::env::var_os("HOSTPATH_PROVISIONER").map(PathBuf::from);
-    let path = path.or_else(|| beside_this_program("hostpath-provisioner"));
-    path.context(
-        "no hostpath-provisioner: run `cargo xtask test`, or `cargo build --package hostpath-provisioner` first",
-    )
+/// The path of a provisioner that `cargo xtask test` built, such as `hostpath-provisioner`.
+pub fn provisioner_program(package: &str) -> anyhow::Result<PathBuf> {
+    let path = std::env::var_os(package.to_uppercase().replace('-', "_")).map(PathBuf::from);
+    let path = path.or_else(|| beside_this_program(package));
+    path.with_context(|| format!("no {package}: run `cargo xtask test`, or `cargo build --package {package}` first"))
 }
 
 /// Cargo puts test programs into `deps`, below the programs of the same profile.

@@ -10,7 +10,7 @@ use crate::oci::Image;
 pub(super) fn provisioner(state: &State) -> anyhow::Result<String> {
     static NAME: OnceLock<Result<String, String>> = OnceLock::new();
     once(&NAME, state, "localhost/hostpath-provisioner:e2e", |image| {
-        let image = image.host_program("hostpath-provisioner", &provisioner_program()?)?;
+        let image = image.host_program("hostpath-provisioner", &provisioner_program("hostpath-provisioner")?)?;
         Ok(image.entrypoint(["/hostpath-provisioner"]).user("65532:65532"))
     })
 }

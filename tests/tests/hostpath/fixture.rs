@@ -56,7 +56,7 @@ pub(crate) fn start(space: &TestSpace, access: &Access, root: &Path, more: &[&st
     let times = ["--lease-duration", "3s", "--lease-renew-deadline", "2s", "--lease-retry-period", "500ms"];
     arguments.extend(times.map(str::to_owned));
     arguments.extend(more.iter().map(ToString::to_string));
-    space.spawn("hostpath", provisioner_program()?, arguments)
+    space.spawn("hostpath", provisioner_program("hostpath-provisioner")?, arguments)
 }
 
 pub(crate) async fn started(space: &TestSpace, access: &Access, root: &Path, more: &[&str]) -> anyhow::Result<Program> {
@@ -73,7 +73,7 @@ pub(crate) fn directories(root: &TempDir) -> BTreeSet<String> {
 
 /// Carries out one of the provisioner's own commands as an administrator; its output, and whether it succeeded.
 pub(crate) fn command(space: &TestSpace, root: &Path, arguments: &[&str]) -> anyhow::Result<(bool, String)> {
-    let output = std::process::Command::new(provisioner_program()?)
+    let output = std::process::Command::new(provisioner_program("hostpath-provisioner")?)
         .args(arguments)
         .env("HOSTPATH_ROOT", root)
         .env("PROVISIONER_NAME", space.provisioner())

@@ -9,7 +9,6 @@ use e2e::guard::{Guard, Running};
 use e2e::progress::{self, SharedProgress};
 
 use crate::build::{self, Profile};
-use crate::test::PROVISIONER_VARIABLE;
 
 /// Runs a measurement, built for release, on a control plane of its own.
 pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
@@ -28,7 +27,7 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
     let control_plane = ControlPlane::start(&Settings::default(), guard, &progress).await?;
     let mut command = build::command(guard, &program);
     command.args(arguments).env(STATE_VARIABLE, control_plane.state().path());
-    command.envs(provisioner.map(|path| (PROVISIONER_VARIABLE, path)));
+    command.envs(provisioner.map(|path| ("HOSTPATH_PROVISIONER", path)));
     let status = match measurement {
         // It says itself how far it is.
         Some("soak") => Running::start(command)?.ended().await.map_err(anyhow::Error::from),

@@ -1,0 +1,237 @@
+//! From a claim to objects in its bucket, and to its end.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use e2e::cluster::eventually;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{DeleteParams, ListParams};
+use objectbucket_api::{BucketPhase, ObjectBucket};
+use serde_json::{Value, json};
+
+use super::fixture::{SOON, Scene};
+
+#[tokio::test]
+async fn ceph_a_pod_uses_its_bucket_and_nobody_elses() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-use").await?;
+    let program = scene.start(&[]).await?;
+    let claim = scene.claim("photos", "class", json!({})).await?;
+    scene.claim("videos", "class", json!({})).await?;
+    let bound = scene.bound("photos").await?;
+    scene.bound("videos").await?;
+    let uid = claim.metadata.uid.clone().unwrap_or_default();
+    assert_eq!(bound.spec.bucket_name.as_deref(), Some(&*format!("e2e-{uid}")));
+    let object = bound.spec.object_bucket_name.clone().unwrap_or_default();
+    let buckets = scene.space.cluster_api::<ObjectBucket>();
+    let object = buckets.get(&object).await?;
+    assert_eq!(object.status.and_then(|status| status.phase), Some(BucketPhase::Bound));
+
+    let (photos, videos) = (scene.user("photos").await?, scene.user("videos").await?);
+    photos.put("cat", "miaow").await?;
+    assert_eq!(photos.get("cat").await?.as_deref(), Some("miaow"));
+    let error = videos.client.get_object(&photos.bucket, "cat").await.unwrap_err();
+    assert_eq!(error.code(), "AccessDenied");
+    // One bucket for each claim.
+    assert!(photos.client.create_bucket("another-one-of-mine", None).await.is_err());
+    photos.client.delete_object(&photos.bucket, "cat").await?;
+
+    photos.put("left", "behind").await?;
+    scene.delete("photos").await?;
+    scene.delete("videos").await?;
+    scene.nothing_left().await?;
+    for gone in ["photos", "videos"] {
+        scene.space.wait_gone(&scene.space.api::<Secret>(), gone).await?;
+        scene.space.wait_gone(&scene.space.api::<ConfigMap>(), gone).await?;
+    }
+    let log = program.output();
+    ensure!(!log.contains(&scene.ceph.secret_key), "the admin's key is in the log");
+    scene.space.done().await
+}
+
+#[tokio::test]
+async fn ceph_quotas_hold_and_change() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-quota").await?;
+    let _program = scene.start(&[]).await?;
+    scene.claim("photos", "class", json!({"additionalConfig": {"bucketMaxObjects": "1"}})).await?;
+    scene.bound("photos").await?;
+    let user = scene.user("photos").await?;
+    user.put("a", "x").await?;
+    assert_eq!(user.put("b", "x").await.unwrap_err().code(), "QuotaExceeded");
+    // Raised, the quota lets more in.
+    scene.patch("photos", json!({"spec": {"additionalConfig": {"bucketMaxObjects": "2"}}})).await?;
+    let raised = eventually(SOON, async || Ok(user.put("b", "x").await.ok()));
+    ensure!(raised.await?.is_some(), "the quota is not raised");
+    // By size instead.
+    scene
+        .patch("photos", json!({"spec": {"additionalConfig": {"bucketMaxObjects": null, "bucketMaxSize": "4Ki"}}}))
+        .await?;
+    let large = "x".repeat(5000);
+    let refused = eventually(SOON, async || {
+        let answer = user.client.put_object(&user.bucket, "large", large.clone()).await;
+        Ok(answer.err().filter(|error| error.code() == "QuotaExceeded"))
+    });
+    ensure!(refused.await?.is_some(), "5000 bytes fit into 4Ki");
+    user.put("small", "x").await?;
+    for (limit, part) in [("-1", "negative"), ("0", "leave it out"), ("1e30", "more than any store holds")] {
+        scene.patch("photos", json!({"spec": {"additionalConfig": {"bucketMaxSize": limit}}})).await?;
+        let told = eventually(SOON, async || {
+            let message = scene.told("photos", "InvalidConfig").await?;
+            Ok(message.contains(part).then_some(()))
+        });
+        ensure!(told.await?.is_some(), "{limit} is not refused");
+    }
+    scene.delete("photos").await?;
+    scene.nothing_left().await?;
+    scene.space.done().await
+}
+
+#[tokio::test]
+async fn ceph_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-policy").await?;
+    let _program = scene.start(&[]).await?;
+    scene.claim("photos", "class", json!({})).await?;
+    scene.bound("photos").await?;
+    let user = scene.user("photos").await?;
+    let policy = |action: &str| {
+        json!({"Version": "2012-10-17", "Statement": [{
+            "Sid": "mine", "Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam:::user/rgw-admin-ops-user"]},
+            "Action": [action], "Resource": [format!("arn:aws:s3:::{}/*", user.bucket)],
+        }]})
+    };
+    let has = async |action: Option<&str>| {
+        let found = eventually(SOON, async || {
+            let policy = user.client.bucket_policy(&user.bucket).await?;
+            let policy = policy.map_err(|error| anyhow::anyhow!("{error}"))?;
+            let statement = policy.statement("mine").map(Value::to_string);
+            let as_wanted = match action {
+                None => statement.is_none(),
+                Some(action) => statement.is_some_and(|text| text.contains(action)),
+            };
+            Ok(as_wanted.then_some(()))
+        });
+        ensure!(found.await?.is_some(), "the policy is not {action:?}");
+        anyhow::Ok(())
+    };
+    let lifecycle = r#"{"Rules":[{"ID":"a","Status":"Enabled","Filter":{"Prefix":"tmp/"},"Expiration":{"Days":1}}]}"#;
+    let set = |key: &str, value: Value| json!({"spec": {"additionalConfig": {key: value}}});
+    scene.patch("photos", set("bucketPolicy", policy("s3:GetObject").to_string().into())).await?;
+    has(Some("s3:GetObject")).await?;
+    scene.patch("photos", set("bucketPolicy", policy("s3:PutObject").to_string().into())).await?;
+    has(Some("s3:PutObject")).await?;
+    scene.patch("photos", set("bucketLifecycle", lifecycle.into())).await?;
+    let live =
+        eventually(SOON, async || Ok((!user.client.bucket_lifecycle(&user.bucket).await?.is_empty()).then_some(())));
+    ensure!(live.await?.is_some(), "there is no lifecycle");
+    scene.patch("photos", set("bucketPolicy", "no JSON".into())).await?;
+    scene.told("photos", "InvalidConfig").await?;
+    scene.patch("photos", json!({"spec": {"additionalConfig": null}})).await?;
+    has(None).await?;
+    let gone =
+        eventually(SOON, async || Ok(user.client.bucket_lifecycle(&user.bucket).await?.is_empty().then_some(())));
+    ensure!(gone.await?.is_some(), "the lifecycle stays");
+    scene.delete("photos").await?;
+    scene.nothing_left().await?;
+    scene.space.done().await
+}
+
+#[tokio::test]
+async fn ceph_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-rotate").await?;
+    scene.class("short", &[("credentialsOverlap", "8s")]).await?;
+    let _program = scene.start(&[]).await?;
+    scene.claim("photos", "short", json!({})).await?;
+    scene.bound("photos").await?;
+    let before = scene.user("photos").await?;
+    let rotation = json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "now"}}});
+    scene.patch("photos", rotation).await?;
+    let rotated = eventually(SOON, async || {
+        let user = scene.user("photos").await?;
+        Ok((user.access_key_id != before.access_key_id).then_some(user))
+    });
+    let after = rotated.await?.ok_or_else(|| anyhow::anyhow!("there is no new key"))?;
+    after.put("a", "x").await?;
+    assert_eq!(before.get("a").await?.as_deref(), Some("x"), "the old key works during the overlap");
+    let retired = eventually(SOON, async || Ok(before.get("a").await.is_err().then_some(())));
+    ensure!(retired.await?.is_some(), "the old key works for ever");
+    assert_eq!(after.get("a").await?.as_deref(), Some("x"));
+    // A lost Secret comes back with the key that works.
+    scene.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
+    scene.space.wait_for_within(SOON, &scene.space.api::<Secret>(), "photos", "back", |_| true).await?;
+    assert_eq!(scene.user("photos").await?.access_key_id, after.access_key_id);
+    scene.delete("photos").await?;
+    scene.nothing_left().await?;
+    scene.space.done().await
+}
+
+#[tokio::test]
+async fn ceph_an_owner_whom_the_claim_names_keeps_its_user() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-owner").await?;
+    let _program = scene.start(&[]).await?;
+    let owner = format!("owner-{}", scene.space.namespace());
+    scene.claim("early", "class", json!({"additionalConfig": {"bucketOwner": owner}})).await?;
+    scene.told("early", "ProvisioningFailed").await?;
+    scene.ceph.radosgw_admin(&["user", "create", "--uid", &owner, "--display-name", "somebody"]).await?;
+    scene.bound("early").await?;
+    scene.claim("late", "class", json!({"additionalConfig": {"bucketOwner": owner}})).await?;
+    scene.bound("late").await?;
+    let user = scene.user("late").await?;
+    user.put("a", "x").await?;
+    scene.delete("late").await?;
+    scene.user("early").await?.put("b", "x").await?;
+    scene.delete("early").await?;
+    scene.ceph.radosgw_admin(&["user", "info", "--uid", &owner]).await?;
+    let buckets = scene.ceph.radosgw_admin(&["bucket", "list", "--uid", &owner]).await?;
+    assert_eq!(buckets, json!([]), "its buckets are gone");
+    scene.ceph.radosgw_admin(&["user", "rm", "--uid", &owner]).await?;
+    scene.space.done().await
+}
+
+#[tokio::test]
+async fn ceph_a_bucket_of_somebody_else_is_refused() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-taken").await?;
+    let _program = scene.start(&[]).await?;
+    let name = format!("taken-{}", scene.space.namespace());
+    scene.claim("first", "class", json!({"bucketName": name})).await?;
+    scene.bound("first").await?;
+    let first = scene.user("first").await?;
+    first.put("a", "x").await?;
+    scene.claim("second", "class", json!({"bucketName": name})).await?;
+    let message = scene.told("second", "ProvisioningFailed").await?;
+    ensure!(message.contains(&name), "{message}");
+    scene.delete("second").await?;
+    assert_eq!(first.get("a").await?.as_deref(), Some("x"));
+    scene.delete("first").await?;
+    scene.nothing_left().await?;
+    let left = scene.space.cluster_api::<ObjectBucket>().list(&ListParams::default()).await?;
+    let of_this = |object: &&ObjectBucket| object.spec.storage_class_name.contains(scene.space.namespace());
+    assert_eq!(left.iter().filter(of_this).count(), 0);
+    scene.space.done().await
+}
+
+#[tokio::test]
+async fn ceph_nothing_is_written_when_nothing_changes() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-idle").await?;
+    let program = scene.start(&[]).await?;
+    scene.claim("photos", "class", json!({})).await?;
+    scene.bound("photos").await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let version = async || {
+        let claim = scene.space.api::<objectbucket_api::ObjectBucketClaim>().get("photos").await?;
+        let object = claim.spec.object_bucket_name.clone().unwrap_or_default();
+        let object = scene.space.cluster_api::<ObjectBucket>().get(&object).await?;
+        let secret = scene.space.api::<Secret>().get("photos").await?;
+        anyhow::Ok([
+            claim.metadata.resource_version,
+            object.metadata.resource_version,
+            secret.metadata.resource_version,
+        ])
+    };
+    let before = version().await?;
+    drop(program);
+    let _again = scene.start(&[]).await?;
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(version().await?, before);
+    scene.delete("photos").await?;
+    scene.nothing_left().await?;
+    scene.space.done().await
+}

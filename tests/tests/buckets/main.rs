@@ -1,0 +1,7 @@
+//! Buckets on the real API server and a real radosgw, made by `ceph-rgw-provisioner`.
+
+mod claims;
+mod faults;
+mod fixture;
+mod grants;
+mod many;

@@ -8,8 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::judge::{Invariant, Violation};
-use crate::plan::Plan;
-use crate::run::{Manner, run};
+use crate::run::{Manner, run_seed};
 
 /// Which seeds are run, and how.
 #[derive(Clone, Debug)]
@@ -88,7 +87,7 @@ impl Campaign {
                 if seed >= self.seeds.end {
                     return;
                 }
-                let outcome = run(&Plan::draw(seed), &self.manner);
+                let outcome = run_seed(seed, &self.manner);
                 runs.fetch_add(1, Ordering::Relaxed);
                 micros.fetch_add(outcome.simulated.as_micros() as u64, Ordering::Relaxed);
                 digest.fetch_xor(digest_of(seed, &outcome.trace), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Proves by simulation that the volume controller survives crashes.
+//! Proves by simulation that the controllers survive crashes.
 //!
 //! One seed is one run: several replicas of [`kube_provisioner::Controller`] work on a simulated cluster and share a
 //! backend, while requests fail, processes die, stand still and come back, the backend does half of what it should, and
@@ -6,6 +6,7 @@
 //! end, every [`Invariant`] is looked at.
 
 mod backend;
+mod buckets;
 mod campaign;
 mod edges;
 mod judge;
@@ -20,8 +21,9 @@ mod users;
 pub use campaign::{Campaign, Failure, News, Progress, Tally};
 pub use judge::{Invariant, Violation};
 pub use kube_provisioner::Safeguard;
+pub use kube_provisioner::bucket::BucketSafeguard;
 pub use plan::Plan;
-pub use run::{Manner, Outcome, Trace, run};
+pub use run::{Manner, Outcome, Subject, Trace, run, run_seed};
 
 /// The name of the provisioner in all runs.
 pub(crate) const PROVISIONER: &str = "example.com/simulated";

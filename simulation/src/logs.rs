@@ -1,30 +1,26 @@
 //! What the controllers log, as lines of the trace.
 
 use std::io;
-use std::sync::Arc;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::stage::Stage;
-
-/// Until this is dropped, what is logged on this thread goes into the trace.
-pub(crate) fn into_trace(stage: &Arc<Stage>) -> impl Drop + use<> {
-    let stage = stage.clone();
+/// Until this is dropped, what is logged on this thread goes into the trace by `note`.
+pub(crate) fn into_trace<N: Fn(String) + Clone + Send + Sync + 'static>(note: N) -> impl Drop + use<N> {
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new("kube_provisioner=debug,provisioner_runtime=debug"))
         .with_ansi(false)
         .without_time()
-        .with_writer(move || Line(stage.clone()))
+        .with_writer(move || Line(note.clone()))
         .finish()
         .set_default()
 }
 
-struct Line(Arc<Stage>);
+struct Line<N>(N);
 
-impl io::Write for Line {
+impl<N: Fn(String)> io::Write for Line<N> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.note(|| format!("log: {}", String::from_utf8_lossy(line).trim()));
+        (self.0)(format!("log: {}", String::from_utf8_lossy(line).trim()));
         Ok(line.len())
     }
 

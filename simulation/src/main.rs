@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use clap::Parser;
 use mimalloc::MiMalloc;
-use simulation::{Campaign, Failure, Invariant, Manner, News, Plan, Progress, Safeguard, Tally, Trace, run};
+use simulation::{
+    BucketSafeguard, Campaign, Failure, Invariant, Manner, News, Plan, Progress, Safeguard, Subject, Tally, Trace,
+    run_seed,
+};
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Prove by simulation that the volume controller survives crashes.
+/// Prove by simulation that the controllers survive crashes.
 #[derive(Parser)]
 #[command(name = "sim", bin_name = "cargo xtask sim", max_term_width = 100)]
 struct Arguments {
@@ -52,6 +55,14 @@ struct Arguments {
     /// fresh-volumes or expand-first
     #[arg(long, value_name = "SAFEGUARD", value_parser = safeguard)]
     without: Option<Safeguard>,
+
+    /// Simulate the controller of buckets instead of that of volumes
+    #[arg(long)]
+    buckets: bool,
+
+    /// Leave this out of the controller of buckets: failed-attempts, order, ownership, fencing, key-record, fresh or live-claim
+    #[arg(long, value_name = "SAFEGUARD", value_parser = bucket_safeguard, requires = "buckets", conflicts_with = "without")]
+    without_bucket: Option<BucketSafeguard>,
 }
 
 fn main() -> ExitCode {
@@ -62,7 +73,9 @@ fn main() -> ExitCode {
         (None, false) => Trace::Off,
     };
     let ignored = arguments.ignore.iter().copied().collect();
-    let manner = Manner { trace, ignored, without: arguments.without };
+    let subject = if arguments.buckets { Subject::Buckets } else { Subject::Volumes };
+    let (without, without_bucket) = (arguments.without, arguments.without_bucket);
+    let manner = Manner { trace, ignored, without, without_bucket, subject };
     match arguments.seed {
         Some(seed) => one(seed, &manner),
         None => many(&arguments, manner),
@@ -70,9 +83,10 @@ fn main() -> ExitCode {
 }
 
 fn one(seed: u64, manner: &Manner) -> ExitCode {
-    let plan = Plan::draw(seed);
-    println!("{plan}");
-    let outcome = run(&plan, manner);
+    if manner.subject == Subject::Volumes {
+        println!("{}", Plan::draw(seed));
+    }
+    let outcome = run_seed(seed, manner);
     println!("{}", outcome.trace);
     match outcome.violation {
         Some(violation) => {
@@ -109,10 +123,12 @@ fn many(arguments: &Arguments, manner: Manner) -> ExitCode {
     if arguments.digest {
         println!("digest of the requests: {:016x}", tally.digest);
     }
-    if let Some(safeguard) = arguments.without {
+    let without = arguments.without.map(|safeguard| format!("{safeguard:?}"));
+    let without = without.or_else(|| arguments.without_bucket.map(|safeguard| format!("{safeguard:?}")));
+    if let Some(safeguard) = without {
         match tally.failures.first() {
-            Some(first) => println!("that {safeguard:?} is missing was found by seed {}", first.seed),
-            None => println!("that {safeguard:?} is missing was not found"),
+            Some(first) => println!("that {safeguard} is missing was found by seed {}", first.seed),
+            None => println!("that {safeguard} is missing was not found"),
         }
     }
     if tally.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -124,7 +140,10 @@ fn again(arguments: &Arguments) -> String {
     let ignore = if names.is_empty() { String::new() } else { format!(" --ignore {}", names.join(",")) };
     let without = SAFEGUARDS.into_iter().find(|(_, safeguard)| arguments.without == Some(*safeguard));
     let without = without.map(|(name, _)| format!(" --without {name}")).unwrap_or_default();
-    ignore + &without
+    let buckets = if arguments.buckets { " --buckets" } else { "" };
+    let bucket = BUCKET_SAFEGUARDS.into_iter().find(|(_, safeguard)| arguments.without_bucket == Some(*safeguard));
+    let bucket = bucket.map(|(name, _)| format!(" --without-bucket {name}")).unwrap_or_default();
+    ignore + &without + buckets + &bucket
 }
 
 fn report(tally: &Tally) {
@@ -154,6 +173,23 @@ fn safeguard(name: &str) -> Result<Safeguard, String> {
     let names = || SAFEGUARDS.map(|(known, _)| known).join(", ");
     found.map(|(_, safeguard)| safeguard).ok_or_else(|| format!("expected one of {}", names()))
 }
+
+fn bucket_safeguard(name: &str) -> Result<BucketSafeguard, String> {
+    let found = BUCKET_SAFEGUARDS.into_iter().find(|(known, _)| *known == name);
+    let names = || BUCKET_SAFEGUARDS.map(|(known, _)| known).join(", ");
+    found.map(|(_, safeguard)| safeguard).ok_or_else(|| format!("expected one of {}", names()))
+}
+
+/// What can be left out of the controller of buckets.
+const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 7] = [
+    ("failed-attempts", BucketSafeguard::FailedAttempts),
+    ("order", BucketSafeguard::Order),
+    ("ownership", BucketSafeguard::Ownership),
+    ("fencing", BucketSafeguard::Fencing),
+    ("key-record", BucketSafeguard::KeyRecord),
+    ("fresh", BucketSafeguard::Fresh),
+    ("live-claim", BucketSafeguard::LiveClaim),
+];
 
 /// What can be left out, and its name on the command line.
 const SAFEGUARDS: [(&str, Safeguard); 9] = [

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
+use kube_provisioner::bucket::BucketSafeguard;
 use kube_provisioner::{CancellationToken, Controller, Coordination, Environment, Options, RunError, Safeguard};
 use kube_sim::{Actor, Actors, Cluster, Fault, Faults, Running, SimClock};
 use tokio::sync::Notify;
@@ -40,6 +41,28 @@ pub struct Manner {
     pub ignored: BTreeSet<Invariant>,
     /// What is left out of the controller, to see that it is missed.
     pub without: Option<Safeguard>,
+    /// The same for the controller of buckets.
+    pub without_bucket: Option<BucketSafeguard>,
+    /// Which controller is simulated.
+    pub subject: Subject,
+}
+
+/// Which controller is simulated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Subject {
+    /// That of volumes.
+    #[default]
+    Volumes,
+    /// That of buckets.
+    Buckets,
+}
+
+/// Runs one seed.
+pub fn run_seed(seed: u64, manner: &Manner) -> Outcome {
+    match manner.subject {
+        Subject::Volumes => run(&Plan::draw(seed), manner),
+        Subject::Buckets => crate::buckets::run(seed, manner),
+    }
 }
 
 /// What is traced of a run. It costs time.
@@ -84,7 +107,10 @@ pub fn run(plan: &Plan, manner: &Manner) -> Outcome {
 async fn perform(plan: &Plan, manner: &Manner) -> Outcome {
     let stage = Stage::new(Arc::new(plan.clone()), manner.trace == Trace::Full);
     on_stage(&stage);
-    let _logs = (manner.trace == Trace::Full).then(|| logs::into_trace(&stage));
+    let _logs = (manner.trace == Trace::Full).then(|| {
+        let stage = stage.clone();
+        logs::into_trace(move |line| stage.note(|| line.clone()))
+    });
     let faults = faults(plan);
     let edges = Arc::new(Edges::new(faults.clone(), &stage));
     let mut builder = Cluster::builder().seed(plan.seed).hide_managed_fields().interceptor(edges.clone());

@@ -15,5 +15,7 @@ pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
 pub use self::request::{
     Access, Bucket, BucketRequest, ClaimName, Credentials, Endpoint, ProvisionedBucket, RequestOf, Source,
 };
+#[cfg(feature = "planted-faults")]
+pub use crate::controller::bucket::BucketSafeguard;
 /// Who finds these names in a cluster; see [`objectbucket_api`].
 pub use objectbucket_api;

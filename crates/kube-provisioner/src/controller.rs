@@ -4,6 +4,7 @@ pub(crate) mod bucket;
 mod bucket_controller;
 pub(crate) mod class_parameters;
 mod names;
+mod safeguards;
 pub(crate) mod secret_names;
 mod secret_reading;
 pub(crate) mod volume;

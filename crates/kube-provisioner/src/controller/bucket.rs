@@ -18,6 +18,7 @@ mod narrow;
 mod outcome;
 mod record;
 mod report;
+mod safeguards;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ use kube::{Api, Client};
 use objectbucket_api::names::{PROVISIONER_LABEL, provisioner_label};
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::{
-    Context, ControlLoop, LoopError, LoopOptions, Reconciler, Report, Safeguards, Sharing, WatchSpec, unpanicked,
+    Context, ControlLoop, LoopError, LoopOptions, Reconciler, Report, Safeguards as LoopSafeguards, Sharing, WatchSpec,
+    unpanicked,
 };
 use provisioner_runtime::events::EventRecorder;
 use provisioner_runtime::journal::Entry;
@@ -57,6 +59,11 @@ use crate::options::BucketOptions;
 
 pub(crate) use self::backend::BucketBackend;
 pub(crate) use self::messages::class_text;
+#[cfg(feature = "planted-faults")]
+pub use self::safeguards::BucketSafeguard;
+#[cfg(not(feature = "planted-faults"))]
+use self::safeguards::BucketSafeguard;
+pub(crate) use self::safeguards::Safeguards;
 
 /// The bound of concurrent calls of the author's code where none is given.
 const CALLS: usize = 100;
@@ -75,7 +82,6 @@ pub(crate) struct Process {
     pub(crate) instance: String,
     pub(crate) sharing: Sharing,
     pub(crate) environment: Environment,
-    pub(crate) safeguards: Safeguards,
 }
 
 /// The loop of a provisioner's buckets.
@@ -85,7 +91,7 @@ pub(crate) fn control_loop(
     backend: Arc<dyn BucketBackend>,
     process: Process,
 ) -> Result<ControlLoop<BucketReconciler>, LoopError> {
-    let Process { client, namespace, instance, sharing, environment, safeguards } = process;
+    let Process { client, namespace, instance, sharing, environment } = process;
     let given = options.backend_concurrency;
     let total = if given == 0 { CALLS } else { given };
     let rules = Arc::new(rules);
@@ -106,7 +112,7 @@ pub(crate) fn control_loop(
         grace: options.grace_period,
         admin_address: options.admin_address,
         environment,
-        safeguards,
+        safeguards: LoopSafeguards { journal: true, fencing: rules.safeguards.include(BucketSafeguard::Fencing) },
     };
     let cache = BucketCache::new(rules.clone());
     let reconciler = |context: Context<BucketCache>| BucketReconciler {
@@ -141,13 +147,19 @@ pub(crate) fn class_problem<B: BucketProvisioner>(parameters: Option<&BTreeMap<S
 ///
 /// # Errors
 /// The text of a panic of the author's code.
-pub(crate) fn rules(options: &BucketOptions, backend: &dyn BucketBackend, namespace: &str) -> Result<Rules, String> {
+pub(crate) fn rules(
+    options: &BucketOptions,
+    backend: &dyn BucketBackend,
+    namespace: &str,
+    safeguards: Safeguards,
+) -> Result<Rules, String> {
     let BucketOptions { options, allowed_additional_config } = options;
     Ok(Rules {
         names: ProvisionerNames::of(options),
         capabilities: unpanicked(|| backend.capabilities())?,
         identity: options.identity.as_deref().unwrap_or(namespace).into(),
         allowed_config: allowed_additional_config.clone(),
+        safeguards,
     })
 }
 

@@ -4,11 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube::Client;
-use provisioner_runtime::controller::{Safeguards, unpanicked};
+use provisioner_runtime::controller::unpanicked;
 use provisioner_runtime::environment::Environment;
 use tokio_util::sync::CancellationToken;
 
-use super::bucket::{BucketBackend, Process, control_loop, rules};
+#[cfg(feature = "planted-faults")]
+use super::bucket::BucketSafeguard;
+use super::bucket::{BucketBackend, Process, Safeguards, control_loop, rules};
 use super::{RunError, Started, instance, sharing, started};
 use crate::bucket::BucketProvisioner;
 use crate::options::{BucketOptions, Coordination, Options};
@@ -45,6 +47,13 @@ impl BucketController {
         Self { environment, ..self }
     }
 
+    /// With one safeguard missing, for tests of the simulation.
+    #[cfg(feature = "planted-faults")]
+    #[must_use]
+    pub fn without(self, safeguard: BucketSafeguard) -> Self {
+        Self { safeguards: Safeguards::without(safeguard), ..self }
+    }
+
     /// Runs as a program: sets up logs, connects, checks its rights and works until SIGTERM or SIGINT.
     ///
     /// # Errors
@@ -78,9 +87,9 @@ impl BucketController {
         let namespace = common.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         let instance = instance(common, &environment);
         let sharing = sharing(common, &namespace, &instance, environment)?;
-        let rules = rules(&options, &*backend, &namespace)
+        let rules = rules(&options, &*backend, &namespace, safeguards)
             .map_err(|panic| RunError::Crashed { method: "capabilities", panic })?;
-        let process = Process { client, namespace, instance, sharing, environment, safeguards };
+        let process = Process { client, namespace, instance, sharing, environment };
         Ok(control_loop(&options, rules, backend, process)?.run(shutdown).await?)
     }
 }

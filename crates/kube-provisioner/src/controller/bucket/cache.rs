@@ -13,6 +13,7 @@ use super::decide::{Decision, Rules, decide};
 use super::delivered::{DeliveredFacts, Seen};
 use super::facts::{BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, OurClass};
 use super::key::Key;
+use super::safeguards::BucketSafeguard;
 
 /// So many stale objects that a list is always quicker than reading them.
 const ALWAYS_LIST: usize = 1 << 32;
@@ -336,7 +337,7 @@ impl Cache for BucketCache {
 
     /// Whoever had our keys before may have changed anything: a watch that is behind lists again.
     fn stale_reads(&self, _: usize) -> usize {
-        ALWAYS_LIST
+        if self.rules.safeguards.include(BucketSafeguard::Fresh) { ALWAYS_LIST } else { 0 }
     }
 }
 

@@ -6,6 +6,7 @@ use super::facts::{
     BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, OurClass, ReclaimPolicy, Recorded,
 };
 use super::record::Record;
+use super::safeguards::Safeguards;
 use crate::bucket::{BucketCapabilities, Source};
 use crate::controller::class_parameters::BadParameters;
 use crate::controller::names::ProvisionerNames;
@@ -19,6 +20,7 @@ pub(crate) struct Rules {
     pub(crate) identity: Box<str>,
     /// The keys of `additionalConfig` that claims may use; `None` is all that the author knows.
     pub(crate) allowed_config: Option<Vec<String>>,
+    pub(crate) safeguards: Safeguards,
 }
 
 /// What to do about one key.

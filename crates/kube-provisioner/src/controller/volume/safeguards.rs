@@ -24,26 +24,5 @@ pub enum Safeguard {
     ExpandFirst,
 }
 
-/// Which safeguards are in place: all of them, outside tests.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Safeguards {
-    #[cfg(feature = "planted-faults")]
-    missing: Option<Safeguard>,
-}
-
-impl Safeguards {
-    #[cfg(feature = "planted-faults")]
-    pub(crate) fn without(missing: Safeguard) -> Self {
-        Self { missing: Some(missing) }
-    }
-
-    pub(crate) fn include(self, safeguard: Safeguard) -> bool {
-        #[cfg(feature = "planted-faults")]
-        return self.missing != Some(safeguard);
-        #[cfg(not(feature = "planted-faults"))]
-        {
-            let _ = safeguard;
-            true
-        }
-    }
-}
+/// Which of them are in place.
+pub(crate) type Safeguards = crate::controller::safeguards::Safeguards<Safeguard>;

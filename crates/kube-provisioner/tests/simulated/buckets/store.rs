@@ -54,6 +54,11 @@ impl Store {
         self.0.lock().unwrap()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        let state = self.state();
+        state.buckets.is_empty() && state.users.is_empty()
+    }
+
     pub(crate) fn fail(&self, method: &'static str, failure: Failure) {
         self.state().failures.entry(method).or_default().push(failure);
     }

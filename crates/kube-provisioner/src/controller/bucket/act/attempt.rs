@@ -18,6 +18,7 @@ use crate::controller::bucket::events::{SLOW, slow};
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::Record;
+use crate::controller::bucket::safeguards::BucketSafeguard;
 use crate::controller::class_parameters::ClassParameters;
 use crate::error::{ProvisionError, Verdict};
 use crate::secrets::Secrets;
@@ -186,7 +187,8 @@ impl Actions {
     /// A final answer ends the attempt, so its ObjectBucket goes. After any other it stays.
     async fn not_provisioned(&self, error: &ProvisionError, bucket: &BucketFacts, record: &Record) -> Outcome {
         let verdict = error.verdict();
-        let may_be_left = record.made || matches!(verdict, Verdict::Retry | Verdict::InProgress);
+        let kept = self.rules.safeguards.include(BucketSafeguard::FailedAttempts);
+        let may_be_left = record.made || kept && matches!(verdict, Verdict::Retry | Verdict::InProgress);
         if !may_be_left && let Err(outcome) = self.remove_bucket(bucket).await {
             return outcome;
         }

@@ -11,6 +11,7 @@ use crate::controller::bucket::decide::Ending;
 use crate::controller::bucket::facts::{BucketFacts, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::Record;
+use crate::controller::bucket::safeguards::BucketSafeguard;
 
 impl Actions {
     pub(super) async fn release(&self, ending: Ending, facts: &Facts, step: &Step<'_>) -> Outcome {
@@ -33,6 +34,7 @@ impl Actions {
     ) -> Result<(), Outcome> {
         let claim = facts.claim_name().ok_or(Outcome::Changed)?;
         if facts.claim.is_none()
+            && self.rules.safeguards.include(BucketSafeguard::LiveClaim)
             && let Some(live) = self.read_claim(&claim.namespace, &claim.name).await?
             && *live.uid == *claim.uid
             && !live.deleting
@@ -64,6 +66,7 @@ impl Actions {
                 .await?;
             match answer {
                 Ok(Ok(())) => {}
+                Ok(Err(_)) if !self.rules.safeguards.include(BucketSafeguard::Order) => {}
                 Ok(Err(error)) => {
                     let (verdict, retry_after) = (error.verdict(), error.retry_after());
                     return Err(Outcome::NotReleased { verdict, message: error.to_string(), retry_after });

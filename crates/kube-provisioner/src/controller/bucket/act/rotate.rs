@@ -12,6 +12,7 @@ use crate::controller::bucket::class::{granted_bucket, overlap};
 use crate::controller::bucket::facts::{ClassState, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::Record;
+use crate::controller::bucket::safeguards::BucketSafeguard;
 
 impl Actions {
     pub(super) async fn rotate(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
@@ -36,7 +37,10 @@ impl Actions {
             let retire_at = self.now().checked_add(SignedDuration::try_from(overlap).unwrap_or_default());
             // The record is the first to know: whoever finds another key in the Secret asks for this one.
             let record = Record {
-                access_key_id: Some(credentials.access_key_id.clone()),
+                access_key_id: match self.rules.safeguards.include(BucketSafeguard::KeyRecord) {
+                    true => Some(credentials.access_key_id.clone()),
+                    false => record.access_key_id.clone(),
+                },
                 rotation: claim.rotation.as_deref().map(str::to_owned),
                 retire_at: retire_at.ok().map(|time| time.to_string()),
                 ..(**record).clone()

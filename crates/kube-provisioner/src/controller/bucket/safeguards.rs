@@ -1,0 +1,24 @@
+//! The safeguards of the controller of buckets. Tests of the simulation leave one out to see that the simulation notices.
+
+/// One of the things that keep buckets from leaking, from being made twice and from being deleted by mistake.
+#[cfg_attr(not(feature = "planted-faults"), expect(unreachable_pub, reason = "of use to the simulation alone"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BucketSafeguard {
+    /// The ObjectBucket of a failed attempt that may have left something stays.
+    FailedAttempts,
+    /// An ObjectBucket goes only after what it stands for.
+    Order,
+    /// Secrets and ConfigMaps of others are left alone.
+    Ownership,
+    /// A process that has lost its shard begins nothing.
+    Fencing,
+    /// A new key is written into the ObjectBucket before the Secret has it.
+    KeyRecord,
+    /// What is known was read since the term began.
+    Fresh,
+    /// A claim that seems to be gone is looked for before its bucket is deleted.
+    LiveClaim,
+}
+
+/// Which of them are in place.
+pub(crate) type Safeguards = crate::controller::safeguards::Safeguards<BucketSafeguard>;

@@ -1,0 +1,324 @@
+//! The store that all replicas share, and the author's code that calls it step by step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_provisioner::bucket::{
+    Bucket, BucketCapabilities, BucketProvisioner, ClaimName, Credentials, Endpoint, ProvisionedBucket, RequestOf,
+};
+use kube_provisioner::{DeleteError, ProvisionError};
+use serde::Deserialize;
+use tokio::time::sleep;
+
+use super::world::{Process, World};
+use super::{NAMESPACE, text};
+use crate::judge::Invariant;
+
+/// Who owns what is nobody's of ours.
+pub(crate) const SOMEBODY: &str = "somebody";
+/// The bucket that classes grant access to.
+pub(crate) const SHARED: &str = "shared";
+/// A bucket whose name a claim wants, and that is somebody else's.
+pub(crate) const TAKEN: &str = "taken";
+
+/// What is in the store.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// Buckets by name, with their owner.
+    pub(crate) buckets: BTreeMap<String, String>,
+    /// Users with the ids of their keys; the secret of a key follows from its id.
+    pub(crate) users: BTreeMap<String, Vec<String>>,
+    pub(crate) grants: BTreeSet<(String, String)>,
+    /// What was applied to a bucket or a grant.
+    pub(crate) configs: BTreeMap<String, u64>,
+    keys: u64,
+    /// By claim: the last call, and who made it.
+    calls: BTreeMap<String, (u64, Arc<str>)>,
+    numbers: u64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let foreign = |name: &str| (name.to_owned(), SOMEBODY.to_owned());
+        Self {
+            buckets: [foreign(SHARED), foreign(TAKEN)].into(),
+            users: BTreeMap::new(),
+            grants: BTreeSet::new(),
+            configs: BTreeMap::new(),
+            keys: 0,
+            calls: BTreeMap::new(),
+            numbers: 0,
+        }
+    }
+}
+
+impl State {
+    fn new_key(&mut self, user: &str) -> String {
+        self.keys += 1;
+        let id = format!("id-{}", self.keys);
+        self.users.entry(user.to_owned()).or_default().push(id.clone());
+        id
+    }
+}
+
+pub(crate) fn secret_of(id: &str) -> String {
+    format!("secret-of-{id}")
+}
+
+/// The author's code in one process.
+pub(crate) struct Author {
+    process: Arc<Process>,
+    world: Arc<World>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Config {
+    #[serde(default)]
+    limit: u64,
+}
+
+/// One call: every change of the store is made through it.
+struct Call {
+    claim: ClaimName,
+    user: String,
+    number: u64,
+    random: fastrand::Rng,
+    /// At which step it fails, and how.
+    turn: Option<(u32, Turn)>,
+    step: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Fail,
+    Panic,
+    Overrun,
+}
+
+impl Author {
+    pub(crate) fn new(process: Arc<Process>, world: Arc<World>) -> Self {
+        Self { process, world }
+    }
+
+    fn begin(&self, method: &str, claim: &ClaimName) -> Call {
+        let mut random = self.world.random();
+        let turn = match random.u8(0..40) {
+            _ if self.world.is_calm() => None,
+            0..8 => Some(Turn::Fail),
+            8 => Some(Turn::Panic),
+            9 => Some(Turn::Overrun),
+            _ => None,
+        };
+        let turn = turn.map(|turn| (random.u32(0..5), turn));
+        let mut store = self.world.store();
+        store.numbers += 1;
+        let number = store.numbers;
+        store.calls.insert(claim.uid.clone(), (number, self.process.name.as_str().into()));
+        drop(store);
+        self.world.note(|| format!("{}: {method} for {claim}", self.process.name));
+        Call { user: claim.user(), claim: claim.clone(), number, random, turn, step: 0 }
+    }
+
+    /// Between two steps: here the process may die, the call may fail, and time passes.
+    async fn between(&self, call: &mut Call) -> Result<(), &'static str> {
+        if call.random.bool() {
+            sleep(Duration::from_millis(call.random.u64(1..400))).await;
+        }
+        self.process.edge().await;
+        let turn = call.turn.filter(|(step, _)| *step == call.step).map(|(_, turn)| turn);
+        call.step += 1;
+        match turn {
+            None => Ok(()),
+            Some(Turn::Fail) => Err("the store has a bad day"),
+            Some(Turn::Panic) => std::panic::resume_unwind(Box::new("the author's code panics")),
+            Some(Turn::Overrun) => std::future::pending().await,
+        }
+    }
+
+    /// A change of the store. Whoever makes it must be the last who was asked, and what is made must be recorded.
+    fn change(&self, call: &Call, makes: bool, change: impl FnOnce(&mut State)) {
+        let stale = {
+            let store = self.world.store();
+            let last = store.calls.get(&call.claim.uid);
+            last.filter(|(number, _)| *number != call.number).map(|(_, by)| by.clone())
+        };
+        if let Some(by) = stale {
+            let seen = format!("{} changes something for {} while {by} is at it", self.process.name, call.claim);
+            self.world.accuse(Invariant::Exclusive, seen);
+        }
+        if makes && !self.is_recorded(&call.claim) {
+            let seen = format!("{} makes something for {}, and no ObjectBucket says so", self.process.name, call.claim);
+            self.world.accuse(Invariant::Covered, seen);
+        }
+        change(&mut self.world.store());
+    }
+
+    fn is_recorded(&self, claim: &ClaimName) -> bool {
+        let Some(cluster) = self.world.cluster() else { return true };
+        let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
+        objects.iter().any(|object| text(object, "/spec/claimRef/uid") == claim.uid)
+    }
+
+    /// What a claim has must not be removed while the claim lives.
+    fn check_removal(&self, call: &Call, what: &str) {
+        let Some(cluster) = self.world.cluster() else { return };
+        let claim = cluster.get("objectbucket.io", "objectbucketclaims", NAMESPACE, &call.claim.name);
+        let lives = claim.is_ok_and(|claim| {
+            text(&claim, "/metadata/uid") == call.claim.uid && claim["metadata"]["deletionTimestamp"].is_null()
+        });
+        if lives {
+            let seen = format!("{} removes {what} of {}, which lives", self.process.name, call.claim);
+            self.world.accuse(Invariant::Untouched, seen);
+        }
+    }
+
+    async fn keys(&self, call: &mut Call, wanted: Option<&str>) -> Result<Credentials, &'static str> {
+        let known = {
+            let store = self.world.store();
+            let keys = store.users.get(&call.user);
+            keys.and_then(|keys| match wanted {
+                Some(id) => keys.iter().find(|key| *key == id).cloned(),
+                None => keys.first().cloned(),
+            })
+        };
+        let id = match known {
+            Some(id) => id,
+            None => {
+                let mut made = String::new();
+                let user = call.user.clone();
+                self.change(call, true, |store| made = store.new_key(&user));
+                self.between(call).await?;
+                made
+            }
+        };
+        let secret = secret_of(&id);
+        Ok(Credentials::new(id, secret))
+    }
+
+    async fn remove_user(&self, call: &mut Call) -> Result<(), &'static str> {
+        if self.world.store().users.contains_key(&call.user) {
+            self.check_removal(call, "the user");
+            let user = call.user.clone();
+            self.change(call, false, |store| {
+                let _ = store.users.remove(&user);
+            });
+            self.between(call).await?;
+        }
+        Ok(())
+    }
+}
+
+fn answer(key: Credentials) -> Bucket {
+    let endpoint = Endpoint { host: "store.example.com".to_owned(), port: 80, ..Endpoint::default() };
+    Bucket::new(endpoint, key).state("kind", "simulated")
+}
+
+impl BucketProvisioner for Author {
+    type Parameters = ();
+    type Config = Config;
+
+    async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        let mut call = self.begin("provision", &request.claim);
+        self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        let owner = self.world.store().buckets.get(&request.name).cloned();
+        match owner {
+            Some(owner) if owner != call.user => {
+                // The user of an earlier step would be left.
+                self.remove_user(&mut call).await.map_err(ProvisionError::retry)?;
+                return Err(ProvisionError::invalid(format!("the bucket {} belongs to {owner}", request.name)));
+            }
+            _ => {}
+        }
+        let key = self.keys(&mut call, request.access_key_id.as_deref()).await.map_err(ProvisionError::retry)?;
+        let (name, user) = (request.name.clone(), call.user.clone());
+        if owner.is_none() {
+            self.change(&call, true, |store| {
+                let _ = store.buckets.insert(name, user);
+            });
+            self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        }
+        let (name, limit) = (request.name.clone(), request.config.limit);
+        self.change(&call, false, |store| {
+            let _ = store.configs.insert(name, limit);
+        });
+        self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        Ok(answer(key))
+    }
+
+    async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        let mut call = self.begin("grant", &request.claim);
+        self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        let key = self.keys(&mut call, request.access_key_id.as_deref()).await.map_err(ProvisionError::retry)?;
+        let grant = (request.name.clone(), call.user.clone());
+        self.change(&call, true, |store| {
+            let _ = store.grants.insert(grant);
+        });
+        self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        let (user, limit) = (call.user.clone(), request.config.limit);
+        self.change(&call, false, |store| {
+            let _ = store.configs.insert(user, limit);
+        });
+        Ok(answer(key))
+    }
+
+    async fn delete(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+        let mut call = self.begin("delete", &bucket.claim);
+        self.between(&mut call).await.map_err(DeleteError::retry)?;
+        let owner = self.world.store().buckets.get(&bucket.name).cloned();
+        if owner.as_deref() == Some(&*call.user) {
+            self.check_removal(&call, "the bucket");
+            let name = bucket.name.clone();
+            self.change(&call, false, |store| {
+                let _ = store.buckets.remove(&name);
+            });
+            self.between(&mut call).await.map_err(DeleteError::retry)?;
+        }
+        self.remove_user(&mut call).await.map_err(DeleteError::retry)
+    }
+
+    async fn revoke(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+        let mut call = self.begin("revoke", &bucket.claim);
+        self.between(&mut call).await.map_err(DeleteError::retry)?;
+        let grant = (bucket.name.clone(), call.user.clone());
+        if self.world.store().grants.contains(&grant) {
+            self.check_removal(&call, "the grant");
+            self.change(&call, false, |store| {
+                let _ = store.grants.remove(&grant);
+            });
+            self.between(&mut call).await.map_err(DeleteError::retry)?;
+        }
+        self.remove_user(&mut call).await.map_err(DeleteError::retry)
+    }
+
+    async fn rotate(&self, bucket: ProvisionedBucket<()>) -> Result<Credentials, ProvisionError> {
+        let mut call = self.begin("rotate", &bucket.claim);
+        self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        let (user, current) = (call.user.clone(), bucket.access_key_id);
+        self.change(&call, false, |store| {
+            store.users.entry(user).or_default().retain(|key| Some(key) == current.as_ref());
+        });
+        self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        let (user, mut id) = (call.user.clone(), String::new());
+        self.change(&call, true, |store| id = store.new_key(&user));
+        self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        let secret = secret_of(&id);
+        Ok(Credentials::new(id, secret))
+    }
+
+    async fn retire(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+        let mut call = self.begin("retire", &bucket.claim);
+        self.between(&mut call).await.map_err(DeleteError::retry)?;
+        let (user, current) = (call.user.clone(), bucket.access_key_id);
+        self.change(&call, false, |store| {
+            if let Some(keys) = store.users.get_mut(&user) {
+                keys.retain(|key| Some(key) == current.as_ref());
+            }
+        });
+        self.between(&mut call).await.map_err(DeleteError::retry)
+    }
+
+    fn capabilities() -> BucketCapabilities {
+        BucketCapabilities::default().rotation()
+    }
+}

@@ -1,0 +1,288 @@
+//! What all parts of one run share: the cluster, the store, the line between storm and calm, and who dies when.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube_sim::{After, Before, Cluster, Faults, Interceptor, Request, WatchInterceptor};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use super::store::State;
+use crate::judge::{Invariant, Violation};
+
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    start: Instant,
+    traced: bool,
+    cluster: Mutex<Option<Cluster>>,
+    store: Mutex<State>,
+    shared: Mutex<Shared>,
+    moved: Notify,
+}
+
+struct Shared {
+    random: fastrand::Rng,
+    calm: bool,
+    verdict: Option<Violation>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, random: fastrand::Rng, traced: bool) -> Arc<Self> {
+        Arc::new(Self {
+            seed,
+            start: Instant::now(),
+            traced,
+            cluster: Mutex::default(),
+            store: Mutex::default(),
+            shared: Mutex::new(Shared { random, calm: false, verdict: None }),
+            moved: Notify::new(),
+        })
+    }
+
+    pub(crate) fn furnish(&self, cluster: &Cluster) {
+        *lock(&self.cluster) = Some(cluster.clone());
+    }
+
+    /// The cluster holds the wires, which hold the processes, which hold this.
+    pub(crate) fn clear(&self) {
+        *lock(&self.cluster) = None;
+    }
+
+    pub(crate) fn cluster(&self) -> Option<Cluster> {
+        lock(&self.cluster).clone()
+    }
+
+    pub(crate) fn store(&self) -> MutexGuard<'_, State> {
+        lock(&self.store)
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    pub(crate) fn calm(&self) {
+        lock(&self.shared).calm = true;
+        self.note(|| "the storm is over".to_owned());
+        self.moved.notify_waiters();
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        lock(&self.shared).calm
+    }
+
+    pub(crate) fn random(&self) -> fastrand::Rng {
+        lock(&self.shared).random.fork()
+    }
+
+    pub(crate) fn note(&self, text: impl FnOnce() -> String) {
+        if self.traced
+            && let Some(cluster) = &*lock(&self.cluster)
+        {
+            cluster.note(text());
+        }
+    }
+
+    /// The first thing that does not hold counts.
+    pub(crate) fn accuse(&self, invariant: Invariant, seen: String) {
+        let at = self.now();
+        self.note(|| format!("BROKEN: {seen}"));
+        lock(&self.shared).verdict.get_or_insert(Violation { invariant, at, seen });
+        self.moved.notify_waiters();
+    }
+
+    pub(crate) fn verdict(&self) -> Option<Violation> {
+        lock(&self.shared).verdict.clone()
+    }
+
+    pub(crate) async fn accused(&self) {
+        loop {
+            let moved = self.moved.notified();
+            if self.verdict().is_some() {
+                return;
+            }
+            moved.await;
+        }
+    }
+}
+
+/// One process, and what is to become of it.
+pub(crate) struct Process {
+    pub(crate) name: String,
+    world: Weak<World>,
+    state: Mutex<Fate>,
+    news: Notify,
+}
+
+struct Fate {
+    /// At which edge something happens, counted down.
+    left: u32,
+    what: What,
+    dead: bool,
+    stopped: bool,
+    frozen_until: Option<Instant>,
+    /// Requests in the second that it last asked in: one that asks in a circle is stopped.
+    asked: (u64, u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Die,
+    Stop,
+    Freeze(Duration),
+}
+
+/// More than a process has to ask of the API server in a second.
+const MANY: u32 = 1000;
+
+impl Process {
+    pub(crate) fn draw(name: &str, world: &Arc<World>, random: &mut fastrand::Rng) -> Arc<Self> {
+        let what = match random.u8(0..6) {
+            0 => What::Stop,
+            1 => What::Freeze(Duration::from_secs(random.u64(1..90))),
+            _ => What::Die,
+        };
+        let left = if random.bool() { random.u32(10..60) } else { random.u32(60..600) };
+        let state = Fate { left, what, dead: false, stopped: false, frozen_until: None, asked: (0, 0) };
+        Arc::new(Self {
+            name: name.to_owned(),
+            world: Arc::downgrade(world),
+            state: Mutex::new(state),
+            news: Notify::new(),
+        })
+    }
+
+    pub(crate) async fn died(&self) {
+        self.until(|fate| fate.dead).await;
+    }
+
+    pub(crate) async fn stopped(&self) {
+        self.until(|fate| fate.stopped).await;
+    }
+
+    /// Nothing of it goes on.
+    pub(crate) fn end(&self) {
+        lock(&self.state).dead = true;
+    }
+
+    async fn until(&self, so: impl Fn(&Fate) -> bool) {
+        loop {
+            let news = self.news.notified();
+            if so(&lock(&self.state)) {
+                return;
+            }
+            news.await;
+        }
+    }
+
+    /// A place where it may end or stand still. Returns when it may go on.
+    pub(crate) async fn edge(&self) {
+        let Some(world) = self.world.upgrade() else { return std::future::pending().await };
+        if !world.is_calm() {
+            let mut fate = lock(&self.state);
+            fate.left = fate.left.saturating_sub(1);
+            if fate.left == 0 && !fate.dead {
+                fate.left = u32::MAX;
+                match fate.what {
+                    What::Die => fate.dead = true,
+                    What::Stop => fate.stopped = true,
+                    What::Freeze(time) => fate.frozen_until = Some(Instant::now() + time),
+                }
+                let what = fate.what;
+                drop(fate);
+                world.note(|| format!("{}: {what:?}", self.name));
+                self.news.notify_waiters();
+            }
+        }
+        loop {
+            let until = {
+                let fate = lock(&self.state);
+                if fate.dead {
+                    None
+                } else {
+                    match fate.frozen_until.filter(|until| *until > Instant::now()) {
+                        Some(until) => Some(until),
+                        None => return,
+                    }
+                }
+            };
+            match until {
+                Some(until) => sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn asks(&self, world: &World) -> bool {
+        let second = world.now().as_secs();
+        let mut fate = lock(&self.state);
+        fate.asked = if fate.asked.0 == second { (second, fate.asked.1 + 1) } else { (second, 1) };
+        fate.asked.1 <= MANY
+    }
+}
+
+/// What stands between the processes and the API server.
+pub(crate) struct Wires {
+    world: Weak<World>,
+    faults: Faults,
+    processes: Mutex<BTreeMap<String, Arc<Process>>>,
+}
+
+impl Wires {
+    pub(crate) fn new(world: &Arc<World>, faults: Faults) -> Self {
+        Self { world: Arc::downgrade(world), faults, processes: Mutex::default() }
+    }
+
+    pub(crate) fn admit(&self, process: &Arc<Process>) {
+        lock(&self.processes).insert(process.name.clone(), process.clone());
+    }
+
+    pub(crate) fn dismiss(&self, name: &str) {
+        lock(&self.processes).remove(name);
+    }
+
+    fn process(&self, request: &Request) -> Option<Arc<Process>> {
+        lock(&self.processes).get(&*request.user).cloned()
+    }
+
+    fn is_calm(&self) -> bool {
+        self.world.upgrade().is_none_or(|world| world.is_calm())
+    }
+}
+
+impl Interceptor for Wires {
+    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
+        let process = self.process(request);
+        async move {
+            let (Some(process), Some(world)) = (process, self.world.upgrade()) else { return Before::Hang };
+            if !process.asks(&world) {
+                let seen = format!("{} asks the API server more than {MANY} times in a second", process.name);
+                world.accuse(Invariant::Alive, seen);
+                return Before::Hang;
+            }
+            process.edge().await;
+            if self.is_calm() { Before::Handle } else { self.faults.before(request).await }
+        }
+        .boxed()
+    }
+
+    fn after<'a>(&'a self, request: &'a Request, code: u16) -> BoxFuture<'a, After> {
+        let process = self.process(request);
+        async move {
+            let Some(process) = process else { return After::Hang };
+            process.edge().await;
+            if self.is_calm() { After::Deliver } else { self.faults.after(request, code).await }
+        }
+        .boxed()
+    }
+
+    fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        if self.is_calm() { None } else { self.faults.watch(request) }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -129,22 +129,28 @@ async fn replica(
         };
         let stop = CancellationToken::new();
         let mut task = tokio::spawn(controller.run_with(cluster.client(&name), stop.clone()));
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
-            () = process.died() => {}
+            () = process.died() => false,
             () = process.stopped() => {
                 stop.cancel();
                 // It may die on the way.
                 tokio::select! {
                     biased;
-                    () = process.died() => {}
-                    _ = timeout(Duration::from_secs(60), &mut task) => {}
+                    () = process.died() => false,
+                    ended = timeout(Duration::from_secs(60), &mut task) => ended.is_ok(),
                 }
             }
-            ended = &mut task => world.accuse(Invariant::Alive, format!("{name} ended by itself: {ended:?}")),
+            ended = &mut task => {
+                world.accuse(Invariant::Alive, format!("{name} ended by itself: {ended:?}"));
+                true
+            }
+        };
+        if !ended {
+            task.abort();
+            // It was aborted.
+            let _ = task.await;
         }
-        task.abort();
-        let _ = task.await;
         wires.dismiss(&name);
         process.end();
         world.note(|| format!("{name} is no more"));

@@ -29,7 +29,9 @@ pub(crate) async fn run(files: usize) -> anyhow::Result<()> {
     fs::create_dir(&root)?;
     fs::set_permissions(&root, fs::Permissions::from_mode(0o700))?;
     let arguments = ["--root".to_owned(), root.display().to_string()];
-    let mut provisioner = Provisioner::start_program(&cluster, &provisioner_program()?, "hostpath", &arguments).await?;
+    let mut provisioner =
+        Provisioner::start_program(&cluster, &provisioner_program("hostpath-provisioner")?, "hostpath", &arguments)
+            .await?;
     provisioner.wait_ready().await?;
     let large = bind(&cluster, "large").await?.0;
     let large = root.join(large);

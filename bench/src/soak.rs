@@ -101,7 +101,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     std::fs::create_dir_all(&dir)?;
     let log = Log::create(&dir.join("soak.log"))?;
     let disk = Disk::create(&dir.join("disk"), log.clone())?;
-    let program = provisioner_program()?;
+    let program = provisioner_program("hostpath-provisioner")?;
     let kubeconfig = cluster.kubeconfig().await?;
     let replicas = ["a", "b"].map(|name| {
         let root = disk.root().as_os_str().to_owned();

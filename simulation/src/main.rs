@@ -60,7 +60,7 @@ struct Arguments {
     #[arg(long)]
     buckets: bool,
 
-    /// Leave this out of the controller of buckets: failed-attempts, order, ownership, fencing, key-record, fresh or live-claim
+    /// Leave this out of the controller of buckets: failed-attempts, order, ownership, fencing, key-record or fresh
     #[arg(long, value_name = "SAFEGUARD", value_parser = bucket_safeguard, requires = "buckets", conflicts_with = "without")]
     without_bucket: Option<BucketSafeguard>,
 }
@@ -181,14 +181,13 @@ fn bucket_safeguard(name: &str) -> Result<BucketSafeguard, String> {
 }
 
 /// What can be left out of the controller of buckets.
-const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 7] = [
+const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 6] = [
     ("failed-attempts", BucketSafeguard::FailedAttempts),
     ("order", BucketSafeguard::Order),
     ("ownership", BucketSafeguard::Ownership),
     ("fencing", BucketSafeguard::Fencing),
     ("key-record", BucketSafeguard::KeyRecord),
     ("fresh", BucketSafeguard::Fresh),
-    ("live-claim", BucketSafeguard::LiveClaim),
 ];
 
 /// What can be left out, and its name on the command line.

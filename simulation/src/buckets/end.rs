@@ -89,6 +89,9 @@ fn unmet(cluster: &Cluster, world: &World, users: &Users) -> Option<(Invariant, 
         let Some([key]) = store.users.get(&user).map(Vec::as_slice) else {
             return Some((Invariant::Once, format!("{user} has the keys {:?}", store.users.get(&user))));
         };
+        if store.newest.get(&user) != Some(key) {
+            return Some((Invariant::Bound, format!("{user} has an older key again")));
+        }
         let Some(secret) = secrets.get(&wish.name) else {
             return Some((Invariant::Bound, format!("{} has no Secret", wish.name)));
         };

@@ -30,6 +30,8 @@ pub(crate) struct State {
     /// Users with the ids of their keys; the secret of a key follows from its id.
     pub(crate) users: BTreeMap<String, Vec<String>>,
     pub(crate) grants: BTreeSet<(String, String)>,
+    /// The key that each user got last.
+    pub(crate) newest: BTreeMap<String, String>,
     /// What was applied to a bucket or a grant.
     pub(crate) configs: BTreeMap<String, u64>,
     keys: u64,
@@ -45,6 +47,7 @@ impl Default for State {
             buckets: [foreign(SHARED), foreign(TAKEN)].into(),
             users: BTreeMap::new(),
             grants: BTreeSet::new(),
+            newest: BTreeMap::new(),
             configs: BTreeMap::new(),
             keys: 0,
             calls: BTreeMap::new(),
@@ -58,6 +61,7 @@ impl State {
         self.keys += 1;
         let id = format!("id-{}", self.keys);
         self.users.entry(user.to_owned()).or_default().push(id.clone());
+        self.newest.insert(user.to_owned(), id.clone());
         id
     }
 }

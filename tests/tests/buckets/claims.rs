@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::fixture::{SOON, Scene};
 
 #[tokio::test]
-async fn ceph_a_pod_uses_its_bucket_and_nobody_elses() -> anyhow::Result<()> {
+async fn ceph_w1_w2_a_pod_uses_its_bucket_and_nobody_elses() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-use").await?;
     let program = scene.start(&[]).await?;
     let claim = scene.claim("photos", "class", json!({})).await?;
@@ -49,7 +49,7 @@ async fn ceph_a_pod_uses_its_bucket_and_nobody_elses() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn ceph_quotas_hold_and_change() -> anyhow::Result<()> {
+async fn ceph_w5_w6_y10_quotas_hold_and_change() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-quota").await?;
     let _program = scene.start(&[]).await?;
     scene.claim("photos", "class", json!({"additionalConfig": {"bucketMaxObjects": "1"}})).await?;
@@ -85,7 +85,7 @@ async fn ceph_quotas_hold_and_change() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn ceph_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
+async fn ceph_w7_w8_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-policy").await?;
     let _program = scene.start(&[]).await?;
     scene.claim("photos", "class", json!({})).await?;
@@ -134,7 +134,7 @@ async fn ceph_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn ceph_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
+async fn ceph_z9_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-rotate").await?;
     scene.class("short", &[("credentialsOverlap", "8s")]).await?;
     let _program = scene.start(&[]).await?;
@@ -163,7 +163,7 @@ async fn ceph_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn ceph_an_owner_whom_the_claim_names_keeps_its_user() -> anyhow::Result<()> {
+async fn ceph_w9_w11_w12_w13_an_owner_whom_the_claim_names_keeps_its_user() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-owner").await?;
     let _program = scene.start(&[]).await?;
     let owner = format!("owner-{}", scene.space.namespace());
@@ -186,7 +186,7 @@ async fn ceph_an_owner_whom_the_claim_names_keeps_its_user() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn ceph_a_bucket_of_somebody_else_is_refused() -> anyhow::Result<()> {
+async fn ceph_z7_y10_a_bucket_of_somebody_else_is_refused() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-taken").await?;
     let _program = scene.start(&[]).await?;
     let name = format!("taken-{}", scene.space.namespace());
@@ -230,6 +230,77 @@ async fn ceph_nothing_is_written_when_nothing_changes() -> anyhow::Result<()> {
     let _again = scene.start(&[]).await?;
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert_eq!(version().await?, before);
+    scene.delete("photos").await?;
+    scene.nothing_left().await?;
+    scene.space.done().await
+}
+
+#[tokio::test]
+async fn ceph_w3_w4_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-user-quota").await?;
+    let _program = scene.start(&[]).await?;
+    scene.claim("photos", "class", json!({"additionalConfig": {"maxObjects": "2"}})).await?;
+    scene.bound("photos").await?;
+    let user = scene.user("photos").await?;
+    for key in ["a", "b"] {
+        user.put(key, "x").await?;
+    }
+    // The gateway counts a user's objects with some delay.
+    let mut number = 0;
+    let refused = eventually(SOON, async || {
+        number += 1;
+        let answer = user.client.put_object(&user.bucket, &format!("more-{number}"), "x").await;
+        Ok(answer.err().filter(|error| error.code() == "QuotaExceeded"))
+    });
+    ensure!(refused.await?.is_some(), "more than two objects fit");
+    scene.patch("photos", json!({"spec": {"additionalConfig": {"maxObjects": "1000"}}})).await?;
+    let raised = eventually(SOON, async || Ok(user.put("c", "x").await.ok()));
+    ensure!(raised.await?.is_some(), "the quota is not raised");
+    scene.delete("photos").await?;
+    scene.nothing_left().await?;
+    scene.space.done().await
+}
+
+#[tokio::test]
+async fn ceph_w10_y10_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-owners").await?;
+    let _program = scene.start(&[]).await?;
+    let owners = ["one", "two"].map(|name| format!("{name}-{}", scene.space.namespace()));
+    for owner in &owners {
+        scene.ceph.radosgw_admin(&["user", "create", "--uid", owner, "--display-name", owner]).await?;
+    }
+    scene.claim("photos", "class", json!({"additionalConfig": {"bucketOwner": owners[0]}})).await?;
+    scene.bound("photos").await?;
+    let user = scene.user("photos").await?;
+    user.put("a", "x").await?;
+    scene.patch("photos", json!({"spec": {"additionalConfig": {"bucketOwner": owners[1]}}})).await?;
+    let message = scene.told("photos", "ProvisioningFailed").await?;
+    ensure!(message.contains(&owners[0]), "{message}");
+    assert_eq!(user.get("a").await?.as_deref(), Some("x"), "the bucket is not given away");
+    scene.patch("photos", json!({"spec": {"additionalConfig": {"bucketOwner": null}}})).await?;
+    scene.told("photos", "Bound").await?;
+    assert_eq!(user.get("a").await?.as_deref(), Some("x"), "the owner is kept");
+    scene.delete("photos").await?;
+    for owner in &owners {
+        scene.ceph.radosgw_admin(&["user", "rm", "--uid", owner]).await?;
+    }
+    scene.space.done().await
+}
+
+#[tokio::test]
+async fn ceph_z14_versions_delete_markers_and_open_uploads_go_with_the_bucket() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-versions").await?;
+    let _program = scene.start(&[]).await?;
+    scene.claim("photos", "class", json!({})).await?;
+    scene.bound("photos").await?;
+    let user = scene.user("photos").await?;
+    user.client.put_bucket_versioning(&user.bucket, true).await?;
+    for _ in 0..3 {
+        user.put("a", "x").await?;
+    }
+    user.client.delete_object(&user.bucket, "a").await?;
+    let upload = s3_client::Request::new(http::Method::POST, format!("/{}/large", user.bucket)).query("uploads", "");
+    user.client.request(upload).await?;
     scene.delete("photos").await?;
     scene.nothing_left().await?;
     scene.space.done().await

@@ -16,7 +16,7 @@ fn kills() -> u64 {
 }
 
 #[tokio::test]
-async fn ceph_a_gateway_that_is_down_or_hangs_is_told_and_waited_for() -> anyhow::Result<()> {
+async fn ceph_z13_a_gateway_that_is_down_or_hangs_is_told_and_waited_for() -> anyhow::Result<()> {
     let ceph = Ceph::start(&Settings::default(), &State::for_tests()?.guard(), &progress::silent()).await?;
     let scene = Scene::on(State::read(&ceph.state().path())?, "bucket-down").await?;
     let _program = scene.start(&["--retry-interval-max", "3s"]).await?;
@@ -60,7 +60,7 @@ async fn ceph_wrong_admin_keys_are_told_and_new_ones_taken() -> anyhow::Result<(
 
 /// Claims come, change, rotate and go while the provisioner is killed at any moment.
 #[tokio::test]
-async fn ceph_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn ceph_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-kill").await?;
     scene.class("short", &[("credentialsOverlap", "2s")]).await?;
     let shared = format!("shared-{}", scene.space.namespace());
@@ -121,7 +121,7 @@ async fn ceph_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn ceph_two_replicas_share_nothing_and_take_over() -> anyhow::Result<()> {
+async fn ceph_z12_two_replicas_share_nothing_and_take_over() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-two").await?;
     let mut first = scene.start(&[]).await?;
     scene.claim("a", "class", json!({})).await?;

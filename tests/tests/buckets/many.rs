@@ -9,6 +9,7 @@ use serde_json::json;
 use super::fixture::{SOON, Scene, is_bound};
 
 #[tokio::test]
+#[expect(clippy::print_stderr, reason = "a figure for people")]
 async fn ceph_a_hundred_claims_at_once() -> anyhow::Result<()> {
     const COUNT: usize = 100;
     let scene = Scene::new("bucket-many").await?;

@@ -16,8 +16,6 @@ pub enum BucketSafeguard {
     KeyRecord,
     /// What is known was read since the term began.
     Fresh,
-    /// A claim that seems to be gone is looked for before its bucket is deleted.
-    LiveClaim,
 }
 
 /// Which of them are in place.

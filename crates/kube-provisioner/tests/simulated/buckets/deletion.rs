@@ -6,7 +6,7 @@ use super::stand::{BUCKETS, CLAIMS, Stand};
 use super::store::Failure;
 
 #[tokio::test(start_paused = true)]
-async fn everything_goes_with_the_claim() {
+async fn y3_everything_goes_with_the_claim() {
     let stand = Stand::new();
     stand.claim("photos", json!({}));
     let _running = stand.start(1);
@@ -24,7 +24,7 @@ async fn everything_goes_with_the_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_class_is_not_needed_to_delete() {
+async fn z3_the_class_is_not_needed_to_delete() {
     let stand = Stand::new();
     stand.claim("photos", json!({}));
     let running = stand.start(1);
@@ -37,7 +37,7 @@ async fn the_class_is_not_needed_to_delete() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_made_anew_cannot_turn_a_granted_bucket_into_a_provisioned_one() {
+async fn z4_a_class_made_anew_cannot_turn_a_granted_bucket_into_a_provisioned_one() {
     let stand = Stand::new();
     stand.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
     stand.class("granted", json!({"parameters": {"bucketName": "shared"}}));
@@ -66,7 +66,7 @@ async fn retained_buckets_lose_their_user() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unfinished_attempt_is_cleaned_up() {
+async fn z1_an_unfinished_attempt_is_cleaned_up() {
     let stand = Stand::new();
     for _ in 0..1000 {
         stand.store.fail("provision", Failure::Late);
@@ -80,7 +80,7 @@ async fn an_unfinished_attempt_is_cleaned_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_made_anew_waits_for_the_end_of_the_one_before() {
+async fn z11_a_claim_made_anew_waits_for_the_end_of_the_one_before() {
     let stand = Stand::new();
     stand.claim("photos", json!({"bucketName": "photos"}));
     let running = stand.start(1);

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::stand::{BUCKETS, CLAIMS, Stand};
 
 #[tokio::test(start_paused = true)]
-async fn a_foreign_secret_is_left_alone() {
+async fn z6_a_foreign_secret_is_left_alone() {
     for (kind, plural) in [("Secret", "secrets"), ("ConfigMap", "configmaps")] {
         let stand = Stand::new();
         let field = if kind == "Secret" { "stringData" } else { "data" };
@@ -29,7 +29,7 @@ async fn a_foreign_secret_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_lost_or_edited_is_written_again_with_the_same_keys() {
+async fn z8_what_is_lost_or_edited_is_written_again_with_the_same_keys() {
     let stand = Stand::new();
     stand.claim("photos", json!({}));
     let _running = stand.start(1);

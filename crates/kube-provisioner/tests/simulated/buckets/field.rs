@@ -93,7 +93,7 @@ fn leave(stand: &Stand, [claim, bucket, secret, map]: [&str; 4]) -> (String, Str
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_left_is_adopted_and_then_deleted_correctly() {
+async fn z15_y6_y7_y8_what_others_left_is_adopted_and_then_deleted_correctly() {
     for (from, left) in LEFT {
         let mut stand = Stand::new();
         let (path, object, class) = leave(&stand, left);

@@ -9,7 +9,7 @@ use super::stand::{BUCKETS, CLAIMS, Stand};
 use super::store::Failure;
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_gets_bucket_user_secret_and_config_map() {
+async fn u1_u3_u6_u7_u8_y1_y3_y4_a_claim_gets_bucket_user_secret_and_config_map() {
     let stand = Stand::new();
     let uid = stand.claim("photos", json!({}));
     let running = stand.start(1);
@@ -51,7 +51,7 @@ async fn a_claim_gets_bucket_user_secret_and_config_map() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_without_a_name_is_refused_and_names_are_checked() {
+async fn u2_y5_a_claim_without_a_name_is_refused_and_names_are_checked() {
     let stand = Stand::new();
     stand.claim("none", json!({"generateBucketName": ""}));
     let bad = ["ab", "UPPER", "192.168.0.1", "a..b", "-abc", &"x".repeat(64)];
@@ -73,7 +73,7 @@ async fn a_claim_without_a_name_is_refused_and_names_are_checked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bucket_of_somebody_else_is_refused_and_survives() {
+async fn z7_a_bucket_of_somebody_else_is_refused_and_survives() {
     let stand = Stand::new();
     stand.store.state().buckets.insert("taken".to_owned(), "somebody".to_owned());
     stand.claim("greedy", json!({"bucketName": "taken"}));
@@ -88,7 +88,7 @@ async fn a_bucket_of_somebody_else_is_refused_and_survives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_told_and_tried_again() {
+async fn z2_failures_are_told_and_tried_again() {
     let stand = Stand::new();
     for failure in [Failure::Retry, Failure::Panic, Failure::NothingLeft, Failure::Late] {
         stand.store.fail("provision", failure);
@@ -104,7 +104,7 @@ async fn failures_are_told_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ambiguous_names_get_two_objects() {
+async fn z5_ambiguous_names_get_two_objects() {
     let stand = Stand::new();
     for namespace in ["a", "a-b"] {
         stand.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
@@ -128,7 +128,7 @@ async fn ambiguous_names_get_two_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn config_is_applied_when_it_changes_and_only_then() {
+async fn y9_config_is_applied_when_it_changes_and_only_then() {
     let mut stand = Stand::new();
     stand.options.allowed_additional_config = Some(vec!["maxObjects".to_owned()]);
     let uid = stand.claim("photos", json!({"additionalConfig": {"maxObjects": "2"}}));
@@ -152,7 +152,7 @@ async fn config_is_applied_when_it_changes_and_only_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_that_cannot_be_used_is_told_and_a_new_one_wakes_its_claims() {
+async fn u2_u3_a_class_that_cannot_be_used_is_told_and_a_new_one_wakes_its_claims() {
     let stand = Stand::new();
     stand.class("bad", json!({"parameters": {"hots": "x"}}));
     stand.claim("photos", json!({"storageClassName": "bad"}));
@@ -168,7 +168,7 @@ async fn a_class_that_cannot_be_used_is_told_and_a_new_one_wakes_its_claims() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn access_to_a_bucket_that_exists_is_granted_to_several_claims() {
+async fn y4_access_to_a_bucket_that_exists_is_granted_to_several_claims() {
     let stand = Stand::new();
     stand.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
     stand.class("granted", json!({"parameters": {"bucketName": "shared"}}));
@@ -184,4 +184,89 @@ async fn access_to_a_bucket_that_exists_is_granted_to_several_claims() {
     let state = stand.store.state();
     assert_eq!((state.grants.len(), state.users.len()), (1, 1));
     assert_eq!(state.buckets["shared"], "somebody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn u4_finalizers_and_labels_of_others_stay() {
+    let stand = Stand::new();
+    stand.claim("photos", json!({}));
+    let others = json!({"finalizers": ["example.com/mine"], "labels": {"mine": "x"}});
+    stand.patch(CLAIMS, "photos", json!({"metadata": others}));
+    let _running = stand.start(1);
+    stand.bound("photos").await;
+    let metadata = |claim: &str| stand.get(CLAIMS, claim).unwrap()["metadata"].clone();
+    assert_eq!(metadata("photos")["finalizers"], json!(["example.com/mine", "objectbucket.io/finalizer"]));
+    assert_eq!(metadata("photos")["labels"]["mine"], "x");
+    stand.delete(CLAIMS, "photos");
+    stand.until("ours is gone", || metadata("photos")["finalizers"] == json!(["example.com/mine"])).await;
+    assert!(stand.store.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn y5_a_name_wins_over_a_prefix_and_a_long_prefix_is_cut() {
+    let stand = Stand::new();
+    stand.claim("named", json!({"bucketName": "mine", "generateBucketName": "b"}));
+    let uid = stand.claim("long", json!({"generateBucketName": "abcdefghijklmnopqrstuvwxyz0123"}));
+    let _running = stand.start(1);
+    stand.bound("named").await;
+    stand.bound("long").await;
+    let buckets = stand.store.state().buckets.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(buckets, [format!("abcdefghijklmnopqrstuvwxyz-{uid}"), "mine".to_owned()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn z10_a_claim_in_back_off_is_looked_at_when_its_user_changes_or_deletes_it() {
+    let stand = Stand::new();
+    for _ in 0..1000 {
+        stand.store.fail("provision", Failure::Retry);
+    }
+    stand.claim("photos", json!({}));
+    let _running = stand.start(1);
+    stand.until("it has failed often", || stand.store.calls("provision") > 9).await;
+    sleep(Duration::from_secs(10)).await;
+    let before = stand.store.calls("provision");
+    stand.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "1"}}}));
+    let looked = stand.until("it is looked at", || stand.store.calls("provision") > before).await;
+    assert!(looked < Duration::from_secs(2), "{looked:?}");
+    stand.delete(CLAIMS, "photos");
+    let start = tokio::time::Instant::now();
+    stand.gone("photos").await;
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn z13_a_store_that_is_down_for_half_an_hour_is_told_and_asked_ever_more_rarely() {
+    let stand = Stand::new();
+    for _ in 0..14 {
+        stand.store.fail("provision", Failure::Retry);
+    }
+    stand.claim("photos", json!({}));
+    let _running = stand.start(1);
+    let took = {
+        let start = tokio::time::Instant::now();
+        stand.bound("photos").await;
+        start.elapsed()
+    };
+    assert!(took > Duration::from_secs(15 * 60), "the pauses grow: {took:?}");
+    let events = stand.events("photos");
+    let told = "Warning ProvisioningFailed: the store does not answer";
+    assert_eq!(events.iter().filter(|event| *event == told).count(), 1, "one line, counted: {events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn z12_of_two_replicas_one_acts() {
+    let stand = Stand::new();
+    let first = stand.start(1);
+    let _second = stand.start(2);
+    for number in 0..10 {
+        stand.claim(&format!("claim-{number}"), json!({}));
+    }
+    for number in 0..10 {
+        stand.bound(&format!("claim-{number}")).await;
+    }
+    assert_eq!(stand.store.calls("provision"), 10);
+    first.abort();
+    stand.claim("late", json!({}));
+    stand.bound("late").await;
+    assert_eq!(stand.store.calls("provision"), 11);
 }

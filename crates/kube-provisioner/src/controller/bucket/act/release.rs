@@ -34,7 +34,6 @@ impl Actions {
     ) -> Result<(), Outcome> {
         let claim = facts.claim_name().ok_or(Outcome::Changed)?;
         if facts.claim.is_none()
-            && self.rules.safeguards.include(BucketSafeguard::LiveClaim)
             && let Some(live) = self.read_claim(&claim.namespace, &claim.name).await?
             && *live.uid == *claim.uid
             && !live.deleting

@@ -33,6 +33,7 @@
 //! it.
 
 mod assets;
+mod buckets;
 mod calls;
 mod cancellation;
 mod lab;
@@ -53,6 +54,7 @@ use std::fmt;
 
 use crate::provisioner::Provisioner;
 
+pub use self::buckets::BucketConformance;
 pub use self::report::{Report, RuleResult};
 use self::rules::Rule;
 use self::subject::Subject;

@@ -41,7 +41,8 @@ use provisioner_runtime::{Backoff, Environment};
 
 use self::act::{Actions, CallLimits, Step};
 use self::cache::BucketCache;
-use self::class::{ReadClass, read_texts};
+use self::class::ReadClass;
+pub(crate) use self::class::read_texts;
 use self::decide::{Decision, Rules, decide};
 use self::delivered::{of_config_map, of_secret};
 use self::facts::Facts;
@@ -58,6 +59,8 @@ use crate::bucket::BucketProvisioner;
 use crate::options::BucketOptions;
 
 pub(crate) use self::backend::BucketBackend;
+#[cfg(feature = "conformance")]
+pub(crate) use self::backend::UntypedBucket;
 pub(crate) use self::messages::class_text;
 #[cfg(feature = "planted-faults")]
 pub use self::safeguards::BucketSafeguard;

@@ -37,8 +37,11 @@ pub struct BucketController {
 impl BucketController {
     /// A controller for this provisioner. Nothing happens before it runs.
     pub fn new(provisioner: impl BucketProvisioner, options: BucketOptions) -> Self {
-        let (backend, environment) = (Arc::new(provisioner), Environment::default());
-        Self { options, backend, environment, safeguards: Safeguards::default() }
+        Self::with_backend(Arc::new(provisioner), options)
+    }
+
+    pub(crate) fn with_backend(backend: Arc<dyn BucketBackend>, options: BucketOptions) -> Self {
+        Self { options, backend, environment: Environment::default(), safeguards: Safeguards::default() }
     }
 
     /// Sets the clock and the source of randomness, for simulations that repeat by their seed.

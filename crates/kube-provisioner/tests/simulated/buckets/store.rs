@@ -21,9 +21,23 @@ pub(crate) struct State {
     pub(crate) grants: BTreeSet<(String, String)>,
     pub(crate) calls: Vec<String>,
     pub(crate) configs: BTreeMap<String, Option<u64>>,
+    /// What is wrong with the author's code.
+    fault: Option<Fault>,
     /// How the next calls of a method fail.
     pub(crate) failures: BTreeMap<&'static str, Vec<Failure>>,
     made: u64,
+}
+
+/// A mistake of an author.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    NewKeyEachTime,
+    KeepsUsers,
+    TakesBucketsOver,
+    DeletesByName,
+    FailsWhereNothingIs,
+    RevokesAll,
+    NeverRetires,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +66,29 @@ pub(crate) struct Config {
 impl Store {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
+    }
+
+    /// A store whose author has made a mistake.
+    pub(crate) fn with(fault: Option<Fault>) -> Self {
+        let store = Self::default();
+        store.state().fault = fault;
+        store
+    }
+
+    /// Everything in it, by name.
+    pub(crate) fn assets(&self) -> Vec<String> {
+        let state = self.state();
+        let buckets = state.buckets.iter().map(|(name, owner)| format!("bucket {name} of {owner}"));
+        let users = state.users.iter().flat_map(|(user, keys)| {
+            let keys = keys.iter().map(move |key| format!("key {} of {user}", key.access_key_id));
+            keys.chain([format!("user {user}")])
+        });
+        let grants = state.grants.iter().map(|(bucket, user)| format!("{user} may use {bucket}"));
+        buckets.chain(users).chain(grants).collect()
+    }
+
+    fn is_wrong(&self, fault: Fault) -> bool {
+        self.state().fault == Some(fault)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -92,6 +129,9 @@ impl State {
     }
 
     fn keys(&mut self, user: &str, wanted: Option<&str>) -> Credentials {
+        if self.fault == Some(Fault::NewKeyEachTime) {
+            return self.key(user);
+        }
         let known = self.users.get(user).and_then(|keys| match wanted {
             Some(id) => keys.iter().find(|key| key.access_key_id == id),
             None => keys.first(),
@@ -117,7 +157,10 @@ impl BucketProvisioner for Store {
         let failed = self.begin("provision", &request.name)?;
         let (user, mut state) = (request.claim.user(), self.state());
         match state.buckets.get(&request.name) {
-            Some(owner) if *owner != user => {
+            Some(owner) if *owner != user && state.fault != Some(Fault::TakesBucketsOver) => {
+                if state.fault == Some(Fault::DeletesByName) {
+                    return Err(ProvisionError::retry("the name is taken"));
+                }
                 return Err(ProvisionError::invalid(format!("the bucket {} belongs to {owner}", request.name)));
             }
             _ => {}
@@ -141,18 +184,28 @@ impl BucketProvisioner for Store {
 
     async fn delete(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         let failed = self.begin("delete", &bucket.name).map_err(|error| DeleteError::retry(error.to_string()))?;
+        if self.is_wrong(Fault::FailsWhereNothingIs) && !self.state().buckets.contains_key(&bucket.name) {
+            return Err(DeleteError::retry("there is no such bucket"));
+        }
         let (user, mut state) = (bucket.claim.user(), self.state());
-        if state.buckets.get(&bucket.name) == Some(&user) {
+        if state.fault == Some(Fault::DeletesByName) || state.buckets.get(&bucket.name) == Some(&user) {
             state.buckets.remove(&bucket.name);
         }
-        state.users.remove(&user);
+        if state.fault != Some(Fault::KeepsUsers) {
+            state.users.remove(&user);
+        }
         if failed { Err(DeleteError::retry("the answer was lost")) } else { Ok(()) }
     }
 
     async fn revoke(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         self.begin("revoke", &bucket.name).map_err(|error| DeleteError::retry(error.to_string()))?;
         let (user, mut state) = (bucket.claim.user(), self.state());
-        state.grants.remove(&(bucket.name.clone(), user.clone()));
+        match state.fault {
+            Some(Fault::RevokesAll) => state.grants.clear(),
+            _ => {
+                state.grants.remove(&(bucket.name.clone(), user.clone()));
+            }
+        }
         state.users.remove(&user);
         Ok(())
     }
@@ -167,6 +220,9 @@ impl BucketProvisioner for Store {
 
     async fn retire(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         self.begin("retire", &bucket.name).map_err(|error| DeleteError::retry(error.to_string()))?;
+        if self.is_wrong(Fault::NeverRetires) {
+            return Ok(());
+        }
         let (user, mut state) = (bucket.claim.user(), self.state());
         let current = bucket.access_key_id;
         state.users.entry(user).or_default().retain(|key| Some(&key.access_key_id) == current.as_ref());

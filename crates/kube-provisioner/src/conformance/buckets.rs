@@ -1,0 +1,200 @@
+//! Checks a provisioner of buckets against its contract, on its own backend and a simulated cluster.
+
+mod lab;
+mod rules;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::future::BoxFuture;
+use kube::Client;
+
+use self::rules::BucketRule;
+use super::report::{Report, RuleResult};
+use super::tempo::Tempo;
+use super::verdict::{Broken, Judgement};
+use crate::bucket::BucketProvisioner;
+use crate::controller::bucket::BucketBackend;
+
+/// A check of a provisioner of buckets: as [`Conformance`](super::Conformance) for volumes.
+///
+/// ```
+/// # use std::collections::{BTreeMap, BTreeSet};
+/// # use std::sync::{Arc, Mutex};
+/// # use kube_provisioner::bucket::*;
+/// # use kube_provisioner::*;
+/// # #[derive(Clone, Default)]
+/// # struct Store(Arc<Mutex<BTreeMap<String, String>>>);
+/// # impl BucketProvisioner for Store {
+/// #     type Parameters = ();
+/// #     type Config = ();
+/// #     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+/// #         let (name, user) = (request.name, request.claim.user());
+/// #         match self.0.lock().unwrap().entry(name) {
+/// #             std::collections::btree_map::Entry::Occupied(bucket) if *bucket.get() != user => {
+/// #                 return Err(ProvisionError::invalid("the bucket is somebody else's"));
+/// #             }
+/// #             bucket => bucket.or_insert(user.clone()),
+/// #         };
+/// #         Ok(Bucket::new(Endpoint { host: "store".into(), ..Endpoint::default() }, Credentials::new(user, "secret")))
+/// #     }
+/// #     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+/// #         Ok(Bucket::new(Endpoint::default(), Credentials::new(request.claim.user(), "secret")))
+/// #     }
+/// #     async fn delete(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+/// #         self.0.lock().unwrap().retain(|name, user| *name != bucket.name || *user != bucket.claim.user());
+/// #         Ok(())
+/// #     }
+/// #     async fn revoke(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
+/// # }
+/// use kube_provisioner::conformance::BucketConformance;
+///
+/// let store = Store::default();
+/// let (started, listed) = (store.clone(), store.clone());
+/// let list = async move || listed.0.lock().unwrap().keys().cloned().collect::<Vec<_>>();
+/// BucketConformance::new(move || started.clone(), list).check();
+/// ```
+#[must_use = "nothing is checked before `check` or `run`"]
+pub struct BucketConformance {
+    subject: Subject,
+    only: Vec<String>,
+}
+
+/// What is checked, and on what.
+struct Subject {
+    name: &'static str,
+    start: Box<dyn Fn(Client) -> Arc<dyn BucketBackend>>,
+    assets: Box<dyn Fn() -> BoxFuture<'static, Vec<String>>>,
+    parameters: BTreeMap<String, String>,
+    existing: Option<String>,
+    objects: Vec<serde_json::Value>,
+    seeds: Vec<u64>,
+    tempo: Tempo,
+}
+
+impl BucketConformance {
+    /// Checks what `start` makes.
+    ///
+    /// * `start` makes the provisioner as a process that starts has it. It is called many times, always for the same
+    ///   backend, and what it made before may be gone in the middle of whatever it did.
+    /// * `assets` names what the backend holds now, one text per asset: buckets, users, keys, statements.
+    ///
+    /// The backend may hold other things, which must not change; no other program should use it.
+    pub fn new<B, F, A>(start: impl Fn() -> B + 'static, assets: impl Fn() -> F + 'static) -> Self
+    where
+        B: BucketProvisioner,
+        F: Future<Output = A> + Send + 'static,
+        A: IntoIterator<Item: ToString>,
+    {
+        let assets = move || -> BoxFuture<'static, Vec<String>> {
+            let assets = assets();
+            Box::pin(async move {
+                let mut names: Vec<String> = assets.await.into_iter().map(|asset| asset.to_string()).collect();
+                names.sort_unstable();
+                names
+            })
+        };
+        Self {
+            subject: Subject {
+                name: std::any::type_name::<B>(),
+                start: Box::new(move |_| Arc::new(start())),
+                assets: Box::new(assets),
+                parameters: BTreeMap::new(),
+                existing: None,
+                objects: Vec::new(),
+                seeds: (0..8).collect(),
+                tempo: Tempo::Virtual,
+            },
+            only: Vec::new(),
+        }
+    }
+
+    /// The parameters of a good class. Without this call a class has none.
+    pub fn parameters<K: Into<String>, V: Into<String>>(mut self, good: impl IntoIterator<Item = (K, V)>) -> Self {
+        self.subject.parameters = super::map(good);
+        self
+    }
+
+    /// A bucket that exists, and that claims may be let into. Without this call `grant` is not checked.
+    pub fn existing_bucket(mut self, name: impl Into<String>) -> Self {
+        self.subject.existing = Some(name.into());
+        self
+    }
+
+    /// Objects that are in the kit's cluster from the beginning, such as the Secrets that the class names.
+    pub fn objects(mut self, objects: impl IntoIterator<Item = serde_json::Value>) -> Self {
+        self.subject.objects.extend(objects);
+        self
+    }
+
+    /// Which storms there are. A storm that fails names its seed. Without this call there are those of 0 to 7.
+    pub fn seeds(mut self, seeds: impl IntoIterator<Item = u64>) -> Self {
+        self.subject.seeds = seeds.into_iter().collect();
+        self
+    }
+
+    /// For a backend that needs real time, such as a server behind a network.
+    pub fn real_time(mut self) -> Self {
+        self.subject.tempo = Tempo::Real;
+        self
+    }
+
+    /// Only the rule of this name. May be called again for others.
+    ///
+    /// # Panics
+    /// When there is no such rule.
+    pub fn only(mut self, rule: &str) -> Self {
+        assert!(BucketRule::ALL.iter().any(|known| known.id() == rule), "there is no rule {rule:?}");
+        self.only.push(rule.to_owned());
+        self
+    }
+
+    /// Checks every rule, prints a line for each, and panics when one is broken.
+    ///
+    /// # Panics
+    /// When a rule is broken, and inside of a tokio runtime: there is [`run`](Self::run) for that.
+    #[expect(clippy::print_stdout, reason = "a test shows what it did, and the test runner catches only this")]
+    pub fn check(self) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(self.subject.tempo == Tempo::Virtual)
+            .build()
+            .expect("a thread without a runtime can have one");
+        println!("{}", self.subject.name);
+        let report = runtime.block_on(self.judge(|result| println!("{result}")));
+        drop(runtime);
+        assert!(report.is_kept(), "{}", report.broken_text());
+    }
+
+    /// The same in the caller's runtime: one thread with a paused clock, or any with [`real_time`](Self::real_time).
+    pub async fn run(self) -> Report {
+        self.judge(|_| {}).await
+    }
+
+    async fn judge(self, mut each: impl FnMut(&RuleResult)) -> Report {
+        let chosen = |rule: &BucketRule| self.only.is_empty() || self.only.iter().any(|only| only == rule.id());
+        let mut results = Vec::new();
+        for rule in BucketRule::ALL.into_iter().filter(chosen) {
+            let start = Instant::now();
+            let judgement = rules::check(rule, &self.subject).await;
+            let judgement = judgement.unwrap_or_else(|Broken(seen)| Judgement::Broken(seen));
+            let hopeless = rule == BucketRule::Provision && matches!(judgement, Judgement::Broken(_));
+            let result = RuleResult::new(rule.id(), rule.says(), judgement, start.elapsed());
+            each(&result);
+            results.push(result);
+            if hopeless {
+                // Every other rule begins with this one.
+                break;
+            }
+        }
+        Report::new(self.subject.name, results)
+    }
+}
+
+impl fmt::Debug for BucketConformance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BucketConformance").field("of", &self.subject.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,172 @@
+//! A simulated cluster with classes, and processes of the controller that come and go.
+
+use std::time::Duration;
+
+use kube_sim::{Actors, Cluster, DeleteOptions, PatchKind, Running, SimClock, Target};
+use objectbucket_api::{Validation, crds};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::Subject;
+use crate::bucket::ClaimName;
+use crate::conformance::verdict::Broken;
+use crate::controller::{BucketController, RunError};
+use crate::options::BucketOptions;
+use provisioner_runtime::environment::Environment;
+
+const PROVISIONER: &str = "example.com/conformance";
+const NAMESPACE: &str = "default";
+/// How long a key stays valid after it was rotated out.
+pub(super) const OVERLAP: Duration = Duration::from_secs(2);
+
+pub(super) struct Lab<'a> {
+    subject: &'a Subject,
+    pub(super) cluster: Cluster,
+    _actors: Running,
+}
+
+impl<'a> Lab<'a> {
+    pub(super) fn new(subject: &'a Subject) -> Self {
+        let cluster = Cluster::builder().hide_managed_fields().build();
+        let actors = cluster.run(Actors::all());
+        let lab = Self { subject, cluster, _actors: actors };
+        for definition in crds(Validation::Standard) {
+            lab.create(serde_json::to_value(&definition).unwrap_or_default());
+        }
+        subject.objects.iter().cloned().for_each(|object| drop(lab.create(object)));
+        lab.class("class", &[]);
+        if let Some(bucket) = &subject.existing {
+            lab.class("granted", &[("bucketName", bucket)]);
+        }
+        lab
+    }
+
+    fn class(&self, name: &str, more: &[(&str, &str)]) {
+        let mut parameters = json!(self.subject.parameters);
+        parameters["credentialsOverlap"] = format!("{}s", OVERLAP.as_secs()).into();
+        for (key, value) in more {
+            parameters[*key] = (*value).into();
+        }
+        self.create(json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+            "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "parameters": parameters,
+        }));
+    }
+
+    /// A class with a parameter that no author knows.
+    pub(super) fn bad_class(&self) {
+        self.class("bad", &[("noAuthorHasThis", "x")]);
+    }
+
+    /// Starts a process of the provisioner.
+    pub(super) fn start(&self, number: u64) -> JoinHandle<Result<(), RunError>> {
+        let mut options = BucketOptions::new(PROVISIONER);
+        options.options = self.subject.tempo.options(PROVISIONER);
+        options.options.namespace = Some(NAMESPACE.to_owned());
+        let client = self.cluster.client(&format!("process-{number}"));
+        let backend = (self.subject.start)(client.clone());
+        let environment = match self.subject.tempo {
+            crate::conformance::tempo::Tempo::Virtual => Environment::simulated(number, SimClock::EPOCH),
+            crate::conformance::tempo::Tempo::Real => Environment::default(),
+        };
+        let controller = BucketController::with_backend(backend, options).environment(environment);
+        tokio::spawn(controller.run_with(client, CancellationToken::new()))
+    }
+
+    /// Creates a claim; returns its uid.
+    pub(super) fn claim(&self, name: &str, class: &str, bucket: Option<&str>) -> String {
+        let mut spec = json!({"storageClassName": class, "generateBucketName": "conformance"});
+        if let Some(bucket) = bucket {
+            spec["bucketName"] = bucket.into();
+        }
+        let claim = self.create(json!({
+            "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim",
+            "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+        }));
+        claim["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+    }
+
+    pub(super) fn claim_name(name: &str, uid: &str) -> ClaimName {
+        ClaimName { namespace: NAMESPACE.to_owned(), name: name.to_owned(), uid: uid.to_owned() }
+    }
+
+    pub(super) fn get(&self, group: &str, plural: &str, name: &str) -> Option<Value> {
+        self.cluster.get(group, plural, NAMESPACE, name).ok()
+    }
+
+    pub(super) fn get_claim(&self, name: &str) -> Option<Value> {
+        self.get("objectbucket.io", "objectbucketclaims", name)
+    }
+
+    /// The key in the claim's Secret.
+    pub(super) fn key(&self, claim: &str) -> Option<String> {
+        let secret = self.get("", "secrets", claim)?;
+        Some(secret["data"]["AWS_ACCESS_KEY_ID"].as_str()?.to_owned())
+    }
+
+    pub(super) fn delete(&self, claim: &str) {
+        let target =
+            Target { group: "objectbucket.io", plural: "objectbucketclaims", namespace: NAMESPACE, name: claim };
+        let _ = self.cluster.delete(&target, DeleteOptions::default());
+    }
+
+    pub(super) fn rotate(&self, claim: &str, text: &str) {
+        let target =
+            Target { group: "objectbucket.io", plural: "objectbucketclaims", namespace: NAMESPACE, name: claim };
+        let patch = json!({"metadata": {"annotations": {crate::protocol::ROTATE_CREDENTIALS: text}}});
+        let _ = self.cluster.patch(&target, None, PatchKind::Merge, &patch);
+    }
+
+    pub(super) async fn bound(&self, claim: &str) -> Result<(), Broken> {
+        self.until(&format!("the claim {claim} is bound"), || {
+            self.get_claim(claim).is_some_and(|claim| claim["status"]["phase"] == "Bound")
+        })
+        .await
+    }
+
+    pub(super) async fn gone(&self, claim: &str) -> Result<(), Broken> {
+        self.until(&format!("the claim {claim} is gone"), || self.get_claim(claim).is_none()).await
+    }
+
+    pub(super) async fn until(&self, what: &str, so: impl Fn() -> bool) -> Result<(), Broken> {
+        let (start, limit) = (Instant::now(), self.subject.tempo.limit());
+        while !so() {
+            if start.elapsed() > limit {
+                return Err(Broken(format!("{what}: not within {} s; {}", limit.as_secs(), self.said())));
+            }
+            sleep(self.subject.tempo.step()).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until the backend has this and no more.
+    pub(super) async fn assets(&self, what: &str, wanted: &[String]) -> Result<(), Broken> {
+        let (start, limit) = (Instant::now(), self.subject.tempo.limit());
+        loop {
+            let found = (self.subject.assets)().await;
+            if found == wanted {
+                return Ok(());
+            }
+            if start.elapsed() > limit {
+                return Err(Broken(format!(
+                    "{what}: the backend has {found:?} instead of {wanted:?}; {}",
+                    self.said()
+                )));
+            }
+            sleep(self.subject.tempo.step()).await;
+        }
+    }
+
+    fn create(&self, object: Value) -> Value {
+        self.cluster.create(&object).unwrap_or_default()
+    }
+
+    /// The last events.
+    fn said(&self) -> String {
+        let events = self.cluster.list("", "events", None).unwrap_or_default();
+        let texts: Vec<&str> = events.iter().rev().take(3).filter_map(|event| event["message"].as_str()).collect();
+        format!("the last events: {texts:?}")
+    }
+}

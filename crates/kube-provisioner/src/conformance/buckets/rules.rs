@@ -1,0 +1,306 @@
+//! The rules of the contract, and how each is checked.
+
+use std::time::Duration;
+
+use provisioner_runtime::controller::FencingToken;
+use tokio::time::sleep;
+
+use super::Subject;
+use super::lab::{Lab, OVERLAP};
+use crate::bucket::{BucketRequest, ProvisionedBucket, Source};
+use crate::conformance::tempo::Tempo;
+use crate::conformance::verdict::{Broken, CheckResult, Judgement};
+use crate::controller::bucket::{UntypedBucket, read_texts};
+use crate::secrets::Secrets;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BucketRule {
+    Provision,
+    Again,
+    EachItsOwn,
+    Delete,
+    NothingThere,
+    Foreign,
+    Grant,
+    Rotate,
+    Refuse,
+    Storm,
+}
+
+impl BucketRule {
+    pub(super) const ALL: [Self; 10] = [
+        Self::Provision,
+        Self::Again,
+        Self::EachItsOwn,
+        Self::Delete,
+        Self::NothingThere,
+        Self::Foreign,
+        Self::Grant,
+        Self::Rotate,
+        Self::Refuse,
+        Self::Storm,
+    ];
+
+    /// Its name, which is also its section in `docs/conformance.md`.
+    pub(super) fn id(self) -> &'static str {
+        match self {
+            Self::Provision => "bucket-provision",
+            Self::Again => "bucket-again",
+            Self::EachItsOwn => "bucket-each-its-own",
+            Self::Delete => "bucket-delete",
+            Self::NothingThere => "bucket-nothing-there",
+            Self::Foreign => "bucket-foreign",
+            Self::Grant => "bucket-grant",
+            Self::Rotate => "bucket-rotate",
+            Self::Refuse => "bucket-refuse",
+            Self::Storm => "bucket-storm",
+        }
+    }
+
+    pub(super) fn says(self) -> &'static str {
+        match self {
+            Self::Provision => "a claim gets a bucket, and its Secret a key",
+            Self::Again => "the same request again gives the same key and makes nothing more",
+            Self::EachItsOwn => "two claims have nothing in common",
+            Self::Delete => "everything goes with the claim, and deleting again is success",
+            Self::NothingThere => "cleaning up what was never made is success and removes nothing",
+            Self::Foreign => "a bucket of another claim is refused, and survives",
+            Self::Grant => "claims are let into a bucket that exists and out again, and the bucket stays",
+            Self::Rotate => "a new key works beside the old one, which goes later",
+            Self::Refuse => "unknown parameters are refused",
+            Self::Storm => "killed at any moment, one bucket and one key for each claim, and nothing in the end",
+        }
+    }
+}
+
+pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
+    let before = (subject.assets)().await;
+    match rule {
+        BucketRule::Provision => {
+            let lab = Lab::new(subject);
+            let process = lab.start(1);
+            lab.claim("one", "class", None);
+            lab.bound("one").await?;
+            if lab.key("one").is_none_or(|key| key.is_empty()) {
+                return Err(Broken("the claim's Secret has no key".to_owned()));
+            }
+            if (subject.assets)().await == before {
+                return Err(Broken("the claim is bound, and the backend has nothing more than before".to_owned()));
+            }
+            // Whether everything goes is another rule's question.
+            lab.delete("one");
+            lab.gone("one").await?;
+            process.abort();
+            Ok(Judgement::Kept)
+        }
+        BucketRule::Again => again(subject, &before).await,
+        BucketRule::EachItsOwn => {
+            let lab = Lab::new(subject);
+            let process = lab.start(1);
+            lab.claim("one", "class", None);
+            lab.bound("one").await?;
+            let alone = (subject.assets)().await;
+            let key = lab.key("one");
+            lab.claim("two", "class", None);
+            lab.bound("two").await?;
+            if lab.key("two") == key {
+                return Err(Broken("two claims have the same key".to_owned()));
+            }
+            lab.delete("two");
+            lab.gone("two").await?;
+            lab.assets("the second claim is gone", &alone).await?;
+            end(&lab, &["one"], &before, process).await
+        }
+        BucketRule::Delete => {
+            let lab = Lab::new(subject);
+            let process = lab.start(1);
+            let uid = lab.claim("one", "class", None);
+            lab.bound("one").await?;
+            end(&lab, &["one"], &before, process).await?;
+            remove(subject, "one", &uid, Source::Provisioned, "delete").await?;
+            lab.assets("deleted again", &before).await.map(|()| Judgement::Kept)
+        }
+        BucketRule::NothingThere => {
+            let lab = Lab::new(subject);
+            remove(subject, "never", "00000000-0000-4000-8000-00000000dead", Source::Provisioned, "clean_up").await?;
+            lab.assets("cleaned up", &before).await.map(|()| Judgement::Kept)
+        }
+        BucketRule::Foreign => foreign(subject, &before).await,
+        BucketRule::Grant => grant(subject, &before).await,
+        BucketRule::Rotate => rotate(subject, &before).await,
+        BucketRule::Refuse => {
+            let lab = Lab::new(subject);
+            let process = lab.start(1);
+            lab.bad_class();
+            lab.claim("one", "bad", None);
+            let failed = || lab.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
+            lab.until("a class with an unknown parameter is refused", failed).await?;
+            end(&lab, &["one"], &before, process).await
+        }
+        BucketRule::Storm => {
+            for seed in &subject.seeds {
+                storm(subject, *seed, &before).await.map_err(|Broken(seen)| Broken(format!("seed {seed}: {seen}")))?;
+            }
+            Ok(Judgement::Kept)
+        }
+    }
+}
+
+/// Deletes the claims; in the end the backend is as before.
+async fn end<T>(lab: &Lab<'_>, claims: &[&str], before: &[String], process: tokio::task::JoinHandle<T>) -> CheckResult {
+    claims.iter().for_each(|claim| lab.delete(claim));
+    for claim in claims {
+        lab.gone(claim).await?;
+    }
+    lab.assets("all claims are gone", before).await?;
+    process.abort();
+    Ok(Judgement::Kept)
+}
+
+async fn again(subject: &Subject, before: &[String]) -> CheckResult {
+    let lab = Lab::new(subject);
+    let process = lab.start(1);
+    let uid = lab.claim("one", "class", None);
+    lab.bound("one").await?;
+    let (assets, key) = ((subject.assets)().await, lab.key("one"));
+    process.abort();
+    // A Secret that is lost makes another process ask again.
+    let target = kube_sim::Target { group: "", plural: "secrets", namespace: "default", name: "one" };
+    let _ = lab.cluster.delete(&target, kube_sim::DeleteOptions::default());
+    let process = lab.start(2);
+    lab.until("the Secret is back", || lab.key("one").is_some()).await?;
+    if lab.key("one") != key {
+        return Err(Broken(format!("the claim {uid} has another key than before")));
+    }
+    lab.assets("asked again", &assets).await?;
+    end(&lab, &["one"], before, process).await
+}
+
+async fn foreign(subject: &Subject, before: &[String]) -> CheckResult {
+    let lab = Lab::new(subject);
+    let process = lab.start(1);
+    lab.claim("first", "class", Some("conformance-foreign"));
+    lab.bound("first").await?;
+    let assets = (subject.assets)().await;
+    lab.claim("second", "class", Some("conformance-foreign"));
+    let refused = || lab.get_claim("second").is_some_and(|claim| claim["status"]["phase"] == "Failed");
+    lab.until("a claim on another's bucket is refused for good", refused).await?;
+    lab.assets("refused", &assets).await?;
+    lab.delete("second");
+    lab.gone("second").await?;
+    lab.assets("the refused claim is gone", &assets).await?;
+    end(&lab, &["first"], before, process).await
+}
+
+async fn grant(subject: &Subject, before: &[String]) -> CheckResult {
+    if subject.existing.is_none() {
+        return Ok(Judgement::NotApplicable("no bucket is named that exists".to_owned()));
+    }
+    let lab = Lab::new(subject);
+    let process = lab.start(1);
+    lab.claim("one", "granted", None);
+    lab.bound("one").await?;
+    let alone = (subject.assets)().await;
+    if alone == before {
+        return Err(Broken("the claim is bound, and the backend has nothing more than before".to_owned()));
+    }
+    lab.claim("two", "granted", None);
+    lab.bound("two").await?;
+    lab.delete("two");
+    lab.gone("two").await?;
+    lab.assets("the second claim is gone", &alone).await?;
+    end(&lab, &["one"], before, process).await
+}
+
+async fn rotate(subject: &Subject, before: &[String]) -> CheckResult {
+    let lab = Lab::new(subject);
+    let backend = (subject.start)(lab.cluster.client("kit"));
+    if !backend.capabilities().rotation {
+        return Ok(Judgement::NotApplicable("the provisioner does not rotate keys".to_owned()));
+    }
+    let process = lab.start(1);
+    lab.claim("one", "class", None);
+    lab.bound("one").await?;
+    let (key, count) = (lab.key("one"), (subject.assets)().await.len());
+    lab.rotate("one", "now");
+    lab.until("the Secret has another key", || lab.key("one") != key).await?;
+    sleep(OVERLAP).await;
+    let start = tokio::time::Instant::now();
+    while (subject.assets)().await.len() != count {
+        if start.elapsed() > subject.tempo.limit() {
+            return Err(Broken("the old key does not go".to_owned()));
+        }
+        sleep(subject.tempo.step()).await;
+    }
+    end(&lab, &["one"], before, process).await
+}
+
+async fn storm(subject: &Subject, seed: u64, before: &[String]) -> CheckResult {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let lab = Lab::new(subject);
+    let longest = match subject.tempo {
+        Tempo::Virtual => 8000,
+        Tempo::Real => 300,
+    };
+    let claims = ["one", "two", "three"];
+    for round in 0..6 {
+        let process = lab.start(100 + round);
+        for claim in claims {
+            match random.u8(0..4) {
+                0 | 1 if lab.get_claim(claim).is_none() => drop(lab.claim(claim, "class", None)),
+                2 => lab.delete(claim),
+                3 => lab.rotate(claim, &round.to_string()),
+                _ => {}
+            }
+        }
+        sleep(Duration::from_millis(random.u64(0..longest))).await;
+        process.abort();
+        let _ = process.await;
+        subject.tempo.calm().await;
+    }
+    let process = lab.start(200);
+    claims.iter().for_each(|claim| lab.delete(claim));
+    for claim in claims {
+        lab.gone(claim).await?;
+    }
+    lab.assets("after the storm", before).await?;
+    process.abort();
+    Ok(Judgement::Kept)
+}
+
+/// Calls the author as for a claim that is gone.
+async fn remove(subject: &Subject, name: &str, uid: &str, source: Source, method: &str) -> Result<(), Broken> {
+    let lab = Lab::new(subject);
+    let backend = (subject.start)(lab.cluster.client("kit"));
+    let capabilities = backend.capabilities();
+    let parameters = read_texts(&subject.parameters, &capabilities, |texts| backend.parse(texts));
+    let parameters = parameters.map_err(|problem| Broken(format!("the class's parameters: {problem:?}")))?;
+    let mut secrets = Secrets::default();
+    for named in &parameters.secrets {
+        let names = crate::controller::secret_names::TemplateNames { claim: name, namespace: "default", volume: "" };
+        let (namespace, secret) = named.resolve(names).map_err(Broken)?;
+        let object = lab.cluster.get("", "secrets", &namespace, &secret).unwrap_or_default();
+        if let Ok(object) = serde_json::from_value::<k8s_openapi::api::core::v1::Secret>(object) {
+            let data = object.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
+            secrets.insert(named.role.clone(), data);
+        }
+    }
+    let request = BucketRequest::new(objectbucket_api::names::generated_bucket_name("conformance", uid), (), ());
+    let bucket = ProvisionedBucket {
+        claim: Lab::claim_name(name, uid),
+        source,
+        parameters: None,
+        secrets,
+        fencing_token: FencingToken::unlimited(),
+        ..ProvisionedBucket::new(request.name, source, ())
+    };
+    let argument = || UntypedBucket { bucket: bucket.clone(), parameters: Some(parameters.parsed.clone()) };
+    for _ in 0..2 {
+        let answer = match method {
+            "delete" => backend.delete(argument()).await,
+            _ => backend.clean_up(argument()).await,
+        };
+        answer.map_err(|error| Broken(format!("{method} fails where there is nothing: {error}")))?;
+    }
+    Ok(())
+}

@@ -6,6 +6,7 @@ mod fake;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{Bucket, BucketProvisioner, BucketRequest, ProvisionedBucket, RequestOf, Source};
+use kube_provisioner::conformance::BucketConformance;
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, Verdict, parameters};
 use s3_client::policy::{Policy, allow};
 use s3_client::{Client, Credentials, Settings};
@@ -17,6 +18,30 @@ use crate::store::Defaults;
 use crate::users::arn;
 use fake::Fake;
 
+#[tokio::test]
+async fn the_contract_is_kept() {
+    let fake = Fake::start().await;
+    let endpoint = fake.endpoint.clone();
+    let admin = serde_json::json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
+        "stringData": {"accessKey": "ADMIN", "secretKey": "admin-secret"},
+    });
+    let start = || Rgw::new(Defaults::of_classes());
+    let parameters =
+        [("endpoint", endpoint.as_str()), ("adminSecretName", "admin"), ("adminSecretNamespace", "default")];
+    let report = BucketConformance::new(start, move || {
+        let assets = fake.assets();
+        async move { assets }
+    })
+    .parameters(parameters)
+    .objects([admin])
+    .seeds(0..3)
+    .real_time()
+    .run()
+    .await;
+    assert!(report.is_kept(), "{report}");
+}
+
 /// A gateway with a provisioner for it.
 struct Lab {
     endpoint: String,
@@ -25,6 +50,19 @@ struct Lab {
     fake: Option<Fake>,
     /// Names of this test only, since a real gateway keeps what earlier runs have left.
     run: String,
+}
+
+impl Defaults {
+    /// Classes say everything.
+    fn of_classes() -> Self {
+        Self {
+            endpoint: None,
+            admin_access_key_file: None,
+            admin_secret_key_file: None,
+            ca_bundle: None,
+            call_timeout: 15,
+        }
+    }
 }
 
 impl Lab {
@@ -41,14 +79,7 @@ impl Lab {
                 (fake.endpoint.clone(), Credentials::new("ADMIN", "admin-secret"), Some(fake))
             }
         };
-        let defaults = Defaults {
-            endpoint: None,
-            admin_access_key_file: None,
-            admin_secret_key_file: None,
-            ca_bundle: None,
-            call_timeout: 15,
-        };
-        Self { endpoint, admin_key, rgw: Rgw::new(defaults), fake, run }
+        Self { endpoint, admin_key, rgw: Rgw::new(Defaults::of_classes()), fake, run }
     }
 
     fn parameters(&self) -> Parameters {

@@ -63,6 +63,20 @@ impl Fake {
         Self { endpoint, model }
     }
 
+    /// What it holds, by name.
+    pub(super) fn assets(&self) -> Vec<String> {
+        let model = self.model.lock().unwrap();
+        let buckets = model.buckets.iter().map(|(name, bucket)| {
+            let policy = bucket.settings.get("policy").map(|policy| String::from_utf8_lossy(policy).into_owned());
+            format!("bucket {name} of {}, policy {policy:?}", bucket.owner)
+        });
+        let users = model
+            .users
+            .iter()
+            .map(|(id, user)| format!("user {id} with the keys {:?}", user.keys.keys().collect::<Vec<_>>()));
+        buckets.chain(users).collect()
+    }
+
     /// All requests, without the arguments that all have.
     pub(super) fn log(&self) -> Vec<String> {
         self.model.lock().unwrap().log.clone()

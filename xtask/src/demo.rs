@@ -21,6 +21,7 @@ use serde_json::json;
 use crate::build::{self, Profile};
 use crate::image;
 
+pub(crate) mod buckets;
 mod kubectl;
 mod node;
 mod report;
@@ -100,7 +101,13 @@ async fn show(stage: &mut Stage, program: &Path, report: &mut Report) -> anyhow:
     report.object::<StorageClass>(&client, None, CLASS).await?;
 
     report.begin("start the provisioner as that service account, let it settle");
-    let id = stage.start_provisioner(program, &root, &kubeconfig)?;
+    let arguments = [
+        ("--root", root.display().to_string()),
+        ("--provisioner-name", PROVISIONER.to_owned()),
+        ("--kubeconfig", kubeconfig.display().to_string()),
+        ("--namespace", NAMESPACE.to_owned()),
+    ];
+    let id = stage.start_provisioner(ACCOUNT, program, &arguments)?;
     settle(id).await?;
     report.done();
     let before = id.resident_memory()?;

@@ -53,6 +53,10 @@ enum Command {
 
     /// Show a provisioner at work, on a simulated API server: a claim is bound, and its volume goes with it
     Demo {
+        /// What is shown: volumes that are directories, or buckets on a real radosgw
+        #[arg(value_enum, default_value_t = Shown::Volumes)]
+        shown: Shown,
+
         /// Show the release build on a real control plane, with its figures; the first time this builds Kubernetes
         #[arg(long)]
         real: bool,
@@ -95,6 +99,13 @@ enum Command {
     },
 }
 
+/// What the demo shows.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Shown {
+    Volumes,
+    Buckets,
+}
+
 fn main() -> ExitCode {
     let command = Arguments::parse().command;
     if let Command::Guard { parent, detach, program } = command {
@@ -132,6 +143,16 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
             Command::Image(arguments) => image::run(&arguments, &guard).await,
+            Command::Demo { shown: Shown::Buckets, node: true, .. }
+            | Command::Demo { shown: Shown::Buckets, keep: true, .. } => {
+                anyhow::bail!(
+                    "buckets are shown without a node, and nothing is kept: `demo buckets`, or `demo buckets --real`"
+                )
+            }
+            Command::Demo { shown: Shown::Buckets, real, .. } => {
+                let on = if real { demo::On::Real } else { demo::On::Simulated };
+                demo::buckets::run(on, &guard).await
+            }
             Command::Demo { node: true, .. } => demo::run(demo::On::Node, &guard).await,
             Command::Demo { keep: true, .. } => demo::run(demo::On::Standing, &guard).await,
             Command::Demo { real: true, .. } => demo::run(demo::On::Real, &guard).await,

@@ -9,8 +9,8 @@ use e2e::guard::Guard;
 use e2e::process::ProcessId;
 use e2e::progress::SharedProgress;
 
+use super::LIMIT;
 use super::report::Report;
-use super::{ACCOUNT, LIMIT, NAMESPACE, PROVISIONER};
 
 /// What the demo is shown on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -101,25 +101,18 @@ impl Stage {
 
     pub(super) fn start_provisioner(
         &mut self,
+        name: &str,
         program: &Path,
-        root: &Path,
-        kubeconfig: &Path,
+        arguments: &[(&str, String)],
     ) -> anyhow::Result<ProcessId> {
-        let arguments: Vec<_> = [
-            ("--root", root.display().to_string()),
-            ("--provisioner-name", PROVISIONER.to_owned()),
-            ("--kubeconfig", kubeconfig.display().to_string()),
-            ("--namespace", NAMESPACE.to_owned()),
-        ]
-        .into_iter()
-        .flat_map(|(flag, value)| [flag.to_owned(), value])
-        .collect();
+        let arguments = arguments.iter().flat_map(|(flag, value)| [(*flag).to_owned(), value.clone()]);
+        let arguments: Vec<String> = arguments.collect();
         if self.control_plane.is_none() {
-            let kept = control_plane::keep_program(&self.state, ACCOUNT, program, arguments)?;
+            let kept = control_plane::keep_program(&self.state, name, program, arguments)?;
             self.log = Some(kept.log);
             return kept.id.context("the provisioner has no process number");
         }
-        let started = Program::spawn(&self.state, ACCOUNT, program, arguments)?;
+        let started = Program::spawn(&self.state, name, program, arguments)?;
         self.log = Some(started.log().to_owned());
         let id = started.id();
         self.provisioner = Some(started);

@@ -1,0 +1,205 @@
+//! Buckets on request, on a real radosgw: a claim and its Secret, an object, a second claim on the same bucket, new keys,
+//! and the end of it all.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use e2e::ceph::{self, Ceph};
+use e2e::cluster::{self, eventually};
+use e2e::control_plane;
+use e2e::guard::Guard;
+use e2e::progress;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client};
+use kube_provisioner::bucket::BucketCapabilities;
+use kube_provisioner::bucket::objectbucket_api::{ObjectBucket, ObjectBucketClaim};
+use kube_provisioner::{Options, rbac};
+use s3_client::Credentials;
+use serde_json::{Value, json};
+
+use super::report::Report;
+use super::stage::{On, Stage};
+use crate::build::{self, Profile};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const NAMESPACE: &str = "bucket-demo";
+const ACCOUNT: &str = "ceph-rgw-provisioner";
+const PROVISIONER: &str = "demo.example.com/bucket";
+const CLASS: &str = "bucket-demo";
+const CLASS_OF_BUCKET: &str = "bucket-demo-photos";
+const BUCKET: &str = "photos";
+const OBJECT: &str = "hello.txt";
+
+pub(crate) async fn run(on: On, guard: &Guard) -> anyhow::Result<ExitCode> {
+    on.check()?;
+    if let Some(obstacle) = ceph::obstacle() {
+        return Err(obstacle);
+    }
+    let progress = progress::terminal();
+    let mut report = Report::new(progress.clone());
+    report.begin("build ceph-rgw-provisioner");
+    let program = build::program(Profile::Dev, "ceph-rgw-provisioner", &[], guard, &progress).await?;
+    report.done();
+    report.begin("start Ceph: a monitor, a manager, an OSD and radosgw");
+    let ceph = Ceph::start(&ceph::Settings::default(), guard, &progress).await?;
+    report.done();
+    let mut stage = Stage::start(on, guard, &mut report, &progress).await?;
+    show(&mut stage, &ceph, &program, &mut report).await.with_context(|| stage.failure())?;
+    stage.end(&mut report).await?;
+    report.begin("stop Ceph");
+    ceph.stop()?;
+    report.done();
+    report.summary(None);
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show(stage: &mut Stage, ceph: &Ceph, program: &Path, report: &mut Report) -> anyhow::Result<()> {
+    let client = control_plane::client_from(&stage.state.kubeconfig).await?;
+    let gateway = ceph.state();
+    report.begin(
+        "install ObjectBucketClaims and ObjectBuckets, a service account, its rights, classes and the admin's Secret",
+    );
+    report.waiting(cluster::install_bucket_crds(&client)).await?;
+    report.waiting(cluster::apply(&client, &objects(&gateway))).await?;
+    let kubeconfig = control_plane::kubeconfig_for_service_account(&client, &stage.state, NAMESPACE, ACCOUNT).await?;
+    report.done();
+    report.object::<StorageClass>(&client, None, CLASS).await?;
+
+    report.begin("start the provisioner as that service account");
+    let arguments = [
+        ("--provisioner-name", PROVISIONER.to_owned()),
+        ("--kubeconfig", kubeconfig.display().to_string()),
+        ("--namespace", NAMESPACE.to_owned()),
+    ];
+    stage.start_provisioner(ACCOUNT, program, &arguments)?;
+    report.done();
+
+    claim(&client, report, BUCKET, CLASS, Some(BUCKET)).await?;
+    report.object::<ObjectBucket>(&client, None, &format!("obc-{NAMESPACE}-{BUCKET}")).await?;
+    report.object::<Secret>(&client, Some(NAMESPACE), BUCKET).await?;
+    report.object::<ConfigMap>(&client, Some(NAMESPACE), BUCKET).await?;
+
+    report.begin("put an object with the keys of the Secret, and get it");
+    let first = user(&client, BUCKET).await?;
+    first.put_object(BUCKET, OBJECT, "hello\n").await?;
+    let text = first.get_object(BUCKET, OBJECT).await?.context("the object is not there")?;
+    report.done();
+    report.show(&format!("s3://{BUCKET}/{OBJECT}: {}", String::from_utf8_lossy(&text).trim()));
+
+    claim(&client, report, "reader", CLASS_OF_BUCKET, None).await?;
+    report.begin("read the object with the second claim's keys");
+    let reader = user(&client, "reader").await?;
+    let read = eventually(LIMIT, async || Ok(reader.get_object(BUCKET, OBJECT).await.ok().flatten()));
+    ensure!(report.waiting(read).await?.is_some(), "the second claim cannot read");
+    let error = reader.put_object(BUCKET, "mine", "x").await.err().context("a reader can write")?;
+    report.done();
+    report.show(&format!("it may read only: {error}"));
+
+    rotate(&client, report, &first).await?;
+    delete(&client, ceph, report).await
+}
+
+/// Creates a claim and shows how it is bound.
+async fn claim(
+    client: &Client,
+    report: &mut Report,
+    name: &str,
+    class: &str,
+    bucket: Option<&str>,
+) -> anyhow::Result<()> {
+    report.begin(&format!("create the claim {name} of the class {class}, wait until it is bound"));
+    let object = json!({
+        "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"storageClassName": class, "bucketName": bucket},
+    });
+    cluster::apply(client, &[object]).await?;
+    let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), NAMESPACE);
+    let is_bound = |claim: &ObjectBucketClaim| {
+        claim.status.as_ref().and_then(|status| status.phase.as_ref()).is_some_and(|phase| phase.as_str() == "Bound")
+    };
+    let bound = eventually(LIMIT, async || Ok(claims.get_opt(name).await?.filter(is_bound)));
+    ensure!(report.waiting(bound).await?.is_some(), "the claim {name} is not bound");
+    report.done();
+    report.object::<ObjectBucketClaim>(client, Some(NAMESPACE), name).await
+}
+
+async fn rotate(client: &Client, report: &mut Report, before: &s3_client::Client) -> anyhow::Result<()> {
+    report.begin("ask for new keys; the old ones work for 3 seconds more");
+    let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), NAMESPACE);
+    let old = key(client, BUCKET).await?;
+    let patch = json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "today"}}});
+    claims.patch(BUCKET, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    let rotated = eventually(LIMIT, async || Ok((key(client, BUCKET).await? != old).then_some(())));
+    ensure!(report.waiting(rotated).await?.is_some(), "there is no new key");
+    ensure!(before.get_object(BUCKET, OBJECT).await.is_ok(), "the old key does not work any more");
+    let after = user(client, BUCKET).await?;
+    ensure!(after.get_object(BUCKET, OBJECT).await?.is_some(), "the new key does not work");
+    let retired = eventually(LIMIT, async || Ok(before.get_object(BUCKET, OBJECT).await.err()));
+    let error = report.waiting(retired).await?.context("the old key works for ever")?;
+    report.done();
+    report.show(&format!("the old key: {error}"));
+    Ok(())
+}
+
+async fn delete(client: &Client, ceph: &Ceph, report: &mut Report) -> anyhow::Result<()> {
+    report.begin("delete the claims, wait until everything is gone");
+    let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), NAMESPACE);
+    for claim in ["reader", BUCKET] {
+        claims.delete(claim, &DeleteParams::default()).await?;
+        let gone = eventually(LIMIT, async || Ok(claims.get_opt(claim).await?.is_none().then_some(())));
+        ensure!(report.waiting(gone).await?.is_some(), "the claim {claim} is still there");
+    }
+    let gateway = ceph.state();
+    let buckets = gateway.radosgw_admin(&["bucket", "list"]).await?;
+    let users = gateway.radosgw_admin(&["user", "list"]).await?;
+    report.done();
+    report.show(&format!("radosgw-admin bucket list: {buckets}"));
+    report.show(&format!("radosgw-admin user list:   {users}"));
+    ensure!(buckets == json!([]) && users == json!([ceph::ADMIN]), "something is left in the gateway");
+    Ok(())
+}
+
+/// S3 as a pod with this claim's Secret and ConfigMap has it.
+async fn user(client: &Client, claim: &str) -> anyhow::Result<s3_client::Client> {
+    let map = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE).get(claim).await?.data.unwrap_or_default();
+    let endpoint = map.get("AWS_ENDPOINT_URL").context("the ConfigMap has no address")?;
+    let secret = Api::<Secret>::namespaced(client.clone(), NAMESPACE).get(claim).await?.data.unwrap_or_default();
+    let text = |name: &str| Ok::<_, anyhow::Error>(String::from_utf8(secret.get(name).context("no key")?.0.clone())?);
+    let credentials = Credentials::new(text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);
+    Ok(s3_client::Client::new(s3_client::Settings::new(endpoint), credentials)?)
+}
+
+async fn key(client: &Client, claim: &str) -> anyhow::Result<Vec<u8>> {
+    let secret = Api::<Secret>::namespaced(client.clone(), NAMESPACE).get(claim).await?;
+    Ok(secret.data.unwrap_or_default().remove("AWS_ACCESS_KEY_ID").map(|id| id.0).unwrap_or_default())
+}
+
+fn objects(gateway: &ceph::State) -> Vec<Value> {
+    let account = rbac::Account { name: ACCOUNT, namespace: NAMESPACE };
+    let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})];
+    let rules = rbac::bucket_rules(&Options::new(PROVISIONER), &BucketCapabilities::default(), &[]);
+    objects.extend(rbac::manifests(&account, &rules));
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "rgw-admin-ops-user", "namespace": NAMESPACE},
+        "stringData": {"accessKey": gateway.access_key, "secretKey": gateway.secret_key},
+    }));
+    for (name, bucket) in [(CLASS, None), (CLASS_OF_BUCKET, Some(BUCKET))] {
+        let mut parameters = json!({
+            "endpoint": gateway.endpoint, "credentialsOverlap": "3s",
+            "adminSecretName": "rgw-admin-ops-user", "adminSecretNamespace": NAMESPACE,
+        });
+        if let Some(bucket) = bucket {
+            (parameters["bucketName"], parameters["accessMode"]) = (bucket.into(), "read-only".into());
+        }
+        objects.push(json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+            "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "parameters": parameters,
+        }));
+    }
+    objects
+}

@@ -53,7 +53,10 @@ use crate::controller::bucket::BucketBackend;
 ///
 /// let store = Store::default();
 /// let (started, listed) = (store.clone(), store.clone());
-/// let list = async move || listed.0.lock().unwrap().keys().cloned().collect::<Vec<_>>();
+/// let list = move || {
+///     let names: Vec<String> = listed.0.lock().unwrap().keys().cloned().collect();
+///     async move { names }
+/// };
 /// BucketConformance::new(move || started.clone(), list).check();
 /// ```
 #[must_use = "nothing is checked before `check` or `run`"]

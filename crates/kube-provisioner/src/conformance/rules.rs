@@ -153,7 +153,8 @@ mod tests {
     #[test]
     fn every_rule_is_explained() {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/conformance.md")).unwrap();
-        let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let sections = page.lines().filter_map(|line| line.strip_prefix("## "));
+        let sections: Vec<&str> = sections.filter(|section| !section.starts_with("bucket-")).collect();
         assert_eq!(sections, Rule::ALL.map(Rule::id));
     }
 }

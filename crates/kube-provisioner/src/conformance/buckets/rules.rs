@@ -304,3 +304,16 @@ async fn remove(subject: &Subject, name: &str, uid: &str, source: Source, method
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_is_explained() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/conformance.md")).unwrap();
+        let sections = page.lines().filter_map(|line| line.strip_prefix("## "));
+        let sections: Vec<&str> = sections.filter(|section| section.starts_with("bucket-")).collect();
+        assert_eq!(sections, BucketRule::ALL.map(BucketRule::id));
+    }
+}

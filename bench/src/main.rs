@@ -2,6 +2,7 @@
 //! `docs/performance.md`.
 #![allow(clippy::print_stdout, reason = "it prints its results")]
 
+mod buckets;
 mod burst;
 mod cluster;
 mod foreign;
@@ -34,6 +35,8 @@ enum Command {
         #[arg(long, value_name = "PROGRAM")]
         program: Option<std::path::PathBuf>,
     },
+    /// Claims of buckets on a backend that costs nothing: time and API requests, at work, at rest and at the start
+    Buckets(buckets::Settings),
     /// Claims that wait when the provisioner starts, beside a bare client that posts the same volumes
     Waiting(waiting::Settings),
     /// Memory and start with claims and volumes of another provisioner in the cluster
@@ -78,6 +81,7 @@ enum Command {
 async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Burst { claims, program } => burst::run(claims, program).await,
+        Command::Buckets(settings) => buckets::run(settings).await,
         Command::Waiting(settings) => waiting::run(settings).await,
         Command::Foreign { pairs } => foreign::run(pairs).await,
         Command::Journal { rounds, claims } => journal::run(rounds, claims).await,

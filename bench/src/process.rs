@@ -37,6 +37,13 @@ impl Provisioner {
         Self::start_program(cluster, &program, name, more).await
     }
 
+    /// Starts the provisioner of buckets that costs nothing.
+    pub(crate) fn start_buckets(kubeconfig: &Path, log: &Path, more: &[&str]) -> anyhow::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?.with_file_name("noop-bucket-provisioner"));
+        command.arg("--kubeconfig").arg(kubeconfig).args(more);
+        Self::spawn(command, log)
+    }
+
     /// Another build of it.
     pub(crate) async fn start_program(
         cluster: &Cluster,

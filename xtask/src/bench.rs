@@ -23,8 +23,9 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
         }
         _ => None,
     };
-    // Logging every request would be measured too.
-    let control_plane = ControlPlane::start(&Settings::default(), guard, &progress).await?;
+    // Logging every request would be measured too, so it is done only where requests are counted.
+    let settings = Settings { audit: measurement == Some("buckets"), ..Settings::default() };
+    let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
     let mut command = build::command(guard, &program);
     command.args(arguments).env(STATE_VARIABLE, control_plane.state().path());
     command.envs(provisioner.map(|path| ("HOSTPATH_PROVISIONER", path)));

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use serde::Deserialize;
 
+use crate::control_plane::State;
+
 /// The API server's audit log.
 pub struct AuditLog {
     path: PathBuf,
@@ -34,8 +36,10 @@ pub struct AuditEntry {
 }
 
 impl AuditLog {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path }
+    /// The one of this control plane, which must have been started with one.
+    pub fn of(state: &State) -> anyhow::Result<Self> {
+        let path = state.audit_log.clone().context("this control plane keeps no audit log")?;
+        Ok(Self { path })
     }
 
     /// The requests of one user, oldest first. Requests whose answers were just received are in it.

@@ -85,8 +85,7 @@ impl Cluster {
 
     /// The requests of service accounts that the API server logged.
     pub fn audit_log(&self) -> anyhow::Result<AuditLog> {
-        let path = self.state.audit_log.clone().context("this control plane keeps no audit log")?;
-        Ok(AuditLog::new(path))
+        AuditLog::of(&self.state)
     }
 
     /// Ends a component with a signal and returns when it is ready again: [`Signal::TERM`] for a restart in good order,

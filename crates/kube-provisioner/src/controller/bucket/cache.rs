@@ -23,8 +23,8 @@ pub(crate) struct BucketCache {
     claims: Table<Key, Arc<ClaimFacts>>,
     buckets: Table<Arc<str>, Arc<BucketFacts>>,
     classes: Table<Box<str>, Option<Arc<OurClass>>>,
-    secrets: Table<Box<str>, DeliveredFacts>,
-    config_maps: Table<Box<str>, DeliveredFacts>,
+    secrets: DeliveredTable,
+    config_maps: DeliveredTable,
     /// The claims that there are now, by `namespace/name`.
     by_path: HashMap<Box<str>, Key>,
     /// ObjectBuckets by the `namespace/name` of their claim.
@@ -41,8 +41,8 @@ impl BucketCache {
             claims: Table::new(),
             buckets: Table::new(),
             classes: Table::new(),
-            secrets: Table::new(),
-            config_maps: Table::new(),
+            secrets: DeliveredTable::new(),
+            config_maps: DeliveredTable::new(),
             by_path: HashMap::new(),
             of_claim: HashMap::new(),
             pointing: HashMap::new(),
@@ -114,11 +114,11 @@ impl BucketCache {
     }
 
     pub(crate) fn secret_event(&mut self, event: Change<Option<Seen>>) -> Vec<Key> {
-        delivered_event(&mut self.secrets, &self.by_path, event)
+        self.secrets.event(&self.by_path, event)
     }
 
     pub(crate) fn config_map_event(&mut self, event: Change<Option<Seen>>) -> Vec<Key> {
-        delivered_event(&mut self.config_maps, &self.by_path, event)
+        self.config_maps.event(&self.by_path, event)
     }
 
     /// Applies a claim that the API server has returned.
@@ -140,12 +140,22 @@ impl BucketCache {
         }
     }
 
-    pub(crate) fn saw_secret(&mut self, seen: Option<Seen>) {
-        self.secret_event(Change::Applied(seen));
+    /// How many lists of Secrets and ConfigMaps are complete: a write is begun at this.
+    pub(crate) fn lists(&self) -> u64 {
+        self.secrets.lists + self.config_maps.lists
     }
 
-    pub(crate) fn saw_config_map(&mut self, seen: Option<Seen>) {
-        self.config_map_event(Change::Applied(seen));
+    /// Applies a Secret that the API server has returned for a write that was begun at `lists`.
+    pub(crate) fn saw_secret(&mut self, seen: Option<Seen>, lists: u64) {
+        if lists == self.lists() {
+            self.secrets.saw(seen);
+        }
+    }
+
+    pub(crate) fn saw_config_map(&mut self, seen: Option<Seen>, lists: u64) {
+        if lists == self.lists() {
+            self.config_maps.saw(seen);
+        }
     }
 
     pub(crate) fn claim(&self, key: &Key) -> Option<Arc<ClaimFacts>> {
@@ -163,7 +173,7 @@ impl BucketCache {
 
     /// The Secret and the ConfigMap at this path.
     pub(crate) fn delivered(&self, path: &str) -> [Option<&DeliveredFacts>; 2] {
-        [self.secrets.get(path), self.config_maps.get(path)]
+        [self.secrets.table.get(path), self.config_maps.table.get(path)]
     }
 
     /// Claims of ours by whether they have their bucket: waiting and bound ones.
@@ -345,37 +355,64 @@ pub(crate) fn key_of(claim: &ClaimFacts) -> Key {
     Key::of(&claim.namespace, &claim.name, &claim.uid)
 }
 
-fn delivered_event(
-    table: &mut Table<Box<str>, DeliveredFacts>,
-    by_path: &HashMap<Box<str>, Key>,
-    event: Change<Option<Seen>>,
-) -> Vec<Key> {
-    let claim_at = |path: &str| by_path.get(path).cloned();
-    match event {
-        Change::Begin => table.begin_snapshot(),
-        Change::Listed(Some(seen)) | Change::Applied(Some(seen)) => {
-            let known = table.get(&*seen.path).filter(|known| known.uid == seen.facts.uid);
-            if known.is_some_and(|known| seen.facts.resource_version < known.resource_version) {
-                return Vec::new();
-            }
-            let key = claim_at(&seen.path);
-            table.insert(seen.path, seen.facts);
-            return key.into_iter().collect();
-        }
-        Change::Deleted(Some(seen)) => {
-            let same = table.get(&*seen.path).is_some_and(|known| known.uid == seen.facts.uid);
-            if same {
-                table.remove(&*seen.path);
-            }
-            return claim_at(&seen.path).into_iter().collect();
-        }
-        Change::Ready => {
-            let gone = table.end_snapshot();
-            return gone.iter().filter_map(|(path, _)| claim_at(path)).collect();
-        }
-        _ => {}
+/// The Secrets or the ConfigMaps.
+struct DeliveredTable {
+    table: Table<Box<str>, DeliveredFacts>,
+    /// The newest resource version that the watch has shown. A write up to it is known already, and what it made may be
+    /// gone again.
+    shown: u64,
+    /// How many lists are complete. They show a deletion only by what is missing.
+    lists: u64,
+}
+
+impl DeliveredTable {
+    fn new() -> Self {
+        Self { table: Table::new(), shown: 0, lists: 0 }
     }
-    Vec::new()
+
+    fn event(&mut self, by_path: &HashMap<Box<str>, Key>, event: Change<Option<Seen>>) -> Vec<Key> {
+        let claim_at = |path: &str| by_path.get(path).cloned();
+        if let Change::Applied(Some(seen)) | Change::Deleted(Some(seen)) = &event {
+            self.shown = self.shown.max(seen.facts.resource_version);
+        }
+        match event {
+            Change::Begin => self.table.begin_snapshot(),
+            Change::Listed(Some(seen)) | Change::Applied(Some(seen)) => {
+                let key = claim_at(&seen.path);
+                return if self.put(seen) { key.into_iter().collect() } else { Vec::new() };
+            }
+            Change::Deleted(Some(seen)) => {
+                let same = self.table.get(&*seen.path).is_some_and(|known| known.uid == seen.facts.uid);
+                if same {
+                    self.table.remove(&*seen.path);
+                }
+                return claim_at(&seen.path).into_iter().collect();
+            }
+            Change::Ready => {
+                self.lists += 1;
+                let gone = self.table.end_snapshot();
+                return gone.iter().filter_map(|(path, _)| claim_at(path)).collect();
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    /// Applies what a write has returned, unless the watch is further already.
+    fn saw(&mut self, seen: Option<Seen>) {
+        if let Some(seen) = seen.filter(|seen| seen.facts.resource_version > self.shown) {
+            self.put(seen);
+        }
+    }
+
+    fn put(&mut self, seen: Seen) -> bool {
+        let known = self.table.get(&*seen.path).filter(|known| known.uid == seen.facts.uid);
+        if known.is_some_and(|known| seen.facts.resource_version < known.resource_version) {
+            return false;
+        }
+        self.table.insert(seen.path, seen.facts);
+        true
+    }
 }
 
 /// Removes an element of one of the sets, and the set when it is empty.
@@ -385,5 +422,39 @@ fn take<T: Ord>(sets: &mut HashMap<Box<str>, BTreeSet<T>>, name: &str, element: 
         if set.is_empty() {
             sets.remove(name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use serde_json::json;
+
+    use super::super::delivered::of_secret;
+    use super::*;
+
+    const PATH: &str = "shop/photos";
+
+    fn secret(resource_version: &str) -> Option<Seen> {
+        let metadata = json!({"namespace": "shop", "name": "photos", "uid": "s", "resourceVersion": resource_version});
+        let secret: Secret = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        of_secret(&secret)
+    }
+
+    fn knows(table: &DeliveredTable) -> bool {
+        table.table.get(PATH).is_some()
+    }
+
+    #[test]
+    fn a_late_answer_brings_nothing_back() {
+        let (mut table, none) = (DeliveredTable::new(), HashMap::new());
+        table.saw(secret("4"));
+        assert!(knows(&table));
+        table.event(&none, Change::Applied(secret("5")));
+        table.event(&none, Change::Deleted(secret("7")));
+        table.saw(secret("5"));
+        assert!(!knows(&table));
+        table.saw(secret("8"));
+        assert!(knows(&table));
     }
 }

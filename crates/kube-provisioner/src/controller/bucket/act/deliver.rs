@@ -75,26 +75,30 @@ impl Actions {
 
     pub(super) async fn write_secret(&self, claim: &ClaimFacts, entries: Entries) -> Result<(), Outcome> {
         let api: Api<Secret> = Api::namespaced(self.context.client().clone(), &claim.namespace);
-        let known = self.cache().delivered(key_of(claim).path())[0].is_some();
+        let (known, lists) = {
+            let cache = self.cache();
+            (cache.delivered(key_of(claim).path())[0].is_some(), cache.lists())
+        };
         let body = self.body(claim, &entries, ("Secret", "stringData"));
         let seen = self.write(&api, &claim.name, claim, body, known, of_secret).await?;
-        self.cache().saw_secret(seen);
+        self.cache().saw_secret(seen, lists);
         Ok(())
     }
 
     async fn write_config_map(&self, claim: &ClaimFacts, bucket: &BucketFacts, record: &Record) -> Result<(), Outcome> {
         let entries = record.config_map(&bucket.endpoint);
-        let known = {
+        let (known, lists) = {
             let cache = self.cache();
-            match cache.delivered(key_of(claim).path())[1] {
+            let known = match cache.delivered(key_of(claim).path())[1] {
                 Some(map) if map.as_config_map(&claim.uid, &entries) == Delivered::Intact => return Ok(()),
                 known => known.is_some(),
-            }
+            };
+            (known, cache.lists())
         };
         let api: Api<ConfigMap> = Api::namespaced(self.context.client().clone(), &claim.namespace);
         let body = self.body(claim, &entries, ("ConfigMap", "data"));
         let seen = self.write(&api, &claim.name, claim, body, known, of_config_map).await?;
-        self.cache().saw_config_map(seen);
+        self.cache().saw_config_map(seen, lists);
         Ok(())
     }
 

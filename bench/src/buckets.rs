@@ -1,0 +1,258 @@
+//! Claims of buckets: how long many of them take at once, and what is asked of the API server for them, at work, at rest
+//! and at the start of a process.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use e2e::cluster::{AuditEntry, AuditLog, apply, install_bucket_crds};
+use e2e::control_plane::{State, client_from, kubeconfig_for_service_account};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client};
+use kube_provisioner::BucketOptions;
+use kube_provisioner::bucket::BucketCapabilities;
+use kube_provisioner::rbac::{Account, bucket_rules, manifests};
+use objectbucket_api::{API_VERSION, ClaimPhase, ObjectBucket, ObjectBucketClaim};
+use serde_json::json;
+
+use crate::burst::mb;
+use crate::process::Provisioner;
+
+const NAMESPACE: &str = "bench";
+const PROVISIONER: &str = "bench.example.com/bucket";
+const USER: &str = "system:serviceaccount:bench:provisioner";
+/// Requests under way at a time while claims are created and deleted.
+const AT_ONCE: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// What is measured.
+#[derive(Args)]
+pub(crate) struct Settings {
+    /// Claims at once
+    #[arg(long, default_value_t = 1000)]
+    claims: usize,
+    /// Bound claims that a process finds when it starts
+    #[arg(long, default_value_t = 10_000)]
+    bound: usize,
+    /// Looks at all bound claims while the provisioner rests; an hour has four with default settings
+    #[arg(long, default_value_t = 4)]
+    resyncs: u32,
+}
+
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+    let bench = Bench::new().await?;
+    let empty = bench.start(&[]).await?;
+    let (at_first, ready) = (empty.provisioner.memory("VmRSS")?, empty.ready);
+    println!("ready after {:.2} s without a claim, {:.1} MB resident", ready.as_secs_f64(), mb(at_first));
+    bench.at_once(&empty.provisioner, settings.claims).await?;
+    drop(empty);
+    bench.free_lease().await?;
+    bench.at_rest(&settings).await
+}
+
+struct Bench {
+    state: State,
+    client: Client,
+    kubeconfig: PathBuf,
+    audit: AuditLog,
+}
+
+struct Started {
+    provisioner: Provisioner,
+    ready: Duration,
+}
+
+impl Bench {
+    async fn new() -> anyhow::Result<Self> {
+        let state = State::for_tests()?;
+        let client = client_from(&state.kubeconfig).await?;
+        install_bucket_crds(&client).await?;
+        let mut objects = vec![
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": NAMESPACE},
+                "provisioner": PROVISIONER}),
+        ];
+        let rules = bucket_rules(&BucketOptions::new(PROVISIONER).options, &BucketCapabilities::default(), &[]);
+        objects.extend(manifests(&Account { name: "provisioner", namespace: NAMESPACE }, &rules));
+        apply(&client, &objects).await?;
+        let kubeconfig = kubeconfig_for_service_account(&client, &state, NAMESPACE, "provisioner").await?;
+        let audit = AuditLog::of(&state)?;
+        Ok(Self { state, client, kubeconfig, audit })
+    }
+
+    async fn start(&self, more: &[&str]) -> anyhow::Result<Started> {
+        let arguments = [&["--provisioner-name", PROVISIONER, "--namespace", NAMESPACE], more].concat();
+        let begun = Instant::now();
+        let log = self.state.dir.join("noop-bucket-provisioner.log");
+        let mut provisioner = Provisioner::start_buckets(&self.kubeconfig, &log, &arguments)?;
+        provisioner.wait_ready().await?;
+        Ok(Started { provisioner, ready: begun.elapsed() })
+    }
+
+    async fn at_once(&self, provisioner: &Provisioner, count: usize) -> anyhow::Result<()> {
+        let before = self.requests()?.len();
+        let begun = Instant::now();
+        self.create(count).await?;
+        let created = begun.elapsed();
+        self.wait_bound(count).await?;
+        let bound = begun.elapsed();
+        // Events are written a little later.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let of_binding = self.requests()?.split_off(before);
+        let begun = Instant::now();
+        self.delete_all().await?;
+        let deleted = begun.elapsed();
+        self.wait_gone().await?;
+        let gone = begun.elapsed();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let of_deletion = self.requests()?.split_off(before + of_binding.len());
+        println!("\n| {count} claims at once | created | all done | requests of each |\n|---|---|---|---|");
+        let row = |what: &str, asked: Duration, done: Duration, requests: &[AuditEntry]| {
+            let each = per_claim(requests) as f64 / count as f64;
+            println!("| {what} | {:.1} s | {:.1} s | {each:.2} |", asked.as_secs_f64(), done.as_secs_f64());
+        };
+        row("bound", created, bound, &of_binding);
+        row("deleted", deleted, gone, &of_deletion);
+        println!("\npeak memory {:.1} MB, processor time {:.1} s", mb(provisioner.memory("VmHWM")?), {
+            provisioner.processor_time()?.as_secs_f64()
+        });
+        print_requests("to bind them", &of_binding);
+        print_requests("to delete them", &of_deletion);
+        Ok(())
+    }
+
+    /// Bound claims that nobody touches: what a process asks when it starts, and afterwards.
+    async fn at_rest(&self, settings: &Settings) -> anyhow::Result<()> {
+        let first = self.start(&[]).await?;
+        self.create(settings.bound).await?;
+        self.wait_bound(settings.bound).await?;
+        println!("\n{} bound claims: peak memory of the process that bound them {:.1} MB", settings.bound, {
+            mb(first.provisioner.memory("VmHWM")?)
+        });
+        drop(first);
+        self.free_lease().await?;
+        let before = self.requests()?.len();
+        let resync = Duration::from_secs(15);
+        let Started { provisioner, ready } = self.start(&["--resync-period", "15s"]).await?;
+        let processor = provisioner.processor_time()?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let start = self.requests()?.split_off(before);
+        println!("| a process that starts | ready | processor time | resident | peak | requests |");
+        println!("|---|---|---|---|---|---|");
+        println!(
+            "| beside {} bound claims | {:.2} s | {:.2} s | {:.1} MB | {:.1} MB | {} |",
+            settings.bound,
+            ready.as_secs_f64(),
+            processor.as_secs_f64(),
+            mb(provisioner.memory("VmRSS")?),
+            mb(provisioner.memory("VmHWM")?),
+            start.len()
+        );
+        print_requests("at the start", &start);
+        tokio::time::sleep(resync * settings.resyncs + resync / 2).await;
+        let rest = self.requests()?.split_off(before + start.len());
+        let written = rest.iter().filter(|entry| is_write(entry) && entry.resource != "leases").count();
+        println!("\nin {} looks at all of them, as in an hour: {written} writes", settings.resyncs);
+        print_requests("at rest", &rest);
+        ensure!(written == 0, "something is written although nothing changes");
+        self.delete_all().await?;
+        self.wait_gone().await
+    }
+
+    /// The requests of the provisioner, renewals of its Lease left out: they come with time.
+    fn requests(&self) -> anyhow::Result<Vec<AuditEntry>> {
+        let entries = self.audit.entries_of(USER)?;
+        Ok(entries.into_iter().filter(|entry| entry.resource != "leases" || entry.verb != "update").collect())
+    }
+
+    /// The next process does not wait for the Lease of one that was killed.
+    async fn free_lease(&self) -> anyhow::Result<()> {
+        let leases = Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(self.client.clone(), NAMESPACE);
+        leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        Ok(())
+    }
+
+    async fn create(&self, count: usize) -> anyhow::Result<()> {
+        let claims = self.claims();
+        let create = |at: usize| {
+            let claims = claims.clone();
+            async move {
+                let claim: ObjectBucketClaim = serde_json::from_value(json!({
+                    "apiVersion": API_VERSION, "kind": "ObjectBucketClaim", "metadata": {"name": format!("claim-{at}")},
+                    "spec": {"storageClassName": NAMESPACE, "generateBucketName": "bench"},
+                }))?;
+                claims.create(&PostParams::default(), &claim).await?;
+                anyhow::Ok(())
+            }
+        };
+        stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    async fn wait_bound(&self, count: usize) -> anyhow::Result<()> {
+        let is_bound = |claim: &ObjectBucketClaim| {
+            claim.status.as_ref().and_then(|status| status.phase.as_ref()) == Some(&ClaimPhase::Bound)
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let claims = self.claims().list(&ListParams::default()).await?.items;
+            let bound = claims.iter().filter(|claim| is_bound(claim)).count();
+            if bound == count {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("only {bound} of {count} claims are bound");
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    async fn delete_all(&self) -> anyhow::Result<()> {
+        self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        Ok(())
+    }
+
+    async fn wait_gone(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let objects = Api::<ObjectBucket>::all(self.client.clone());
+        loop {
+            let claims = self.claims().list_metadata(&ListParams::default()).await?.items.len();
+            let buckets = objects.list_metadata(&ListParams::default()).await?.items.len();
+            if claims + buckets == 0 {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("{claims} claims and {buckets} ObjectBuckets do not go");
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    fn claims(&self) -> Api<ObjectBucketClaim> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+}
+
+fn is_write(entry: &AuditEntry) -> bool {
+    !matches!(entry.verb.as_str(), "get" | "list" | "watch")
+}
+
+/// Requests that are made for single claims.
+fn per_claim(requests: &[AuditEntry]) -> usize {
+    requests.iter().filter(|entry| !matches!(entry.verb.as_str(), "list" | "watch")).count()
+}
+
+fn print_requests(what: &str, requests: &[AuditEntry]) {
+    let mut counts: BTreeMap<(String, &str, u16), usize> = BTreeMap::new();
+    for entry in requests {
+        let slash = if entry.subresource.is_empty() { "" } else { "/" };
+        let resource = format!("{}{slash}{}", entry.resource, entry.subresource);
+        *counts.entry((resource, &entry.verb, entry.code)).or_default() += 1;
+    }
+    println!("\n| requests {what} | | answer | count |\n|---|---|---|---|");
+    for ((resource, verb, code), count) in counts {
+        println!("| {verb} | {resource} | {code} | {count} |");
+    }
+}

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use e2e::ceph::{Ceph, Settings, State};
 use e2e::cluster::eventually;
+use e2e::control_plane;
 use e2e::progress;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::fixture::{SOON, Scene, is_bound};
@@ -134,6 +137,40 @@ async fn ceph_z12_two_replicas_share_nothing_and_take_over() -> anyhow::Result<(
     ensure!(start.elapsed() < Duration::from_secs(20), "taking over took {:?}", start.elapsed());
     scene.delete("a").await?;
     scene.delete("b").await?;
+    scene.nothing_left().await?;
+    scene.space.done().await
+}
+
+#[tokio::test]
+async fn ceph_u10_tls_with_the_certificates_of_the_classs_secret() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-tls").await?;
+    let _program = scene.start(&[]).await?;
+    let admin = |ca_bundle: &str| -> anyhow::Result<Secret> {
+        let data = json!({
+            "accessKey": scene.ceph.access_key, "secretKey": scene.ceph.secret_key, "caBundle": ca_bundle,
+        });
+        Ok(serde_json::from_value(json!({"metadata": {"name": "admin"}, "stringData": data}))?)
+    };
+    // An authority that has not signed the gateway's certificate.
+    let other_authority = &control_plane::State::for_tests()?.ca_pem;
+    scene.space.create(&admin(other_authority)?).await?;
+    let parameters = [
+        ("endpoint", scene.ceph.https_endpoint.as_str()),
+        ("adminSecretName", "admin"),
+        ("adminSecretNamespace", scene.space.namespace()),
+    ];
+    scene.class("tls", &parameters).await?;
+    scene.claim("photos", "tls", json!({})).await?;
+    let text = scene.told("photos", "ProvisioningFailed").await?;
+    ensure!(text.contains("certificate"), "{text}");
+
+    let secrets = scene.space.api::<Secret>();
+    let mended = Patch::Merge(admin(&scene.ceph.ca_pem)?);
+    secrets.patch("admin", &PatchParams::default(), &mended).await?;
+    scene.bound("photos").await?;
+    let map = scene.space.api::<ConfigMap>().get("photos").await?.data.unwrap_or_default();
+    assert_eq!(map.get("AWS_ENDPOINT_URL"), Some(&scene.ceph.https_endpoint));
+    scene.delete("photos").await?;
     scene.nothing_left().await?;
     scene.space.done().await
 }

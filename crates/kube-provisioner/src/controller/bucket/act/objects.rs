@@ -23,7 +23,7 @@ use crate::controller::bucket::record::Record;
 use crate::protocol;
 
 /// How often a finalizer is taken off anew when the object changes meanwhile.
-const TRIES: usize = 3;
+pub(super) const TRIES: usize = 3;
 
 /// What the author's code has said of a bucket, for its ObjectBucket.
 pub(super) struct Spec<'a> {

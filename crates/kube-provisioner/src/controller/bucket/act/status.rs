@@ -7,6 +7,7 @@ use provisioner_runtime::stable_hash;
 use serde_json::{Value, json};
 
 use super::Actions;
+use super::objects::TRIES;
 use crate::controller::bucket::facts::{ClaimFacts, Delivered, Facts};
 use crate::controller::bucket::key::Key;
 use crate::controller::bucket::messages::{State, Told, told};
@@ -22,22 +23,28 @@ struct Condition {
 
 impl Actions {
     pub(super) async fn tell(&self, outcome: &Outcome, key: &Key) -> Result<(), CallError> {
-        let facts = self.cache().facts(key);
-        let Some(claim) = facts.claim.clone() else { return Ok(()) };
-        let Some(told) = told(outcome, &facts, &self.rules.names.own) else { return Ok(()) };
-        let Some(state) = told.state else { return Ok(()) };
-        let (phase, conditions) = (phase(state, &claim), conditions(state, &told, &facts));
-        if is_told(&claim, phase, &conditions) {
-            return Ok(());
+        for _ in 0..TRIES {
+            let facts = self.cache().facts(key);
+            let Some(claim) = facts.claim.clone() else { return Ok(()) };
+            let Some(told) = told(outcome, &facts, &self.rules.names.own) else { return Ok(()) };
+            let Some(state) = told.state else { return Ok(()) };
+            let (phase, conditions) = (phase(state, &claim), conditions(state, &told, &facts));
+            if is_told(&claim, phase, &conditions) {
+                return Ok(());
+            }
+            let now = self.context.environment().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            let conditions: Vec<Value> = conditions.iter().map(|condition| condition.json(&claim, &now)).collect();
+            let status = json!({"phase": phase, "conditions": conditions});
+            match self.patch_claim(&claim, json!({"metadata": {"uid": &*claim.uid}, "status": status}), "status").await
+            {
+                // Others write it at the same time, and the cache has it as it is now.
+                Err(Outcome::Changed) => {}
+                Err(Outcome::CallFailed { error, .. }) => return Err(error),
+                // It is gone.
+                _ => return Ok(()),
+            }
         }
-        let now = self.context.environment().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let conditions: Vec<Value> = conditions.iter().map(|condition| condition.json(&claim, &now)).collect();
-        let status = json!({"phase": phase, "conditions": conditions});
-        match self.patch_claim(&claim, json!({"metadata": {"uid": &*claim.uid}, "status": status}), "status").await {
-            Err(Outcome::CallFailed { error, .. }) => Err(error),
-            // It has changed or is gone: the watch wakes the key.
-            _ => Ok(()),
-        }
+        Err(CallError::Conflict)
     }
 }
 

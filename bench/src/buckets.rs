@@ -10,7 +10,10 @@ use clap::Args;
 use e2e::cluster::{AuditEntry, AuditLog, apply, install_bucket_crds};
 use e2e::control_plane::{State, client_from, kubeconfig_for_service_account};
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use kube_provisioner::BucketOptions;
 use kube_provisioner::bucket::BucketCapabilities;
@@ -26,6 +29,8 @@ const PROVISIONER: &str = "bench.example.com/bucket";
 const USER: &str = "system:serviceaccount:bench:provisioner";
 /// Requests under way at a time while claims are created and deleted.
 const AT_ONCE: usize = 64;
+/// Connections of the bare client.
+const BARE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// What is measured.
@@ -44,6 +49,9 @@ pub(crate) struct Settings {
 
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let bench = Bench::new().await?;
+    // A new control plane serves the first requests faster than all that follow.
+    bench.bare_client(settings.claims).await?;
+    bench.bare_client(settings.claims).await?;
     let empty = bench.start(&[]).await?;
     let (at_first, ready) = (empty.provisioner.memory("VmRSS")?, empty.ready);
     println!("ready after {:.2} s without a claim, {:.1} MB resident", ready.as_secs_f64(), mb(at_first));
@@ -103,7 +111,7 @@ impl Bench {
         tokio::time::sleep(Duration::from_secs(10)).await;
         let of_binding = self.requests()?.split_off(before);
         let begun = Instant::now();
-        self.delete_all().await?;
+        self.delete_all(count).await?;
         let deleted = begun.elapsed();
         self.wait_gone().await?;
         let gone = begun.elapsed();
@@ -158,7 +166,7 @@ impl Bench {
         println!("\nin {} looks at all of them, as in an hour: {written} writes", settings.resyncs);
         print_requests("at rest", &rest);
         ensure!(written == 0, "something is written although nothing changes");
-        self.delete_all().await?;
+        self.delete_all(settings.bound).await?;
         self.wait_gone().await
     }
 
@@ -170,7 +178,7 @@ impl Bench {
 
     /// The next process does not wait for the Lease of one that was killed.
     async fn free_lease(&self) -> anyhow::Result<()> {
-        let leases = Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(self.client.clone(), NAMESPACE);
+        let leases = Api::<Lease>::namespaced(self.client.clone(), NAMESPACE);
         leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         Ok(())
     }
@@ -197,7 +205,8 @@ impl Bench {
         };
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let claims = self.claims().list(&ListParams::default()).await?.items;
+            // From the API server's memory: this is not to slow down what is measured.
+            let claims = self.claims().list(&ListParams::default().match_any()).await?.items;
             let bound = claims.iter().filter(|claim| is_bound(claim)).count();
             if bound == count {
                 return Ok(());
@@ -205,13 +214,39 @@ impl Bench {
             if Instant::now() > deadline {
                 bail!("only {bound} of {count} claims are bound");
             }
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            tokio::time::sleep(Duration::from_millis(if count > 5000 { 2000 } else { 200 })).await;
         }
     }
 
-    async fn delete_all(&self) -> anyhow::Result<()> {
-        self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-        Ok(())
+    async fn delete_all(&self, count: usize) -> anyhow::Result<()> {
+        let claims = self.claims();
+        let delete = |at: usize| {
+            let claims = claims.clone();
+            async move { claims.delete(&format!("claim-{at}"), &DeleteParams::default()).await.map(drop) }
+        };
+        Ok(stream::iter(0..count).map(delete).buffer_unordered(AT_ONCE).try_collect().await?)
+    }
+
+    /// What the provisioner writes for claims, written by a client that does nothing else: what the control plane can do
+    /// at most.
+    async fn bare_client(&self, count: usize) -> anyhow::Result<()> {
+        let client = client_from(&self.kubeconfig).await?;
+        let begun = Instant::now();
+        self.create(count).await?;
+        let serve = |at: usize| {
+            let client = client.clone();
+            async move { write_like_a_provisioner(client, &format!("claim-{at}")).await }
+        };
+        stream::iter(0..count).map(serve).buffer_unordered(BARE).try_collect::<()>().await?;
+        println!("a bare client, {BARE} connections: {count} claims bound in {:.1} s", begun.elapsed().as_secs_f64());
+        let namespaced = (Api::<Secret>::namespaced(self.client.clone(), NAMESPACE), self.claims());
+        let all = ListParams::default();
+        namespaced.0.delete_collection(&DeleteParams::default(), &all.clone().labels("bare")).await?;
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), NAMESPACE);
+        maps.delete_collection(&DeleteParams::default(), &all.clone().labels("bare")).await?;
+        Api::<ObjectBucket>::all(self.client.clone()).delete_collection(&DeleteParams::default(), &all).await?;
+        namespaced.1.delete_collection(&DeleteParams::default(), &all).await?;
+        self.wait_gone().await
     }
 
     async fn wait_gone(&self) -> anyhow::Result<()> {
@@ -233,6 +268,42 @@ impl Bench {
     fn claims(&self) -> Api<ObjectBucketClaim> {
         Api::namespaced(self.client.clone(), NAMESPACE)
     }
+}
+
+/// The same requests as the provisioner's, with bodies of about the same size.
+async fn write_like_a_provisioner(client: Client, name: &str) -> anyhow::Result<()> {
+    let claims = Api::<ObjectBucketClaim>::namespaced(client.clone(), NAMESPACE);
+    let object = format!("bare-{name}");
+    let merge = PatchParams::default();
+    let labels = json!({"bare": "true"});
+    let spec = json!({"bucketName": object, "objectBucketName": object});
+    claims.patch(name, &merge, &Patch::Merge(json!({"metadata": {"labels": labels}, "spec": spec}))).await?;
+    let record = "x".repeat(500);
+    let bucket = json!({"apiVersion": API_VERSION, "kind": "ObjectBucket",
+        "metadata": {"name": object, "labels": labels, "annotations": {"bench/record": record}},
+        "spec": {"storageClassName": NAMESPACE, "endpoint": {"bucketName": object}}});
+    let buckets = Api::<ObjectBucket>::all(client.clone());
+    buckets.create(&PostParams::default(), &serde_json::from_value(bucket)?).await?;
+    let endpoint = json!({"spec": {"endpoint": {"bucketHost": "objects.example.com", "bucketPort": 443}}});
+    buckets.patch(&object, &merge, &Patch::Merge(endpoint)).await?;
+    let data: BTreeMap<String, String> =
+        ["A", "B", "C", "D", "E"].map(|key| (key.to_owned(), "x".repeat(40))).into_iter().collect();
+    let metadata = json!({"name": name, "labels": labels});
+    let secret = serde_json::from_value(json!({"metadata": metadata, "stringData": data}))?;
+    Api::<Secret>::namespaced(client.clone(), NAMESPACE).create(&PostParams::default(), &secret).await?;
+    let map = serde_json::from_value(json!({"metadata": metadata, "data": data}))?;
+    Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE).create(&PostParams::default(), &map).await?;
+    let bound = Patch::Merge(json!({"status": {"phase": "Bound"}}));
+    buckets.patch_status(&object, &merge, &bound).await?;
+    claims.patch_status(name, &merge, &bound).await?;
+    let regarding =
+        json!({"apiVersion": API_VERSION, "kind": "ObjectBucketClaim", "namespace": NAMESPACE, "name": name});
+    let event = json!({"metadata": {"name": object, "namespace": NAMESPACE}, "eventTime": k8s_openapi::jiff::Timestamp::now().to_string(),
+        "action": "Provision", "reason": "Bench", "type": "Normal", "note": "written by a bare client",
+        "reportingController": "bench.example.com/bare", "reportingInstance": "bench", "regarding": regarding});
+    let events = Api::<Event>::namespaced(client, NAMESPACE);
+    events.create(&PostParams::default(), &serde_json::from_value(event)?).await?;
+    Ok(())
 }
 
 fn is_write(entry: &AuditEntry) -> bool {

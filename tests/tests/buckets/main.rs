@@ -5,3 +5,4 @@ mod faults;
 mod fixture;
 mod grants;
 mod many;
+mod rook;

@@ -1,0 +1,120 @@
+//! What Rook has made on a gateway and left in the cluster is taken over.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use objectbucket_api::names::provisioner_label;
+use objectbucket_api::{ObjectBucket, ObjectBucketClaim};
+use s3_client::{Client, Credentials, Settings};
+use serde_json::{Value, json};
+
+use super::fixture::{SOON, Scene};
+
+/// The field's own objects, with the names of this test and its gateway.
+struct Left {
+    claim: Value,
+    bucket: Value,
+    secret: Value,
+    map: Value,
+}
+
+impl Left {
+    fn in_scene(scene: &Scene) -> anyhow::Result<Self> {
+        let gateway: http::Uri = scene.ceph.endpoint.parse()?;
+        let port = gateway.port_u16().context("no port")?;
+        let read = |text: &str| -> anyhow::Result<Value> {
+            let text = text.replace("rook-ceph.ceph.rook.io-bucket", &provisioner_label(scene.space.provisioner()));
+            let text = text.replace("rook-ceph-bucket", &scene.space.cluster_wide_name("class"));
+            let text = text.replace("gallery", scene.space.namespace());
+            let text = text.replace("rook-ceph-rgw-my-store.rook-ceph.svc", gateway.host().unwrap_or_default());
+            let text = text.replace(r#""bucketPort": 80"#, &format!(r#""bucketPort": {port}"#));
+            let text = text.replace(r#""BUCKET_PORT": "80""#, &format!(r#""BUCKET_PORT": "{port}""#));
+            let mut object: Value = serde_json::from_str(&text)?;
+            for given in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
+                object["metadata"].as_object_mut().context("a map")?.remove(given);
+            }
+            Ok(object)
+        };
+        Ok(Self {
+            claim: read(include_str!("../../../crates/objectbucket-api/fixtures/rook/claim.json"))?,
+            bucket: read(include_str!("../../../crates/objectbucket-api/fixtures/rook/bucket.json"))?,
+            secret: read(include_str!("../../../crates/objectbucket-api/fixtures/rook/secret.json"))?,
+            map: read(include_str!("../../../crates/objectbucket-api/fixtures/rook/configmap.json"))?,
+        })
+    }
+
+    /// Makes the user and the bucket as Rook does, and creates the objects. Returns the user's connection.
+    async fn make(mut self, scene: &Scene) -> anyhow::Result<Client> {
+        let user = self.bucket["spec"]["additionalState"]["cephUser"].as_str().context("no user")?.to_owned();
+        let made = scene.ceph.radosgw_admin(&["user", "create", "--uid", &user, "--display-name", &user]).await?;
+        let key = |name: &str| made["keys"][0][name].as_str().map(str::to_owned).context("no key");
+        let (access, secret) = (key("access_key")?, key("secret_key")?);
+        let client = Client::new(Settings::new(&scene.ceph.endpoint), Credentials::new(&access, &secret))?;
+        let bucket = self.claim["spec"]["bucketName"].as_str().context("no bucket")?.to_owned();
+        client.create_bucket(&bucket, None).await?;
+        client.put_object(&bucket, "cat", "miaow").await?;
+
+        let (of_claim, of_bucket) = (self.claim["status"].take(), self.bucket["status"].take());
+        let claim: ObjectBucketClaim = scene.space.create(&serde_json::from_value(self.claim)?).await?;
+        let uid = json!(claim.uid());
+        self.bucket["spec"]["claimRef"]["uid"] = uid.clone();
+        self.secret.as_object_mut().context("a map")?.remove("data");
+        self.secret["stringData"] = json!({"AWS_ACCESS_KEY_ID": access, "AWS_SECRET_ACCESS_KEY": secret});
+        for object in [&mut self.secret, &mut self.map] {
+            object["metadata"]["ownerReferences"][0]["uid"] = uid.clone();
+        }
+        scene.space.create::<Secret>(&serde_json::from_value(self.secret)?).await?;
+        scene.space.create::<ConfigMap>(&serde_json::from_value(self.map)?).await?;
+        let object: ObjectBucket = scene.space.create_cluster_wide(&serde_json::from_value(self.bucket)?).await?;
+        let status = |status: Value| Patch::Merge(json!({"status": status}));
+        let parameters = PatchParams::default();
+        scene
+            .space
+            .cluster_api::<ObjectBucket>()
+            .patch_status(&object.name_any(), &parameters, &status(of_bucket))
+            .await?;
+        scene.space.api::<ObjectBucketClaim>().patch_status("photos", &parameters, &status(of_claim)).await?;
+        Ok(client)
+    }
+}
+
+/// The resource versions of what the user's pods use, and what the gateway has.
+async fn seen(scene: &Scene) -> anyhow::Result<BTreeMap<&'static str, String>> {
+    let version = |object: Option<String>| object.unwrap_or_default();
+    let user = scene.users().await?.pop().unwrap_or_default();
+    Ok(BTreeMap::from([
+        ("Secret", version(scene.space.api::<Secret>().get("photos").await?.resource_version())),
+        ("ConfigMap", version(scene.space.api::<ConfigMap>().get("photos").await?.resource_version())),
+        ("user", scene.ceph.radosgw_admin(&["user", "info", "--uid", &user]).await?.to_string()),
+        ("buckets", format!("{:?}", scene.buckets().await?)),
+    ]))
+}
+
+#[tokio::test]
+async fn ceph_z15_y8_what_rook_left_is_taken_over_and_later_deleted() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-rook").await?;
+    let client = Left::in_scene(&scene)?.make(&scene).await?;
+    let before = seen(&scene).await?;
+    let _program = scene.start(&[]).await?;
+    let objects = scene.space.cluster_api::<ObjectBucket>();
+    let claims = scene.space.api::<ObjectBucketClaim>();
+    let object = claims.get("photos").await?.spec.object_bucket_name.context("no ObjectBucket")?;
+    let taken = |object: &ObjectBucket| object.annotations().contains_key("kube-provisioner/bucket");
+    scene.space.wait_for_within(SOON, &objects, &object, "taken over", taken).await?;
+    // What would be changed would be changed by then.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(seen(&scene).await?, before);
+    let bucket = objects.get(&object).await?.spec.endpoint.context("no endpoint")?.bucket_name;
+    assert!(client.get_object(&bucket, "cat").await?.is_some());
+
+    // The class may go: what deletion needs is written down.
+    let classes = scene.space.cluster_api::<k8s_openapi::api::storage::v1::StorageClass>();
+    classes.delete(&scene.space.cluster_wide_name("class"), &DeleteParams::default()).await?;
+    scene.delete("photos").await?;
+    scene.nothing_left().await?;
+    scene.space.done().await
+}

@@ -83,6 +83,11 @@ impl Picture {
                 let before = self.volumes.get(stored.name());
                 let volume = read().volume(before, self.version);
                 let kept = volume.retained_since.is_some() && before.is_some_and(|before| !before.marked);
+                // A going object takes no finalizer back: if it is set to Delete again, that comes too late.
+                let let_go = before.is_some_and(|before| before.protected) && !volume.protected;
+                if volume.ours && volume.deleting && volume.retained_since.is_some() && let_go {
+                    forgiven.insert(stored.name().to_owned());
+                }
                 let seen = match change.kind {
                     ChangeKind::Created if volume.ours => Some(Seen::Saved(stored.name().to_owned())),
                     _ if before.is_some_and(|before| before.capacity > volume.capacity) => {

@@ -298,7 +298,7 @@ async fn write_like_a_provisioner(client: Client, name: &str) -> anyhow::Result<
     claims.patch_status(name, &merge, &bound).await?;
     let regarding =
         json!({"apiVersion": API_VERSION, "kind": "ObjectBucketClaim", "namespace": NAMESPACE, "name": name});
-    let event = json!({"metadata": {"name": object, "namespace": NAMESPACE}, "eventTime": k8s_openapi::jiff::Timestamp::now().to_string(),
+    let event = json!({"metadata": {"generateName": "bare-", "namespace": NAMESPACE}, "eventTime": k8s_openapi::jiff::Timestamp::now().to_string(),
         "action": "Provision", "reason": "Bench", "type": "Normal", "note": "written by a bare client",
         "reportingController": "bench.example.com/bare", "reportingInstance": "bench", "regarding": regarding});
     let events = Api::<Event>::namespaced(client, NAMESPACE);

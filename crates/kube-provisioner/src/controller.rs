@@ -4,6 +4,7 @@ pub(crate) mod bucket;
 mod bucket_controller;
 pub(crate) mod class_parameters;
 mod names;
+mod process;
 mod safeguards;
 pub(crate) mod secret_names;
 mod secret_reading;
@@ -28,9 +29,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 pub use self::bucket_controller::BucketController;
+use self::process::Process;
 #[cfg(feature = "planted-faults")]
 use self::volume::Safeguard;
-use self::volume::{Backend, Crashed, Process, Safeguards, control_loop, rules};
+use self::volume::{Backend, Crashed, Safeguards, control_loop, rules};
 use crate::options::{Coordination, LogStyle, Options};
 use crate::provisioner::Provisioner;
 use crate::rbac;

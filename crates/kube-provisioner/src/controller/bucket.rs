@@ -25,19 +25,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::{Api, Client};
+use kube::Api;
 use objectbucket_api::names::{PROVISIONER_LABEL, provisioner_label};
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::{
-    Context, ControlLoop, LoopError, LoopOptions, Reconciler, Report, Safeguards as LoopSafeguards, Sharing, WatchSpec,
-    unpanicked,
+    Context, ControlLoop, LoopError, Reconciler, Report, Safeguards as LoopSafeguards, WatchSpec, unpanicked,
 };
 use provisioner_runtime::events::EventRecorder;
 use provisioner_runtime::journal::Entry;
-use provisioner_runtime::limiter::Limits as GroupLimits;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, Scope, WatchHealth};
-use provisioner_runtime::{Backoff, Environment};
 
 use self::act::{Actions, CallLimits, Step};
 use self::cache::BucketCache;
@@ -54,6 +51,7 @@ use self::outcome::Outcome;
 use self::report::{Thresholds, label, next};
 use super::class_parameters::{BadParameters, Parsed};
 use super::names::ProvisionerNames;
+use super::process::Process;
 use super::watched::WatchedClass;
 use crate::bucket::BucketProvisioner;
 use crate::options::BucketOptions;
@@ -68,23 +66,11 @@ pub use self::safeguards::BucketSafeguard;
 use self::safeguards::BucketSafeguard;
 pub(crate) use self::safeguards::Safeguards;
 
-/// The bound of concurrent calls of the author's code where none is given.
-const CALLS: usize = 100;
-
 /// The reconciler of claims and ObjectBuckets.
 pub(crate) struct BucketReconciler {
     actions: Arc<Actions>,
     thresholds: Thresholds,
     metrics: BucketMetrics,
-}
-
-/// This process: where it runs, and its identity.
-pub(crate) struct Process {
-    pub(crate) client: Client,
-    pub(crate) namespace: String,
-    pub(crate) instance: String,
-    pub(crate) sharing: Sharing,
-    pub(crate) environment: Environment,
 }
 
 /// The loop of a provisioner's buckets.
@@ -94,29 +80,9 @@ pub(crate) fn control_loop(
     backend: Arc<dyn BucketBackend>,
     process: Process,
 ) -> Result<ControlLoop<BucketReconciler>, LoopError> {
-    let Process { client, namespace, instance, sharing, environment } = process;
-    let given = options.backend_concurrency;
-    let total = if given == 0 { CALLS } else { given };
     let rules = Arc::new(rules);
-    let loop_options = LoopOptions {
-        name: options.provisioner_name.clone(),
-        namespace,
-        instance,
-        queue: "buckets",
-        sharing,
-        requests: options.workers,
-        calls: GroupLimits { total, per_group: options.class_concurrency, one_each: given == 0 },
-        backoff: match options.exponential_backoff {
-            true => Backoff::exponential(options.retry_interval_start, options.retry_interval_max),
-            false => Backoff::fixed(options.retry_interval_start),
-        },
-        resync: options.resync_period,
-        retry_on_resync: options.retry_on_resync,
-        grace: options.grace_period,
-        admin_address: options.admin_address,
-        environment,
-        safeguards: LoopSafeguards { journal: true, fencing: rules.safeguards.include(BucketSafeguard::Fencing) },
-    };
+    let safeguards = LoopSafeguards { journal: true, fencing: rules.safeguards.include(BucketSafeguard::Fencing) };
+    let (client, loop_options) = process.into_loop(options, "buckets", safeguards);
     let cache = BucketCache::new(rules.clone());
     let reconciler = |context: Context<BucketCache>| BucketReconciler {
         actions: Arc::new(Actions {

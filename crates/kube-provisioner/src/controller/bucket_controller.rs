@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "planted-faults")]
 use super::bucket::BucketSafeguard;
-use super::bucket::{BucketBackend, Process, Safeguards, control_loop, rules};
+use super::bucket::{BucketBackend, Safeguards, control_loop, rules};
+use super::process::Process;
 use super::{RunError, Started, instance, sharing, started};
 use crate::bucket::BucketProvisioner;
 use crate::options::{BucketOptions, Coordination, Options};

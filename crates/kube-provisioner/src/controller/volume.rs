@@ -28,18 +28,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use kube::{Api, Client};
+use kube::Api;
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::{
-    Context, ControlLoop, LoopError, LoopOptions, Reconciler, Report, Safeguards as LoopSafeguards, WatchSpec,
-    unpanicked,
+    Context, ControlLoop, LoopError, Reconciler, Report, Safeguards as LoopSafeguards, WatchSpec, unpanicked,
 };
 use provisioner_runtime::events::EventRecorder;
 use provisioner_runtime::journal::Entry;
-use provisioner_runtime::limiter::Limits as GroupLimits;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, WatchHealth};
-use provisioner_runtime::{Backoff, Environment};
 
 use self::act::{Actions, CallLimits, Locks, Step};
 use self::cache::VolumeCache;
@@ -52,6 +49,7 @@ use self::narrow::{WatchedClaim, WatchedVolume};
 use self::outcome::Outcome;
 use self::report::{Case, Thresholds, report};
 use super::names::ProvisionerNames;
+use super::process::Process;
 use super::watched::WatchedClass;
 use crate::options::{Coordination, Options};
 
@@ -70,9 +68,6 @@ pub use self::safeguards::Safeguard;
 use self::safeguards::Safeguard;
 pub(crate) use self::safeguards::Safeguards;
 
-/// The bound of concurrent calls of the author's code where none is given. A call that only waits costs some kilobytes.
-const CALLS: usize = 100;
-
 /// The reconciler of claims and volumes.
 pub(crate) struct VolumeReconciler {
     actions: Arc<Actions>,
@@ -87,15 +82,6 @@ pub(crate) struct Crashed {
     pub(crate) panic: String,
 }
 
-/// This process: where it runs, and its identity.
-pub(crate) struct Process {
-    pub(crate) client: Client,
-    pub(crate) namespace: String,
-    pub(crate) instance: String,
-    pub(crate) sharing: provisioner_runtime::controller::Sharing,
-    pub(crate) environment: Environment,
-}
-
 /// The loop of a provisioner's volumes.
 pub(crate) fn control_loop(
     options: &Options,
@@ -103,34 +89,13 @@ pub(crate) fn control_loop(
     backend: Arc<dyn Backend>,
     process: Process,
 ) -> Result<ControlLoop<VolumeReconciler>, LoopError> {
-    let Process { client, namespace, instance, sharing, environment } = process;
-    let given = options.backend_concurrency;
-    // A given number is the exact bound.
-    let total = if given == 0 { CALLS } else { given };
     let rules = Arc::new(rules);
-    let locks = rules.claims_record.then(|| Locks::new(options, &instance, environment));
-    let loop_options = LoopOptions {
-        name: options.provisioner_name.clone(),
-        namespace,
-        instance,
-        queue: "volumes",
-        sharing,
-        requests: options.workers,
-        calls: GroupLimits { total, per_group: options.class_concurrency, one_each: given == 0 },
-        backoff: match options.exponential_backoff {
-            true => Backoff::exponential(options.retry_interval_start, options.retry_interval_max),
-            false => Backoff::fixed(options.retry_interval_start),
-        },
-        resync: options.resync_period,
-        retry_on_resync: options.retry_on_resync,
-        grace: options.grace_period,
-        admin_address: options.admin_address,
-        environment,
-        safeguards: LoopSafeguards {
-            journal: rules.safeguards.include(Safeguard::Journal),
-            fencing: rules.safeguards.include(Safeguard::Fencing),
-        },
+    let locks = rules.claims_record.then(|| Locks::new(options, &process.instance, process.environment));
+    let safeguards = LoopSafeguards {
+        journal: rules.safeguards.include(Safeguard::Journal),
+        fencing: rules.safeguards.include(Safeguard::Fencing),
     };
+    let (client, loop_options) = process.into_loop(options, "volumes", safeguards);
     let cache = VolumeCache::new(rules.clone());
     let reconciler = |context: Context<VolumeCache>| VolumeReconciler {
         actions: Arc::new(Actions {

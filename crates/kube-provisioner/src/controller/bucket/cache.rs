@@ -128,6 +128,14 @@ impl BucketCache {
         }
     }
 
+    /// A write of the claim's status has had no answer: the next one is made whatever the status seems to be.
+    pub(crate) fn status_is_unknown(&mut self, key: &Key) {
+        if let Some(mut claim) = self.claims.get(key).map(|claim| ClaimFacts::clone(claim)) {
+            claim.status.conditions.clear();
+            self.claims.insert(key.clone(), Arc::new(claim));
+        }
+    }
+
     /// Applies an ObjectBucket that the API server has returned.
     pub(crate) fn saw_bucket(&mut self, bucket: BucketFacts) {
         self.put_bucket(bucket);

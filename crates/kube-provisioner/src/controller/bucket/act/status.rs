@@ -39,7 +39,11 @@ impl Actions {
             {
                 // Others write it at the same time, and the cache has it as it is now.
                 Err(Outcome::Changed) => {}
-                Err(Outcome::CallFailed { error, .. }) => return Err(error),
+                Err(Outcome::CallFailed { error, .. }) => {
+                    // It may have been written all the same.
+                    self.cache().status_is_unknown(key);
+                    return Err(error);
+                }
                 // It is gone.
                 _ => return Ok(()),
             }

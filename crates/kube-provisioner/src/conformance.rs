@@ -154,11 +154,7 @@ impl Conformance {
     /// When a rule is broken, and inside of a tokio runtime: there is [`run`](Self::run) for that.
     #[expect(clippy::print_stdout, reason = "a test shows what it did, and the test runner catches only this")]
     pub fn check(self) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(self.subject.tempo == Tempo::Virtual)
-            .build()
-            .expect("a thread without a runtime can have one");
+        let runtime = self.subject.tempo.runtime();
         println!("{}", self.subject.name);
         let report = runtime.block_on(self.judge(|result| println!("{result}")));
         // A killed process may have left a running thread, which must not outlive the author's folder.

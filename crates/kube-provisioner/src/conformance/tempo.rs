@@ -15,6 +15,13 @@ pub(super) enum Tempo {
 }
 
 impl Tempo {
+    /// One thread with this clock.
+    pub(super) fn runtime(self) -> tokio::runtime::Runtime {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().start_paused(self == Self::Virtual);
+        runtime.build().expect("a thread without a runtime can have one")
+    }
+
     /// One of two times.
     fn choose(self, paused: Duration, real: Duration) -> Duration {
         match self {

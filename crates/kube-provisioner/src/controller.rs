@@ -3,6 +3,8 @@
 pub(crate) mod bucket;
 mod bucket_controller;
 pub(crate) mod class_parameters;
+#[cfg(test)]
+mod event_table;
 mod names;
 mod process;
 mod safeguards;

@@ -9,6 +9,8 @@ mod cache;
 mod class;
 mod decide;
 mod delivered;
+#[cfg(test)]
+mod event_table;
 mod events;
 mod facts;
 mod key;
@@ -44,7 +46,6 @@ use self::decide::{Decision, Rules, decide};
 use self::delivered::{of_config_map, of_secret};
 use self::facts::Facts;
 use self::key::Key;
-use self::messages::told;
 use self::metrics::BucketMetrics;
 use self::narrow::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
 use self::outcome::Outcome;
@@ -69,7 +70,6 @@ pub(crate) use self::safeguards::Safeguards;
 /// The reconciler of claims and ObjectBuckets.
 pub(crate) struct BucketReconciler {
     actions: Arc<Actions>,
-    thresholds: Thresholds,
     metrics: BucketMetrics,
 }
 
@@ -90,13 +90,13 @@ pub(crate) fn control_loop(
             backend,
             rules,
             limits: CallLimits { provision: options.provision_timeout, delete: options.delete_timeout },
+            thresholds: Thresholds {
+                provision: options.failed_provision_threshold,
+                delete: options.failed_delete_threshold,
+            },
             claims: WatchHealth::new(),
             buckets: WatchHealth::new(),
         }),
-        thresholds: Thresholds {
-            provision: options.failed_provision_threshold,
-            delete: options.failed_delete_threshold,
-        },
         metrics: BucketMetrics::new(),
     };
     ControlLoop::new(client, loop_options, cache, reconciler)
@@ -200,9 +200,9 @@ impl Reconciler for BucketReconciler {
         if let Some(label) = label {
             self.metrics.count(label, facts.class_name(), took);
         }
-        let told = told(&outcome, facts, &self.actions.rules.names.own);
+        let told = self.actions.told(&outcome, facts, work.attempt());
         events::log(told.as_ref(), facts, work.attempt(), label.map_or("nothing to do", |(_, outcome)| outcome));
-        let next = next(&outcome, facts, work.attempt(), self.thresholds);
+        let next = next(&outcome, work.attempt(), self.actions.thresholds);
         Report { next, event: told.and_then(|told| events::to_event(told, facts)) }
     }
 

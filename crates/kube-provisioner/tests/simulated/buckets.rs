@@ -7,5 +7,6 @@ mod delivery;
 mod field;
 mod provisioning;
 mod rotation;
+mod secrets;
 mod stand;
 mod store;

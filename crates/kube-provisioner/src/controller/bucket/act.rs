@@ -18,7 +18,9 @@ use super::backend::BucketBackend;
 use super::cache::BucketCache;
 use super::decide::{Decision, Rules};
 use super::facts::Facts;
+use super::messages::{Told, told};
 use super::outcome::Outcome;
+use super::report::{Thresholds, gives_up};
 
 /// One step of the work on one key.
 pub(crate) type Step<'a> = provisioner_runtime::controller::Step<'a, BucketCache>;
@@ -37,6 +39,7 @@ pub(crate) struct Actions {
     pub(crate) backend: Arc<dyn BucketBackend>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) limits: CallLimits,
+    pub(crate) thresholds: Thresholds,
     /// The watches of the claims and of the ObjectBuckets.
     pub(crate) claims: WatchHealth,
     pub(crate) buckets: WatchHealth,
@@ -53,21 +56,28 @@ impl Actions {
         }
     }
 
+    /// What an outcome of this attempt means for the claim's user.
+    pub(crate) fn told(&self, outcome: &Outcome, facts: &Facts, attempt: u32) -> Option<Told> {
+        let gave_up = gives_up(outcome, attempt, self.thresholds).then_some(attempt);
+        told(outcome, facts, &self.rules.names.own, gave_up)
+    }
+
     /// What comes of it is told in the claim's status, too.
     pub(crate) async fn carry_out(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
         let outcome = match decision {
-            Decision::NoAction(why) => return Outcome::NoAction(why),
+            Decision::NoAction(_) => return Outcome::NoAction,
             Decision::Refuse(refusal) => Outcome::Refused(refusal),
             // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.
             Decision::Attempt(reason) => Box::pin(self.attempt(reason, facts, step)).await,
             Decision::Adopt => Box::pin(self.adopt(facts)).await,
             Decision::Restore => Box::pin(self.restore(facts)).await,
-            Decision::Rotate => Box::pin(self.rotate(facts, step)).await,
-            Decision::Retire => Box::pin(self.retire(facts, step)).await,
+            // The bucket can be used whatever comes of these, so the status stays as it is.
+            Decision::Rotate => return Box::pin(self.rotate(facts, step)).await,
+            Decision::Retire => return Box::pin(self.retire(facts, step)).await,
             Decision::Release(ending) => Box::pin(self.release(ending, facts, step)).await,
             Decision::ReleaseClaim => Box::pin(self.release_claim(facts)).await,
         };
-        match self.tell(&outcome, step.key()).await {
+        match self.tell(&outcome, step).await {
             Ok(()) => outcome,
             Err(error) => Outcome::CallFailed { doing: "writing the claim's status", error },
         }

@@ -3,6 +3,7 @@
 
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::NoAnswer;
+use provisioner_runtime::journal::JournalError;
 
 use super::decide::{Ending, Refusal};
 use super::facts::Facts;
@@ -41,17 +42,47 @@ pub(crate) enum State {
     Going,
 }
 
-pub(crate) fn told(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<Told> {
+/// What the condition `Ready` says of every bucket that can be used.
+const USABLE: (&str, &str) = ("Bound", "The bucket can be used");
+
+impl Told {
+    /// Reason and message of the condition `Ready`, where the status tells this.
+    pub(crate) fn ready(&self) -> (&'static str, &str) {
+        if self.state == Some(State::Bound) { USABLE } else { (self.reason, &self.text) }
+    }
+}
+
+/// `gave_up`: the number of attempts, where this was the last one until something changes.
+pub(crate) fn told(outcome: &Outcome, facts: &Facts, provisioner: &str, gave_up: Option<u32>) -> Option<Told> {
+    let told = told_once(outcome, facts, provisioner)?;
+    let Some(attempts) = gave_up else { return Some(told) };
+    Some(match told.state {
+        Some(State::Going) => Told { text: format!("{} (gave up after {attempts} attempts)", told.text), ..told },
+        _ => Told {
+            text: format!(
+                "{} (gave up after {attempts} attempts; change the claim or its class to try again)",
+                told.text
+            ),
+            state: Some(State::Failed),
+            ..told
+        },
+    })
+}
+
+fn told_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<Told> {
     let claim = facts.claim_name().map(|claim| claim.to_string()).unwrap_or_default();
     Some(match outcome {
-        Outcome::NoAction(_)
+        Outcome::NoAction
         | Outcome::AwaitsPermit(_)
         | Outcome::Changed
-        | Outcome::NotFenced(_)
         | Outcome::RetiresLater { .. }
         | Outcome::ClaimReleased => return None,
         Outcome::Broke { no_answer: NoAnswer::CutOff, .. }
+        | Outcome::RotationBroke { no_answer: NoAnswer::CutOff, .. }
         | Outcome::ReleaseBroke { no_answer: NoAnswer::CutOff, .. } => return None,
+        Outcome::NotFenced(JournalError::Call(error)) if !error.is_transient() => not_fenced(error, facts),
+        // Another replica goes on.
+        Outcome::NotFenced(_) => return None,
         Outcome::CallFailed { error, .. } if error.is_transient() => return None,
         Outcome::Refused(refusal) => refused(refusal, facts, provisioner),
         Outcome::NotOwned { kind } => not_owned(kind, &claim),
@@ -60,7 +91,17 @@ pub(crate) fn told(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Optio
             warning("InvalidConfig", text, State::Failed)
         }
         Outcome::BadRecord(problem) => {
-            let text = format!("What is written down of the claim's class cannot be used: {problem}");
+            let text = format!(
+                "The class's parameters as the annotation {} of the claim's ObjectBucket records them cannot be used: {problem}; mend them there, or run a version of the provisioner that knows them",
+                protocol::BUCKET
+            );
+            warning("InvalidClass", text, going_or(facts, State::Pending))
+        }
+        Outcome::ClassGone => {
+            let text = format!(
+                "The claim's StorageClass \"{}\" is gone, and nothing else says how its bucket is made; create the class again",
+                facts.class_name()
+            );
             warning("InvalidClass", text, State::Pending)
         }
         Outcome::SecretMissing { namespace, name } => {
@@ -72,20 +113,20 @@ pub(crate) fn told(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Optio
             normal("ProvisioningSucceeded", format!("Successfully provisioned bucket {bucket}"), State::Bound)
         }
         Outcome::Configured => normal("Configured", "The changed additionalConfig is applied".to_owned(), State::Bound),
-        Outcome::Restored => Told {
-            severity: Severity::Silent,
-            ..normal("ProvisioningSucceeded", "The bucket can be used".to_owned(), State::Bound)
-        },
-        Outcome::Adopted => Told {
-            state: None,
-            ..normal("Adopted", format!("{provisioner} looks after this bucket from now on"), State::Bound)
-        },
+        Outcome::Restored => {
+            let (reason, text) = USABLE;
+            Told { severity: Severity::Silent, ..normal(reason, text.to_owned(), State::Bound) }
+        }
+        Outcome::Adopted => {
+            event_only(normal("Adopted", format!("{provisioner} looks after this bucket from now on"), State::Bound))
+        }
         Outcome::Rotated => {
             let text = "The claim's Secret has a new key; the one before it goes later".to_owned();
-            normal("CredentialsRotated", text, State::Bound)
+            event_only(normal("CredentialsRotated", text, State::Bound))
         }
         Outcome::Retired => {
-            normal("CredentialsRetired", "The keys before the last rotation are removed".to_owned(), State::Bound)
+            let text = "The keys before the last rotation are removed".to_owned();
+            event_only(normal("CredentialsRetired", text, State::Bound))
         }
         Outcome::NotProvisioned { verdict: Verdict::NotMine, .. } => return None,
         Outcome::NotProvisioned { verdict: Verdict::Invalid, message, .. } => {
@@ -96,16 +137,17 @@ pub(crate) fn told(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Optio
         }
         Outcome::NotProvisioned { message, .. } => warning("ProvisioningFailed", message.clone(), State::Pending),
         Outcome::Broke { method, no_answer } => {
-            warning("ProvisioningFailed", no_answer_text(no_answer, method), State::Pending)
+            warning(failed_reason(facts), no_answer_text(no_answer, method), going_or(facts, State::Pending))
         }
-        Outcome::NotRotated { message, .. } => {
-            Told { state: None, ..warning("RotationFailed", message.clone(), State::Bound) }
-        }
+        Outcome::NotRotated { message, .. } => event_only(warning("RotationFailed", message.clone(), State::Bound)),
         Outcome::NotRetired { message, .. } => {
             let text = format!("The keys before the last rotation are not removed yet: {message}");
-            Told { state: None, ..warning("RotationFailed", text, State::Bound) }
+            event_only(warning("RotationFailed", text, State::Bound))
         }
-        Outcome::Released { ending, bucket } => Told { state: None, ..released(*ending, bucket) },
+        Outcome::RotationBroke { method, no_answer } => {
+            event_only(warning("RotationFailed", no_answer_text(no_answer, method), State::Bound))
+        }
+        Outcome::Released { ending, bucket } => event_only(released(*ending, bucket)),
         Outcome::NotReleased { verdict: DeleteVerdict::NotMine, .. } => return None,
         Outcome::NotReleased { verdict: DeleteVerdict::InProgress | DeleteVerdict::InUse, message, .. } => {
             normal("BucketDelete", message.clone(), State::Going)
@@ -120,19 +162,19 @@ pub(crate) fn told(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Optio
 
 /// The event of a waiting claim while the provisioner cannot work.
 pub(crate) fn not_now(problem: &str) -> Told {
-    let told = warning("ProvisioningFailed", format!("No bucket is made at the moment: {problem}"), State::Pending);
-    Told { state: None, ..told }
+    let text = format!("No bucket is made at the moment: {problem}");
+    event_only(warning("ProvisioningFailed", text, State::Pending))
 }
 
 /// The event of a slow call of the author's code. Its result has an event of its own.
 pub(crate) fn still_provisioning(provisioner: &str, claim: &str) -> Told {
     let text = format!("{provisioner} is provisioning a bucket for claim \"{claim}\"");
-    Told { state: None, ..normal("Provisioning", text, State::Pending) }
+    event_only(normal("Provisioning", text, State::Pending))
 }
 
 /// The event of a bucket that was made, and of which its author says something.
 pub(crate) fn made_with_warning(text: &str) -> Told {
-    Told { state: None, ..warning("ProvisioningWarning", text.to_owned(), State::Bound) }
+    event_only(warning("ProvisioningWarning", text.to_owned(), State::Bound))
 }
 
 fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> Told {
@@ -180,22 +222,16 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> Told {
             ),
             State::Pending,
         ),
-        Refusal::ObjectDeleted => Told {
-            state: None,
-            ..warning(
-                "ObjectBucketDeleted",
-                "The claim's ObjectBucket was deleted by hand and stays until the claim is deleted, too; the bucket can be used meanwhile".to_owned(),
-                State::Bound,
-            )
-        },
-        Refusal::NoRotation => Told {
-            state: None,
-            ..warning(
-                "RotationFailed",
-                format!("{provisioner} cannot rotate keys; remove the annotation {}", protocol::ROTATE_CREDENTIALS),
-                State::Bound,
-            )
-        },
+        Refusal::ObjectDeleted => event_only(warning(
+            "ObjectBucketDeleted",
+            "The claim's ObjectBucket was deleted by hand and stays until the claim is deleted, too; the bucket can be used meanwhile".to_owned(),
+            State::Bound,
+        )),
+        Refusal::NoRotation => event_only(warning(
+            "RotationFailed",
+            format!("{provisioner} cannot rotate keys; remove the annotation {}", protocol::ROTATE_CREDENTIALS),
+            State::Bound,
+        )),
         Refusal::NotOwned { kind } => not_owned(kind, &claim),
     }
 }
@@ -207,7 +243,7 @@ pub(crate) fn class_text(class: &str, problem: &str) -> String {
 
 fn not_owned(kind: &str, claim: &str) -> Told {
     let text = format!(
-        "The {kind} {claim} exists and is not this claim's, so it is left alone; delete or rename it, or create the claim under another name"
+        "The {kind} {claim} exists and is not this claim's, so it is left alone; delete it, or create the claim under another name"
     );
     let reason = if kind == "Secret" { "SecretNotOwned" } else { "ConfigMapNotOwned" };
     warning(reason, text, State::Pending)
@@ -239,15 +275,26 @@ fn released(ending: Ending, bucket: &str) -> Told {
 }
 
 fn call_failed(doing: &str, error: &CallError, facts: &Facts) -> Told {
-    let text = format!("{}: {error}", sentence(doing));
-    let going = facts.claim.as_ref().is_none_or(|claim| claim.deleting);
-    let reason = if going { "BucketFailedDelete" } else { "ProvisioningFailed" };
     // What could not be written is not tried again for the status.
-    Told { state: None, ..warning(reason, text, State::Pending) }
+    event_only(warning(failed_reason(facts), format!("{}: {error}", sentence(doing)), State::Pending))
+}
+
+fn not_fenced(error: &CallError, facts: &Facts) -> Told {
+    let text =
+        format!("Nothing is done about the bucket yet, because the provisioner cannot write its journal: {error}");
+    event_only(warning(failed_reason(facts), text, State::Pending))
+}
+
+fn failed_reason(facts: &Facts) -> &'static str {
+    if is_going(facts) { "BucketFailedDelete" } else { "ProvisioningFailed" }
 }
 
 fn going_or(facts: &Facts, state: State) -> State {
-    if facts.claim.as_ref().is_none_or(|claim| claim.deleting) { State::Going } else { state }
+    if is_going(facts) { State::Going } else { state }
+}
+
+fn is_going(facts: &Facts) -> bool {
+    facts.claim.as_ref().is_none_or(|claim| claim.deleting)
 }
 
 pub(crate) fn no_answer_text(no_answer: &NoAnswer, method: &str) -> String {
@@ -256,6 +303,11 @@ pub(crate) fn no_answer_text(no_answer: &NoAnswer, method: &str) -> String {
 
 fn sentence(text: &str) -> String {
     crate::controller::volume::sentence(text)
+}
+
+/// The status stays as it is.
+fn event_only(told: Told) -> Told {
+    Told { state: None, ..told }
 }
 
 fn normal(reason: &'static str, text: String, state: State) -> Told {

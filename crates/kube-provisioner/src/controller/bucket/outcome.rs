@@ -7,20 +7,22 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::NoAnswer;
 use provisioner_runtime::journal::JournalError;
 
-use super::decide::{Ending, NoAction, Refusal};
+use super::decide::{Ending, Refusal};
 use crate::error::{DeleteVerdict, Verdict};
 
 /// The outcome of one decision.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// Nothing was to be done.
-    NoAction(NoAction),
+    NoAction,
     /// The claim gets nothing until something changes.
     Refused(Refusal),
     /// The claim's `additionalConfig` is not what the author can use.
     BadConfig(String),
     /// What is written down of the class cannot be used any more.
     BadRecord(String),
+    /// Nothing is written down of the class, and it is gone.
+    ClassGone,
     /// As many attempts as allowed are under way in this class or altogether.
     AwaitsPermit(Arc<str>),
     /// The facts were out of date. The cache has the current ones.
@@ -51,6 +53,8 @@ pub(crate) enum Outcome {
     NotRotated { message: String, retry_after: Option<Duration> },
     /// It returned an error when it was to remove keys.
     NotRetired { message: String, retry_after: Option<Duration> },
+    /// It gave no answer when it was to make or remove keys.
+    RotationBroke { method: &'static str, no_answer: NoAnswer },
     /// It gave no answer.
     Broke { method: &'static str, no_answer: NoAnswer },
     /// A Secret or ConfigMap of the claim's name is not the claim's.

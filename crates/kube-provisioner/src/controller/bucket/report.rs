@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::queue::Next;
 
-use super::decide::{NoAction, Refusal};
-use super::facts::Facts;
+use super::decide::Refusal;
 use super::outcome::Outcome;
 use crate::error::{DeleteVerdict, Verdict};
 
@@ -19,15 +17,17 @@ pub(crate) struct Thresholds {
 }
 
 /// When the key is looked at again.
-pub(crate) fn next(outcome: &Outcome, facts: &Facts, attempt: u32, thresholds: Thresholds) -> Next {
+pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> Next {
     let next = match outcome {
-        Outcome::NoAction(NoAction::NothingHere) | Outcome::NoAction(_) => Next::Done,
+        Outcome::NoAction => Next::Done,
         Outcome::AwaitsPermit(class) => Next::AwaitPermit(class.clone()),
         Outcome::Changed => Next::Again,
         // Others of our own work end these, and the watch tells.
         Outcome::Refused(Refusal::NotOwned { .. }) | Outcome::NotOwned { .. } => Next::Retry,
         Outcome::Refused(_) | Outcome::BadConfig(_) => Next::AwaitChange,
-        Outcome::BadRecord(_) | Outcome::SecretMissing { .. } | Outcome::SecretName(_) => Next::Retry,
+        Outcome::BadRecord(_) | Outcome::ClassGone | Outcome::SecretMissing { .. } | Outcome::SecretName(_) => {
+            Next::Retry
+        }
         // A rotation may be asked for by now, or old keys wait for their end.
         Outcome::Provisioned { .. }
         | Outcome::Configured
@@ -36,7 +36,6 @@ pub(crate) fn next(outcome: &Outcome, facts: &Facts, attempt: u32, thresholds: T
         | Outcome::Rotated
         | Outcome::Retired => Next::Again,
         Outcome::RetiresLater { after } => Next::Wait(Some(*after)),
-        Outcome::NotFenced(JournalError::Lost(_)) => Next::Retry,
         Outcome::NotFenced(_) => Next::Retry,
         Outcome::NotProvisioned { verdict, retry_after, .. } => match verdict {
             Verdict::NotMine | Verdict::Invalid => Next::AwaitChange,
@@ -44,7 +43,7 @@ pub(crate) fn next(outcome: &Outcome, facts: &Facts, attempt: u32, thresholds: T
             _ => retry(*retry_after),
         },
         Outcome::NotRotated { retry_after, .. } | Outcome::NotRetired { retry_after, .. } => retry(*retry_after),
-        Outcome::Broke { .. } | Outcome::ReleaseBroke { .. } => Next::Retry,
+        Outcome::Broke { .. } | Outcome::RotationBroke { .. } | Outcome::ReleaseBroke { .. } => Next::Retry,
         Outcome::Released { .. } | Outcome::ClaimReleased => Next::Done,
         Outcome::NotReleased { verdict, retry_after, .. } => match verdict {
             DeleteVerdict::NotMine => Next::AwaitChange,
@@ -54,17 +53,20 @@ pub(crate) fn next(outcome: &Outcome, facts: &Facts, attempt: u32, thresholds: T
         Outcome::CallFailed { error: CallError::TooManyRequests { retry_after, .. }, .. } => Next::Wait(*retry_after),
         Outcome::CallFailed { .. } => Next::Retry,
     };
-    let failed = matches!(next, Next::Retry | Next::RetryAfter(_));
-    if failed && gives_up(outcome, facts, attempt, thresholds) { Next::AwaitChange } else { next }
+    if gives_up(outcome, attempt, thresholds) { Next::AwaitChange } else { next }
 }
 
-/// Only an answer of the author's code counts. What may have been left is always driven to its end.
-fn gives_up(outcome: &Outcome, facts: &Facts, attempt: u32, thresholds: Thresholds) -> bool {
+/// Whether this was the last attempt until something changes. Only a failure that the author's code tells counts.
+pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
     let threshold = match outcome {
-        Outcome::NotProvisioned { .. } if facts.claim.as_ref().is_some_and(|claim| !claim.deleting) => {
-            thresholds.provision
-        }
-        Outcome::NotReleased { .. } => thresholds.delete,
+        Outcome::NotProvisioned { verdict, .. } => match verdict {
+            Verdict::NotMine | Verdict::Invalid | Verdict::InProgress => 0,
+            _ => thresholds.provision,
+        },
+        Outcome::NotReleased { verdict, .. } => match verdict {
+            DeleteVerdict::NotMine | DeleteVerdict::InProgress => 0,
+            _ => thresholds.delete,
+        },
         _ => 0,
     };
     threshold > 0 && attempt > threshold
@@ -77,12 +79,14 @@ fn retry(after: Option<Duration>) -> Next {
 /// What was done and what came of it, for metrics and logs; `None` where nothing was.
 pub(crate) fn label(outcome: &Outcome) -> Option<(&'static str, &'static str)> {
     Some(match outcome {
-        Outcome::NoAction(_) | Outcome::AwaitsPermit(_) | Outcome::Changed | Outcome::RetiresLater { .. } => {
+        Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed | Outcome::RetiresLater { .. } => {
             return None;
         }
-        Outcome::Refused(_) | Outcome::BadConfig(_) | Outcome::BadRecord(_) | Outcome::NotOwned { .. } => {
-            ("provision", "refused")
-        }
+        Outcome::Refused(_)
+        | Outcome::BadConfig(_)
+        | Outcome::BadRecord(_)
+        | Outcome::ClassGone
+        | Outcome::NotOwned { .. } => ("provision", "refused"),
         Outcome::Provisioned { .. } => ("provision", "success"),
         Outcome::Configured => ("configure", "success"),
         Outcome::Restored => ("restore", "success"),
@@ -98,6 +102,7 @@ pub(crate) fn label(outcome: &Outcome) -> Option<(&'static str, &'static str)> {
         Outcome::Broke { .. } => ("provision", "no answer"),
         Outcome::NotRotated { .. } => ("rotate", "failed"),
         Outcome::NotRetired { .. } => ("retire", "failed"),
+        Outcome::RotationBroke { method, .. } => (method, "no answer"),
         Outcome::Released { .. } | Outcome::ClaimReleased => ("delete", "success"),
         Outcome::NotReleased { verdict: DeleteVerdict::InProgress, .. } => ("delete", "in progress"),
         Outcome::NotReleased { verdict: DeleteVerdict::InUse, .. } => ("delete", "in use"),

@@ -41,3 +41,25 @@ async fn z9_the_old_key_lives_for_the_overlap() {
     assert_eq!(key(), second);
     assert_eq!(keys(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn z9_a_bucket_stays_ready_while_its_keys_cannot_be_changed() {
+    let stand = Stand::new();
+    stand.class("short", json!({"parameters": {"credentialsOverlap": "10s"}}));
+    stand.claim("photos", json!({"storageClassName": "short"}));
+    let _running = stand.start(1);
+    stand.bound("photos").await;
+    for method in ["rotate", "retire"] {
+        stand.store.fail(method, Failure::Panic);
+        stand.store.fail(method, Failure::Retry);
+    }
+    stand.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
+    let told = |text: &str| stand.events("photos").iter().any(|event| event.contains(text));
+    let retired = || {
+        assert_eq!(stand.ready("photos").0, "Bound");
+        told("CredentialsRetired")
+    };
+    stand.until("the old key is gone", retired).await;
+    assert!(told("Warning RotationFailed: The provisioner's code crashed in `rotate`"), "{:?}", stand.events("photos"));
+    assert_eq!((stand.store.calls("rotate"), stand.store.calls("retire")), (3, 3));
+}

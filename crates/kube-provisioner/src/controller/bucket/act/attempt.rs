@@ -91,7 +91,7 @@ impl Actions {
             ClassState::Ours(class) => Some(class),
             _ => None,
         };
-        let of_class = || class.ok_or_else(|| Outcome::BadRecord("its StorageClass is gone".to_owned()));
+        let of_class = || class.ok_or(Outcome::ClassGone);
         let (record, name) = match known {
             Some((bucket, record)) => {
                 let mut record = (**record).clone();
@@ -119,7 +119,7 @@ impl Actions {
             }
         };
         let source = record.source.or_else(|| class.map(|class| class.source()));
-        let source = source.ok_or_else(|| Outcome::BadRecord("its StorageClass is gone".to_owned()))?;
+        let source = source.ok_or(Outcome::ClassGone)?;
         let parameters = self.parameters(record.parameters.as_ref().unwrap_or(&Default::default()))?;
         Ok(Inputs { claim, source, record, name, class: parameters, config })
     }

@@ -14,7 +14,6 @@ use serde_json::{Map, Value, json};
 
 use super::Actions;
 use crate::bucket::ClaimName;
-use crate::controller::bucket::decide::NoAction;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, OurClass, ReclaimPolicy};
 use crate::controller::bucket::key::Key;
 use crate::controller::bucket::narrow::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
@@ -75,7 +74,7 @@ impl Actions {
                 self.read_claim(&claim.namespace, &claim.name).await?;
                 Err(Outcome::Changed)
             }
-            Err(CallError::NotFound) => Err(Outcome::NoAction(NoAction::NothingHere)),
+            Err(CallError::NotFound) => Err(Outcome::NoAction),
             Err(error) => Err(Outcome::CallFailed { doing: "writing the claim", error }),
         }
     }
@@ -268,7 +267,7 @@ impl Actions {
             let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
             match self.patch_claim(&known, patch, "").await {
                 Err(Outcome::Changed) => {}
-                Ok(()) | Err(Outcome::NoAction(_)) => return Ok(()),
+                Ok(()) | Err(Outcome::NoAction) => return Ok(()),
                 Err(outcome) => return Err(outcome),
             }
         }

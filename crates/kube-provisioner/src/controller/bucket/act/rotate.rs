@@ -31,7 +31,7 @@ impl Actions {
                     let retry_after = error.retry_after();
                     return Err(Outcome::NotRotated { message: error.to_string(), retry_after });
                 }
-                Err(no_answer) => return Err(Outcome::Broke { method: "rotate", no_answer }),
+                Err(no_answer) => return Err(Outcome::RotationBroke { method: "rotate", no_answer }),
             };
             let overlap = record.parameters.as_ref().map(overlap).and_then(Result::ok).unwrap_or_default();
             let retire_at = self.now().checked_add(SignedDuration::try_from(overlap).unwrap_or_default());
@@ -74,7 +74,7 @@ impl Actions {
                     let retry_after = error.retry_after();
                     return Err(Outcome::NotRetired { message: error.to_string(), retry_after });
                 }
-                Err(no_answer) => return Err(Outcome::Broke { method: "retire", no_answer }),
+                Err(no_answer) => return Err(Outcome::RotationBroke { method: "retire", no_answer }),
             }
             let record = Record { retire_at: None, ..(**record).clone() };
             self.write_bucket(bucket, &record, None).await.map(drop)

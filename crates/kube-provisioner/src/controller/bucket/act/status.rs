@@ -6,11 +6,10 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::stable_hash;
 use serde_json::{Value, json};
 
-use super::Actions;
 use super::objects::TRIES;
+use super::{Actions, Step};
 use crate::controller::bucket::facts::{ClaimFacts, Delivered, Facts};
-use crate::controller::bucket::key::Key;
-use crate::controller::bucket::messages::{State, Told, told};
+use crate::controller::bucket::messages::{State, Told};
 use crate::controller::bucket::outcome::Outcome;
 
 /// A condition that is to be.
@@ -22,11 +21,11 @@ struct Condition {
 }
 
 impl Actions {
-    pub(super) async fn tell(&self, outcome: &Outcome, key: &Key) -> Result<(), CallError> {
+    pub(super) async fn tell(&self, outcome: &Outcome, step: &Step<'_>) -> Result<(), CallError> {
         for _ in 0..TRIES {
-            let facts = self.cache().facts(key);
+            let facts = self.cache().facts(step.key());
             let Some(claim) = facts.claim.clone() else { return Ok(()) };
-            let Some(told) = told(outcome, &facts, &self.rules.names.own) else { return Ok(()) };
+            let Some(told) = self.told(outcome, &facts, step.work().attempt()) else { return Ok(()) };
             let Some(state) = told.state else { return Ok(()) };
             let (phase, conditions) = (phase(state, &claim), conditions(state, &told, &facts));
             if is_told(&claim, phase, &conditions) {
@@ -41,7 +40,7 @@ impl Actions {
                 Err(Outcome::Changed) => {}
                 Err(Outcome::CallFailed { error, .. }) => {
                     // It may have been written all the same.
-                    self.cache().status_is_unknown(key);
+                    self.cache().status_is_unknown(step.key());
                     return Err(error);
                 }
                 // It is gone.
@@ -66,13 +65,9 @@ fn conditions(state: State, told: &Told, facts: &Facts) -> Vec<Condition> {
     let made = facts.bucket().and_then(|bucket| bucket.record()).is_some_and(|record| record.made);
     let keys = made && facts.secret == Delivered::Intact;
     let yes = |is_true: bool, reason| if is_true { reason } else { "NotYet" };
+    let (reason, message) = told.ready();
     vec![
-        Condition {
-            kind: "Ready",
-            is_true: state == State::Bound,
-            reason: if state == State::Bound { "Bound" } else { told.reason },
-            message: if state == State::Bound { "The bucket can be used".to_owned() } else { told.text.clone() },
-        },
+        Condition { kind: "Ready", is_true: state == State::Bound, reason, message: message.to_owned() },
         Condition {
             kind: "BucketProvisioned",
             is_true: made || state == State::Bound,

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::NoAnswer;
 use provisioner_runtime::journal::JournalError;
 
 use tokio::time::Instant;
 
 use self::Example::{Claim, Growth, Volume};
 use super::*;
+use crate::controller::event_table::{
+    MESSAGE, NUMBER, Row, call_error, compare_with_page, delete_verdicts, every, no_answers, verdicts, with_capitals,
+};
 use crate::controller::volume::decide::Refusal;
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Progress};
 use crate::controller::volume::object::TemplateError;
@@ -20,24 +21,6 @@ use crate::controller::volume::report::{
     Case, EventDraft, EventObject, Thresholds, begins_resizing, made_with_warning, not_now, report, still_provisioning,
 };
 use crate::{DeleteVerdict, ExpandVerdict, Verdict};
-
-/// Stands for every number. The page says NUMBER.
-const NUMBER: u32 = 777;
-/// Stands for what the author's code says.
-const MESSAGE: &str = "MESSAGE";
-
-/// Examples of the variants of a type. A variant without a line does not compile; `[]` is for one that no user sees.
-macro_rules! every {
-    ($name:ident -> $type:ty { $($lines:tt)* }) => { every!($name of $type => $type { $($lines)* }); };
-    ($name:ident of $type:ty => $example:ty { $($variant:pat => $examples:expr,)* }) => {
-        fn $name() -> Vec<$example> {
-            let _has_a_line = |value: &$type| match value { $($variant => (),)* };
-            let mut all: Vec<$example> = Vec::new();
-            $(all.extend(IntoIterator::into_iter($examples).map(|example: $example| example));)*
-            all
-        }
-    };
-}
 
 every!(refusals -> Refusal {
     Refusal::AccessModes(_) => [Refusal::AccessModes(vec!["MODES".to_owned()])],
@@ -73,29 +56,6 @@ every!(template_errors -> TemplateError {
     TemplateError::TooSmall { .. } => [TemplateError::TooSmall { made: NUMBER.into(), asked: NUMBER.into() }],
     TemplateError::LocalWithoutNode => [TemplateError::LocalWithoutNode],
     TemplateError::Path(_) => [TemplateError::Path("PATH".to_owned())],
-});
-
-every!(no_answers -> NoAnswer {
-    NoAnswer::Panicked(_) => [NoAnswer::Panicked("PANIC".to_owned())],
-    NoAnswer::TimedOut(_) => [NoAnswer::TimedOut(Duration::from_secs(NUMBER.into()))],
-    NoAnswer::CutOff => [NoAnswer::CutOff],
-});
-
-every!(verdicts -> Verdict {
-    Verdict::Retry => [Verdict::Retry],
-    Verdict::NothingLeft => [Verdict::NothingLeft],
-    Verdict::InProgress => [Verdict::InProgress],
-    Verdict::Reschedule => [Verdict::Reschedule],
-    Verdict::Invalid => [Verdict::Invalid],
-    Verdict::NotMine => [Verdict::NotMine],
-});
-
-every!(delete_verdicts -> DeleteVerdict {
-    DeleteVerdict::Retry => [DeleteVerdict::Retry],
-    DeleteVerdict::InUse => [DeleteVerdict::InUse],
-    DeleteVerdict::InProgress => [DeleteVerdict::InProgress],
-    DeleteVerdict::NotMine => [DeleteVerdict::NotMine],
-    DeleteVerdict::Unsupported => [],
 });
 
 every!(expand_verdicts -> ExpandVerdict {
@@ -172,11 +132,6 @@ fn of_each(outcome: impl Fn() -> Outcome) -> [Example; 3] {
     [Claim(outcome()), Growth(outcome()), Volume(outcome())]
 }
 
-/// One that is not transient: the others have no event of their own.
-fn call_error() -> CallError {
-    CallError::Forbidden("ERROR".to_owned())
-}
-
 /// The type is another crate's, which may add to it.
 fn journal_errors() -> Vec<Example> {
     let number = NUMBER as usize;
@@ -189,9 +144,6 @@ fn journal_errors() -> Vec<Example> {
     all
 }
 
-/// A row of the page: the reason, then the message.
-type Row = (String, String);
-
 /// The event as the page shows it.
 fn row(event: EventDraft) -> Row {
     let EventDraft { object, warning, reason, text, .. } = event;
@@ -200,8 +152,7 @@ fn row(event: EventDraft) -> Row {
         EventObject::Claim => "claim",
         EventObject::Volume => "volume",
     };
-    let text = text.replace(&call_error().to_string(), "ERROR").replace(&NUMBER.to_string(), "NUMBER");
-    (format!("`{reason}` ({kind}, on the {object})"), text)
+    (format!("`{reason}` ({kind}, on the {object})"), with_capitals(&text))
 }
 
 fn waiting() -> Scene {
@@ -289,29 +240,7 @@ fn rows_of_additions() -> BTreeSet<Row> {
     events.into_iter().flatten().map(addition).collect()
 }
 
-/// The rows of the page, each with the heading above it.
-fn rows_of_page() -> BTreeSet<Row> {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md")).unwrap();
-    let (mut heading, mut rows) = ("", BTreeSet::new());
-    for line in page.lines() {
-        if let Some(text) = line.strip_prefix("## ") {
-            heading = text;
-        }
-        let Some(cells) = line.strip_prefix("| `") else { continue };
-        let cells: Vec<&str> = cells.split(" | ").collect();
-        assert_eq!(cells.len(), 3, "message, cause and remedy: {line}");
-        let message = cells[0].trim_matches('`').trim();
-        assert!(rows.insert((heading.to_owned(), message.to_owned())), "twice: {line}");
-    }
-    rows
-}
-
 #[test]
 fn the_page_has_a_row_for_each_message() {
-    let produced: BTreeSet<Row> = rows_of_outcomes().into_iter().chain(rows_of_additions()).collect();
-    let page = rows_of_page();
-    let missing: Vec<_> = produced.difference(&page).collect();
-    assert!(missing.is_empty(), "docs/events.md lacks rows for these messages: {missing:#?}");
-    let unknown: Vec<_> = page.difference(&produced).collect();
-    assert!(unknown.is_empty(), "nothing produces these rows of docs/events.md: {unknown:#?}");
+    compare_with_page("events.md", rows_of_outcomes().into_iter().chain(rows_of_additions()).collect());
 }

@@ -1,0 +1,163 @@
+//! `docs/bucket-events.md` has a row for each message that users can see, and no others.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use provisioner_runtime::journal::JournalError;
+
+use super::decide::{Ending, Refusal};
+use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
+use super::messages::{Severity, Told, made_with_warning, not_now, still_provisioning, told};
+use super::outcome::Outcome;
+use crate::controller::event_table::{
+    MESSAGE, NUMBER, Row, call_error, compare_with_page, delete_verdicts, every, no_answers, verdicts, with_capitals,
+};
+use crate::error::{DeleteVerdict, Verdict};
+
+every!(refusals -> Refusal {
+    Refusal::Former => [Refusal::Former],
+    Refusal::NoName => [Refusal::NoName],
+    Refusal::BadName { .. } => [Refusal::BadName { name: "NAME".to_owned(), problem: "PROBLEM" }],
+    Refusal::Parameters(_) => [Refusal::Parameters("PROBLEMS".to_owned())],
+    Refusal::ParametersCrash(_) => [Refusal::ParametersCrash("PANIC".to_owned())],
+    Refusal::ConfigNotAllowed(_) => [Refusal::ConfigNotAllowed(vec!["KEYS".to_owned()])],
+    Refusal::Record(_) => [Refusal::Record("PROBLEM".to_owned())],
+    Refusal::ObjectDeleted => [Refusal::ObjectDeleted],
+    Refusal::NoRotation => [Refusal::NoRotation],
+    Refusal::NotOwned { .. } => ["Secret", "ConfigMap"].map(|kind| Refusal::NotOwned { kind }),
+});
+
+every!(endings -> Ending {
+    Ending::Delete => [Ending::Delete],
+    Ending::Revoke => [Ending::Revoke],
+    Ending::RevokeUnknown => [Ending::RevokeUnknown],
+    Ending::CleanUp => [Ending::CleanUp],
+    Ending::Abandon => [Ending::Abandon],
+});
+
+every!(outcomes -> Outcome {
+    Outcome::NoAction => [Outcome::NoAction],
+    Outcome::Refused(_) => refusals().into_iter().map(Outcome::Refused),
+    Outcome::BadConfig(_) => [Outcome::BadConfig("PROBLEMS".to_owned())],
+    Outcome::BadRecord(_) => [Outcome::BadRecord("PROBLEMS".to_owned())],
+    Outcome::ClassGone => [Outcome::ClassGone],
+    Outcome::AwaitsPermit(_) => [Outcome::AwaitsPermit("CLASS".into())],
+    Outcome::Changed => [Outcome::Changed],
+    Outcome::Provisioned { .. } => [Outcome::Provisioned { bucket: "BUCKET".to_owned() }],
+    Outcome::Configured => [Outcome::Configured],
+    Outcome::Restored => [Outcome::Restored],
+    Outcome::Adopted => [Outcome::Adopted],
+    Outcome::Rotated => [Outcome::Rotated],
+    Outcome::Retired => [Outcome::Retired],
+    Outcome::RetiresLater { .. } => [Outcome::RetiresLater { after: Duration::ZERO }],
+    // The type is another crate's, which may add to it. Nothing is recorded there, so no other comes.
+    Outcome::NotFenced(_) => [
+        Outcome::NotFenced(JournalError::Lost("another".to_owned())),
+        Outcome::NotFenced(JournalError::Call(Arc::new(call_error()))),
+    ],
+    Outcome::SecretMissing { .. } => [
+        Outcome::SecretMissing { namespace: "NAMESPACE".to_owned(), name: "NAME".to_owned() },
+    ],
+    Outcome::SecretName(_) => [Outcome::SecretName("PROBLEM".to_owned())],
+    Outcome::NotProvisioned { .. } => verdicts().into_iter().map(not_provisioned),
+    Outcome::NotRotated { .. } => [Outcome::NotRotated { message: MESSAGE.to_owned(), retry_after: None }],
+    Outcome::NotRetired { .. } => [Outcome::NotRetired { message: MESSAGE.to_owned(), retry_after: None }],
+    Outcome::RotationBroke { .. } => no_answers().into_iter().map(|no_answer| {
+        Outcome::RotationBroke { method: "METHOD", no_answer }
+    }),
+    Outcome::Broke { .. } => no_answers().into_iter().map(|no_answer| Outcome::Broke { method: "METHOD", no_answer }),
+    Outcome::NotOwned { .. } => ["Secret", "ConfigMap"].map(|kind| Outcome::NotOwned { kind }),
+    Outcome::Released { .. } => endings().into_iter().map(|ending| {
+        Outcome::Released { ending, bucket: "BUCKET".to_owned() }
+    }),
+    Outcome::ClaimReleased => [Outcome::ClaimReleased],
+    Outcome::NotReleased { .. } => delete_verdicts().into_iter().map(not_released),
+    Outcome::ReleaseBroke { .. } => no_answers().into_iter().map(|no_answer| {
+        Outcome::ReleaseBroke { method: "METHOD", no_answer }
+    }),
+    Outcome::CallFailed { .. } => [Outcome::CallFailed { doing: "DOING", error: call_error() }],
+});
+
+fn not_provisioned(verdict: Verdict) -> Outcome {
+    Outcome::NotProvisioned { verdict, message: MESSAGE.to_owned(), retry_after: None }
+}
+
+fn not_released(verdict: DeleteVerdict) -> Outcome {
+    Outcome::NotReleased { verdict, message: MESSAGE.to_owned(), retry_after: None }
+}
+
+fn facts(deleting: bool) -> Facts {
+    let claim = ClaimFacts {
+        namespace: "NAMESPACE".into(),
+        name: "CLAIM".into(),
+        uid: "uid".into(),
+        resource_version: 1,
+        deleting,
+        finalizers: Vec::new(),
+        label: None,
+        class: Some("CLASS".into()),
+        bucket_name: None,
+        prefix: None,
+        object_bucket: None,
+        config: Default::default(),
+        rotation: None,
+        status: Default::default(),
+    };
+    Facts {
+        claim: Some(Arc::new(claim)),
+        bucket: BucketState::Absent,
+        former: false,
+        class: ClassState::Missing,
+        secret: Delivered::Absent,
+        config_map: Delivered::Absent,
+    }
+}
+
+/// Where a message is shown: in an event, in the condition `Ready`, or in both.
+fn rows_of(told: &Told) -> Vec<Row> {
+    let kind = match told.severity {
+        Severity::Silent => None,
+        Severity::Normal => Some("Normal"),
+        Severity::Warning => Some("Warning"),
+    };
+    let event = kind.map(|kind| (kind, told.reason, told.text.as_str()));
+    let status = told.state.map(|_| told.ready());
+    let row = |reason, place: &str, text| (format!("`{reason}` ({place})"), with_capitals(text));
+    match (event, status) {
+        (Some((kind, reason, text)), Some(status)) if status == (reason, text) => {
+            vec![row(reason, &format!("{kind}, event and status"), text)]
+        }
+        (event, status) => {
+            let event = event.map(|(kind, reason, text)| row(reason, &format!("{kind}, event only"), text));
+            let status = status.map(|(reason, text)| row(reason, "status only", text));
+            event.into_iter().chain(status).collect()
+        }
+    }
+}
+
+fn rows_of_outcomes() -> BTreeSet<Row> {
+    let facts = [facts(false), facts(true)];
+    let of_outcomes = outcomes().into_iter().flat_map(|outcome| {
+        let each = facts.each_ref().map(|facts| told(&outcome, facts, "PROVISIONER", None));
+        each.into_iter().flatten()
+    });
+    let others = [not_now("PROBLEM"), still_provisioning("PROVISIONER", "NAMESPACE/CLAIM"), made_with_warning(MESSAGE)];
+    of_outcomes.chain(others).flat_map(|told| rows_of(&told)).collect()
+}
+
+/// What follows the message of the last attempt.
+fn rows_of_additions() -> BTreeSet<Row> {
+    let last = [(not_provisioned(Verdict::Retry), facts(false)), (not_released(DeleteVerdict::Retry), facts(true))];
+    let addition = |(outcome, facts): (Outcome, Facts)| {
+        let told = told(&outcome, &facts, "PROVISIONER", Some(NUMBER)).unwrap();
+        let text = with_capitals(&told.text);
+        ("Additions".to_owned(), text.strip_prefix("MESSAGE ").unwrap_or_else(|| panic!("{text}")).to_owned())
+    };
+    last.into_iter().map(addition).collect()
+}
+
+#[test]
+fn the_page_has_a_row_for_each_message() {
+    compare_with_page("bucket-events.md", rows_of_outcomes().into_iter().chain(rows_of_additions()).collect());
+}

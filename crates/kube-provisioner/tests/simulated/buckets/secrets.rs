@@ -1,0 +1,246 @@
+//! Keys and admin Secrets are found in the claim's Secret and nowhere else.
+
+use std::cell::RefCell;
+use std::fmt::{Debug, Write as _};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use super::stand::{BUCKETS, CLAIMS, Stand};
+use super::store::Failure;
+
+/// Begins every secret of this test: the store's keys, and the admin Secret.
+const KEY: &str = "secret-";
+const ADMIN: &str = "open-sesame";
+/// The kinds whose objects are looked at, by their groups.
+const KINDS: [(&str, &str); 8] = [
+    ("", "secrets"),
+    ("", "configmaps"),
+    ("", "events"),
+    ("coordination.k8s.io", "leases"),
+    ("events.k8s.io", "events"),
+    ("objectbucket.io", BUCKETS),
+    ("objectbucket.io", CLAIMS),
+    ("storage.k8s.io", "storageclasses"),
+];
+
+thread_local! {
+    /// Where this thread's lines go.
+    static LINES: RefCell<Option<Lines>> = const { RefCell::new(None) };
+}
+
+/// Everything that is logged on a thread, whatever its level, with all fields of events and spans.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<String>>);
+
+impl Lines {
+    /// Those of this thread from now on.
+    fn begin() -> Self {
+        // One for the process: with one for each thread, what other tests have logged first decides what is logged at all.
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| tracing::subscriber::set_global_default(Recorder).expect("no other test has one"));
+        let lines = Self::default();
+        LINES.set(Some(lines.clone()));
+        lines
+    }
+
+    fn add(&self, metadata: &Metadata<'_>, record: impl FnOnce(&mut dyn Visit)) {
+        let mut line = Line(format!("{} {} {}", metadata.level(), metadata.target(), metadata.name()));
+        record(&mut line);
+        let mut all = self.0.lock().unwrap();
+        all.push_str(&line.0);
+        all.push('\n');
+    }
+
+    fn text(&self) -> String {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {field}={value:?}").unwrap();
+    }
+}
+
+struct Recorder;
+
+impl Recorder {
+    fn to_lines(&self, add: impl FnOnce(&Lines)) {
+        LINES.with_borrow(|lines| lines.as_ref().map(add));
+    }
+}
+
+impl Subscriber for Recorder {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        self.to_lines(|lines| lines.add(span.metadata(), |line| span.record(line)));
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        let mut line = Line("span".to_owned());
+        values.record(&mut line);
+        self.to_lines(|lines| lines.0.lock().unwrap().push_str(&line.0));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        self.to_lines(|lines| lines.add(event.metadata(), |line| event.record(line)));
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// What has a secret in it, as base64, too.
+fn leaks<'a>(places: impl IntoIterator<Item = (&'a str, String)>) -> Vec<String> {
+    // Of each secret the three ways to be part of a longer text in base64, without the ends that depend on neighbours.
+    let forbidden =
+        [KEY, ADMIN, "c2VjcmV0L", "NlY3JldC", "zZWNyZXQt", "b3Blbi1zZXNhbW", "9wZW4tc2VzYW1l", "vcGVuLXNlc2Ft"];
+    let lines = places.into_iter().flat_map(|(place, text)| {
+        let found = |line: &&str| forbidden.iter().any(|secret| line.contains(secret));
+        text.lines().filter(found).map(|line| format!("{place}: {line}")).collect::<Vec<_>>()
+    });
+    lines.collect()
+}
+
+impl Stand {
+    /// All objects of the cluster, without the data of the Secrets.
+    fn objects(&self) -> String {
+        let mut all = String::new();
+        for (group, plural) in KINDS {
+            let objects = self.cluster.list(group, plural, None).unwrap();
+            for mut object in objects {
+                if plural == "secrets" {
+                    object["data"] = Value::Null;
+                }
+                writeln!(all, "{plural} {object}").unwrap();
+            }
+        }
+        all
+    }
+
+    /// Waits for something, and looks for leaks in every state on the way.
+    async fn tight(&self, what: &str, so: impl Fn() -> bool) {
+        self.until(what, || {
+            assert_eq!(leaks([("objects", self.objects())]), Vec::<String>::new(), "while waiting: {what}");
+            so()
+        })
+        .await;
+    }
+}
+
+/// What the process with these log lines answers on this path.
+async fn page(lines: &Lines, path: &'static str) -> String {
+    let address = lines.text().rsplit("/metrics on ").next().unwrap().lines().next().unwrap().to_owned();
+    // The clock stands still meanwhile.
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    });
+    asked.await.unwrap()
+}
+
+/// Provisioning, another key, its retirement and the deletion, each with failures.
+async fn whole_life(lines: &Lines) -> (Stand, Vec<(&'static str, String)>) {
+    let mut stand = Stand::new();
+    stand.options.options.admin_address = Some(([127, 0, 0, 1], 0).into());
+    stand.create(json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
+        "stringData": {"password": ADMIN},
+    }));
+    let admin = json!({
+        "adminSecretName": "admin", "adminSecretNamespace": "default", "credentialsOverlap": "10s", "host": "store",
+    });
+    let mut granted = admin.clone();
+    granted["bucketName"] = "shared".into();
+    stand.class("made", json!({"parameters": admin}));
+    stand.class("granted", json!({"parameters": granted}));
+    stand.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
+    for method in ["provision", "grant", "rotate", "retire", "delete", "revoke"] {
+        for failure in [Failure::Retry, Failure::Panic, Failure::NothingLeft, Failure::Late] {
+            stand.store.fail(method, failure);
+        }
+    }
+    let running = stand.start(1);
+    let claims = ["photos", "music"];
+    stand.claim("photos", json!({"storageClassName": "made"}));
+    stand.claim("music", json!({"storageClassName": "granted"}));
+    let all = |phase: &str| claims.iter().all(|claim| stand.phase(claim) == phase);
+    stand.tight("both are bound", || all("Bound")).await;
+    for claim in claims {
+        // Somebody edits one Secret and takes the other away.
+        let mend = json!({"stringData": {"AWS_SECRET_ACCESS_KEY": "another"}});
+        if claim == "photos" {
+            stand.patch("secrets", claim, mend);
+        } else {
+            stand.delete("secrets", claim);
+        }
+        stand.patch(CLAIMS, claim, json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
+    }
+    let told = |claim: &str, reason: &str| stand.events(claim).iter().any(|event| event.contains(reason));
+    stand.tight("keys are retired", || claims.iter().all(|claim| told(claim, "CredentialsRetired"))).await;
+    let metrics = page(lines, "/metrics").await;
+    assert!(metrics.contains("bucket_provisioner_attempts"), "{metrics}");
+    let ready = page(lines, "/readyz").await;
+    // The admin Secret is needed to delete.
+    stand.delete("secrets", "admin");
+    claims.iter().for_each(|claim| stand.delete(CLAIMS, claim));
+    stand.tight("it is missed", || claims.iter().all(|claim| told(claim, "SecretMissing"))).await;
+    stand.create(json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
+        "stringData": {"password": ADMIN},
+    }));
+    stand.tight("both are gone", || claims.iter().all(|claim| stand.get(CLAIMS, claim).is_none())).await;
+    sleep(Duration::from_secs(60)).await;
+    running.abort();
+    let pages = vec![("metrics", metrics), ("readyz", ready), ("objects", stand.objects())];
+    (stand, pages)
+}
+
+#[tokio::test(start_paused = true)]
+async fn z16_secrets_are_in_the_claims_secret_alone() {
+    let lines = Lines::begin();
+    let (stand, mut places) = whole_life(&lines).await;
+    let text = lines.text();
+    // The test has seen what it is about.
+    for level in ["TRACE", "DEBUG", "INFO", "WARN"] {
+        assert!(text.lines().any(|line| line.starts_with(level)), "nothing is logged at {level}");
+    }
+    for method in ["provision", "grant", "rotate", "retire", "delete", "revoke"] {
+        assert!(stand.store.calls(method) >= 4, "{method}: {}", stand.store.calls(method));
+    }
+    assert!(text.contains("The claim's Secret has a new key"), "nothing of the provisioner is logged");
+    places.push(("log", text));
+    assert_eq!(leaks(places), Vec::<String>::new());
+}
+
+#[test]
+fn leaks_are_found_in_any_place() {
+    let text = |text: &str| leaks([("place", text.to_owned())]).len();
+    assert_eq!(text("the key secret-1 and\n open-sesame, and\nnothing"), 2);
+    // `secret-1`, `x secret-1` and `xy secret-1` in base64.
+    for encoded in ["c2VjcmV0LTE=", "eCBzZWNyZXQtMQ==", "eHkgc2VjcmV0LTE="] {
+        assert_eq!(text(encoded), 1, "{encoded}");
+    }
+    assert_eq!(text("the Secret default/secrets"), 0);
+}

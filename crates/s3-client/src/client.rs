@@ -141,21 +141,40 @@ impl Client {
         tokio::time::timeout(limit, self.send(request)).await.map_err(|_| timed_out())?
     }
 
+    /// Sends a request as it is, without a signature, to a path with a query of this service: for services that want other
+    /// proof. Any answer is one, not only 2xx.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn request_unsigned(&self, request: http::Request<Bytes>) -> Result<Response, Error> {
+        let limit = self.time_limit;
+        let timed_out = || Error::TimedOut { endpoint: self.endpoint().to_owned(), limit };
+        let Shared { base, base_path, .. } = &*self.shared;
+        let (mut parts, body) = request.into_parts();
+        let uri = format!("{base}{base_path}{}", parts.uri).parse();
+        parts.uri = uri.map_err(|_| Error::Request("the names in the request are too long".to_owned()))?;
+        let exchange = self.exchange(http::Request::from_parts(parts, Full::new(body)));
+        tokio::time::timeout(limit, exchange).await.map_err(|_| timed_out())?
+    }
+
     async fn send(&self, request: Request) -> Result<Response, Error> {
+        let Response { status, headers, body } = self.exchange(self.signed(request)?).await?;
+        match (200..300).contains(&status) {
+            true => Ok(Response { status, headers, body }),
+            false => Err(refusal(self.endpoint(), status, &headers, &body)),
+        }
+    }
+
+    async fn exchange(&self, request: http::Request<Full<Bytes>>) -> Result<Response, Error> {
         let unreachable = |reason: String| Error::Unreachable { endpoint: self.endpoint().to_owned(), reason };
-        let signed = self.signed(request)?;
-        let answer = self.shared.http.request(signed).await.map_err(|error| unreachable(chain(&error)))?;
+        let answer = self.shared.http.request(request).await.map_err(|error| unreachable(chain(&error)))?;
         let (parts, body) = answer.into_parts();
         let limit = self.shared.settings.answer_limit;
         let body = Limited::new(body, limit).collect().await.map_err(|error| match error.is::<LengthLimitError>() {
             true => Error::TooLarge { endpoint: self.endpoint().to_owned(), limit },
             false => unreachable(error.to_string()),
         })?;
-        let (status, headers, body) = (parts.status, parts.headers, body.to_bytes());
-        match status.is_success() {
-            true => Ok(Response { status: status.as_u16(), headers, body }),
-            false => Err(refusal(self.endpoint(), status.as_u16(), &headers, &body)),
-        }
+        Ok(Response { status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes() })
     }
 
     fn signed(&self, request: Request) -> Result<http::Request<Full<Bytes>>, Error> {
@@ -249,7 +268,7 @@ impl Request {
     }
 }
 
-/// An answer of the service's, always 2xx.
+/// An answer of the service's: of [`Client::request`] always 2xx.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Response {

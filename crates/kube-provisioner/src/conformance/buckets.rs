@@ -72,6 +72,7 @@ struct Subject {
     assets: Box<dyn Fn() -> BoxFuture<'static, Vec<String>>>,
     parameters: BTreeMap<String, String>,
     existing: Option<String>,
+    keys_shown_once: bool,
     objects: Vec<serde_json::Value>,
     seeds: Vec<u64>,
     tempo: Tempo,
@@ -106,6 +107,7 @@ impl BucketConformance {
                 assets: Box::new(assets),
                 parameters: BTreeMap::new(),
                 existing: None,
+                keys_shown_once: false,
                 objects: Vec::new(),
                 seeds: (0..8).collect(),
                 tempo: Tempo::Virtual,
@@ -123,6 +125,12 @@ impl BucketConformance {
     /// A bucket that exists, and that claims may be let into. Without this call `grant` is not checked.
     pub fn existing_bucket(mut self, name: impl Into<String>) -> Self {
         self.subject.existing = Some(name.into());
+        self
+    }
+
+    /// For a backend that shows a key only once: when the claim's Secret is lost, another key takes the place of the lost one.
+    pub fn keys_shown_once(mut self) -> Self {
+        self.subject.keys_shown_once = true;
         self
     }
 

@@ -1,0 +1,280 @@
+//! Calls of Google's APIs: the administrator's token, what is tried again, and what refusals mean.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use s3_client::{Client, Error};
+use serde_json::Value;
+
+use crate::token::{TokenError, TokenSource};
+
+/// The pauses before a call is tried again. The controller tries again too, and later.
+const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(900)];
+
+/// A failed call, with what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("cannot {doing}: {refusal}{advice}")]
+    Refused { doing: String, refusal: Refusal, advice: String },
+    /// There was no answer, or a call got no token.
+    #[error("cannot {doing}: {reason}")]
+    Unanswered { doing: String, reason: String },
+}
+
+impl Failure {
+    pub(crate) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Refused { refusal, .. } => Some(refusal.status),
+            Self::Unanswered { .. } => None,
+        }
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        match self {
+            Self::Refused { refusal, .. } => &refusal.message,
+            Self::Unanswered { .. } => "",
+        }
+    }
+}
+
+/// What an API answered other than 2xx.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.status)?;
+        for (before, part) in [(" ", &self.reason), (": ", &self.message)] {
+            if !part.is_empty() {
+                write!(f, "{before}{part}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One call.
+pub(crate) struct Call {
+    method: Method,
+    /// With its query, encoded.
+    path: String,
+    body: Option<Value>,
+    /// What it is for, as in "make the bucket x".
+    doing: String,
+    /// What the administrator must be allowed.
+    permission: &'static str,
+    /// Whether doing it twice is as good as doing it once.
+    repeatable: bool,
+}
+
+impl Call {
+    pub(crate) fn new(method: Method, path: String, permission: &'static str, doing: impl Into<String>) -> Self {
+        Self { method, path, body: None, doing: doing.into(), permission, repeatable: true }
+    }
+
+    pub(crate) fn body(mut self, body: Value) -> Self {
+        self.body = Some(body);
+        self
+    }
+
+    /// A lost answer may hide that it was done.
+    pub(crate) fn once(mut self) -> Self {
+        self.repeatable = false;
+        self
+    }
+}
+
+/// One of Google's services, asked by the administrator.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) client: Client,
+    pub(crate) source: Arc<TokenSource>,
+}
+
+impl Api {
+    /// The answer as JSON; `Null` where it has no body.
+    pub(crate) async fn ask(&self, call: Call) -> Result<Value, Failure> {
+        let mut pauses = PAUSES.into_iter();
+        let mut token_is_old = false;
+        loop {
+            let token = self.source.token(token_is_old).await.map_err(|error| unanswered(&call, &error))?;
+            let answer = self.client.request_unsigned(request(&call, &token)?).await;
+            let transient = match &answer {
+                Ok(answer) => [408, 429, 500, 502, 503, 504].contains(&answer.status),
+                Err(error) => matches!(error, Error::Unreachable { .. }),
+            };
+            // 429 says that nothing was done.
+            let safe = call.repeatable || matches!(&answer, Ok(answer) if answer.status == 429);
+            if transient
+                && safe
+                && let Some(pause) = pauses.next()
+            {
+                tokio::time::sleep(pause).await;
+                continue;
+            }
+            let answer = answer.map_err(|error| unanswered(&call, &error))?;
+            // Tokens may be revoked before they expire.
+            if answer.status == 401 && !token_is_old {
+                token_is_old = true;
+                continue;
+            }
+            if (200..300).contains(&answer.status) {
+                return match answer.body.is_empty() {
+                    true => Ok(Value::Null),
+                    false => serde_json::from_slice(&answer.body).map_err(|_| self.not_google(&call, answer.status)),
+                };
+            }
+            let Some(refusal) = refusal(answer.status, &answer.body) else {
+                return Err(self.not_google(&call, answer.status));
+            };
+            let advice = advice(&refusal, &call, &self.source);
+            return Err(Failure::Refused { doing: call.doing, refusal, advice });
+        }
+    }
+
+    /// The same, and `None` where the answer is 404.
+    pub(crate) async fn find(&self, call: Call) -> Result<Option<Value>, Failure> {
+        match self.ask(call).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(failure) if failure.status() == Some(404) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn not_google(&self, call: &Call, status: u16) -> Failure {
+        let endpoint = self.client.endpoint();
+        let reason =
+            format!("{endpoint} answered {status} and not as Google does: check the address, and proxies before it");
+        Failure::Unanswered { doing: call.doing.clone(), reason }
+    }
+}
+
+/// A part of a path or of a query.
+pub(crate) fn encoded(text: &str) -> String {
+    const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, KEPT).to_string()
+}
+
+fn request(call: &Call, token: &str) -> Result<Request<Bytes>, Failure> {
+    let body = call.body.as_ref().map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+    let mut request = Request::new(body);
+    *request.method_mut() = call.method.clone();
+    *request.uri_mut() = call.path.parse().map_err(|_| unanswered(call, &"its names are too long"))?;
+    let token = HeaderValue::try_from(format!("Bearer {token}"));
+    let mut token = token.map_err(|_| unanswered(call, &"the token has characters that no token has"))?;
+    token.set_sensitive(true);
+    request.headers_mut().insert(AUTHORIZATION, token);
+    if call.body.is_some() {
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    // Without it Google answers 411 to POST and PUT without a body.
+    let length = HeaderValue::from(request.body().len());
+    request.headers_mut().insert(http::header::CONTENT_LENGTH, length);
+    Ok(request)
+}
+
+fn unanswered(call: &Call, reason: &impl ToString) -> Failure {
+    Failure::Unanswered { doing: call.doing.clone(), reason: reason.to_string() }
+}
+
+/// <https://cloud.google.com/storage/docs/json_api/v1/status-codes>,
+/// <https://cloud.google.com/apis/design/errors#error_model>.
+fn refusal(status: u16, body: &[u8]) -> Option<Refusal> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Some(Refusal { status, reason: String::new(), message: String::new() });
+    }
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let error = body.get("error")?.as_object()?;
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(printable).filter(|text| !text.is_empty());
+    let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
+    let detail = details.filter_map(|detail| text(detail.get("reason"))).next();
+    let first = error.get("errors").and_then(|errors| errors.get(0));
+    let reason = detail.or_else(|| text(first.and_then(|first| first.get("reason"))));
+    let reason = reason.or_else(|| text(error.get("status"))).unwrap_or_default();
+    // The storage testbench, and some of Google's own answers, have words in the list only.
+    let message = text(error.get("message")).or_else(|| text(first.and_then(|first| first.get("message"))));
+    Some(Refusal { status, reason, message: message.unwrap_or_default() })
+}
+
+fn advice(refusal: &Refusal, call: &Call, source: &TokenSource) -> String {
+    let permission = call.permission;
+    match (refusal.status, refusal.reason.as_str()) {
+        (401, _) => format!("; Google does not accept the token: check {source}"),
+        (403, "SERVICE_DISABLED" | "accessNotConfigured") => {
+            let api = if permission.starts_with("iam.") { "iam" } else { "storage" };
+            format!("; the API is switched off in the project: gcloud services enable {api}.googleapis.com")
+        }
+        (403, "accountDisabled" | "BILLING_DISABLED" | "billingNotEnabled") => {
+            "; the project has no billing account: link one".to_owned()
+        }
+        (403, "rateLimitExceeded" | "userRateLimitExceeded" | "quotaExceeded") | (429, _) => {
+            if permission == "iam.serviceAccounts.create" && refusal.message.contains("Maximum number") {
+                "; delete service accounts that nobody needs, ask Google for a higher quota, or name a serviceAccount in \
+                 the StorageClass"
+                    .to_owned()
+            } else {
+                "; Google limits how much is asked: it is tried again later".to_owned()
+            }
+        }
+        (403, "retentionPolicyNotMet") => "; the bucket keeps its objects for some time: wait".to_owned(),
+        (403, _) => {
+            let role = match permission {
+                permission if permission.starts_with("iam.") => "roles/iam.serviceAccountAdmin",
+                permission if permission.starts_with("storage.hmacKeys.") => "roles/storage.hmacKeyAdmin",
+                _ => "roles/storage.admin",
+            };
+            format!("; {source} needs the permission {permission}: give it {role} in the project")
+        }
+        (400 | 404, _) if refusal.message.to_lowercase().contains("project") => {
+            "; check project in the StorageClass, or --project".to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// A service's text as one short line.
+pub(crate) fn printable(text: &str) -> String {
+    let line: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(300).collect();
+    line.trim().to_owned()
+}
+
+impl From<TokenError> for Failure {
+    fn from(error: TokenError) -> Self {
+        Self::Unanswered { doing: "get a token".to_owned(), reason: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_storage_and_iam() {
+        let storage = br#"{"error":{"code":409,"message":"Taken","errors":[{"domain":"global","reason":"conflict"}]}}"#;
+        assert_eq!(refusal(409, storage).unwrap().to_string(), "409 conflict: Taken");
+        let iam = br#"{"error":{"code":404,"message":"Unknown service account","status":"NOT_FOUND"}}"#;
+        assert_eq!(refusal(404, iam).unwrap().to_string(), "404 NOT_FOUND: Unknown service account");
+        let off = br#"{"error":{"code":403,"message":"off","status":"PERMISSION_DENIED","details":[
+            {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SERVICE_DISABLED"}]}}"#;
+        assert_eq!(refusal(403, off).unwrap().reason, "SERVICE_DISABLED");
+        let testbench = br#"{"error":{"errors":[{"domain":"global","message":"Bucket x does not exist."}]}}"#;
+        assert_eq!(refusal(404, testbench).unwrap().message, "Bucket x does not exist.");
+        assert_eq!(refusal(502, b"").unwrap().to_string(), "502");
+        for other in [&b"<html>"[..], b"{}", b"[]", b"{\"error\":\"invalid_grant\"}"] {
+            assert_eq!(refusal(502, other), None);
+        }
+    }
+
+    #[test]
+    fn names_in_paths() {
+        assert_eq!(encoded("a/b ü.~_-@"), "a%2Fb%20%C3%BC.~_-%40");
+    }
+}

@@ -1,0 +1,71 @@
+//! The keys of service accounts. Google tells a key's secret once, in the answer that makes it.
+//!
+//! An account that is made for a claim has no keys but the claim's, so whatever is not recorded, and not in its Secret, is of
+//! an attempt whose answer was lost: it is removed. An account that is not made for a claim has keys of others, and only the
+//! recorded key is ever touched.
+
+use kube_provisioner::ProvisionError;
+use kube_provisioner::bucket::Credentials;
+
+use super::Account;
+use crate::api::Failure;
+use crate::store::Store;
+
+impl Account {
+    /// The claim's key: the one in its Secret while that works, or else a new one. `recorded` is the key that the ObjectBucket
+    /// names.
+    pub(super) async fn key(
+        &self,
+        store: &Store,
+        recorded: Option<&str>,
+        in_secret: Option<Credentials>,
+    ) -> Result<Credentials, ProvisionError> {
+        if let Some(key) = in_secret
+            && self.owns_active(store, &key.access_key_id).await?
+        {
+            return Ok(key);
+        }
+        if self.generated {
+            self.remove_keys_but(store, recorded).await?;
+        }
+        let made = store.storage.create_key(&self.email).await.map_err(|failure| self.full(failure))?;
+        // Nobody can read its secret any more. What uses it went on until now.
+        if let Some(recorded) = recorded {
+            self.remove_key(store, recorded).await?;
+        }
+        Ok(made)
+    }
+
+    /// Removes all keys of the claim's own account but this one.
+    pub(super) async fn remove_keys_but(&self, store: &Store, kept: Option<&str>) -> Result<(), Failure> {
+        for key in store.storage.keys(&self.email).await? {
+            if Some(key.id.as_str()) != kept {
+                store.storage.delete_key(&key).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes one key of the account.
+    pub(super) async fn remove_key(&self, store: &Store, id: &str) -> Result<(), Failure> {
+        match store.storage.key(id).await? {
+            Some(key) if key.email == self.email => store.storage.delete_key(&key).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn owns_active(&self, store: &Store, id: &str) -> Result<bool, Failure> {
+        Ok(store.storage.key(id).await?.is_some_and(|key| key.email == self.email && key.active))
+    }
+
+    fn full(&self, failure: Failure) -> ProvisionError {
+        let message = failure.message().to_lowercase();
+        match message.contains("maximum") || message.contains("limit") {
+            true => ProvisionError::retry(format!(
+                "{failure}; {} has as many keys as Google allows: delete those that nobody uses (gcloud storage hmac list)",
+                self.email
+            )),
+            false => self.spreading(failure),
+        }
+    }
+}

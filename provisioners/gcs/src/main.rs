@@ -1,0 +1,37 @@
+//! `gcs-provisioner`: buckets on Google Cloud Storage.
+
+mod account;
+mod api;
+mod gcs;
+mod iam;
+mod parameters;
+mod policy;
+mod storage;
+mod store;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use kube_provisioner::BucketOptions;
+
+use crate::gcs::Gcs;
+use crate::store::Defaults;
+
+/// Makes buckets on Google Cloud Storage for ObjectBucketClaims, with keys that any S3 client uses
+#[derive(Parser)]
+#[command(name = "gcs-provisioner", version)]
+#[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode")))]
+struct Args {
+    #[command(flatten)]
+    defaults: Defaults,
+
+    #[command(flatten)]
+    options: BucketOptions,
+}
+
+fn main() -> ExitCode {
+    kube_provisioner::run_buckets(async |Args { defaults, options }| Ok((Gcs::new(defaults), options)))
+}

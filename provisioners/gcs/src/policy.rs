@@ -1,0 +1,146 @@
+//! Members in the IAM policy of a bucket. What is somebody else's stays as it is, whatever it holds.
+
+use kube_provisioner::bucket::Access;
+use serde_json::{Value, json};
+
+/// The roles that give this access. Those with `legacyBucketReader` let S3 clients ask for the bucket itself.
+pub(crate) fn roles(access: Access) -> &'static [&'static str] {
+    match access {
+        Access::ReadWrite => &["roles/storage.objectUser", "roles/storage.legacyBucketReader"],
+        Access::ReadOnly => &["roles/storage.objectViewer", "roles/storage.legacyBucketReader"],
+        Access::WriteOnly => &["roles/storage.objectCreator"],
+    }
+}
+
+/// All roles that are ever given.
+const GIVEN: [&str; 4] = [
+    "roles/storage.objectUser",
+    "roles/storage.objectViewer",
+    "roles/storage.objectCreator",
+    "roles/storage.legacyBucketReader",
+];
+
+/// The policy that gives the service account this access, and none of the others that are ever given. Conditional bindings
+/// are never ours.
+pub(crate) fn granted(policy: &Value, email: &str, access: Access) -> Value {
+    let (member, wanted) = (member(email), roles(access));
+    let mut policy = without(policy, |binding, found| {
+        let role = binding["role"].as_str().unwrap_or_default();
+        let ours = !is_conditional(binding) && GIVEN.contains(&role) && !wanted.contains(&role);
+        // A deleted account of the same name is nobody any more.
+        (ours && found == member) || is_deleted(found, email)
+    });
+    for role in wanted {
+        let mut bindings = bindings_of(&mut policy).iter_mut();
+        match bindings.find(|binding| binding["role"] == *role && !is_conditional(binding)) {
+            Some(binding) => {
+                let members = binding["members"].as_array_mut();
+                if let Some(members) = members.filter(|members| !members.contains(&json!(member))) {
+                    members.push(json!(member));
+                }
+            }
+            None => bindings_of(&mut policy).push(json!({"role": role, "members": [member]})),
+        }
+    }
+    policy
+}
+
+/// The policy without the service account, whoever let it in.
+pub(crate) fn revoked(policy: &Value, email: &str) -> Value {
+    let member = member(email);
+    without(policy, |_, found| found == member || is_deleted(found, email))
+}
+
+fn without(policy: &Value, goes: impl Fn(&Value, &str) -> bool) -> Value {
+    let mut policy = policy.clone();
+    bindings_of(&mut policy).retain_mut(|binding| {
+        let before = binding.clone();
+        let Some(members) = binding["members"].as_array_mut() else { return true };
+        let count = members.len();
+        members.retain(|member| !goes(&before, member.as_str().unwrap_or_default()));
+        members.len() == count || !members.is_empty()
+    });
+    policy
+}
+
+fn bindings_of(policy: &mut Value) -> &mut Vec<Value> {
+    if !policy["bindings"].is_array() {
+        policy["bindings"] = json!([]);
+    }
+    policy["bindings"].as_array_mut().expect("it was just made one")
+}
+
+fn member(email: &str) -> String {
+    format!("serviceAccount:{email}")
+}
+
+fn is_deleted(member: &str, email: &str) -> bool {
+    member
+        .strip_prefix("deleted:serviceAccount:")
+        .and_then(|rest| rest.split_once('?'))
+        .is_some_and(|(of, _)| of == email)
+}
+
+fn is_conditional(binding: &Value) -> bool {
+    binding.get("condition").is_some_and(|condition| !condition.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "obc-a@p.iam.gserviceaccount.com";
+    const B: &str = "obc-b@p.iam.gserviceaccount.com";
+
+    fn theirs() -> Value {
+        json!({"kind": "storage#policy", "version": 3, "etag": "CAE=", "bindings": [
+            {"role": "roles/storage.legacyBucketOwner", "members": ["projectOwner:p"]},
+            {"role": "roles/storage.objectUser", "members": ["user:x@example.com"],
+             "condition": {"title": "t", "expression": "true"}},
+            {"role": "roles/storage.objectViewer", "members": ["allUsers"]},
+            {"role": "roles/odd", "members": []},
+        ]})
+    }
+
+    #[test]
+    fn grants_come_and_go_and_leave_others_as_they_were() {
+        let one = granted(&theirs(), A, Access::ReadOnly);
+        assert_eq!(
+            one["bindings"][2]["members"],
+            json!(["allUsers", "serviceAccount:obc-a@p.iam.gserviceaccount.com"])
+        );
+        assert_eq!(granted(&one, A, Access::ReadOnly), one);
+        let both = granted(&one, B, Access::ReadWrite);
+        assert_eq!(revoked(&revoked(&both, B), A), theirs());
+        // The account with a condition is not ours, and the role without one is a binding of its own.
+        assert_eq!(both["bindings"][1], theirs()["bindings"][1]);
+        assert!(
+            both["bindings"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|binding| binding["role"] == roles(Access::ReadWrite)[0] && !is_conditional(binding))
+        );
+    }
+
+    #[test]
+    fn less_access_takes_the_rest_away() {
+        let one = granted(&theirs(), A, Access::ReadWrite);
+        let less = granted(&one, A, Access::WriteOnly);
+        assert_eq!(less, granted(&theirs(), A, Access::WriteOnly));
+        assert_eq!(revoked(&less, A), theirs());
+    }
+
+    #[test]
+    fn accounts_that_were_deleted_leave_nothing() {
+        let mut policy = theirs();
+        policy["bindings"][2]["members"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!(format!("deleted:serviceAccount:{A}?uid=1")));
+        assert_eq!(revoked(&policy, A), theirs());
+        assert_eq!(revoked(&policy, B), policy);
+        assert_eq!(granted(&policy, A, Access::ReadOnly), granted(&theirs(), A, Access::ReadOnly));
+        assert_eq!(revoked(&json!({"etag": "x"}), A)["bindings"], json!([]));
+    }
+}

@@ -1,0 +1,214 @@
+//! Buckets, objects and keys, by the JSON API of Cloud Storage.
+
+use futures::{StreamExt, TryStreamExt, stream};
+use http::Method;
+use kube_provisioner::bucket::Credentials;
+use serde_json::{Value, json};
+
+use crate::api::{Api, Call, Failure, encoded};
+
+/// How often a policy is read again that somebody else changes at the same time.
+const ROUNDS: usize = 5;
+/// How many objects are deleted at the same time.
+const AT_ONCE: usize = 24;
+
+/// The buckets and keys of one project.
+#[derive(Clone)]
+pub(crate) struct Storage {
+    pub(crate) api: Api,
+    pub(crate) project: String,
+}
+
+/// What is known of a name.
+pub(crate) enum Found {
+    Absent,
+    /// Another project has it, and does not show it.
+    Foreign,
+    Bucket(Value),
+}
+
+/// A key, without its secret.
+pub(crate) struct Key {
+    pub(crate) id: String,
+    pub(crate) email: String,
+    pub(crate) active: bool,
+}
+
+impl Storage {
+    /// The bucket of this name. Google answers 403 for the buckets of others and where a right is missing; a list of the
+    /// project's own buckets tells which.
+    pub(crate) async fn find_bucket(&self, name: &str) -> Result<Found, Failure> {
+        let failure = match self.bucket(name).await {
+            Ok(Some(bucket)) => return Ok(Found::Bucket(bucket)),
+            Ok(None) => return Ok(Found::Absent),
+            Err(failure) if failure.status() == Some(403) => failure,
+            Err(failure) => return Err(failure),
+        };
+        let (project, prefix) = (encoded(&self.project), encoded(name));
+        let path = format!("/storage/v1/b?project={project}&prefix={prefix}&maxResults=1&fields=items(name)");
+        let doing = format!("look for the bucket {name} in the project");
+        // Names are in order, so the name itself is the first with this prefix.
+        let list = self.api.ask(Call::new(Method::GET, path, "storage.buckets.list", doing)).await?;
+        match list["items"][0]["name"] == name {
+            true => Err(failure),
+            false => Ok(Found::Foreign),
+        }
+    }
+
+    /// The bucket of this name, in whatever project.
+    pub(crate) async fn bucket(&self, name: &str) -> Result<Option<Value>, Failure> {
+        let doing = format!("look up the bucket {name}");
+        let path = format!("{}?projection=noAcl", bucket_path(name));
+        self.api.find(Call::new(Method::GET, path, "storage.buckets.get", doing)).await
+    }
+
+    /// Makes a bucket. `false` where the name is taken.
+    pub(crate) async fn create_bucket(&self, name: &str, body: Value) -> Result<bool, Failure> {
+        let path = format!("/storage/v1/b?project={}&projection=noAcl", encoded(&self.project));
+        let doing = format!("make the bucket {name}");
+        match self.api.ask(Call::new(Method::POST, path, "storage.buckets.create", doing).body(body)).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.status() == Some(409) => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Changes a bucket, if it is still as it was read.
+    pub(crate) async fn patch_bucket(&self, name: &str, live: &Value, body: Value) -> Result<(), Failure> {
+        let metageneration = live["metageneration"].as_str().unwrap_or_default();
+        let path = format!("{}?ifMetagenerationMatch={}&projection=noAcl", bucket_path(name), encoded(metageneration));
+        let doing = format!("change the bucket {name}");
+        self.api.ask(Call::new(Method::PATCH, path, "storage.buckets.update", doing).body(body)).await.map(drop)
+    }
+
+    /// Deletes a bucket. `false` where it is not empty.
+    pub(crate) async fn delete_bucket(&self, name: &str) -> Result<bool, Failure> {
+        let doing = format!("delete the bucket {name}");
+        match self.api.find(Call::new(Method::DELETE, bucket_path(name), "storage.buckets.delete", doing)).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.status() == Some(409) => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Deletes the first objects with all their generations; `None` where there are none.
+    pub(crate) async fn delete_some_objects(&self, bucket: &str) -> Result<Option<usize>, Failure> {
+        let fields = "items(name,generation),nextPageToken";
+        let path = format!("{}/o?versions=true&maxResults=500&fields={}", bucket_path(bucket), encoded(fields));
+        let doing = format!("list the objects of the bucket {bucket}");
+        // A bucket that is gone has no objects.
+        let page =
+            self.api.find(Call::new(Method::GET, path, "storage.objects.list", doing)).await?.unwrap_or_default();
+        let items = page["items"].as_array().cloned().unwrap_or_default();
+        let count = items.len();
+        let deletions = stream::iter(items).map(|item| self.delete_object(bucket, item));
+        deletions.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        Ok((count > 0 || page["nextPageToken"].is_string()).then_some(count))
+    }
+
+    async fn delete_object(&self, bucket: &str, item: Value) -> Result<(), Failure> {
+        let [name, generation] = ["name", "generation"].map(|field| item[field].as_str().unwrap_or_default());
+        let path = format!("{}/o/{}?generation={}", bucket_path(bucket), encoded(name), encoded(generation));
+        let doing = format!("delete an object of the bucket {bucket}");
+        self.api.find(Call::new(Method::DELETE, path, "storage.objects.delete", doing)).await.map(drop)
+    }
+
+    /// Changes a bucket's policy, unless it says already what it should. It is read again when somebody else has changed it
+    /// in between. A bucket that is gone has no policy.
+    pub(crate) async fn change_policy(&self, bucket: &str, change: impl Fn(&Value) -> Value) -> Result<(), Failure> {
+        let path = format!("{}/iam", bucket_path(bucket));
+        let mut rounds = 0;
+        loop {
+            let read = format!("{path}?optionsRequestedPolicyVersion=3");
+            let doing = format!("read the policy of the bucket {bucket}");
+            let found = self.api.find(Call::new(Method::GET, read, "storage.buckets.getIamPolicy", doing)).await?;
+            let Some(live) = found else { return Ok(()) };
+            let mut wanted = change(&live);
+            if bindings(&wanted) == bindings(&live) {
+                return Ok(());
+            }
+            wanted["version"] = 3.into();
+            let doing = format!("set the policy of the bucket {bucket}");
+            let call = Call::new(Method::PUT, path.clone(), "storage.buckets.setIamPolicy", doing).body(wanted);
+            rounds += 1;
+            match self.api.ask(call).await {
+                Ok(_) => return Ok(()),
+                // <https://cloud.google.com/storage/docs/json_api/v1/buckets/setIamPolicy>
+                Err(failure) if matches!(failure.status(), Some(409 | 412)) && rounds < ROUNDS => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// The keys of a service account. One that is not there has none.
+    pub(crate) async fn keys(&self, email: &str) -> Result<Vec<Key>, Failure> {
+        let mut keys = Vec::new();
+        let mut page = String::new();
+        loop {
+            let path = format!("{}?serviceAccountEmail={}&maxResults=250{page}", self.keys_path(), encoded(email));
+            let doing = format!("list the keys of {email}");
+            let list = self.api.find(Call::new(Method::GET, path, "storage.hmacKeys.list", doing)).await?;
+            let list = list.unwrap_or_default();
+            keys.extend(list["items"].as_array().into_iter().flatten().filter_map(key));
+            match list["nextPageToken"].as_str().filter(|token| !token.is_empty()) {
+                Some(token) => page = format!("&pageToken={}", encoded(token)),
+                None => break,
+            }
+        }
+        keys.retain(|key| key.email == email);
+        Ok(keys)
+    }
+
+    /// One key, whosever it is.
+    pub(crate) async fn key(&self, id: &str) -> Result<Option<Key>, Failure> {
+        let doing = "look up a key of the claim";
+        let path = format!("{}/{}", self.keys_path(), encoded(id));
+        let found = self.api.find(Call::new(Method::GET, path, "storage.hmacKeys.get", doing)).await?;
+        Ok(found.as_ref().and_then(key))
+    }
+
+    /// Makes a key. Its secret is told only now.
+    pub(crate) async fn create_key(&self, email: &str) -> Result<Credentials, Failure> {
+        let path = format!("{}?serviceAccountEmail={}", self.keys_path(), encoded(email));
+        let doing = format!("make a key for {email}");
+        // A lost answer is a lost key. Repeated attempts remove it, see `keys.rs`.
+        let call = Call::new(Method::POST, path, "storage.hmacKeys.create", doing.clone()).once();
+        let made = self.api.ask(call).await?;
+        let (id, secret) = (made["metadata"]["accessId"].as_str(), made["secret"].as_str());
+        let key = id.zip(secret).map(|(id, secret)| Credentials::new(id, secret));
+        key.ok_or_else(|| Failure::Unanswered { doing, reason: "the answer holds no key".to_owned() })
+    }
+
+    /// Removes a key. Google deletes only those that are switched off.
+    pub(crate) async fn delete_key(&self, key: &Key) -> Result<(), Failure> {
+        let path = format!("{}/{}", self.keys_path(), encoded(&key.id));
+        if key.active {
+            let doing = format!("switch off a key of {}", key.email);
+            let call = Call::new(Method::PUT, path.clone(), "storage.hmacKeys.update", doing);
+            if self.api.find(call.body(json!({"state": "INACTIVE"}))).await?.is_none() {
+                return Ok(());
+            }
+        }
+        let doing = format!("delete a key of {}", key.email);
+        self.api.find(Call::new(Method::DELETE, path, "storage.hmacKeys.delete", doing)).await.map(drop)
+    }
+
+    fn keys_path(&self) -> String {
+        format!("/storage/v1/projects/{}/hmacKeys", encoded(&self.project))
+    }
+}
+
+fn bucket_path(name: &str) -> String {
+    format!("/storage/v1/b/{}", encoded(name))
+}
+
+fn bindings(policy: &Value) -> &[Value] {
+    policy["bindings"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn key(metadata: &Value) -> Option<Key> {
+    let text = |name: &str| metadata[name].as_str().map(str::to_owned);
+    let state = metadata["state"].as_str()?;
+    (state != "DELETED").then_some(())?;
+    Some(Key { id: text("accessId")?, email: text("serviceAccountEmail")?, active: state == "ACTIVE" })
+}

@@ -1,0 +1,193 @@
+//! Where Google's services are, and with which credentials they are administered.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use clap::Args;
+use kube_provisioner::Secrets;
+use kube_provisioner::bucket::Endpoint;
+use ring::digest::{SHA256, digest};
+use s3_client::{Client, Credentials, Settings};
+
+use crate::api::Api;
+use crate::iam::Iam;
+use crate::parameters::Parameters;
+use crate::storage::Storage;
+use crate::token::{ServiceAccountKey, TokenError, TokenSource};
+
+/// The role of the Secret with the administrator's key, and its entry.
+pub(crate) const ADMIN: &str = "admin";
+const KEY: &str = "key.json";
+
+/// What applies where classes say nothing. Files are read for every call, so keys may change.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Defaults {
+    /// Project of classes that name none [default: that of the credentials]
+    #[arg(long, env = "GOOGLE_CLOUD_PROJECT", value_name = "ID")]
+    pub(crate) project: Option<String>,
+
+    /// File with the key of the administrator's service account, for classes that name no Secret
+    #[arg(long, env = "GOOGLE_APPLICATION_CREDENTIALS", value_name = "FILE", conflicts_with = "workload_identity")]
+    pub(crate) credentials_file: Option<PathBuf>,
+
+    /// Use the workload's own service account, by the metadata server, for classes that name no Secret
+    #[arg(long, env = "GCS_WORKLOAD_IDENTITY")]
+    pub(crate) workload_identity: bool,
+
+    /// Address of Cloud Storage
+    #[arg(long, env = "GCS_ENDPOINT", value_name = "URL", default_value = "https://storage.googleapis.com")]
+    pub(crate) endpoint: String,
+
+    /// Address of the IAM API
+    #[arg(long, env = "GCS_IAM_ENDPOINT", value_name = "URL", default_value = "https://iam.googleapis.com")]
+    pub(crate) iam_endpoint: String,
+
+    /// Host of the metadata server
+    #[arg(long, env = "GCE_METADATA_HOST", value_name = "HOST", default_value = "metadata.google.internal")]
+    pub(crate) metadata_host: String,
+
+    /// File with certificates that the services' certificates must be signed by [default: those of the system]
+    #[arg(long, env = "GCS_CA_BUNDLE", value_name = "FILE")]
+    pub(crate) ca_bundle: Option<PathBuf>,
+
+    /// Time limit of one request, in seconds
+    #[arg(long, env = "GCS_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub(crate) call_timeout: u64,
+}
+
+/// Gives connections and tokens. What was made is used again.
+pub(crate) struct Stores {
+    defaults: Defaults,
+    clients: Mutex<BTreeMap<(String, Option<Vec<u8>>), Client>>,
+    sources: Mutex<BTreeMap<Vec<u8>, Arc<TokenSource>>>,
+}
+
+/// One project of Google's, as its administrator sees it.
+#[derive(Clone)]
+pub(crate) struct Store {
+    pub(crate) storage: Storage,
+    pub(crate) iam: Iam,
+    pub(crate) endpoint: Endpoint,
+}
+
+/// Why there is no connection. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Misconfigured(String);
+
+impl From<TokenError> for Misconfigured {
+    fn from(error: TokenError) -> Self {
+        Self(error.0)
+    }
+}
+
+impl Stores {
+    pub(crate) fn new(defaults: Defaults) -> Self {
+        Self { defaults, clients: Mutex::default(), sources: Mutex::default() }
+    }
+
+    /// The project of a class, or the one where a bucket was made.
+    pub(crate) async fn of(
+        &self,
+        parameters: &Parameters,
+        secrets: &Secrets,
+        made_in: Option<&str>,
+    ) -> Result<Store, Misconfigured> {
+        let source = self.source(secrets)?;
+        let named = made_in.or(parameters.project.as_deref()).or(self.defaults.project.as_deref());
+        let project = match named.filter(|project| !project.is_empty()) {
+            Some(project) => project.to_owned(),
+            None => source.project().await?.ok_or_else(|| {
+                Misconfigured("no project is known: set project in the StorageClass, or --project".to_owned())
+            })?,
+        };
+        let api =
+            |endpoint: &str| Ok::<_, Misconfigured>(Api { client: self.client(endpoint)?, source: source.clone() });
+        let storage = Storage { api: api(&self.defaults.endpoint)?, project: project.clone() };
+        let iam = Iam { api: api(&self.defaults.iam_endpoint)?, project };
+        Ok(Store { storage, iam, endpoint: endpoint(&self.defaults.endpoint)? })
+    }
+
+    /// Whether the provisioner's own credentials, if it has some, give a token.
+    pub(crate) async fn probe(&self) -> Result<(), Misconfigured> {
+        if self.defaults.credentials_file.is_none() && !self.defaults.workload_identity {
+            return Ok(());
+        }
+        self.source(&Secrets::default())?.token(false).await?;
+        Ok(())
+    }
+
+    /// The class's Secret, or else what the arguments say. What is named and broken is never passed over.
+    fn source(&self, secrets: &Secrets) -> Result<Arc<TokenSource>, Misconfigured> {
+        if secrets.has(ADMIN) {
+            let text = secrets.bytes(ADMIN, KEY);
+            let text =
+                text.ok_or_else(|| Misconfigured(format!("the Secret of adminSecretName has no entry {KEY}")))?;
+            return self.source_of_key(text, "the Secret of adminSecretName");
+        }
+        if let Some(file) = &self.defaults.credentials_file {
+            return self.source_of_key(&read(file)?, &file.display().to_string());
+        }
+        if !self.defaults.workload_identity {
+            return Err(Misconfigured(
+                "no credentials are known: name a Secret by adminSecretName and adminSecretNamespace in the StorageClass, or \
+                 set --credentials-file or --workload-identity"
+                    .to_owned(),
+            ));
+        }
+        let client = self.client(&format!("http://{}", self.defaults.metadata_host))?;
+        Ok(self.cached(Vec::new(), || TokenSource::of_metadata_server(client)))
+    }
+
+    fn source_of_key(&self, text: &[u8], origin: &str) -> Result<Arc<TokenSource>, Misconfigured> {
+        let key = ServiceAccountKey::parse(text, origin)?;
+        let client = self.client(&key.token_address()?)?;
+        let id = digest(&SHA256, text).as_ref().to_vec();
+        Ok(self.cached(id, || TokenSource::of_key(key, client)))
+    }
+
+    fn cached(&self, id: Vec<u8>, make: impl FnOnce() -> TokenSource) -> Arc<TokenSource> {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        // Keys change, and the tokens of the old ones are of no more use.
+        if sources.len() >= 100 && !sources.contains_key(&id) {
+            sources.clear();
+        }
+        sources.entry(id).or_insert_with(|| Arc::new(make())).clone()
+    }
+
+    fn client(&self, url: &str) -> Result<Client, Misconfigured> {
+        let ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
+        let key = (url.to_owned(), ca_bundle);
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let mut settings = Settings::new(url);
+        settings.ca_bundle.clone_from(&key.1);
+        settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
+        settings.answer_limit = 8 << 20;
+        let client =
+            Client::new(settings, Credentials::new("", "")).map_err(|error| Misconfigured(error.to_string()))?;
+        if clients.len() >= 100 {
+            clients.clear();
+        }
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
+    std::fs::read(file).map_err(|error| Misconfigured(format!("cannot read {}: {error}", file.display())))
+}
+
+/// What S3 clients are told. `auto` is the region that Google's XML API is signed for.
+fn endpoint(url: &str) -> Result<Endpoint, Misconfigured> {
+    let malformed = || Misconfigured(format!("{url:?} is no address of Cloud Storage: expected a URL"));
+    let uri: http::Uri = url.parse().map_err(|_| malformed())?;
+    let tls = uri.scheme_str() == Some("https");
+    let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(malformed)?.to_owned();
+    let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+    Ok(Endpoint { host, port, tls, region: "auto".to_owned(), ..Endpoint::default() })
+}

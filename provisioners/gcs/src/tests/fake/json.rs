@@ -1,0 +1,377 @@
+//! The JSON APIs of Cloud Storage and IAM.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{ADMIN, Account, Asked, Bucket, Key, Model, PROJECT, Reply, done, ok, refusal, status};
+
+impl Model {
+    pub(super) fn buckets(&mut self, asked: &Asked) -> Reply {
+        let project = asked.query.get("project").cloned().unwrap_or_default();
+        if asked.method == Method::GET {
+            return self.allowed("storage.buckets.list").unwrap_or_else(|| {
+                let prefix = asked.query.get("prefix").cloned().unwrap_or_default();
+                let mine = self.buckets.iter().filter(|(_, bucket)| bucket.project == project);
+                let items = mine.filter(|(name, _)| name.starts_with(&prefix)).map(|(name, _)| json!({ "name": name }));
+                ok(&json!({"kind": "storage#buckets", "items": items.take(1).collect::<Vec<_>>()}))
+            });
+        }
+        if let Some(reply) = self.allowed("storage.buckets.create") {
+            return reply;
+        }
+        if project != PROJECT {
+            return refusal(400, "invalid", &format!("Unknown project id: {project}"));
+        }
+        let mut metadata: Value = serde_json::from_slice(&asked.body).unwrap();
+        let name = metadata["name"].as_str().unwrap().to_owned();
+        if let Some(bucket) = self.buckets.get(&name) {
+            let message = match bucket.project == project {
+                true => "Your previous request to create the named bucket succeeded and you already own it.",
+                false => {
+                    "The requested bucket name is not available. The bucket namespace is shared by all users of the \
+                     system. Please select a different name and try again."
+                }
+            };
+            return refusal(409, "conflict", message);
+        }
+        if metadata["labels"].as_object().is_some_and(|labels| !labels.iter().all(|(key, value)| is_label(key, value)))
+        {
+            return refusal(400, "invalid", "Invalid argument.");
+        }
+        if let Some(reply) = refused_settings(&metadata) {
+            return reply;
+        }
+        metadata["location"] = metadata["location"].as_str().unwrap_or("US").to_uppercase().into();
+        let owner = json!({"role": "roles/storage.legacyBucketOwner", "members": [format!("projectOwner:{project}")]});
+        let bucket = Bucket {
+            project,
+            metadata,
+            metageneration: 1,
+            policy: json!({"version": 1, "bindings": [owner]}),
+            policy_etag: self.next(),
+            objects: Default::default(),
+        };
+        let reply = ok(&shown(&name, &bucket));
+        self.buckets.insert(name, bucket);
+        reply
+    }
+
+    pub(super) fn bucket(&mut self, asked: &Asked, name: &str) -> Reply {
+        let permission = match asked.method.as_str() {
+            "GET" => "storage.buckets.get",
+            "PATCH" => "storage.buckets.update",
+            _ => "storage.buckets.delete",
+        };
+        if let Some(reply) = self.on_bucket(name, permission) {
+            return reply;
+        }
+        let bucket = self.buckets.get_mut(name).unwrap();
+        match asked.method.as_str() {
+            "GET" => ok(&shown(name, bucket)),
+            "PATCH" => {
+                let wanted = asked.query.get("ifMetagenerationMatch");
+                if wanted.is_some_and(|wanted| *wanted != bucket.metageneration.to_string()) {
+                    return precondition();
+                }
+                let patch: Value = serde_json::from_slice(&asked.body).unwrap();
+                if let Some(reply) = refused_settings(&patch) {
+                    return reply;
+                }
+                merge(&mut bucket.metadata, &patch);
+                bucket.metageneration += 1;
+                ok(&shown(name, bucket))
+            }
+            _ if !bucket.objects.is_empty() => refusal(409, "conflict", "The bucket you tried to delete is not empty."),
+            _ => {
+                self.buckets.remove(name);
+                done()
+            }
+        }
+    }
+
+    pub(super) fn policy(&mut self, asked: &Asked, name: &str) -> Reply {
+        let reads = asked.method == Method::GET;
+        let permission = if reads { "storage.buckets.getIamPolicy" } else { "storage.buckets.setIamPolicy" };
+        if let Some(reply) = self.on_bucket(name, permission) {
+            return reply;
+        }
+        let next = self.next();
+        let Self { buckets, accounts, .. } = self;
+        let bucket = buckets.get_mut(name).unwrap();
+        let answer = |bucket: &Bucket| {
+            let mut policy = bucket.policy.clone();
+            policy["kind"] = "storage#policy".into();
+            policy["etag"] = format!("CA{}=", bucket.policy_etag).into();
+            ok(&policy)
+        };
+        let conditional = |policy: &Value| {
+            policy["bindings"].as_array().into_iter().flatten().any(|binding| !binding["condition"].is_null())
+        };
+        if reads {
+            let version = asked.query.get("optionsRequestedPolicyVersion").map(String::as_str);
+            assert!(!conditional(&bucket.policy) || version == Some("3"), "conditions need version 3");
+            return answer(bucket);
+        }
+        let mut policy: Value = serde_json::from_slice(&asked.body).unwrap();
+        let Some(etag) = policy["etag"].as_str() else { return refusal(400, "required", "etag is required here") };
+        if etag != format!("CA{}=", bucket.policy_etag) {
+            return precondition();
+        }
+        if conditional(&policy) && policy["version"] != 3 {
+            return refusal(400, "invalid", "Policy version must be 3 with conditions");
+        }
+        for member in policy["bindings"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .flat_map(|binding| binding["members"].as_array())
+            .flatten()
+        {
+            let Some(email) = member.as_str().and_then(|member| member.strip_prefix("serviceAccount:")) else {
+                continue;
+            };
+            if !is_known(accounts, email) {
+                return refusal(400, "invalid", &format!("Service account {email} does not exist."));
+            }
+        }
+        for field in ["etag", "kind"] {
+            policy.as_object_mut().unwrap().remove(field);
+        }
+        bucket.policy = policy;
+        bucket.policy_etag = next;
+        answer(bucket)
+    }
+
+    pub(super) fn list_objects(&mut self, asked: &Asked, name: &str) -> Reply {
+        if let Some(reply) = self.on_bucket(name, "storage.objects.list") {
+            return reply;
+        }
+        let most = asked.query["maxResults"].parse().unwrap();
+        let all = asked.query.get("versions").is_some_and(|versions| versions == "true");
+        let objects = self.buckets[name].objects.iter().flat_map(|(object, generations)| {
+            let first = if all { 0 } else { generations.len() - 1 };
+            generations[first..].iter().map(move |(generation, _)| (object, generation))
+        });
+        let items = objects.map(|(object, generation)| json!({"name": object, "generation": generation.to_string()}));
+        let items: Vec<Value> = items.take(most).collect();
+        ok(&json!({"kind": "storage#objects", "items": items}))
+    }
+
+    pub(super) fn delete_object(&mut self, asked: &Asked, name: &str, object: &str) -> Reply {
+        if let Some(reply) = self.on_bucket(name, "storage.objects.delete") {
+            return reply;
+        }
+        let objects = &mut self.buckets.get_mut(name).unwrap().objects;
+        let generation: u64 = asked.query["generation"].parse().unwrap();
+        let found = objects.get_mut(object).is_some_and(|generations| {
+            let before = generations.len();
+            generations.retain(|(found, _)| *found != generation);
+            generations.len() < before
+        });
+        objects.retain(|_, generations| !generations.is_empty());
+        match found {
+            true => done(),
+            false => refusal(404, "notFound", &format!("No such object: {name}/{object}")),
+        }
+    }
+
+    pub(super) fn hmac(&mut self, asked: &Asked, project: &str, rest: &[&str]) -> Reply {
+        let verb = match (asked.method.as_str(), rest) {
+            ("POST", []) => "create",
+            ("GET", []) => "list",
+            ("GET", [_]) => "get",
+            ("PUT", [_]) => "update",
+            _ => "delete",
+        };
+        if let Some(reply) = self.allowed(&format!("storage.hmacKeys.{verb}")) {
+            return reply;
+        }
+        let email = asked.query.get("serviceAccountEmail").cloned().unwrap_or_default();
+        match (verb, rest) {
+            ("create", _) => {
+                if !is_known(&mut self.accounts, &email) {
+                    return refusal(404, "notFound", &format!("Service account {email} does not exist."));
+                }
+                if self.keys.values().filter(|key| key.email == email).count() >= 10 {
+                    return refusal(
+                        400,
+                        "invalid",
+                        "The maximum number of HMAC keys for the service account is reached.",
+                    );
+                }
+                let number = self.next();
+                let (id, secret) = (format!("GOOG1E{number:055}"), format!("hmac-secret-{number}"));
+                let key = Key { email, active: true, secret: secret.clone(), etag: number };
+                let made =
+                    json!({"kind": "storage#hmacKey", "metadata": metadata(project, &id, &key), "secret": secret});
+                self.keys.insert(id, key);
+                ok(&made)
+            }
+            ("list", _) => {
+                let mine = self.keys.iter().filter(|(_, key)| key.email == email);
+                let items: Vec<Value> = mine.map(|(id, key)| metadata(project, id, key)).collect();
+                ok(&json!({"kind": "storage#hmacKeysMetadata", "items": items}))
+            }
+            (verb, [id]) => {
+                let next = self.next();
+                let Some(key) = self.keys.get_mut(*id) else {
+                    return refusal(404, "notFound", &format!("Access ID {id} does not exist."));
+                };
+                match verb {
+                    "get" => ok(&metadata(project, id, key)),
+                    "update" => {
+                        let body: Value = serde_json::from_slice(&asked.body).unwrap();
+                        key.active = match body["state"].as_str() {
+                            Some("ACTIVE") => true,
+                            Some("INACTIVE") => false,
+                            _ => return refusal(400, "invalid", "Invalid argument."),
+                        };
+                        key.etag = next;
+                        ok(&metadata(project, id, key))
+                    }
+                    _ if key.active => refusal(400, "invalid", "Cannot delete keys in 'ACTIVE' state."),
+                    _ => {
+                        self.keys.remove(*id);
+                        done()
+                    }
+                }
+            }
+            _ => refusal(404, "notFound", "Not Found"),
+        }
+    }
+
+    pub(super) fn service_accounts(&mut self, asked: &Asked, project: &str, rest: &[&str]) -> Reply {
+        let verb = match asked.method.as_str() {
+            "POST" => "create",
+            "GET" => "get",
+            _ => "delete",
+        };
+        let permission = format!("iam.serviceAccounts.{verb}");
+        if self.denied.contains(&permission) {
+            let message = format!("Permission '{permission}' denied on resource (or it may not exist).");
+            return status(403, "PERMISSION_DENIED", &message);
+        }
+        let [email] = rest else {
+            let body: Value = serde_json::from_slice(&asked.body).unwrap();
+            let id = body["accountId"].as_str().unwrap();
+            assert!((6..=30).contains(&id.len()), "the length of {id}");
+            if project != PROJECT {
+                return status(404, "NOT_FOUND", &format!("Project {project} not found."));
+            }
+            let email = format!("{id}@{project}.iam.gserviceaccount.com");
+            if self.accounts.contains_key(&email) {
+                let message = format!("Service account {id} already exists within project projects/{project}.");
+                return status(409, "ALREADY_EXISTS", &message);
+            }
+            let text = |name: &str| body["serviceAccount"][name].as_str().unwrap_or_default().to_owned();
+            let account = Account {
+                description: text("description"),
+                display_name: text("displayName"),
+                unknown_for: self.faults.spreading,
+            };
+            assert!(account.display_name.len() <= 100 && account.description.len() <= 256);
+            self.accounts.insert(email.clone(), account);
+            return ok(&json!({ "email": email }));
+        };
+        let Some(account) = self.accounts.get(*email) else {
+            return status(404, "NOT_FOUND", &format!("Unknown service account: {email}"));
+        };
+        if verb == "get" {
+            let Account { description, display_name, .. } = account;
+            return ok(&json!({"email": email, "displayName": display_name, "description": description}));
+        }
+        self.accounts.remove(*email);
+        // What names it names it as deleted from now on.
+        let (found, gone) =
+            (format!("\"serviceAccount:{email}\""), format!("\"deleted:serviceAccount:{email}?uid=1\""));
+        for bucket in self.buckets.values_mut() {
+            bucket.policy = serde_json::from_str(&bucket.policy.to_string().replace(&found, &gone)).unwrap();
+        }
+        ok(&json!({}))
+    }
+
+    /// The refusal of what the administrator may not do.
+    fn allowed(&self, permission: &str) -> Option<Reply> {
+        self.denied.contains(permission).then(|| {
+            let message = format!(
+                "{ADMIN} does not have {permission} access to the Google Cloud project. Permission '{permission}' denied on \
+                 resource (or it may not exist)."
+            );
+            refusal(403, "forbidden", &message)
+        })
+    }
+
+    fn on_bucket(&self, name: &str, permission: &str) -> Option<Reply> {
+        let Some(bucket) = self.buckets.get(name) else {
+            return Some(refusal(404, "notFound", "The specified bucket does not exist."));
+        };
+        (bucket.project != PROJECT || self.denied.contains(permission)).then(|| {
+            let message = format!(
+                "{ADMIN} does not have {permission} access to the Google Cloud Storage bucket. Permission '{permission}' \
+                 denied on resource (or it may not exist)."
+            );
+            refusal(403, "forbidden", &message)
+        })
+    }
+}
+
+fn is_known(accounts: &mut std::collections::BTreeMap<String, Account>, email: &str) -> bool {
+    match accounts.get_mut(email) {
+        Some(account) if account.unknown_for > 0 => {
+            account.unknown_for -= 1;
+            false
+        }
+        account => account.is_some(),
+    }
+}
+
+fn metadata(project: &str, id: &str, key: &Key) -> Value {
+    let state = if key.active { "ACTIVE" } else { "INACTIVE" };
+    json!({
+        "kind": "storage#hmacKeyMetadata", "id": format!("{project}/{id}"), "accessId": id, "projectId": project,
+        "serviceAccountEmail": key.email, "state": state, "etag": format!("{}", key.etag),
+    })
+}
+
+fn shown(name: &str, bucket: &Bucket) -> Value {
+    let mut shown = bucket.metadata.clone();
+    shown["name"] = name.into();
+    shown["kind"] = "storage#bucket".into();
+    shown["metageneration"] = bucket.metageneration.to_string().into();
+    shown
+}
+
+fn refused_settings(metadata: &Value) -> Option<Reply> {
+    let prevention = &metadata["iamConfiguration"]["publicAccessPrevention"];
+    let seconds = metadata["softDeletePolicy"]["retentionDurationSeconds"].as_str().unwrap_or("0").parse::<u64>();
+    let seconds = seconds.unwrap_or(1);
+    let wrong = (!prevention.is_null() && prevention != "enforced" && prevention != "inherited")
+        || (seconds != 0 && !(7 * 86_400..=90 * 86_400).contains(&seconds));
+    wrong.then(|| refusal(400, "invalid", "Invalid argument."))
+}
+
+fn is_label(key: &str, value: &Value) -> bool {
+    let fits = |text: &str| {
+        let fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
+        text.len() <= 63 && text.bytes().all(fine)
+    };
+    fits(key) && key.starts_with(|first: char| first.is_ascii_lowercase()) && value.as_str().is_some_and(fits)
+}
+
+fn precondition() -> Reply {
+    refusal(412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")
+}
+
+/// <https://www.rfc-editor.org/rfc/rfc7396>
+fn merge(target: &mut Value, patch: &Value) {
+    let (Value::Object(target), Value::Object(patch)) = (&mut *target, patch) else {
+        *target = patch.clone();
+        return;
+    };
+    for (key, value) in patch {
+        match value {
+            Value::Null => drop(target.remove(key)),
+            value => merge(target.entry(key.clone()).or_insert(Value::Null), value),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Google in this process: tokens, service accounts, buckets, keys and objects as far as the provisioner and its pods use them.
+//!
+//! It is strict: tokens are bought with a signed assertion, every change of a policy needs the etag, keys must be switched off
+//! before they go, and the S3 side checks signatures and the policy. Its words for refusals are those of Google's documentation,
+//! of the storage testbench, and of what others have reported.
+
+mod json;
+mod objects;
+mod tokens;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
+
+pub(crate) const PROJECT: &str = "shop-project";
+pub(crate) const ADMIN: &str = "admin@shop-project.iam.gserviceaccount.com";
+const ADMIN_KEY: &str = include_str!("admin-key.pem");
+
+/// A running server. It ends with its runtime.
+#[derive(Clone)]
+pub(crate) struct Fake {
+    pub(crate) endpoint: String,
+    model: Arc<Mutex<Model>>,
+}
+
+/// All that the server knows.
+#[derive(Default)]
+pub(crate) struct Model {
+    endpoint: String,
+    pub(crate) tokens: BTreeSet<String>,
+    pub(crate) tokens_made: u64,
+    /// By address.
+    pub(crate) accounts: BTreeMap<String, Account>,
+    pub(crate) buckets: BTreeMap<String, Bucket>,
+    /// By id.
+    pub(crate) keys: BTreeMap<String, Key>,
+    /// Permissions that the administrator lacks.
+    pub(crate) denied: BTreeSet<String>,
+    pub(crate) log: Vec<String>,
+    pub(crate) faults: Faults,
+    requests: u64,
+    counter: u64,
+}
+
+pub(crate) struct Account {
+    pub(crate) description: String,
+    pub(crate) display_name: String,
+    /// How often Cloud Storage says that it does not know it.
+    pub(crate) unknown_for: u32,
+}
+
+pub(crate) struct Bucket {
+    pub(crate) project: String,
+    pub(crate) metadata: Value,
+    pub(crate) metageneration: u64,
+    pub(crate) policy: Value,
+    pub(crate) policy_etag: u64,
+    /// Generations by name, the live one last.
+    pub(crate) objects: BTreeMap<String, Vec<(u64, Bytes)>>,
+}
+
+pub(crate) struct Key {
+    pub(crate) email: String,
+    pub(crate) active: bool,
+    pub(crate) secret: String,
+    pub(crate) etag: u64,
+}
+
+/// What goes wrong, each at every so-manieth request; 0 is never.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Faults {
+    pub(crate) unavailable: u64,
+    pub(crate) too_many: u64,
+    /// The connection breaks before anything is done.
+    pub(crate) cut_before: u64,
+    /// The connection breaks after all is done.
+    pub(crate) cut_after: u64,
+    pub(crate) latency: Duration,
+    /// How often a new service account is unknown to Cloud Storage.
+    pub(crate) spreading: u32,
+}
+
+/// A request, decoded.
+struct Asked {
+    method: Method,
+    path: String,
+    query: BTreeMap<String, String>,
+    pairs: Vec<(String, String)>,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+pub(crate) struct Reply {
+    status: u16,
+    body: Bytes,
+}
+
+impl Fake {
+    pub(crate) async fn start() -> Self {
+        Self::start_at("127.0.0.1:0").await
+    }
+
+    pub(crate) async fn start_at(address: &str) -> Self {
+        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let model = Arc::new(Mutex::new(Model { endpoint: endpoint.clone(), ..Model::default() }));
+        let shared = model.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let model = shared.clone();
+                let service = hyper::service::service_fn(move |request| answer(model.clone(), request));
+                tokio::spawn(
+                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
+                );
+            }
+        });
+        Self { endpoint, model }
+    }
+
+    /// The key file of the administrator.
+    pub(crate) fn admin_key(&self) -> String {
+        json!({
+            "type": "service_account", "project_id": PROJECT, "private_key_id": "k1", "client_email": ADMIN,
+            "private_key": ADMIN_KEY, "token_uri": format!("{}/token", self.endpoint),
+        })
+        .to_string()
+    }
+
+    pub(crate) fn model(&self) -> MutexGuard<'_, Model> {
+        self.model.lock().unwrap()
+    }
+
+    /// What it holds, without names of keys.
+    pub(crate) fn assets(&self) -> Vec<String> {
+        let model = self.model();
+        let buckets = model.buckets.iter().map(|(name, bucket)| {
+            let bindings = bucket.policy["bindings"].to_string();
+            format!("bucket {name} of {}, {} objects, {bindings}", bucket.metadata["labels"], bucket.objects.len())
+        });
+        let accounts = model.accounts.iter().map(|(email, account)| format!("{email} {}", account.description));
+        let keys = model.keys.values().map(|key| format!("key of {}, active {}", key.email, key.active));
+        buckets.chain(accounts).chain(keys).collect()
+    }
+
+    /// How many of these requests there were.
+    pub(crate) fn count(&self, request: &str) -> usize {
+        self.model().log.iter().filter(|line| line.starts_with(request)).count()
+    }
+}
+
+async fn answer(model: Arc<Mutex<Model>>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Cut> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let pairs = parts.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let pairs: Vec<(String, String)> = pairs.map(|(name, value)| (decoded(name), decoded(value))).collect();
+    // Paths are taken apart while they are encoded: names may hold slashes.
+    let path = parts.uri.path().to_owned();
+    let query = pairs.iter().cloned().collect();
+    let asked = Asked { method: parts.method, path, query, pairs, headers: parts.headers, body };
+    let faults = model.lock().unwrap().faults;
+    if !faults.latency.is_zero() {
+        tokio::time::sleep(faults.latency).await;
+    }
+    let mut model = model.lock().unwrap();
+    model.requests += 1;
+    let now = model.requests;
+    let at = |every: u64| every > 0 && now.is_multiple_of(every);
+    if at(faults.cut_before) {
+        return Err(Cut);
+    }
+    let is_admin = asked.path.starts_with("/storage/v1") || asked.path.starts_with("/v1/");
+    let reply = match () {
+        () if is_admin && at(faults.unavailable) => refusal(503, "backendError", "Backend Error"),
+        () if is_admin && at(faults.too_many) => refusal(429, "rateLimitExceeded", "Rate limit exceeded."),
+        () => model.answer(&asked),
+    };
+    if at(faults.cut_after) {
+        return Err(Cut);
+    }
+    let response = Response::builder().status(reply.status).header("metadata-flavor", "Google");
+    Ok(response.body(Full::new(reply.body)).unwrap())
+}
+
+/// The connection breaks.
+#[derive(Debug)]
+struct Cut;
+
+impl std::fmt::Display for Cut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("cut")
+    }
+}
+
+impl std::error::Error for Cut {}
+
+impl From<Infallible> for Cut {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+impl Model {
+    fn answer(&mut self, asked: &Asked) -> Reply {
+        self.log.push(format!("{} {}", asked.method, asked.path));
+        let segments: Vec<String> = asked.path[1..]
+            .split('/')
+            .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
+            .collect();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        match segments.as_slice() {
+            ["token"] => self.token(asked),
+            ["computeMetadata", "v1", rest @ ..] => self.metadata(asked, &rest.join("/")),
+            ["storage", "v1", ..] | ["v1", ..] if !self.is_known(asked) => {
+                refusal(401, "authError", "Invalid Credentials")
+            }
+            ["storage", "v1", "projects", project, "hmacKeys", rest @ ..] => self.hmac(asked, project, rest),
+            ["storage", "v1", "b"] => self.buckets(asked),
+            ["storage", "v1", "b", name] => self.bucket(asked, name),
+            ["storage", "v1", "b", name, "iam"] => self.policy(asked, name),
+            ["storage", "v1", "b", name, "o"] => self.list_objects(asked, name),
+            ["storage", "v1", "b", name, "o", object] => self.delete_object(asked, name, object),
+            ["v1", "projects", project, "serviceAccounts", rest @ ..] => self.service_accounts(asked, project, rest),
+            _ => self.s3(asked),
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+}
+
+fn ok(value: &Value) -> Reply {
+    Reply { status: 200, body: value.to_string().into() }
+}
+
+fn done() -> Reply {
+    Reply { status: 204, body: Bytes::new() }
+}
+
+fn refusal(status: u16, reason: &str, message: &str) -> Reply {
+    let errors = json!([{"message": message, "domain": "global", "reason": reason}]);
+    let body = json!({"error": {"code": status, "message": message, "errors": errors}});
+    Reply { status, body: body.to_string().into() }
+}
+
+/// As the API of IAM does it.
+fn status(status: u16, name: &str, message: &str) -> Reply {
+    let body = json!({"error": {"code": status, "message": message, "status": name}});
+    Reply { status, body: body.to_string().into() }
+}

@@ -1,0 +1,235 @@
+//! Where the administrator's tokens come from: the key of a service account, or the metadata server.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Request};
+use ring::rand::SystemRandom;
+use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::pem::PemObject;
+use s3_client::{Client, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::api::printable;
+
+const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+/// A token with less than this left is not used. The metadata server has a new one when less than five minutes are left.
+const EARLY: Duration = Duration::from_secs(225);
+
+/// Why there is no token. The text says what to do, and holds nothing of keys and tokens.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct TokenError(pub(crate) String);
+
+/// Gives tokens, one until it expires.
+pub(crate) struct TokenSource {
+    origin: Origin,
+    client: Client,
+    token: Mutex<Option<Token>>,
+}
+
+enum Origin {
+    Key(ServiceAccountKey),
+    MetadataServer,
+}
+
+struct Token {
+    text: String,
+    until: Instant,
+}
+
+impl TokenSource {
+    /// Tokens of a service account's key. The client is one of the key's `token_uri`.
+    pub(crate) fn of_key(key: ServiceAccountKey, client: Client) -> Self {
+        Self { origin: Origin::Key(key), client, token: Mutex::default() }
+    }
+
+    /// Tokens of the workload's own service account.
+    pub(crate) fn of_metadata_server(client: Client) -> Self {
+        Self { origin: Origin::MetadataServer, client, token: Mutex::default() }
+    }
+
+    /// A token. With `renew` another one than the last.
+    pub(crate) async fn token(&self, renew: bool) -> Result<String, TokenError> {
+        let mut token = self.token.lock().await;
+        if let Some(token) = token.as_ref().filter(|token| !renew && token.until > Instant::now()) {
+            return Ok(token.text.clone());
+        }
+        *token = None;
+        let now = Instant::now();
+        let answer = match &self.origin {
+            Origin::Key(key) => self.exchange(key).await?,
+            Origin::MetadataServer => {
+                self.metadata("instance/service-accounts/default/token").await.and_then(|body| read(&body))?
+            }
+        };
+        let until = now + Duration::from_secs(answer.expires_in).saturating_sub(EARLY);
+        Ok(token.insert(Token { text: answer.access_token, until }).text.clone())
+    }
+
+    /// The project of the credentials.
+    pub(crate) async fn project(&self) -> Result<Option<String>, TokenError> {
+        match &self.origin {
+            Origin::Key(key) => Ok(key.project_id.clone()),
+            Origin::MetadataServer => {
+                let project = self.metadata("project/project-id").await?;
+                Ok(str::from_utf8(&project).ok().map(|project| project.trim().to_owned()))
+            }
+        }
+    }
+
+    /// <https://developers.google.com/identity/protocols/oauth2/service-account#httprest>
+    async fn exchange(&self, key: &ServiceAccountKey) -> Result<Answer, TokenError> {
+        let assertion = key.assertion(SystemTime::now())?;
+        let form = format!("grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion={assertion}");
+        let mut request = Request::new(Bytes::from(form));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = key.token_path().parse().map_err(|_| key.malformed("token_uri is no address"))?;
+        let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+        request.headers_mut().insert(CONTENT_TYPE, form);
+        let answer = self.send(request).await?;
+        if answer.status == 200 {
+            return read(&answer.body);
+        }
+        let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        // The words are Google's, such as "Invalid JWT Signature." They repeat nothing of what was sent.
+        let [code, words] =
+            ["error", "error_description"].map(|name| printable(body[name].as_str().unwrap_or_default()));
+        let advice = match code.as_str() {
+            "invalid_grant" if words.contains("timeframe") => "; set this machine's clock",
+            "invalid_grant" => "; the key may be deleted, disabled or expired: make another one",
+            _ => "",
+        };
+        let status = answer.status;
+        Err(TokenError(format!("{self} is not accepted: {status} {code} {words}{advice}")))
+    }
+
+    /// <https://cloud.google.com/compute/docs/metadata/querying-metadata>
+    async fn metadata(&self, what: &str) -> Result<Bytes, TokenError> {
+        let mut request = Request::new(Bytes::new());
+        let path = format!("/computeMetadata/v1/{what}");
+        *request.uri_mut() = path.parse().map_err(|_| TokenError("no path".to_owned()))?;
+        request.headers_mut().insert("metadata-flavor", HeaderValue::from_static("Google"));
+        let answer = self.send(request).await?;
+        let flavor = answer.headers.get("metadata-flavor").is_some_and(|flavor| flavor == "Google");
+        match answer.status {
+            200 if flavor => Ok(answer.body),
+            200 => Err(TokenError(format!("{} is no metadata server of Google's", self.client.endpoint()))),
+            404 => Err(TokenError(
+                "the metadata server knows no service account: bind one to the provisioner's Kubernetes account, or to the node"
+                    .to_owned(),
+            )),
+            status => Err(TokenError(format!("the metadata server answered {status} for {what}"))),
+        }
+    }
+
+    async fn send(&self, request: Request<Bytes>) -> Result<Response, TokenError> {
+        self.client.request_unsigned(request).await.map_err(|error| TokenError(format!("no token: {error}")))
+    }
+}
+
+/// Who is asked for tokens, for errors.
+impl fmt::Display for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Origin::Key(key) => write!(f, "the key of {}", key.client_email),
+            Origin::MetadataServer => f.write_str("the workload's own service account"),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    access_token: String,
+    expires_in: u64,
+}
+
+fn read(body: &[u8]) -> Result<Answer, TokenError> {
+    serde_json::from_slice(body).map_err(|_| TokenError("what should be a token is none: check proxies".to_owned()))
+}
+
+/// The key file of a service account.
+#[derive(Deserialize)]
+pub(crate) struct ServiceAccountKey {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    client_email: String,
+    #[serde(default)]
+    private_key_id: String,
+    #[serde(default)]
+    private_key: String,
+    #[serde(default = "google")]
+    token_uri: String,
+    pub(crate) project_id: Option<String>,
+}
+
+fn google() -> String {
+    "https://oauth2.googleapis.com/token".to_owned()
+}
+
+impl ServiceAccountKey {
+    /// `origin` says where the text is from.
+    pub(crate) fn parse(text: &[u8], origin: &str) -> Result<Self, TokenError> {
+        // What serde says may hold parts of the text.
+        let key = serde_json::from_slice::<Self>(text);
+        let key = key.map_err(|_| TokenError(format!("{origin} is no key of a service account in JSON")))?;
+        if key.kind != "service_account" {
+            let kind = printable(&key.kind);
+            return Err(TokenError(format!(
+                "{origin} holds credentials of the type {kind:?}: only service_account is known, or use --workload-identity"
+            )));
+        }
+        key.pair()?;
+        key.token_address()?;
+        Ok(key)
+    }
+
+    /// `https://host` of `token_uri`.
+    pub(crate) fn token_address(&self) -> Result<String, TokenError> {
+        let malformed = || self.malformed("token_uri is no address");
+        let uri: http::Uri = self.token_uri.parse().map_err(|_| malformed())?;
+        let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or_else(malformed)?;
+        Ok(format!("{scheme}://{authority}"))
+    }
+
+    fn token_path(&self) -> String {
+        let uri: Result<http::Uri, _> = self.token_uri.parse();
+        uri.ok().and_then(|uri| uri.path_and_query().map(ToString::to_string)).unwrap_or_default()
+    }
+
+    /// What is exchanged for a token: signed claims about this account.
+    fn assertion(&self, now: SystemTime) -> Result<String, TokenError> {
+        let now =
+            now.duration_since(UNIX_EPOCH).map_err(|_| TokenError("set this machine's clock".to_owned()))?.as_secs();
+        let header = json!({"alg": "RS256", "typ": "JWT", "kid": self.private_key_id});
+        let claims = json!({
+            "iss": self.client_email, "scope": SCOPE, "aud": self.token_uri, "iat": now, "exp": now + 3600,
+        });
+        let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
+        let signed = format!("{header}.{claims}");
+        let pair = self.pair()?;
+        let mut signature = vec![0; pair.public().modulus_len()];
+        let done = pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature);
+        done.map_err(|_| self.malformed("its private_key cannot sign"))?;
+        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+
+    fn pair(&self) -> Result<RsaKeyPair, TokenError> {
+        let der = PrivatePkcs8KeyDer::from_pem_slice(self.private_key.as_bytes());
+        let der = der.map_err(|_| self.malformed("its private_key is no PEM of PKCS#8"))?;
+        RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).map_err(|_| self.malformed("its private_key is no RSA key"))
+    }
+
+    fn malformed(&self, what: &str) -> TokenError {
+        TokenError(format!("the key of {} cannot be used: {what}", printable(&self.client_email)))
+    }
+}

@@ -7,6 +7,7 @@ mod error;
 mod operations;
 mod xml;
 
+pub mod iam;
 pub mod lifecycle;
 pub mod policy;
 pub mod sign;

@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::{bucket, unless};
-use crate::client::Client;
+use crate::client::{Client, Request};
 use crate::error::Error;
 use crate::xml::Element;
 
@@ -24,12 +24,15 @@ impl Client {
     /// `BucketAlreadyOwnedByYou` and `BucketAlreadyExists` among others; some services take a bucket of the own key's for a
     /// success.
     pub async fn create_bucket(&self, name: &str, location: Option<&str>) -> Result<(), Error> {
-        let mut request = bucket(Method::PUT, name);
-        if let Some(location) = location {
-            let location = Element::with_text("LocationConstraint", location);
-            request = request.body(Element::new("CreateBucketConfiguration", vec![location]).write());
-        }
-        self.done(request).await
+        self.done(creation(name, location)).await
+    }
+
+    /// Makes a bucket whose objects can be locked against deletion. It keeps versions.
+    ///
+    /// # Errors
+    /// As of [`create_bucket`](Self::create_bucket).
+    pub async fn create_bucket_with_object_lock(&self, name: &str, location: Option<&str>) -> Result<(), Error> {
+        self.done(creation(name, location).header("x-amz-bucket-object-lock-enabled", "true")).await
     }
 
     /// Whether a bucket exists that this key may see.
@@ -64,5 +67,16 @@ impl Client {
             created: bucket.text_of("CreationDate").to_owned(),
         };
         Ok(buckets.map(info).collect())
+    }
+}
+
+fn creation(name: &str, location: Option<&str>) -> Request {
+    let request = bucket(Method::PUT, name);
+    match location {
+        None => request,
+        Some(location) => {
+            let location = Element::with_text("LocationConstraint", location);
+            request.body(Element::new("CreateBucketConfiguration", vec![location]).write())
+        }
     }
 }

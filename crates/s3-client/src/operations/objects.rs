@@ -73,27 +73,31 @@ impl Client {
         }
     }
 
+    /// Deletes a page of a bucket's versions, or, when there are none, ends a page of its uploads. The answer is how many
+    /// there were: 0 means that the bucket is empty.
+    ///
+    /// # Errors
+    /// As of every request. What is deleted stays deleted; another call goes on.
+    pub async fn delete_some(&self, name: &str) -> Result<usize, Error> {
+        // Always the first page: what it named is gone the next time.
+        let page = self.list_object_versions(name, "", None).await?;
+        if !page.items.is_empty() {
+            self.delete_objects(name, &page.items).await?;
+            return Ok(page.items.len());
+        }
+        let page = self.list_multipart_uploads(name, None).await?;
+        for upload in &page.items {
+            self.abort_multipart_upload(name, upload).await?;
+        }
+        Ok(page.items.len())
+    }
+
     /// Deletes all objects of a bucket with all their versions, and ends all uploads, page by page.
     ///
     /// # Errors
     /// As of every request. What is deleted stays deleted; another call goes on.
     pub async fn empty_bucket(&self, name: &str) -> Result<(), Error> {
-        // Always the first page: what it named is gone the next time.
-        loop {
-            let page = self.list_object_versions(name, "", None).await?;
-            if page.items.is_empty() {
-                break;
-            }
-            self.delete_objects(name, &page.items).await?;
-        }
-        loop {
-            let page = self.list_multipart_uploads(name, None).await?;
-            if page.items.is_empty() {
-                return Ok(());
-            }
-            for upload in &page.items {
-                self.abort_multipart_upload(name, upload).await?;
-            }
-        }
+        while self.delete_some(name).await? > 0 {}
+        Ok(())
     }
 }

@@ -109,6 +109,43 @@ impl Client {
         self.done(with_checked_body(bucket(Method::PUT, name).query("versioning", ""), body)).await
     }
 
+    /// Keeps a bucket and its objects from ever being public, whatever policies and ACLs say.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn put_public_access_block(&self, name: &str) -> Result<(), Error> {
+        let blocks = ["BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"];
+        let blocks = blocks.map(|block| Element::with_text(block, "true")).into();
+        let body = Element::new("PublicAccessBlockConfiguration", blocks).write();
+        self.done(with_checked_body(bucket(Method::PUT, name).query("publicAccessBlock", ""), body)).await
+    }
+
+    /// Lets a bucket encrypt what is written by this key of KMS.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn put_bucket_encryption(&self, name: &str, kms_key: &str) -> Result<(), Error> {
+        let by_default =
+            vec![Element::with_text("SSEAlgorithm", "aws:kms"), Element::with_text("KMSMasterKeyID", kms_key)];
+        let by_default = Element::new("ApplyServerSideEncryptionByDefault", by_default);
+        // One request to KMS for many objects.
+        let rule = Element::new("Rule", vec![by_default, Element::with_text("BucketKeyEnabled", "true")]);
+        let body = Element::new("ServerSideEncryptionConfiguration", vec![rule]).write();
+        self.done(with_checked_body(bucket(Method::PUT, name).query("encryption", ""), body)).await
+    }
+
+    /// Lets a bucket with object lock keep each new version for so many days. `mode` is `GOVERNANCE` or `COMPLIANCE`.
+    ///
+    /// # Errors
+    /// `InvalidBucketState` for a bucket without object lock, among others.
+    pub async fn put_object_lock(&self, name: &str, mode: &str, days: u32) -> Result<(), Error> {
+        let retention = vec![Element::with_text("Mode", mode), Element::with_text("Days", days.to_string())];
+        let rule = Element::new("Rule", vec![Element::new("DefaultRetention", retention)]);
+        let enabled = Element::with_text("ObjectLockEnabled", "Enabled");
+        let body = Element::new("ObjectLockConfiguration", vec![enabled, rule]).write();
+        self.done(with_checked_body(bucket(Method::PUT, name).query("object-lock", ""), body)).await
+    }
+
     async fn deleted(&self, name: &str, setting: &str, absent: &str) -> Result<(), Error> {
         let request: Request = bucket(Method::DELETE, name).query(setting, "");
         unless(self.done(request).await, &[absent]).map(drop)

@@ -1,0 +1,142 @@
+//! Buckets: whose they are, how they are made, and how they go.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kube_provisioner::DeleteError;
+use s3_client::Error;
+use tokio::time::Instant;
+
+use crate::account::CLAIM_UID;
+use crate::failure::Failure;
+use crate::parameters::Parameters;
+use crate::store::Store;
+
+/// After this time a call that deletes objects tells how far it is, and the next call goes on.
+const SLICE: Duration = Duration::from_secs(20);
+
+/// What there is under a bucket's name.
+#[derive(Debug)]
+pub(crate) enum Live {
+    Absent,
+    /// Another account's, or one that the administrator may not look at.
+    Hidden(Failure),
+    Tagged(BTreeMap<String, String>),
+}
+
+/// Whose a bucket is, by its tags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Claim,
+    Other,
+    /// Nobody has said.
+    Unknown,
+}
+
+pub(crate) async fn find(store: &Store, name: &str) -> Result<Live, Failure> {
+    let failed = || Failure::of(format!("read the tags of the bucket {name}"), "s3:GetBucketTagging");
+    match store.s3.bucket_tagging(name).await {
+        Ok(tags) => Ok(Live::Tagged(tags)),
+        Err(error) if error.code() == "NoSuchBucket" => Ok(Live::Absent),
+        Err(error) if error.code() == "AccessDenied" => Ok(Live::Hidden(failed()(error))),
+        Err(error) => Err(failed()(error)),
+    }
+}
+
+pub(crate) fn owner(tags: &BTreeMap<String, String>, claim_uid: &str) -> Owner {
+    match tags.get(CLAIM_UID) {
+        None => Owner::Unknown,
+        Some(uid) if !uid.is_empty() && uid == claim_uid => Owner::Claim,
+        Some(_) => Owner::Other,
+    }
+}
+
+/// Makes the bucket.
+///
+/// # Errors
+/// `BucketAlreadyExists` and `BucketAlreadyOwnedByYou` among others.
+pub(crate) async fn create(store: &Store, name: &str, parameters: &Parameters) -> Result<(), Failure> {
+    let location = store.region.location_constraint();
+    let made = match parameters.object_lock {
+        Some(_) => store.s3.create_bucket_with_object_lock(name, location).await,
+        None => store.s3.create_bucket(name, location).await,
+    };
+    made.map_err(Failure::of(format!("create the bucket {name}"), "s3:CreateBucket"))
+}
+
+/// Writes tags and settings. They are written in any case: it is as quick as looking.
+pub(crate) async fn apply(
+    store: &Store,
+    name: &str,
+    parameters: &Parameters,
+    live: &BTreeMap<String, String>,
+    tags: &BTreeMap<String, String>,
+) -> Result<(), Failure> {
+    let doing = |what: &str| format!("{what} of the bucket {name}");
+    if tags.iter().any(|(key, value)| live.get(key) != Some(value)) {
+        let mut all = live.clone();
+        all.extend(tags.clone());
+        let put = store.s3.put_bucket_tagging(name, &all).await;
+        put.map_err(Failure::of(doing("set the tags"), "s3:PutBucketTagging"))?;
+    }
+    if parameters.block_public_access {
+        let put = store.s3.put_public_access_block(name).await;
+        put.map_err(Failure::of(doing("block public access"), "s3:PutBucketPublicAccessBlock"))?;
+    }
+    if let Some(key) = parameters.kms_key() {
+        let put = store.s3.put_bucket_encryption(name, key).await;
+        put.map_err(Failure::of(doing("set the encryption"), "s3:PutEncryptionConfiguration"))?;
+    }
+    // With object lock a bucket keeps versions anyway.
+    if parameters.versioning && parameters.object_lock.is_none() {
+        let put = store.s3.put_bucket_versioning(name, true).await;
+        put.map_err(Failure::of(doing("set the versioning"), "s3:PutBucketVersioning"))?;
+    }
+    if let Some(lock) = parameters.object_lock {
+        let put = store.s3.put_object_lock(name, lock.mode.name(), lock.days).await;
+        put.map_err(Failure::of(doing("set the object lock"), "s3:PutBucketObjectLockConfiguration"))?;
+    }
+    Ok(())
+}
+
+/// Deletes the bucket with all that it holds, or a part of it and says so.
+pub(crate) async fn delete(store: &Store, name: &str) -> Result<(), DeleteError> {
+    let start = Instant::now();
+    let mut deleted = 0;
+    loop {
+        loop {
+            match delete_some(store, name).await? {
+                0 => break,
+                count => deleted += count,
+            }
+            if start.elapsed() >= SLICE {
+                let text = format!("{deleted} more objects of the bucket {name} are deleted, and others are left");
+                return Err(DeleteError::in_progress(text).after(Duration::from_secs(1)));
+            }
+        }
+        match store.s3.delete_bucket(name).await {
+            Err(error) if error.code() == "BucketNotEmpty" && start.elapsed() < SLICE => {
+                // Something was written meanwhile, or the list is behind.
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            Err(error) => return Err(Failure::of(format!("delete the bucket {name}"), "s3:DeleteBucket")(error).into()),
+            Ok(_) => return Ok(()),
+        }
+    }
+}
+
+async fn delete_some(store: &Store, name: &str) -> Result<usize, DeleteError> {
+    match store.s3.delete_some(name).await {
+        Ok(count) => Ok(count),
+        Err(error) if error.code() == "NoSuchBucket" => Ok(0),
+        Err(Error::Object { key, code }) if code == "AccessDenied" => Err(DeleteError::retry(format!(
+            "cannot delete the object {key:?} of the bucket {name}: it is locked until its retention ends, or the \
+             administrator needs the rights s3:DeleteObject and s3:DeleteObjectVersion"
+        ))),
+        Err(error) => {
+            let rights = "s3:ListBucketVersions, s3:DeleteObjectVersion, s3:ListBucketMultipartUploads and \
+                          s3:AbortMultipartUpload";
+            Err(Failure::of(format!("empty the bucket {name}"), rights)(error).into())
+        }
+    }
+}

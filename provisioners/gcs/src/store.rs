@@ -60,9 +60,12 @@ pub(crate) struct Defaults {
 /// Gives connections and tokens. What was made is used again.
 pub(crate) struct Stores {
     defaults: Defaults,
-    clients: Mutex<BTreeMap<(String, Option<Vec<u8>>), Client>>,
+    clients: Mutex<BTreeMap<ClientKey, Client>>,
     sources: Mutex<BTreeMap<Vec<u8>, Arc<TokenSource>>>,
 }
+
+/// Address and certificates.
+type ClientKey = (String, Option<Vec<u8>>);
 
 /// One project of Google's, as its administrator sees it.
 #[derive(Clone)]

@@ -14,7 +14,6 @@ use kube_provisioner::kube::Client;
 use kube_provisioner::{Options, client};
 
 use crate::deletion::Annotations;
-use crate::entry::Discarded;
 use crate::error::DirectoryError;
 use crate::path::VolumePath;
 use crate::root::Root;
@@ -80,13 +79,15 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
         client: &Client,
     ) -> impl Future<Output = Result<Box<dyn Maker>, BoxError>> + Send;
 
-    /// What is to be done for a directory that came back from the trash, before it has a volume again.
-    ///
-    /// # Errors
-    /// Why it cannot be done.
-    fn restored(&self, root: &Root, discarded: &Discarded) -> Result<(), BoxError> {
-        let _ = (root, discarded);
-        Ok(())
+    /// What is to be done for a directory that was adopted or restored, before its volume is offered to pods.
+    fn came(
+        &self,
+        root: &Root,
+        path: &VolumePath,
+        volume: &PersistentVolume,
+    ) -> impl Future<Output = Result<(), BoxError>> + Send {
+        let _ = (root, path, volume);
+        async { Ok(()) }
     }
 
     /// The root with its marker.

@@ -120,6 +120,16 @@ impl Root {
         self.enter().map(drop)
     }
 
+    /// How many bytes can be written still.
+    ///
+    /// # Errors
+    /// When the file system does not say.
+    pub fn free_bytes(&self) -> Result<u64, DirectoryError> {
+        let stat = rustix::fs::fstatvfs(self.handle()?);
+        let stat = stat.map_err(|error| failed("cannot look at", self.path.to_string_lossy(), error))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
     /// What was noted about the root under a name, such as the node that it was on.
     ///
     /// # Errors

@@ -97,6 +97,7 @@ impl<S: Site> Adoption<'_, S> {
         self.maker.check(&volume)?;
         let path = self.adopt.site.path_of(&volume, &self.root)?;
         self.root.adopt(&path, &owner)?;
+        self.adopt.site.came(&self.root, &path, &volume).await?;
         let patch = json!({"metadata": {
             "uid": volume.metadata.uid,
             "annotations": self.annotations(Some(&volume)),
@@ -130,6 +131,7 @@ impl<S: Site> Adoption<'_, S> {
         let mut owner = owner_of(&object);
         owner.claim = None;
         self.root.adopt(&path, &owner)?;
+        self.adopt.site.came(&self.root, &path, &object).await?;
         match volumes.create(&PostParams::default(), &object).await {
             Ok(created) => self.root.note_uid(&path, &Owner { uid: created.metadata.uid, ..owner })?,
             Err(error) => {

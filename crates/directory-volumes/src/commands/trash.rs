@@ -103,8 +103,8 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
     }
     let wanted = claim.map(reference).transpose()?;
     let discarded = root.restore(volume)?;
-    site.restored(&root, &discarded)?;
     let object = object(&discarded, wanted)?;
+    site.came(&root, &discarded.path, &object).await?;
     let claim = object.spec.as_ref().and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
     let created = volumes.create(&PostParams::default(), &object).await?;
     let owner = Owner { uid: created.metadata.uid, ..discarded.mark.owner };

@@ -186,8 +186,11 @@ impl Built {
 }
 
 /// The programs that tests start, and the variables that hold their paths.
-const PROVISIONERS: [(&str, &str); 2] =
-    [("hostpath-provisioner", "HOSTPATH_PROVISIONER"), ("ceph-rgw-provisioner", "CEPH_RGW_PROVISIONER")];
+const PROVISIONERS: [(&str, &str); 3] = [
+    ("hostpath-provisioner", "HOSTPATH_PROVISIONER"),
+    ("ceph-rgw-provisioner", "CEPH_RGW_PROVISIONER"),
+    ("nfs-provisioner", "NFS_PROVISIONER"),
+];
 
 struct Package {
     name: String,

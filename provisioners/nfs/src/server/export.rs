@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn what_could_break_the_configuration_is_refused() {
-        for text in ["", "10.0.0.0/33", "fd00::/129", "*; }", "10.0.0.1\n", "host", "**", "10.0.0.0/8,", "10.0.0.0/ 8"]
+        for text in
+            ["", "10.0.0.0/33", "fd00::/129", "*; }", "10.0.0.1\n10.0.0.2", "host", "**", "10.0.0.0/8,", "10.0.0.0/ 8"]
         {
             assert!(text.parse::<Clients>().is_err(), "{text:?}");
         }

@@ -24,8 +24,8 @@ pub use self::trash::Trash;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The commands.
 #[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "clap would take it for the description of the program")]
 pub enum Commands<S: Site> {
     /// Tell which directories belong to no volume, and which volumes have no directory
     Orphans(Orphans<S>),

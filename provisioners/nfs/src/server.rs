@@ -50,7 +50,7 @@ struct Args {
     /// How many seconds clients have to claim their locks again after a restart of the server; 0 for none
     #[arg(long, env = "NFS_GRACE_PERIOD", value_name = "SECONDS", default_value = "90",
         value_parser = clap::value_parser!(u16).range(0..=180))]
-    grace_period: u16,
+    nfs_grace_period: u16,
 
     /// The versions of NFS; 3 needs rpcbind beside the server
     #[arg(long, env = "NFS_VERSIONS", value_name = "VERSIONS", default_value = "4", value_delimiter = ',')]
@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
             port: args.nfs_port,
             address: args.bind_address,
             versions: args.nfs_versions,
-            grace_period: args.grace_period,
+            grace_period: args.nfs_grace_period,
             clients: args.export_subnet,
         };
         let terms = Terms { hostname: args.server_hostname, most: u32::try_from(args.max_exports).ok() };

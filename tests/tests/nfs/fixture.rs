@@ -78,7 +78,7 @@ impl Server {
             format!("--nfs-port={}", self.client.port),
             "--server-hostname=127.0.0.1".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
-            "--grace-period=5".to_owned(),
+            "--nfs-grace-period=5".to_owned(),
         ];
         arguments.extend(common(space, access));
         arguments.extend(more.iter().map(ToString::to_string));
@@ -117,7 +117,7 @@ impl Server {
     /// The process of NFS-Ganesha.
     pub(crate) fn ganesha(&self) -> anyhow::Result<e2e::process::ProcessId> {
         let text = std::fs::read_to_string(self.runtime.path().join("ganesha.pid"))?;
-        e2e::process::ProcessId::of(text.trim().parse()?)
+        Ok(e2e::process::ProcessId::of(text.trim().parse()?)?)
     }
 }
 

@@ -23,8 +23,6 @@ pub(crate) const ANNOTATIONS: Annotations = Annotations {
 const LIMIT: Duration = Duration::from_secs(10);
 /// How often a share that cannot be used is looked at again.
 const PAUSE: Duration = Duration::from_secs(10);
-/// What statfs(2) says of NFS.
-const NFS: i64 = 0x6969;
 
 /// A share, and where it is mounted here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,7 +171,7 @@ pub(crate) fn root(directory: &Path, mounted: Mounted) -> Result<Root, Directory
     let root = Root::open_shared(directory)?;
     let path = root.path().to_owned();
     match rustix::fs::statfs(&path) {
-        Ok(stat) if mounted == Mounted::Anyhow || i64::from(stat.f_type) == NFS => Ok(root),
+        Ok(stat) if mounted == Mounted::Anyhow || stat.f_type == rustix::fs::NFS_SUPER_MAGIC => Ok(root),
         Ok(_) => Err(DirectoryError::NotMounted(path)),
         Err(error) => Err(DirectoryError::Unusable { path, source: error.into() }),
     }

@@ -186,10 +186,12 @@ impl Built {
 }
 
 /// The programs that tests start, and the variables that hold their paths.
-const PROVISIONERS: [(&str, &str); 3] = [
+const PROVISIONERS: [(&str, &str); 5] = [
     ("hostpath-provisioner", "HOSTPATH_PROVISIONER"),
     ("ceph-rgw-provisioner", "CEPH_RGW_PROVISIONER"),
+    ("aws-s3-provisioner", "AWS_S3_PROVISIONER"),
     ("gcs-provisioner", "GCS_PROVISIONER"),
+    ("nfs-provisioner", "NFS_PROVISIONER"),
 ];
 
 struct Package {

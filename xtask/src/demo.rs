@@ -23,6 +23,7 @@ use crate::image;
 
 pub(crate) mod buckets;
 mod kubectl;
+pub(crate) mod nfs;
 mod node;
 mod report;
 mod stage;

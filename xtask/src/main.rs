@@ -13,6 +13,7 @@ mod ceph;
 mod control_plane;
 mod demo;
 mod image;
+mod nfs;
 mod signals;
 mod sim;
 mod suite;
@@ -36,6 +37,10 @@ enum Command {
     #[command(subcommand)]
     Ceph(ceph::Command),
 
+    /// Run an NFS server on loopback, NFS-Ganesha, that exports one directory
+    #[command(subcommand)]
+    Nfs(nfs::Command),
+
     /// Run all tests of the workspace with a control plane, and count them
     Test {
         /// Install the Debian packages that the tests of a real node need, where they are missing
@@ -46,6 +51,10 @@ enum Command {
         #[arg(long)]
         install_ceph_packages: bool,
 
+        /// Install the Debian packages that the tests of an NFS server need, where they are missing
+        #[arg(long)]
+        install_nfs_packages: bool,
+
         /// What to pass to every test program, such as a part of a test's name
         #[arg(last = true)]
         filter: Vec<String>,
@@ -53,7 +62,7 @@ enum Command {
 
     /// Show a provisioner at work, on a simulated API server: a claim is bound, and its volume goes with it
     Demo {
-        /// What is shown: volumes that are directories, or buckets on a real radosgw
+        /// What is shown: volumes that are directories, buckets on a real radosgw, or exports of a real NFS server
         #[arg(value_enum, default_value_t = Shown::Volumes)]
         shown: Shown,
 
@@ -104,6 +113,7 @@ enum Command {
 enum Shown {
     Volumes,
     Buckets,
+    Nfs,
 }
 
 fn main() -> ExitCode {
@@ -132,26 +142,31 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Bench { arguments } => bench::run(&arguments, &guard).await,
             Command::ControlPlane(command) => control_plane::run(command, &guard).await,
             Command::Ceph(command) => ceph::run(command, &guard).await,
-            Command::Test { install_node_packages, install_ceph_packages, filter } => {
+            Command::Nfs(command) => nfs::run(command, &guard).await,
+            Command::Test { install_node_packages, install_ceph_packages, install_nfs_packages, filter } => {
                 if install_node_packages {
                     e2e::control_plane::install_node_packages(&e2e::progress::terminal())?;
                 }
                 if install_ceph_packages {
                     e2e::ceph::install_packages(&e2e::progress::terminal())?;
                 }
+                if install_nfs_packages {
+                    e2e::nfs::install_packages(&e2e::progress::terminal())?;
+                }
                 test::run(&filter, &guard).await
             }
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
             Command::Image(arguments) => image::run(&arguments, &guard).await,
-            Command::Demo { shown: Shown::Buckets, node: true, .. }
-            | Command::Demo { shown: Shown::Buckets, keep: true, .. } => {
-                anyhow::bail!(
-                    "buckets are shown without a node, and nothing is kept: `demo buckets`, or `demo buckets --real`"
-                )
+            Command::Demo { shown: Shown::Buckets | Shown::Nfs, node: true, .. }
+            | Command::Demo { shown: Shown::Buckets | Shown::Nfs, keep: true, .. } => {
+                anyhow::bail!("this is shown without a node, and nothing is kept: leave --node and --keep out")
             }
-            Command::Demo { shown: Shown::Buckets, real, .. } => {
+            Command::Demo { shown: shown @ (Shown::Buckets | Shown::Nfs), real, .. } => {
                 let on = if real { demo::On::Real } else { demo::On::Simulated };
-                demo::buckets::run(on, &guard).await
+                match shown {
+                    Shown::Nfs => demo::nfs::run(on, &guard).await,
+                    _ => demo::buckets::run(on, &guard).await,
+                }
             }
             Command::Demo { node: true, .. } => demo::run(demo::On::Node, &guard).await,
             Command::Demo { keep: true, .. } => demo::run(demo::On::Standing, &guard).await,

@@ -9,6 +9,7 @@ use e2e::ceph::{self, Ceph};
 use e2e::control_plane::{ControlPlane, STATE_VARIABLE, Settings, node_obstacle};
 use e2e::go_provisioner::go_provisioner;
 use e2e::guard::Guard;
+use e2e::nfs;
 use e2e::progress::{self, SharedProgress, seconds};
 
 use crate::build::{self, Built, DocTests, TestProgram};
@@ -16,6 +17,9 @@ use crate::suite::{self, Counts, Suite};
 
 /// How the names of the tests begin that need Ceph.
 const CEPH: &str = "ceph_";
+
+/// How the names of the tests begin that need an NFS server.
+const GANESHA: &str = "ganesha_";
 
 pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
@@ -28,6 +32,12 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
     let no_ceph = ceph::obstacle().map(|reason| format!("the tests of Ceph, {CEPH}…, are left out: {reason:#}"));
     if let Some(no_ceph) = &no_ceph {
         progress.line(no_ceph);
+    }
+
+    let no_nfs =
+        nfs::obstacle().map(|reason| format!("the tests of an NFS server, {GANESHA}…, are left out: {reason:#}"));
+    if let Some(no_nfs) = &no_nfs {
+        progress.line(no_nfs);
     }
 
     let step = Instant::now();
@@ -56,7 +66,7 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
     if let Some(ceph) = &ceph {
         environment.insert(ceph::STATE_VARIABLE, ceph.state().path());
     }
-    let mut suites = run_suites(&built, filter, environment, guard, &progress).await;
+    let mut suites = run_suites(&built, filter, environment, no_nfs.is_none(), guard, &progress).await;
     suites.extend(built.failures.iter().map(|failure| Suite::broken(failure, "did not compile")));
 
     let step = Instant::now();
@@ -83,6 +93,9 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
     if let Some(no_ceph) = no_ceph {
         println!("{no_ceph}");
     }
+    if let Some(no_nfs) = no_nfs {
+        println!("{no_nfs}");
+    }
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -98,15 +111,17 @@ async fn run_suites(
     built: &Built,
     filter: &[String],
     mut environment: BTreeMap<&str, PathBuf>,
+    nfs: bool,
     guard: &Guard,
     progress: &SharedProgress,
 ) -> Vec<Suite> {
-    let ceph = environment.contains_key(ceph::STATE_VARIABLE);
+    let left_out = [(CEPH, environment.contains_key(ceph::STATE_VARIABLE)), (GANESHA, nfs)];
+    let left_out: Vec<&str> = left_out.into_iter().filter(|(_, there)| !there).map(|(prefix, _)| prefix).collect();
     environment.extend(built.provisioners.clone());
     let mut suites = Vec::new();
     for program in &built.programs {
         progress.line(&format!("\n=== {}", program.suite));
-        let command = program_command(program, filter, ceph, guard);
+        let command = program_command(program, filter, &left_out, guard);
         suites.push(suite::run(&program.suite, command, &environment, progress).await);
     }
     for docs in &built.doc_tests {
@@ -118,11 +133,14 @@ async fn run_suites(
 }
 
 /// As `cargo test` runs it, but as a child of this process, so that it ends with it.
-fn program_command(program: &TestProgram, filter: &[String], ceph: bool, guard: &Guard) -> std::process::Command {
+fn program_command(
+    program: &TestProgram,
+    filter: &[String],
+    left_out: &[&str],
+    guard: &Guard,
+) -> std::process::Command {
     let mut command = build::command(guard, &program.executable);
-    if !ceph {
-        command.args(["--skip", CEPH]);
-    }
+    command.args(left_out.iter().flat_map(|prefix| ["--skip", prefix]));
     command.args(filter).current_dir(&program.directory).env("CARGO_MANIFEST_DIR", &program.directory);
     command
 }

@@ -11,13 +11,18 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum DirectoryError {
     /// The root cannot be opened.
-    #[error("the root directory {path} cannot be used: {source}; create it, or name another one with --root")]
+    #[error("the root directory {path} cannot be used: {source}; {}", unusable(source))]
     Unusable {
         /// The root.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
+    /// No share is mounted at the root.
+    #[error(
+        "{0} is no NFS mount: the share is not mounted; mount it, or say --allow-local-directory where this machine exports it"
+    )]
+    NotMounted(PathBuf),
     /// The root is something else.
     #[error("the root directory {0} is not a directory; name one with --root")]
     NotADirectory(PathBuf),
@@ -74,6 +79,25 @@ pub enum DirectoryError {
         /// Why.
         reason: &'static str,
     },
+    /// A claim lacks what its path is made of.
+    #[error("the class's pattern needs the {what} {key} of the claim, which has none; make a claim with it")]
+    NotSaid {
+        /// A label or an annotation.
+        what: &'static str,
+        /// Its key.
+        key: String,
+    },
+    /// The root does not answer.
+    #[error(
+        "{path} does not answer: the file system or its server hangs; see to the server. At most {threads} threads wait for \
+         it, and other roots go on"
+    )]
+    Hangs {
+        /// The root.
+        path: PathBuf,
+        /// How many wait at most.
+        threads: usize,
+    },
     /// A path from outside is not below the root.
     #[error("{path:?} is not the directory of a volume below {root}")]
     Outside {
@@ -123,7 +147,7 @@ pub enum DirectoryError {
     Interrupted(String),
     /// An owner cannot be given.
     #[error(
-        "cannot change the owner of {name:?}: run the provisioner as root or with CAP_CHOWN, or remove uid and gid from the class"
+        "cannot change the owner of {name:?}: run the provisioner as root or with CAP_CHOWN, export a share with no_root_squash, or remove uid and gid from the class"
     )]
     NotAllowed {
         /// What.
@@ -137,6 +161,9 @@ pub enum DirectoryError {
         /// Why.
         reason: String,
     },
+    /// The class needs sizes that are enforced.
+    #[error("the class says enforceSize: \"true\", but the size cannot be enforced: {0}")]
+    MustBeEnforced(String),
     /// A mark or an entry of the trash cannot be understood.
     #[error("{name:?} cannot be read: {reason}; look at it, and remove it by hand if it is damaged")]
     Damaged {
@@ -154,7 +181,7 @@ pub enum DirectoryError {
         name: String,
     },
     /// A call of the kernel failed.
-    #[error("{doing} {name:?}: {source}")]
+    #[error("{doing} {name:?}: {source}{}", hint(source))]
     Io {
         /// What was tried.
         doing: &'static str,
@@ -163,6 +190,28 @@ pub enum DirectoryError {
         /// Why.
         source: io::Error,
     },
+}
+
+/// What to do about a root that cannot be opened.
+fn unusable(source: &io::Error) -> &'static str {
+    match hint(source) {
+        "" => "create it, or name another one",
+        hint => hint.trim_start_matches("; "),
+    }
+}
+
+/// What to do about a failure that comes from the file system as a whole.
+fn hint(source: &io::Error) -> &'static str {
+    match Errno::from_io_error(source) {
+        Some(Errno::STALE) => {
+            "; the server has another file system there than before, or lost it: see to the server, then mount the share anew \
+             by restarting the provisioner"
+        }
+        Some(Errno::ROFS) => "; it is mounted read-only: mount it writable",
+        Some(Errno::NOSPC | Errno::DQUOT) => "; the file system is full: make room",
+        Some(Errno::IO | Errno::TIMEDOUT | Errno::HOSTDOWN) => "; see to the disk or to the server",
+        _ => "",
+    }
 }
 
 pub(crate) fn failed(doing: &'static str, name: impl Into<String>, error: Errno) -> DirectoryError {

@@ -16,12 +16,17 @@
 
 #![deny(missing_docs)]
 
+pub mod commands;
+mod deletion;
 mod descend;
 mod entry;
 mod error;
 mod files;
+#[cfg(feature = "hostile")]
+pub mod hostile;
 mod lock;
 mod mark;
+pub mod parameters;
 mod path;
 mod pattern;
 mod remove;
@@ -32,8 +37,11 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod trash;
+mod upkeep;
 mod volumes;
+mod worker;
 
+pub use self::deletion::{Annotations, Deletion, Size, owner_of, whose};
 pub use self::entry::Discarded;
 pub use self::error::DirectoryError;
 pub use self::mark::{Claim, Mark, Owner};
@@ -41,5 +49,5 @@ pub use self::path::VolumePath;
 pub use self::pattern::{Names, PathPattern};
 pub use self::root::Root;
 pub use self::survey::{Found, Survey};
-
 pub use self::volumes::Permissions;
+pub use self::worker::Worker;

@@ -1,5 +1,6 @@
 //! The path of a volume, made of the names of its claim.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,6 +22,8 @@ enum Part {
     Namespace,
     Claim,
     Volume,
+    Label(String),
+    Annotation(String),
 }
 
 const PLACEHOLDERS: [(&str, Part); 3] = [
@@ -28,6 +31,11 @@ const PLACEHOLDERS: [(&str, Part); 3] = [
     ("pvc.metadata.name", Part::Claim),
     ("pv.metadata.name", Part::Volume),
 ];
+
+/// As nfs-subdir-external-provisioner writes them.
+const OF_SUBDIR: [(&str, Part); 2] = [(".PVC.namespace", Part::Namespace), (".PVC.name", Part::Claim)];
+const LABEL: &str = ".PVC.labels.";
+const ANNOTATION: &str = ".PVC.annotations.";
 
 /// What stands for the placeholders of one volume.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +46,10 @@ pub struct Names<'a> {
     pub claim: &'a str,
     /// The volume's name.
     pub volume: &'a str,
+    /// The claim's labels.
+    pub labels: Option<&'a BTreeMap<String, String>>,
+    /// The claim's annotations.
+    pub annotations: Option<&'a BTreeMap<String, String>>,
 }
 
 impl PathPattern {
@@ -46,13 +58,87 @@ impl PathPattern {
     /// # Errors
     /// When it is no path of a volume, for instance because two long names are one name of a directory.
     pub fn path(&self, names: &Names<'_>) -> Result<VolumePath, DirectoryError> {
-        let text = |part: &Part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Namespace => names.namespace.to_owned(),
-            Part::Claim => names.claim.to_owned(),
-            Part::Volume => names.volume.to_owned(),
+        let of_claim = |what: &'static str, all: Option<&BTreeMap<String, String>>, key: &String| {
+            let text = all.and_then(|all| all.get(key)).filter(|text| !text.is_empty());
+            text.cloned().ok_or_else(|| DirectoryError::NotSaid { what, key: key.clone() })
         };
-        self.0.iter().map(text).collect::<String>().try_into()
+        let text = |part: &Part| match part {
+            Part::Text(text) => Ok(text.clone()),
+            Part::Namespace => Ok(names.namespace.to_owned()),
+            Part::Claim => Ok(names.claim.to_owned()),
+            Part::Volume => Ok(names.volume.to_owned()),
+            Part::Label(key) => of_claim("label", names.labels, key),
+            Part::Annotation(key) => of_claim("annotation", names.annotations, key),
+        };
+        self.0.iter().map(text).collect::<Result<String, _>>()?.try_into()
+    }
+
+    /// A pattern of nfs-subdir-external-provisioner, whose placeholders are `${.PVC.namespace}`, `${.PVC.name}`,
+    /// `${.PVC.labels.KEY}` and `${.PVC.annotations.KEY}`, or one of ours.
+    ///
+    /// Labels and annotations are the tenant's text: what they give is checked for each claim, and it may be the same for two
+    /// claims. The second one is refused, as the mark of the directory says whose it is.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn with_texts_of_claims(text: &str) -> Result<Self, String> {
+        let pattern = Self::parse(text, |name| {
+            let key = |prefix| name.strip_prefix(prefix).filter(|key: &&str| !key.is_empty()).map(str::to_owned);
+            let known = OF_SUBDIR.into_iter().find(|(known, _)| *known == name).map(|(_, part)| part);
+            known.or_else(|| key(LABEL).map(Part::Label)).or_else(|| key(ANNOTATION).map(Part::Annotation))
+        })?;
+        let of_claims = pattern.0.iter().any(|part| matches!(part, Part::Label(_) | Part::Annotation(_)));
+        match of_claims {
+            true => Ok(pattern),
+            false => pattern.unique(),
+        }
+    }
+
+    /// The annotations of claims that it needs.
+    pub fn annotations(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|part| match part {
+            Part::Annotation(key) => Some(key.as_str()),
+            _ => None,
+        })
+    }
+
+    fn parse(text: &str, more: impl Fn(&str) -> Option<Part>) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("${") {
+            let (name, behind) = after.split_once('}').ok_or("a `${` in it has no `}`")?;
+            let known = PLACEHOLDERS.into_iter().find(|(known, _)| *known == name).map(|(_, part)| part);
+            let part = known.or_else(|| more(name)).ok_or_else(|| {
+                let name: String = name.chars().take(40).collect();
+                format!(
+                    "`${{{name}}}` is no placeholder; there are ${{pvc.metadata.namespace}}, ${{pvc.metadata.name}} and \
+                     ${{pv.metadata.name}}"
+                )
+            })?;
+            parts.extend([Part::Text(before.to_owned()), part]);
+            rest = behind;
+        }
+        parts.push(Part::Text(rest.to_owned()));
+        parts.retain(|part| *part != Part::Text(String::new()));
+        let pattern = Self(parts);
+        // Whatever the claim is called, its names are like these.
+        let example = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            _ => "x".to_owned(),
+        };
+        let path = pattern.0.iter().map(example).collect::<String>();
+        VolumePath::try_from(path).map_err(|error| error.to_string())?;
+        Ok(pattern)
+    }
+
+    fn unique(self) -> Result<Self, String> {
+        let has = |part| self.0.contains(&part);
+        match has(Part::Volume) || has(Part::Namespace) && has(Part::Claim) {
+            true => Ok(self),
+            false => Err("two claims could get one directory: it needs ${pv.metadata.name}, or both \
+                          ${pvc.metadata.namespace} and ${pvc.metadata.name}"
+                .to_owned()),
+        }
     }
 }
 
@@ -67,34 +153,7 @@ impl FromStr for PathPattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once("${") {
-            let (name, behind) = after.split_once('}').ok_or("a `${` in it has no `}`")?;
-            let known = PLACEHOLDERS.into_iter().find(|(known, _)| *known == name);
-            let (_, part) = known.ok_or_else(|| {
-                let name: String = name.chars().take(40).collect();
-                format!(
-                    "`${{{name}}}` is no placeholder; there are ${{pvc.metadata.namespace}}, ${{pvc.metadata.name}} and \
-                     ${{pv.metadata.name}}"
-                )
-            })?;
-            parts.extend([Part::Text(before.to_owned()), part]);
-            rest = behind;
-        }
-        parts.push(Part::Text(rest.to_owned()));
-        parts.retain(|part| *part != Part::Text(String::new()));
-        let pattern = Self(parts);
-        let has = |part| pattern.0.contains(&part);
-        if !(has(Part::Volume) || has(Part::Namespace) && has(Part::Claim)) {
-            return Err("two claims could get one directory: it needs ${pv.metadata.name}, or both \
-                        ${pvc.metadata.namespace} and ${pvc.metadata.name}"
-                .to_owned());
-        }
-        // Whatever the claim is called, its names are like these.
-        let example = Names { namespace: "n", claim: "c", volume: "v" };
-        pattern.path(&example).map_err(|error| error.to_string())?;
-        Ok(pattern)
+        Self::parse(text, |_| None)?.unique()
     }
 }
 
@@ -104,6 +163,8 @@ impl fmt::Display for PathPattern {
             match (part, PLACEHOLDERS.iter().find(|(_, known)| known == part)) {
                 (_, Some((name, _))) => write!(f, "${{{name}}}")?,
                 (Part::Text(text), None) => f.write_str(text)?,
+                (Part::Label(key), None) => write!(f, "${{{LABEL}{key}}}")?,
+                (Part::Annotation(key), None) => write!(f, "${{{ANNOTATION}{key}}}")?,
                 (_, None) => {}
             }
         }
@@ -123,7 +184,8 @@ mod tests {
 
     use super::*;
 
-    const NAMES: Names<'static> = Names { namespace: "shop", claim: "data.db", volume: "pvc-1" };
+    const NAMES: Names<'static> =
+        Names { namespace: "shop", claim: "data.db", volume: "pvc-1", labels: None, annotations: None };
 
     fn rendered(pattern: &str) -> Result<String, String> {
         let pattern: PathPattern = pattern.parse()?;
@@ -181,7 +243,7 @@ mod tests {
     fn names_that_are_too_long_together_are_refused() {
         let pattern: PathPattern = "${pvc.metadata.namespace}-${pvc.metadata.name}".parse().unwrap();
         let (namespace, claim) = ("n".repeat(63), "c".repeat(253));
-        let names = Names { namespace: &namespace, claim: &claim, volume: "pvc-1" };
+        let names = Names { namespace: &namespace, claim: &claim, volume: "pvc-1", labels: None, annotations: None };
         assert!(pattern.path(&names).unwrap_err().to_string().contains("255 bytes"));
     }
 

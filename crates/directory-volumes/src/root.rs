@@ -33,11 +33,22 @@ struct Marker {
 }
 
 impl Root {
-    /// Looks at the directory. Nothing is made in it.
+    /// Looks at a directory of this machine. Nothing is made in it.
     ///
     /// # Errors
     /// When it cannot be used, or is not safe.
     pub fn open(path: &Path) -> Result<Self, DirectoryError> {
+        let root = Self::open_shared(path)?;
+        root.check_safety(&root.handle()?)?;
+        Ok(root)
+    }
+
+    /// Looks at a directory that a server shares. Who may write in it, the server decides: its users may be mapped, and pods get
+    /// their own directories of it alone.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn open_shared(path: &Path) -> Result<Self, DirectoryError> {
         let unusable = |source| DirectoryError::Unusable { path: path.to_owned(), source };
         let path = path.canonicalize().map_err(unusable)?;
         if !path.is_dir() {
@@ -53,9 +64,7 @@ impl Root {
             return Err(DirectoryError::NotWritable { path, source: error.into() });
         }
         let root = Self { path, id: OnceLock::new(), owner: OnceLock::new() };
-        let handle = root.handle()?;
-        root.check_safety(&handle)?;
-        root.learn(&handle)?;
+        root.learn(&root.handle()?)?;
         Ok(root)
     }
 
@@ -109,6 +118,16 @@ impl Root {
     /// What is wrong.
     pub fn check(&self) -> Result<(), DirectoryError> {
         self.enter().map(drop)
+    }
+
+    /// How many bytes can be written still.
+    ///
+    /// # Errors
+    /// When the file system does not say.
+    pub fn free_bytes(&self) -> Result<u64, DirectoryError> {
+        let stat = rustix::fs::fstatvfs(self.handle()?);
+        let stat = stat.map_err(|error| failed("cannot look at", self.path.to_string_lossy(), error))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
     /// What was noted about the root under a name, such as the node that it was on.

@@ -108,6 +108,14 @@ impl Root {
         }
     }
 
+    /// Whether the directory at a path is that of an owner. Also where its mark is left and the directory is not.
+    ///
+    /// # Errors
+    /// When the mark cannot be read.
+    pub fn is_marked_for(&self, path: &VolumePath, owner: &Owner) -> Result<bool, DirectoryError> {
+        Ok(self.mark_of(path)?.is_some_and(|mark| mark.owner.is(owner)))
+    }
+
     /// Since when a mark is there, and whose it is.
     ///
     /// # Errors

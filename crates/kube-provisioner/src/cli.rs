@@ -82,7 +82,23 @@ where
     P: Provisioner,
     C: Subcommand,
 {
+    run_as(std::env::args_os(), setup, carry_out)
+}
+
+/// [`run_with_commands`] with these arguments instead of the process's, for a program of several modes that each have arguments
+/// and a provisioner of their own. The first one is the name, such as `nfs-provisioner subdir`.
+pub fn run_as<A, P, C>(
+    arguments: impl IntoIterator<Item = OsString>,
+    setup: impl AsyncFnOnce(A) -> Result<(P, Options), BoxError>,
+    carry_out: impl AsyncFnOnce(C) -> Result<(), BoxError>,
+) -> ExitCode
+where
+    A: Parser,
+    P: Provisioner,
+    C: Subcommand,
+{
     program::<A, C, Volumes<P>>(
+        arguments,
         async |arguments| {
             let (provisioner, options) = setup(arguments).await?;
             Ok(Controller::new(provisioner, options).run().await?)
@@ -123,6 +139,7 @@ where
     B: BucketProvisioner,
 {
     program::<A, NoCommand, Buckets<B>>(
+        std::env::args_os(),
         async |arguments| {
             let (provisioner, options) = setup(arguments).await?;
             Ok(BucketController::new(provisioner, options).run().await?)
@@ -132,11 +149,12 @@ where
 }
 
 fn program<A: Parser, C: Subcommand, S: Served>(
+    arguments: impl IntoIterator<Item = OsString>,
     run: impl AsyncFnOnce(A) -> Result<(), BoxError>,
     carry_out: impl AsyncFnOnce(C) -> Result<(), BoxError>,
 ) -> ExitCode {
     install_crypto_provider();
-    let invocation = read::<A, C, S>(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let invocation = read::<A, C, S>(arguments).unwrap_or_else(|error| error.exit());
     let done = match invocation {
         Invocation::CheckClass(check) => {
             let (text, code) = check.run::<S>();

@@ -70,7 +70,7 @@ pub mod topology;
 mod volume;
 
 pub use self::capabilities::{AccessMode, Capabilities};
-pub use self::cli::{client, recorded_volumes, run, run_buckets, run_with_commands};
+pub use self::cli::{client, recorded_volumes, run, run_as, run_buckets, run_with_commands};
 #[cfg(feature = "planted-faults")]
 pub use self::controller::volume::Safeguard;
 pub use self::controller::{BucketController, Controller, RunError};

@@ -1,103 +1,132 @@
-//! The provisioner's commands beside running: what is in a root, and bringing things into it and out of it.
+//! The provisioner's commands beside running: those of all provisioners of directories, on this node's root.
 
-mod adopt;
 mod gone_nodes;
-mod orphans;
-mod trash;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use directory_volumes::Root;
+use directory_volumes::{Annotations, DirectoryError, Root, VolumePath, commands};
+use kube_provisioner::k8s_openapi::api::core::v1::{
+    HostPathVolumeSource, LocalVolumeSource, PersistentVolume, PersistentVolumeSpec, VolumeNodeAffinity,
+};
 use kube_provisioner::kube::Client;
-use kube_provisioner::{Options, client};
+use kube_provisioner::topology;
+
+use crate::node::Node;
+use crate::parameters::VolumeType;
+use crate::placement::{ANNOTATIONS, NodePlace, path_of};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
 #[derive(Subcommand)]
 pub(crate) enum Commands {
-    /// Tell which directories belong to no volume, and which volumes have no directory
-    Orphans(orphans::Orphans),
-    /// Take a directory, or the volume of another provisioner, over
-    Adopt(adopt::Adopt),
+    #[command(flatten)]
+    Shared(Box<commands::Commands<Site>>),
     /// Look for volumes whose node does not exist any more, and give them up after some time
     GoneNodes(gone_nodes::GoneNodes),
-    /// List deleted volumes whose data are kept, bring one back, or remove it for good
-    Trash(trash::Trash),
 }
 
 impl Commands {
     pub(crate) async fn carry_out(self) -> Result<(), BoxError> {
         match self {
-            Self::Orphans(command) => command.carry_out().await,
-            Self::Adopt(command) => command.carry_out().await,
+            Self::Shared(command) => command.carry_out().await,
             Self::GoneNodes(command) => command.carry_out().await,
-            Self::Trash(command) => command.carry_out().await,
         }
     }
 }
 
-/// Where the commands work. In the provisioner's pod the environment says it all.
-#[derive(Args)]
-struct Place {
+#[derive(Debug, Args)]
+pub(crate) struct Site {
     /// Existing directory that holds the volumes
     #[arg(long, env = "HOSTPATH_ROOT", value_name = "DIR")]
     root: PathBuf,
 
-    /// Name of the provisioner
-    #[arg(long, env, value_name = "NAME")]
-    provisioner_name: String,
-
-    /// Kubeconfig file; without one the pod's service account, or the user's default
-    #[arg(long, env, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-
-    /// Namespace of the provisioner's journal [default: the pod's or the kubeconfig's]
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
-    namespace: Option<String>,
-
-    /// The node that the root is on, where there are several
-    #[arg(long, env, value_name = "NAME")]
-    node_name: Option<String>,
-
-    /// Name of the installation, if the provisioner was given one
-    #[arg(long, env, value_name = "NAME")]
-    identity: Option<String>,
+    #[command(flatten)]
+    connection: commands::Connection,
 }
 
-impl Place {
-    /// The root, which the provisioner has used.
+#[derive(Debug, Args)]
+pub(crate) struct Source {
+    /// The volume's source: hostPath or local
+    #[arg(long, value_name = "SOURCE", default_value = "hostPath")]
+    volume_type: VolumeType,
+}
+
+impl commands::Site for Site {
+    const ANNOTATIONS: Annotations = ANNOTATIONS;
+    type Source = Source;
+
     fn root(&self) -> Result<Root, BoxError> {
-        let root = Root::open(&self.root)?;
-        root.check()?;
-        Ok(root)
+        Ok(Root::open(&self.root)?)
     }
 
-    fn options(&self) -> Options {
-        let mut options = Options::new(&self.provisioner_name);
-        options.kubeconfig.clone_from(&self.kubeconfig);
-        options.namespace.clone_from(&self.namespace);
-        options
+    fn connection(&self) -> &commands::Connection {
+        &self.connection
     }
 
-    async fn client(&self) -> Result<Client, BoxError> {
-        Ok(client(&self.options()).await?)
+    fn path_of(&self, volume: &PersistentVolume, root: &Root) -> Result<VolumePath, DirectoryError> {
+        path_of(volume, root)
+    }
+
+    async fn maker(&self, source: &Source, client: &Client) -> Result<Box<dyn commands::Maker>, BoxError> {
+        let node = match &self.connection.node_name {
+            Some(name) => {
+                let node = Node::new(name.clone());
+                node.look(client).await?;
+                Some(node.place(None)?)
+            }
+            None => None,
+        };
+        Ok(Box::new(Maker { node, volume_type: source.volume_type }))
     }
 }
 
-/// Lines with columns of equal width.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; N] = std::array::from_fn(width);
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join("   ").trim_end())
-    };
-    rows.iter().map(line).collect()
+struct Maker {
+    node: Option<NodePlace>,
+    volume_type: VolumeType,
 }
 
-#[expect(clippy::print_stdout, reason = "the answer of a command")]
-fn print(text: &str) {
-    print!("{text}");
+impl commands::Maker for Maker {
+    /// The volume of another node is there, not here.
+    fn check(&self, volume: &PersistentVolume) -> Result<(), BoxError> {
+        let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
+        let terms = affinity.into_iter().flat_map(|required| &required.node_selector_terms);
+        let mut values =
+            terms.flat_map(|term| term.match_expressions.iter().flatten()).flat_map(|one| one.values.iter().flatten());
+        match (&self.node, values.next()) {
+            (_, None) => Ok(()),
+            (None, Some(there)) => {
+                Err(format!("the volume is on the node {there}; say with --node-name which one this is").into())
+            }
+            (Some(node), Some(there)) => {
+                match *there == node.value || node.annotations.iter().any(|(_, name)| name == there) {
+                    true => Ok(()),
+                    false => Err(format!("the volume is on the node {there}, this is {}", node.value).into()),
+                }
+            }
+        }
+    }
+
+    fn annotations(&self, _: Option<&PersistentVolume>) -> BTreeMap<String, String> {
+        let of_node = self.node.iter().flat_map(|node| &node.annotations);
+        of_node.map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
+    }
+
+    fn fill(&self, spec: &mut PersistentVolumeSpec, root: &Root, path: &VolumePath) -> Result<(), BoxError> {
+        let directory = root.path().join(path.as_str()).to_string_lossy().into_owned();
+        match (self.volume_type, &self.node) {
+            (VolumeType::Local, Some(_)) => {
+                spec.local = Some(LocalVolumeSource { path: directory, fs_type: None });
+            }
+            (VolumeType::Local, None) => return Err("--volume-type local needs --node-name".into()),
+            (VolumeType::HostPath, _) => {
+                spec.host_path = Some(HostPathVolumeSource { path: directory, type_: Some("Directory".to_owned()) });
+            }
+        }
+        let affinity = |node: &NodePlace| topology::nodes_with(&node.label, &node.value);
+        spec.node_affinity = self.node.as_ref().map(|node| VolumeNodeAffinity { required: Some(affinity(node)) });
+        Ok(())
+    }
 }

@@ -1,28 +1,25 @@
 //! The provisioner: a directory per volume.
 
-use std::sync::Arc;
-
-use directory_volumes::{DirectoryError, Root};
+use directory_volumes::{Deletion, Size, Worker, owner_of, whose};
 use kube_provisioner::{
-    Capabilities, DeleteError, ExpandError, FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume,
-    Provisioner, Start, StartError, Volume,
+    Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
+    StartError, Volume,
 };
-use tokio::task::spawn_blocking;
 
-use crate::node::{Elsewhere, Node};
+use crate::node::{Elsewhere, NODE, Node};
 use crate::parameters::Parameters;
-use crate::placement::{Deletion, Placement, Size, VOLUME_TYPE, owner_of, path_of};
-use crate::upkeep;
+use crate::placement::{ANNOTATIONS, Placement, VOLUME_TYPE, path_of};
+use crate::registration;
 
 pub(crate) struct HostPath {
-    root: Arc<Root>,
+    worker: Worker,
     /// The node that the root directory is on, where there are several.
     node: Option<Node>,
 }
 
 impl HostPath {
-    pub(crate) fn new(root: Arc<Root>, node: Option<String>) -> Self {
-        Self { root, node: node.map(Node::new) }
+    pub(crate) fn new(worker: Worker, node: Option<String>) -> Self {
+        Self { worker, node: node.map(Node::new) }
     }
 }
 
@@ -33,42 +30,45 @@ impl Provisioner for HostPath {
         if let Some(node) = &self.node {
             node.look(start.client()).await.map_err(StartError::new)?;
         }
-        upkeep::begin(&self.root, self.node.as_ref(), &start).await
+        if let Some(advice) = self.worker.root().advice() {
+            tracing::warn!("{advice}");
+        }
+        let is_here = |volume: &ProvisionedVolume| {
+            self.node.as_ref().is_none_or(|node| volume.annotation(NODE) == Some(node.name()))
+        };
+        self.worker.begin(&ANNOTATIONS, &start, is_here).await?;
+        match &self.node {
+            Some(node) => registration::again(&self.worker, node, &start).await,
+            None => Ok(()),
+        }
     }
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
-        let place = Placement::of(&request, &self.root, self.node.as_ref())?;
-        let size = Size::of(&request, &self.root)?;
-        let (root, token) = (self.root.clone(), request.fencing_token.clone());
-        let (path, owner, permissions) = (place.path.clone(), place.owner.clone(), request.parameters.permissions());
-        let made = spawn_blocking(move || root.create(&path, &owner, &permissions, size.limit, &token)).await?;
-        match made {
-            Ok(path) => Ok(size.tell(place.volume(&path))),
-            // It is not the directory of this volume, so no attempt for it has left anything there.
-            Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
-                Err(ProvisionError::nothing_left(error))
-            }
-            Err(error) => Err(error.into()),
-        }
+        let place = Placement::of(&request, self.node.as_ref())?;
+        let (bytes, enforced) = (request.bytes, request.parameters.enforce_size);
+        let size: Size = self.worker.run(move |root| Ok::<_, ProvisionError>(Size::of(bytes, enforced, root)?)).await?;
+        let (permissions, token) = (request.parameters.permissions(), request.fencing_token.clone());
+        let (path, owner) = (place.path.clone(), place.owner.clone());
+        let path = self.worker.create(path, owner, permissions, size.limit, token).await?;
+        Ok(size.tell(place.volume(&path, self.worker.root())))
     }
 
     /// What the object says of its directory may be anybody's word: the mark of the directory says whose it is.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         if let Some(node) = &self.node {
-            node.check(&volume, &self.root).map_err(Elsewhere::for_deletion)?;
+            node.check(&volume, self.worker.root()).map_err(Elsewhere::for_deletion)?;
         }
-        let deletion = Deletion::of(&volume, &self.root)?;
-        self.end(deletion, volume.fencing_token().clone()).await
+        let path = path_of(volume.object(), self.worker.root())?;
+        let deletion = Deletion::of(&volume, path, &ANNOTATIONS, self.worker.root())?;
+        self.worker.end(deletion, volume.fencing_token().clone()).await
     }
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
+        let root = self.worker.root();
         if let Some(node) = &self.node {
-            node.check(&volume, &self.root).map_err(Elsewhere::for_expansion)?;
+            node.check(&volume, root).map_err(Elsewhere::for_expansion)?;
         }
-        let (root, path, owner) = (self.root.clone(), path_of(volume.object(), &self.root)?, owner_of(volume.object()));
-        // A volume whose size is not enforced has room already.
-        spawn_blocking(move || root.resize(&path, &owner, bytes)).await??;
-        Ok(())
+        self.worker.resize(path_of(volume.object(), root)?, owner_of(volume.object()), bytes).await
     }
 
     fn capabilities() -> Capabilities {
@@ -76,25 +76,16 @@ impl Provisioner for HostPath {
     }
 
     async fn probe(&self) -> Result<(), StartError> {
-        let root = self.root.clone();
-        Ok(spawn_blocking(move || root.check()).await??)
+        self.worker.probe().await
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
-        match Deletion::of_attempt(&attempt) {
-            Some(deletion) => self.end(deletion, attempt.fencing_token).await,
-            None => Ok(()),
-        }
-    }
-}
-
-impl HostPath {
-    /// A dropped call must not leave a thread behind that goes on deleting for hours, so that asks its fencing token.
-    async fn end(&self, deletion: Deletion, token: FencingToken) -> Result<(), DeleteError> {
-        let root = self.root.clone();
-        match spawn_blocking(move || deletion.carry_out(&root, &token)).await? {
-            Err(error @ DirectoryError::Busy { .. }) => Err(DeleteError::in_use(error)),
-            result => Ok(result?),
+        match whose(&attempt, &attempt.parameters.path_pattern) {
+            Ok((path, owner)) => {
+                self.worker.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await
+            }
+            // It was refused before anything was made.
+            Err(_) => Ok(()),
         }
     }
 }
@@ -103,6 +94,7 @@ impl HostPath {
 mod tests {
     use std::path::Path;
 
+    use directory_volumes::Root;
     use kube_provisioner::conformance::Conformance;
     use tempfile::TempDir;
 
@@ -126,7 +118,7 @@ mod tests {
     /// As `main` starts it.
     fn conformance(folder: &TempDir, node: Option<&'static str>) -> Conformance {
         let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
-        let start = move || HostPath::new(Arc::new(Root::open(&root).unwrap()), node.map(str::to_owned));
+        let start = move || HostPath::new(Worker::new(Root::open(&root).unwrap()), node.map(str::to_owned));
         Conformance::new(start, async move || entries(&listed)).refuses([("path", "/etc")])
     }
 

@@ -7,15 +7,14 @@ mod hostpath;
 mod node;
 mod parameters;
 mod placement;
-mod upkeep;
+mod registration;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Parser;
 use clap::builder::ArgPredicate;
-use directory_volumes::Root;
+use directory_volumes::{Root, Worker};
 use kube_provisioner::{Coordination, Options};
 
 use crate::commands::Commands;
@@ -42,9 +41,9 @@ fn main() -> ExitCode {
         if options.node_name.is_some() && options.coordination != Coordination::PerNode {
             return Err("--node-name needs --coordination per-node, which it sets by itself".into());
         }
-        let root = Arc::new(Root::open(&root)?);
-        tokio::spawn(upkeep::empty_trash(root.clone()));
-        Ok((HostPath::new(root, options.node_name.clone()), options))
+        let worker = Worker::new(Root::open(&root)?);
+        tokio::spawn(worker.clone().empty_trash());
+        Ok((HostPath::new(worker, options.node_name.clone()), options))
     };
     kube_provisioner::run_with_commands(setup, async |command: Commands| command.carry_out().await)
 }

@@ -10,7 +10,7 @@ use kube_provisioner::protocol::HOSTNAME_LABEL;
 use kube_provisioner::{DeleteError, ExpandError, ProvisionedVolume};
 use thiserror::Error;
 
-use crate::placement::{NodePlace, ROOT};
+use crate::placement::{ANNOTATIONS, NodePlace};
 
 /// On a volume: the node's name and uid. Another node may get the name later, with another disk.
 pub(crate) const NODE: &str = "hostpath-provisioner/node";
@@ -83,7 +83,7 @@ impl Node {
             return Err(Elsewhere::OtherNode { here: here.clone(), there: there.to_owned() });
         }
         match (volume.annotation(NODE_UID), self.uid()) {
-            (Some(there), Some(uid)) if there != uid && volume.annotation(ROOT) != root.id() => {
+            (Some(there), Some(uid)) if there != uid && volume.annotation(ANNOTATIONS.root) != root.id() => {
                 Err(Elsewhere::FormerNode { name: here.clone(), uid: uid.to_owned() })
             }
             _ => Ok(()),

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use directory_volumes::commands::print;
+use directory_volumes::parameters::duration;
 use jiff::Timestamp;
 use kube_provisioner::k8s_openapi::api::core::v1::{Node, ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use kube_provisioner::k8s_openapi::api::events::v1::Event;
@@ -15,9 +17,8 @@ use kube_provisioner::protocol::{FINALIZER, PROVISIONED_BY};
 use kube_provisioner::{Options, client};
 use serde_json::json;
 
-use super::{BoxError, print};
+use super::BoxError;
 use crate::node::{NODE, NODE_UID};
-use crate::parameters::duration;
 use crate::placement::GONE_SINCE;
 
 const PAGE: u32 = 500;

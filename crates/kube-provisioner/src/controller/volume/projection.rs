@@ -52,7 +52,8 @@ struct Metadata<'a> {
 /// The text of a claim as its author gets it. Deterministic: the same claim has the same text.
 pub(crate) fn claim(object: &RawValue, capabilities: &Capabilities) -> serde_json::Result<Box<str>> {
     let mut claim: ProjectedClaim<'_> = serde_json::from_str(object.get())?;
-    let declared = |key: &str| capabilities.claim_annotations.iter().any(|known| known == key);
+    let is_key = |known: &String, key: &str| known == key || known.ends_with('/') && key.starts_with(known);
+    let declared = |key: &str| capabilities.claim_annotations.iter().any(|known| is_key(known, key));
     claim.metadata.annotations.retain(|key, _| ALWAYS.contains(&key.as_str()) || declared(key));
     let text = serde_json::to_string(&claim)?;
     // The parts are copied as sent, and an entry of the journal is one line.

@@ -1,27 +1,30 @@
 //! `trash`: deleted volumes whose data are kept.
 
 use clap::{Args, Subcommand};
-use directory_volumes::{Discarded, Owner, Root};
 use jiff::Timestamp;
 use kube_provisioner::FencingToken;
 use kube_provisioner::k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
 use kube_provisioner::kube::Api;
 use kube_provisioner::kube::api::PostParams;
 
-use super::{BoxError, Place, print, table};
+use super::{BoxError, Site, print, table};
+use crate::entry::Discarded;
+use crate::mark::Owner;
+use crate::root::Root;
 
-#[derive(Args)]
-pub(crate) struct Trash {
+/// The command and its arguments.
+#[derive(Debug, Args)]
+pub struct Trash<S: Site> {
     #[command(subcommand)]
-    action: Action,
+    action: Action<S>,
 }
 
-#[derive(Subcommand)]
-enum Action {
+#[derive(Debug, Subcommand)]
+enum Action<S: Site> {
     /// List what is in the trash
     List {
         #[command(flatten)]
-        place: Place,
+        site: S,
     },
     /// Put a volume back, for a claim of its former name or of another one
     Restore {
@@ -31,7 +34,7 @@ enum Action {
         #[arg(long, value_name = "NAMESPACE/NAME")]
         claim: Option<String>,
         #[command(flatten)]
-        place: Place,
+        site: S,
     },
     /// Remove data for good
     Purge {
@@ -42,16 +45,16 @@ enum Action {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        place: Place,
+        site: S,
     },
 }
 
-impl Trash {
+impl<S: Site> Trash<S> {
     pub(crate) async fn carry_out(self) -> Result<(), BoxError> {
         match self.action {
-            Action::List { place } => list(&place.root()?),
-            Action::Restore { volume, claim, place } => restore(&place, &volume, claim.as_deref()).await,
-            Action::Purge { volumes, all, place } => purge(&place.root()?, volumes, all),
+            Action::List { site } => list(&site.checked_root()?),
+            Action::Restore { volume, claim, site } => restore(&site, &volume, claim.as_deref()).await,
+            Action::Purge { volumes, all, site } => purge(&site.checked_root()?, volumes, all),
         }
     }
 }
@@ -92,8 +95,8 @@ fn purge(root: &Root, mut volumes: Vec<String>, all: bool) -> Result<(), BoxErro
 }
 
 /// The directory first: a volume without one would be offered to pods.
-async fn restore(place: &Place, volume: &str, claim: Option<&str>) -> Result<(), BoxError> {
-    let (root, client) = (place.root()?, place.client().await?);
+async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<(), BoxError> {
+    let (root, client) = (site.checked_root()?, site.connection().client().await?);
     let volumes = Api::<PersistentVolume>::all(client);
     if volumes.get_opt(volume).await?.is_some() {
         return Err(format!("the volume {volume} is still there; wait until it is gone").into());
@@ -101,6 +104,7 @@ async fn restore(place: &Place, volume: &str, claim: Option<&str>) -> Result<(),
     let wanted = claim.map(reference).transpose()?;
     let discarded = root.restore(volume)?;
     let object = object(&discarded, wanted)?;
+    site.came(&root, &discarded.path, &object).await?;
     let claim = object.spec.as_ref().and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
     let created = volumes.create(&PostParams::default(), &object).await?;
     let owner = Owner { uid: created.metadata.uid, ..discarded.mark.owner };

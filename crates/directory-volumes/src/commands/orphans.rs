@@ -3,23 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
-use directory_volumes::{Found, Owner, Root, Survey};
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube_provisioner::kube::api::ListParams;
 use kube_provisioner::kube::{Api, Client};
 use kube_provisioner::protocol::PROVISIONED_BY;
 use kube_provisioner::{FencingToken, recorded_volumes};
 
-use super::{BoxError, Place, print, table};
-use crate::placement::path_of;
+use super::{BoxError, Site, print, table};
+use crate::mark::Owner;
+use crate::root::Root;
+use crate::survey::{Found, Survey};
 
 /// How many volumes are asked for at once.
 const PAGE: u32 = 500;
 
-#[derive(Args)]
-pub(crate) struct Orphans {
+/// The command and its arguments.
+#[derive(Debug, Args)]
+pub struct Orphans<S: Site> {
     #[command(flatten)]
-    place: Place,
+    site: S,
 
     /// Remove the directories that carry a mark of this provisioner and belong to no volume
     #[arg(long)]
@@ -66,20 +68,21 @@ struct Known {
     claims: BTreeSet<String>,
 }
 
-impl Orphans {
+impl<S: Site> Orphans<S> {
     pub(crate) async fn carry_out(self) -> Result<(), BoxError> {
-        let (root, client) = (self.place.root()?, self.place.client().await?);
+        let (root, client) = (self.site.checked_root()?, self.site.connection().client().await?);
+        let provisioner = &*self.site.connection().provisioner_name;
         // An attempt is recorded before its directory is made, and until its volume is saved: in this order nothing is missed.
         let survey = root.survey()?;
-        let recorded = recorded_volumes(&self.place.options()).await?.into_iter().collect();
-        let volumes = volumes(&client, &root, &self.place.provisioner_name).await?;
+        let recorded = recorded_volumes(&self.site.connection().options()).await?.into_iter().collect();
+        let volumes = self.volumes(&client, &root).await?;
         let mut known = Known { volumes, recorded, claims: BTreeSet::new() };
         for found in &survey.marked {
-            if known.state(found, &self.place.provisioner_name) == State::Orphan {
+            if known.state(found, provisioner) == State::Orphan {
                 known.look_for_claim(&client, &found.mark.owner).await?;
             }
         }
-        print(&report(&survey, &known, &self.place.provisioner_name));
+        print(&report(&survey, &known, provisioner));
         if self.delete {
             self.delete(&root, &survey, &known)?;
         }
@@ -88,12 +91,31 @@ impl Orphans {
 
     fn delete(&self, root: &Root, survey: &Survey, known: &Known) -> Result<(), BoxError> {
         for found in &survey.marked {
-            if known.state(found, &self.place.provisioner_name) == State::Orphan {
+            if known.state(found, &self.site.connection().provisioner_name) == State::Orphan {
                 root.remove(&found.path, &found.mark.owner, &FencingToken::unlimited())?;
                 print(&format!("{} is removed\n", found.path));
             }
         }
         Ok(())
+    }
+
+    /// The paths of all volumes; of others than this provisioner's the names alone.
+    async fn volumes(&self, client: &Client, root: &Root) -> Result<BTreeMap<String, Option<String>>, BoxError> {
+        let (api, provisioner) =
+            (Api::<PersistentVolume>::all(client.clone()), &self.site.connection().provisioner_name);
+        let (mut volumes, mut page) = (BTreeMap::new(), ListParams::default().limit(PAGE));
+        loop {
+            let list = api.list(&page).await?;
+            for volume in list.items {
+                let by = volume.metadata.annotations.as_ref().and_then(|all| all.get(PROVISIONED_BY));
+                let path = self.site.path_of(&volume, root).ok().filter(|_| by == Some(provisioner));
+                volumes.insert(volume.metadata.name.unwrap_or_default(), path.map(String::from));
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(volumes),
+            }
+        }
     }
 }
 
@@ -120,27 +142,6 @@ impl Known {
             self.claims.extend(found.and_then(|found| found.metadata.uid));
         }
         Ok(())
-    }
-}
-
-async fn volumes(
-    client: &Client,
-    root: &Root,
-    provisioner: &str,
-) -> Result<BTreeMap<String, Option<String>>, BoxError> {
-    let api = Api::<PersistentVolume>::all(client.clone());
-    let (mut volumes, mut page) = (BTreeMap::new(), ListParams::default().limit(PAGE));
-    loop {
-        let list = api.list(&page).await?;
-        for volume in list.items {
-            let by = volume.metadata.annotations.as_ref().and_then(|all| all.get(PROVISIONED_BY));
-            let path = path_of(&volume, root).ok().filter(|_| by.is_some_and(|by| by == provisioner));
-            volumes.insert(volume.metadata.name.unwrap_or_default(), path.map(String::from));
-        }
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(volumes),
-        }
     }
 }
 

@@ -1,0 +1,197 @@
+//! Between the objects of Kubernetes and the directories of a root: whose a directory is, how large, and what becomes of it.
+
+use std::time::Duration;
+
+use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
+use kube_provisioner::protocol::PROVISIONED_BY;
+use kube_provisioner::{FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume, Volume};
+
+use crate::error::DirectoryError;
+use crate::mark::{Claim, Owner};
+use crate::parameters::{OnDelete, TRASH_TTL};
+use crate::path::VolumePath;
+use crate::pattern::{Names, PathPattern};
+use crate::root::Root;
+
+/// The annotations by which the volumes of one provisioner say what `delete` needs. The class may be gone by then.
+#[derive(Clone, Copy, Debug)]
+pub struct Annotations {
+    /// What becomes of the data.
+    pub on_delete: &'static str,
+    /// How many seconds the data stay in the trash; without it, as long as nobody removes them.
+    pub trash_ttl: &'static str,
+    /// The id of the root that the volume is in.
+    pub root: &'static str,
+}
+
+impl Annotations {
+    /// Says on a volume what becomes of its data, and where they are.
+    pub fn tell(&self, volume: Volume, on_delete: OnDelete, trash_ttl: Option<Duration>, root: &Root) -> Volume {
+        let volume = match (on_delete, trash_ttl) {
+            (OnDelete::Delete, _) => volume,
+            (OnDelete::Retain, _) => volume.annotation(self.on_delete, "retain"),
+            (OnDelete::Trash, None) => volume.annotation(self.on_delete, "trash"),
+            (OnDelete::Trash, Some(ttl)) => {
+                volume.annotation(self.on_delete, "trash").annotation(self.trash_ttl, ttl.as_secs().to_string())
+            }
+        };
+        match root.id() {
+            Some(id) => volume.annotation(self.root, id),
+            None => volume,
+        }
+    }
+}
+
+/// What a volume can hold.
+#[derive(Debug)]
+pub struct Size {
+    /// In bytes, where it is enforced.
+    pub limit: Option<u64>,
+    /// Why there is no limit, where the class does not say that there need be none.
+    unlimited: Option<String>,
+}
+
+impl Size {
+    /// `enforced` is what the class says; without it sizes are enforced where the file system can.
+    ///
+    /// # Errors
+    /// When the class needs what the file system cannot.
+    pub fn of(bytes: u64, enforced: Option<bool>, root: &Root) -> Result<Self, DirectoryError> {
+        let unlimited = match enforced {
+            Some(false) => return Ok(Self { limit: None, unlimited: None }),
+            Some(true) | None => root.why_unlimited()?,
+        };
+        match (enforced, unlimited) {
+            (Some(true), Some(reason)) => Err(DirectoryError::MustBeEnforced(reason)),
+            (_, Some(reason)) => Ok(Self { limit: None, unlimited: Some(reason) }),
+            (_, None) => Ok(Self { limit: Some(bytes), unlimited: None }),
+        }
+    }
+
+    /// A size that is a mere number is nothing to keep from the user.
+    pub fn tell(&self, volume: Volume) -> Volume {
+        match &self.unlimited {
+            Some(reason) => volume.warning(format!(
+                "the size of the volume is not enforced: {reason}; a class with enforceSize: \"false\" says so beforehand"
+            )),
+            None => volume,
+        }
+    }
+}
+
+/// What is to be done with a directory when its volume goes.
+#[derive(Debug)]
+pub struct Deletion {
+    path: VolumePath,
+    owner: Owner,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Remove,
+    /// What an attempt has left, if anything.
+    RemoveAttempt,
+    Keep,
+    Trash {
+        ttl: Option<Duration>,
+        object: serde_json::Value,
+    },
+}
+
+impl Deletion {
+    /// What a volume at this path says.
+    ///
+    /// # Errors
+    /// When the volume is in another root.
+    pub fn of(
+        volume: &ProvisionedVolume,
+        path: VolumePath,
+        annotations: &Annotations,
+        root: &Root,
+    ) -> Result<Self, DirectoryError> {
+        if let (Some(there), Some(here)) = (volume.annotation(annotations.root), root.id())
+            && there != here
+        {
+            let (path, expected) = (root.path().to_owned(), there.to_owned());
+            return Err(DirectoryError::OtherRoot { path, expected, found: here.to_owned() });
+        }
+        let kind = match volume.annotation(annotations.on_delete) {
+            Some("retain") => Kind::Keep,
+            Some("trash") => {
+                let ttl = volume.annotation(annotations.trash_ttl);
+                // A number that nobody can read is no reason to keep data for ever, nor to remove them at once.
+                let ttl = ttl.map(|text| text.parse().map_or(TRASH_TTL, Duration::from_secs));
+                Kind::Trash { ttl, object: serde_json::to_value(volume.object()).unwrap_or_default() }
+            }
+            _ => Kind::Remove,
+        };
+        Ok(Self { path, owner: owner_of(volume.object()), kind })
+    }
+
+    /// The claim of an attempt is gone, and nobody has used its directory.
+    pub fn of_attempt(path: VolumePath, owner: Owner) -> Self {
+        Self { path, owner, kind: Kind::RemoveAttempt }
+    }
+
+    /// Where the directory is.
+    pub fn path(&self) -> &VolumePath {
+        &self.path
+    }
+
+    /// Whose it is to be.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    pub(crate) fn carry_out(self, root: &Root, token: &FencingToken) -> Result<(), DirectoryError> {
+        let Self { path, owner, kind } = self;
+        match kind {
+            Kind::Remove => root.remove(&path, &owner, token),
+            Kind::RemoveAttempt => match root.remove(&path, &owner, token) {
+                // The attempt was refused because of it.
+                Err(DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. }) => Ok(()),
+                removed => removed,
+            },
+            Kind::Keep => root.keep(&path, &owner),
+            Kind::Trash { ttl, object } => root.move_to_trash(&path, &owner, ttl, object, token),
+        }
+    }
+}
+
+/// The directory that a claim gets, by a pattern of its class and by its names.
+///
+/// # Errors
+/// When the pattern gives no path of a volume.
+pub fn whose<P>(request: &ProvisionRequest<P>, pattern: &PathPattern) -> Result<(VolumePath, Owner), ProvisionError> {
+    let (namespace, metadata) = (request.namespace(), &request.claim.metadata);
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    let claim = Claim { namespace: namespace.to_owned(), name: text(&metadata.name), uid: text(&metadata.uid) };
+    let names = Names {
+        namespace,
+        claim: &claim.name,
+        volume: &request.name,
+        labels: metadata.labels.as_ref(),
+        annotations: metadata.annotations.as_ref(),
+    };
+    let path = pattern.path(&names).map_err(ProvisionError::invalid)?;
+    let provisioner = request.class.provisioner.clone();
+    Ok((path, Owner { volume: request.name.clone(), uid: None, claim: Some(claim), provisioner }))
+}
+
+/// Who a volume says that it is. Whose the directory is, its mark says.
+pub fn owner_of(volume: &PersistentVolume) -> Owner {
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()).map(|claim| Claim {
+        namespace: text(&claim.namespace),
+        name: text(&claim.name),
+        uid: text(&claim.uid),
+    });
+    let provisioner = volume.metadata.annotations.as_ref().and_then(|all| all.get(PROVISIONED_BY)).cloned();
+    Owner {
+        volume: text(&volume.metadata.name),
+        uid: volume.metadata.uid.clone(),
+        claim,
+        provisioner: provisioner.unwrap_or_default(),
+    }
+}

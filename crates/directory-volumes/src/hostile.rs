@@ -1,0 +1,273 @@
+//! What comes from people who mean harm: paths, names, links and volumes made by hand. A tree outside of the root is compared
+//! before and after. For the tests of every provisioner of directories; it panics on the first thing that does not hold.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
+use kube_provisioner::protocol::PROVISIONED_BY;
+use kube_provisioner::{ProvisionRequest, ProvisionedVolume, Provisioner, parameters};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::deletion::Annotations;
+use crate::pattern::PathPattern;
+use crate::root::Root;
+
+/// A provisioner whose classes have a `pathPattern`.
+#[derive(Debug)]
+pub struct Subject<P> {
+    /// Starts it on a root, whose path is also what its volumes say.
+    pub start: fn(&Path) -> P,
+    /// The sources of a volume with this path: parts of a PersistentVolume's `spec`.
+    pub sources: fn(&str) -> Vec<Value>,
+    /// The annotations of its volumes.
+    pub annotations: Annotations,
+}
+
+/// Names that are steps, too long, of another alphabet, or a link that is laid out below.
+const NAMES: [&str; 44] = [
+    "..",
+    ".",
+    "",
+    "...",
+    "..\u{0}",
+    "..\n",
+    " ..",
+    ".. ",
+    "\u{2025}",
+    "．．",
+    "․․",
+    "%2e%2e",
+    "..%2f",
+    "..\\",
+    "\\..",
+    "a\u{0}b",
+    "a\nb",
+    "a\rb",
+    "a\tb",
+    "\u{202e}x",
+    "\u{feff}",
+    "∕etc",
+    "⁄etc",
+    "／etc",
+    "~",
+    "~root",
+    "$HOME",
+    "${HOME}",
+    "`id`",
+    "$(id)",
+    "*",
+    "?",
+    "-rf",
+    "--",
+    ".kube-provisioner",
+    ".hidden",
+    "victim",
+    "link-out",
+    "link-up",
+    "link-root",
+    "link-loop",
+    "link-file",
+    "file",
+    "é",
+];
+
+struct Place<P> {
+    outer: TempDir,
+    provisioner: P,
+}
+
+impl<P: Provisioner> Place<P> {
+    /// A root with a victim in it and links that lead out, beside what must not change.
+    fn new(subject: &Subject<P>, runtime: &tokio::runtime::Runtime) -> Self {
+        let _context = runtime.enter();
+        let outer = tempfile::tempdir().unwrap();
+        let (root, outside) = (outer.path().join("root"), outer.path().join("outside"));
+        for directory in [&root, &outside, &outside.join("data"), &outside.join("closed")] {
+            fs::create_dir(directory).unwrap();
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        fs::write(outside.join("precious"), "x").unwrap();
+        fs::write(outside.join("data/precious"), "x").unwrap();
+        symlink("data", outside.join("link")).unwrap();
+        let opened = Root::open(&root).unwrap();
+        opened.put_marker().unwrap();
+        let place = Self { provisioner: (subject.start)(opened.path()), outer };
+        let victim = ProvisionRequest::new(parameters::from_map(&BTreeMap::new()).unwrap(), 1 << 20);
+        drop(runtime.block_on(place.provisioner.provision(victim)).unwrap());
+        let name = ProvisionRequest::new((), 1).name;
+        fs::write(root.join(&name).join("data"), "x").unwrap();
+        for (link, target) in [
+            ("link-out", outside.clone()),
+            ("link-up", "..".into()),
+            ("link-root", "/".into()),
+            ("link-loop", "link-loop".into()),
+            ("link-file", outside.join("precious")),
+        ] {
+            symlink(&target, root.join(link)).unwrap();
+            symlink(&target, root.join(&name).join(link)).unwrap();
+        }
+        fs::write(root.join("file"), "x").unwrap();
+        place
+    }
+
+    fn root(&self) -> PathBuf {
+        self.outer.path().canonicalize().unwrap().join("root")
+    }
+
+    fn outside(&self) -> BTreeMap<PathBuf, String> {
+        tree(&self.outer.path().join("outside"))
+    }
+}
+
+/// Everything about a tree but when it was read.
+fn tree(top: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![top.to_owned()];
+    while let Some(path) = waiting.pop() {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let content = match metadata.file_type() {
+            kind if kind.is_symlink() => fs::read_link(&path).unwrap().to_string_lossy().into_owned(),
+            kind if kind.is_file() => fs::read_to_string(&path).unwrap(),
+            _ => {
+                waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                String::new()
+            }
+        };
+        let (mode, owner, changed) = (metadata.mode(), (metadata.uid(), metadata.gid()), metadata.ctime_nsec());
+        found.insert(path, format!("{mode:o} {owner:?} {changed} {content}"));
+    }
+    found
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// No volume made by hand reaches what is not its own.
+pub fn volumes_made_by_hand<P: Provisioner>(subject: &Subject<P>) {
+    let runtime = runtime();
+    let place = Place::new(subject, &runtime);
+    let root = place.root().to_string_lossy().into_owned();
+    let before = (place.outside(), tree(&place.root()));
+    let outside = place.outer.path().join("outside").to_string_lossy().into_owned();
+    let mut paths =
+        vec![outside.clone(), root.clone(), "/".to_owned(), "/etc".to_owned(), String::new(), "//".to_owned()];
+    for name in NAMES {
+        let victim = ProvisionRequest::new((), 1).name;
+        paths.extend([
+            name.to_owned(),
+            format!("/{name}"),
+            format!("{root}/{name}"),
+            format!("{root}/{name}/data"),
+            format!("{root}/../{name}"),
+            format!("{root}/{victim}/{name}"),
+            format!("{root}/x/../{name}"),
+            format!("{root}//{name}"),
+            format!("{outside}/{name}"),
+        ]);
+    }
+    let mut count = 0;
+    for (number, path) in paths.iter().enumerate() {
+        for mut spec in (subject.sources)(path) {
+            spec["claimRef"] = json!({"name": "c", "namespace": "n", "uid": "u"});
+            let on_delete = ["delete", "trash", "retain"][number % 3];
+            let volume: PersistentVolume = serde_json::from_value(json!({
+                "metadata": {"name": format!("made-{number}"), "uid": format!("uid-{number}"),
+                    "annotations": {(PROVISIONED_BY): "", (subject.annotations.on_delete): on_delete}},
+                "spec": spec,
+            }))
+            .unwrap();
+            // Whatever the answer is; mostly it is that this is nobody's volume.
+            let _ = runtime.block_on(place.provisioner.delete(ProvisionedVolume::new(volume.clone())));
+            let _ = runtime.block_on(place.provisioner.expand(ProvisionedVolume::new(volume), 1 << 40));
+            count += 1;
+        }
+    }
+    assert!(count >= 400, "{count}");
+    assert_eq!((place.outside(), tree(&place.root())), before);
+}
+
+/// No pattern of a class and no name of a claim reaches what is not its own.
+pub fn patterns_and_names<P: Provisioner>(subject: &Subject<P>) {
+    let runtime = runtime();
+    let place = Place::new(subject, &runtime);
+    let before = place.outside();
+    let (mut accepted, mut count) = (0, 0);
+    for name in NAMES {
+        for pattern in [
+            format!("{name}/${{pv.metadata.name}}"),
+            format!("${{pv.metadata.name}}/{name}"),
+            format!("{name}${{pv.metadata.name}}"),
+            format!("a/{name}/${{pv.metadata.name}}"),
+            format!("${{pv.metadata.name}}{name}"),
+        ] {
+            count += 1;
+            let read = || parameters::from_map::<P::Parameters>(&[("pathPattern".to_owned(), pattern.clone())].into());
+            if read().is_err() {
+                assert!(pattern.parse::<PathPattern>().is_err(), "{pattern:?}");
+                continue;
+            }
+            // A claim's names as no API server would let them through.
+            for claim in ["claim", "../outside", "..", "/etc", "link-out"] {
+                accepted += 1;
+                let mut request = ProvisionRequest::new(read().unwrap(), 1);
+                request.name = if claim == "claim" { format!("pvc-{count}") } else { claim.to_owned() };
+                let _ = runtime.block_on(place.provisioner.provision(request));
+            }
+        }
+    }
+    assert!(count >= 200 && accepted >= 20, "{count} {accepted}");
+    assert_eq!(place.outside(), before);
+}
+
+/// As fast as it can, somebody puts links in the place of directories while these are made and removed.
+pub fn links_in_the_place_of_directories<P: Provisioner>(subject: &Subject<P>) {
+    const ROUNDS: usize = 10_000;
+    let runtime = runtime();
+    let place = Place::new(subject, &runtime);
+    let (root, before) = (place.root(), place.outside());
+    let class = [("pathPattern".to_owned(), "shop/${pv.metadata.name}".to_owned())].into();
+    let (stop, swaps) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let mut made = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let outside = place.outer.path().join("outside");
+            let away = place.outer.path().join("away");
+            while !stop.load(Ordering::Relaxed) {
+                for name in ["shop", "shop/swapped"] {
+                    let path = root.join(name);
+                    if fs::rename(&path, &away).is_ok() {
+                        let _ = symlink(&outside, &path);
+                        std::thread::yield_now();
+                        let _ = fs::remove_file(&path);
+                        // Meanwhile another one may have been made.
+                        if fs::rename(&away, &path).is_err() {
+                            let _ = fs::remove_dir_all(&away);
+                        }
+                        swaps.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+        for _ in 0..ROUNDS {
+            let mut request = ProvisionRequest::new(parameters::from_map::<P::Parameters>(&class).unwrap(), 1);
+            request.name = "swapped".to_owned();
+            let mut spec = (subject.sources)(&root.join("shop/swapped").to_string_lossy()).swap_remove(0);
+            spec["claimRef"] = json!({"name": "claim", "namespace": "test", "uid": request.claim.metadata.uid});
+            let volume: PersistentVolume = serde_json::from_value(json!({
+                "metadata": {"name": "swapped", "annotations": {(PROVISIONED_BY): ""}}, "spec": spec,
+            }))
+            .unwrap();
+            made += usize::from(runtime.block_on(place.provisioner.provision(request)).is_ok());
+            let _ = runtime.block_on(place.provisioner.delete(ProvisionedVolume::new(volume)));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(made > ROUNDS / 100 && swaps.into_inner() > ROUNDS / 100, "{made} were made");
+    assert_eq!(place.outside(), before);
+}

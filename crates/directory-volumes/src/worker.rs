@@ -1,0 +1,168 @@
+//! Work on one root, in threads: a disk or a server that does not answer costs a few of them, and nobody else.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kube_provisioner::{DeleteError, ExpandError, FencingToken, ProvisionError, StartError};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::timeout;
+
+use crate::deletion::Deletion;
+use crate::error::DirectoryError;
+use crate::mark::Owner;
+use crate::path::VolumePath;
+use crate::root::Root;
+use crate::volumes::Permissions;
+
+/// So many threads work on one root at a time. A call that never returns keeps its thread.
+const THREADS: usize = 16;
+/// Looking at the root's marker takes milliseconds.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A root, and the threads that work on it.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    root: Arc<Root>,
+    threads: Arc<Semaphore>,
+}
+
+impl Worker {
+    /// With no thread yet.
+    pub fn new(root: Root) -> Self {
+        Self { root: Arc::new(root), threads: Arc::new(Semaphore::new(THREADS)) }
+    }
+
+    /// Its root, for what needs no call of the file system.
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Does a piece of work in a thread. It begins with a look at the marker; where that does not end, the work is given up
+    /// and is not begun later.
+    ///
+    /// # Errors
+    /// The work's, or that the root does not answer.
+    pub async fn run<T, E>(&self, work: impl FnOnce(&Root) -> Result<T, E> + Send + 'static) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DirectoryError> + From<JoinError> + Send + 'static,
+    {
+        self.attempt(Root::check, work).await
+    }
+
+    /// The same where the root may have no marker yet.
+    async fn attempt<T, E>(
+        &self,
+        look: fn(&Root) -> Result<(), DirectoryError>,
+        work: impl FnOnce(&Root) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DirectoryError> + From<JoinError> + Send + 'static,
+    {
+        let hangs = || DirectoryError::Hangs { path: self.root.path().to_owned(), threads: THREADS };
+        let permit = timeout(LIMIT, self.threads.clone().acquire_owned()).await.map_err(|_| hangs())?;
+        let (root, given_up) = (self.root.clone(), Arc::new(AtomicBool::new(false)));
+        let (answers, answered) = oneshot::channel();
+        let thread = spawn_blocking({
+            let given_up = given_up.clone();
+            move || {
+                let _permit = permit;
+                let looked = look(&root);
+                let _ = answers.send(());
+                match given_up.load(Ordering::SeqCst) {
+                    true => looked.map_err(E::from).and(Err(DirectoryError::CutOff(String::new()).into())),
+                    false => looked.map_err(E::from).and_then(|()| work(&root)),
+                }
+            }
+        });
+        // Who drops this future has given up, too.
+        let guard = GivesUp(Some(given_up));
+        if timeout(LIMIT, answered).await.is_err() {
+            return Err(hangs().into());
+        }
+        guard.keep();
+        thread.await?
+    }
+
+    /// Makes the directory of a volume, see [`Root::create`].
+    ///
+    /// # Errors
+    /// As of that; where another volume has the directory, nothing of this one is left.
+    pub async fn create(
+        &self,
+        path: VolumePath,
+        owner: Owner,
+        permissions: Permissions,
+        size: Option<u64>,
+        token: FencingToken,
+    ) -> Result<PathBuf, ProvisionError> {
+        self.run(move |root| match root.create(&path, &owner, &permissions, size, &token) {
+            // It is not the directory of this volume, so no attempt for it has left anything there.
+            Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
+                Err(ProvisionError::nothing_left(error))
+            }
+            made => made.map_err(ProvisionError::from),
+        })
+        .await
+    }
+
+    /// Removes, keeps or discards a directory. A dropped call must not leave a thread behind that goes on deleting for hours,
+    /// so that asks its fencing token.
+    ///
+    /// # Errors
+    /// When it cannot be done now.
+    pub async fn end(&self, deletion: Deletion, token: FencingToken) -> Result<(), DeleteError> {
+        self.run(move |root| match deletion.carry_out(root, &token) {
+            Err(error @ DirectoryError::Busy { .. }) => Err(DeleteError::in_use(error)),
+            result => Ok(result?),
+        })
+        .await
+    }
+
+    /// Changes the size of a volume. One whose size is not enforced has room already.
+    ///
+    /// # Errors
+    /// See [`Root::resize`].
+    pub async fn resize(&self, path: VolumePath, owner: Owner, bytes: u64) -> Result<(), ExpandError> {
+        self.run(move |root| Ok(root.resize(&path, &owner, bytes).map(drop)?)).await
+    }
+
+    /// Whether volumes can be made and removed now.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub async fn probe(&self) -> Result<(), StartError> {
+        self.run(|_| Ok(())).await
+    }
+
+    /// Marks a new root.
+    pub(crate) async fn put_marker(&self) -> Result<(), StartError> {
+        self.attempt(|root| root.has_marker().map(drop), |root| Ok(root.put_marker()?)).await
+    }
+
+    /// Whether the root has a marker.
+    pub(crate) async fn has_marker(&self) -> Result<bool, StartError> {
+        self.attempt(|root| root.has_marker().map(drop), |root| Ok(root.has_marker()?)).await
+    }
+}
+
+/// Tells a thread that nobody waits for its work.
+struct GivesUp(Option<Arc<AtomicBool>>);
+
+impl GivesUp {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for GivesUp {
+    fn drop(&mut self) {
+        if let Some(given_up) = &self.0 {
+            given_up.store(true, Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! One export, as the server's configuration says it.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::str::FromStr;
+
+use directory_volumes::VolumePath;
+use serde::{Deserialize, Serialize};
+
+/// An export. Its id is in the file handles of clients, so it never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Export {
+    pub(crate) id: u16,
+    pub(crate) path: VolumePath,
+    pub(crate) access: Access,
+}
+
+/// What clients may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Access {
+    /// Whether root of a client is nobody here.
+    pub(crate) root_squash: bool,
+}
+
+impl Export {
+    /// The block of the configuration. Everything in it is ours or was checked: nothing has to be quoted further.
+    pub(crate) fn block(&self, root: &Path, clients: &Clients, protocols: &str) -> String {
+        let Self { id, path, access } = self;
+        let path = format!("{}/{path}", root.display());
+        let squash = if access.root_squash { "Root_Squash" } else { "No_Root_Squash" };
+        format!(
+            "EXPORT {{\n  Export_Id = {id};\n  Path = \"{path}\";\n  Pseudo = \"{path}\";\n  Protocols = {protocols};\n  \
+             Transports = TCP;\n  SecType = sys;\n  Access_Type = None;\n  Squash = {squash};\n  CLIENT {{\n    Clients = {};\n    \
+             Access_Type = RW;\n    Squash = {squash};\n  }}\n  FSAL {{\n    Name = VFS;\n  }}\n}}\n",
+            clients.0.join(", ")
+        )
+    }
+}
+
+/// Addresses and subnets, or everybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Clients(Vec<String>);
+
+impl FromStr for Clients {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let clients: Vec<_> = text.split(',').map(|client| client.trim().to_owned()).collect();
+        match clients.iter().find(|client| !is_client(client)) {
+            None => Ok(Self(clients)),
+            Some(client) => Err(format!("{client:?} is no address, no subnet such as 10.0.0.0/8, and not *")),
+        }
+    }
+}
+
+fn is_client(text: &str) -> bool {
+    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let bits = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return text == "*",
+    };
+    length.is_none_or(|length| length.parse::<u8>().is_ok_and(|length| length <= bits))
+}
+
+/// Whether a path can be in the configuration as it is.
+pub(crate) fn is_plain(path: &Path) -> bool {
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '/' | '.' | '_' | '-');
+    path.to_str().is_some_and(|path| path.starts_with('/') && path.chars().all(allowed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_says_who_may_do_what() {
+        let path = "shop/data".to_owned().try_into().unwrap();
+        let export = Export { id: 7, path, access: Access { root_squash: true } };
+        let clients = "10.0.0.0/8, fd00::1".parse().unwrap();
+        let block = export.block(Path::new("/export"), &clients, "4");
+        for line in [
+            "Export_Id = 7;",
+            "Path = \"/export/shop/data\";",
+            "Pseudo = \"/export/shop/data\";",
+            "Clients = 10.0.0.0/8, fd00::1;",
+            "Squash = Root_Squash;",
+        ] {
+            assert!(block.contains(line), "{line} is not in {block}");
+        }
+    }
+
+    #[test]
+    fn what_could_break_the_configuration_is_refused() {
+        for text in
+            ["", "10.0.0.0/33", "fd00::/129", "*; }", "10.0.0.1\n10.0.0.2", "host", "**", "10.0.0.0/8,", "10.0.0.0/ 8"]
+        {
+            assert!(text.parse::<Clients>().is_err(), "{text:?}");
+        }
+        for text in ["*", "10.0.0.0/8", "::/0", "192.168.1.1,10.0.0.0/8"] {
+            assert!(text.parse::<Clients>().is_ok(), "{text:?}");
+        }
+        for path in ["relative", "/a\"b", "/a b", "/a;b", "/a\nb", "/a{b", "/a#b"] {
+            assert!(!is_plain(Path::new(path)), "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! NFS-Ganesha as a child of this process, with a bus of its own: configured, started, watched, and started again.
+
+mod config;
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::sync::{RwLock, RwLockReadGuard, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+pub(crate) use self::config::Version;
+use super::book::Book;
+use super::dbus::{Bus, BusError};
+use super::export::{Clients, Export, is_plain};
+
+/// How long the server may take to answer. With many exports it reads for seconds.
+const START: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(100);
+/// The pause before the server is started again; it doubles until the server has run for some time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const STABLE: Duration = Duration::from_secs(60);
+
+/// How the server is run.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) program: PathBuf,
+    pub(crate) runtime: PathBuf,
+    pub(crate) root: PathBuf,
+    pub(crate) port: u16,
+    pub(crate) address: IpAddr,
+    pub(crate) versions: Vec<Version>,
+    pub(crate) grace_period: u16,
+    pub(crate) clients: Clients,
+}
+
+/// What serves exports.
+pub(crate) trait Exporter: Send + Sync + 'static {
+    /// Starts serving what is in the book, once.
+    fn start(self: &Arc<Self>, book: &Book);
+
+    /// While this is held, the server is not started anew: what is done to the book and to the server is one step.
+    fn hold(&self) -> impl Future<Output = RwLockReadGuard<'_, ()>> + Send;
+
+    /// Serves an export that is in the book. Served already is success.
+    fn add(&self, export: &Export) -> impl Future<Output = Result<(), ExportError>> + Send;
+
+    /// Stops serving an export. Not served is success.
+    fn remove(&self, export: &Export) -> impl Future<Output = Result<(), ExportError>> + Send;
+
+    /// Waits until the server runs.
+    fn ready(&self) -> impl Future<Output = Result<(), ExportError>> + Send;
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExportError {
+    #[error("the NFS server does not run: {0}; it is started again by itself, see its log")]
+    Down(String),
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    #[error("cannot write the configuration of the NFS server: {0}")]
+    Configuration(io::Error),
+    #[error(
+        "the NFS server does not serve {0}, although it took the export: it needs the capability DAC_READ_SEARCH, and a file \
+         system that can be exported (not overlayfs)"
+    )]
+    Absent(String),
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    New,
+    Starting,
+    Up,
+    Down(String),
+}
+
+/// The server.
+#[derive(Debug)]
+pub(crate) struct Ganesha {
+    settings: Settings,
+    bus: Bus,
+    state: watch::Sender<State>,
+    /// Held for writing while the server starts: what it reads then is the book.
+    gate: RwLock<()>,
+}
+
+impl Ganesha {
+    pub(crate) fn new(settings: Settings) -> Result<Self, String> {
+        for path in [&settings.root, &settings.runtime] {
+            if !is_plain(path) {
+                return Err(format!(
+                    "{} cannot be in the configuration of the NFS server: choose a path of letters, digits, `.`, `_`, `-`",
+                    path.display()
+                ));
+            }
+        }
+        let bus = Bus::new(&settings.runtime);
+        Ok(Self { settings, bus, state: watch::Sender::new(State::New), gate: RwLock::new(()) })
+    }
+
+    /// Runs the server for ever.
+    async fn supervise(&self, book: &Book) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let since = Instant::now();
+            let why = match self.started(book).await {
+                Ok(children) => {
+                    self.state.send_replace(State::Up);
+                    tracing::info!("the NFS server is ready");
+                    children.ended().await
+                }
+                Err(why) => why,
+            };
+            if since.elapsed() > STABLE {
+                pause = FIRST_PAUSE;
+            }
+            tracing::warn!("the NFS server does not run: {why}; it is started again in {} s", pause.as_secs());
+            self.state.send_replace(State::Down(why));
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Starts bus and server, and waits until that answers.
+    async fn started(&self, book: &Book) -> Result<Children, String> {
+        let _gate = self.gate.write().await;
+        let Settings { runtime, program, .. } = &self.settings;
+        let configured = config::write(&self.settings, &self.bus, book).map_err(|error| error.to_string())?;
+        configured.iter().for_each(|left_out| tracing::error!("not exported: {left_out}"));
+        for name in [config::GANESHA_PID, config::BUS_PID] {
+            end_leftover(&runtime.join(name), runtime).await;
+        }
+        let _ = fs::remove_file(self.bus.socket());
+        let mut bus = Command::new("dbus-daemon");
+        bus.arg(format!("--config-file={}", runtime.join(config::BUS_CONFIG).display()));
+        bus.args(["--nofork", "--nopidfile", "--nosyslog"]);
+        let bus = child(&mut bus).map_err(|error| format!("cannot run dbus-daemon: {error}"))?;
+        let pid = bus.id().map(|id| id.to_string()).unwrap_or_default();
+        fs::write(runtime.join(config::BUS_PID), pid).map_err(|error| error.to_string())?;
+        until(|| self.bus.socket().exists()).await.ok_or("dbus-daemon does not answer")?;
+        let mut server = Command::new(program);
+        let (variable, address) = self.bus.variable();
+        server.env(variable, address).args(["-F", "-L", "STDERR", "-N", "NIV_EVENT"]);
+        server.arg("-f").arg(runtime.join(config::CONFIG)).arg("-p").arg(runtime.join(config::GANESHA_PID));
+        let server = child(&mut server).map_err(|error| format!("cannot run {}: {error}", program.display()))?;
+        let mut children = Children { bus, server };
+        let answers = async {
+            while !self.bus.is_answering().await {
+                sleep(POLL).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            why = children.wait() => Err(why),
+            answered = timeout(START, answers) => match answered {
+                Ok(()) => Ok(children),
+                Err(_) => Err(format!("it did not answer within {} s", START.as_secs())),
+            },
+        }
+    }
+
+    fn check_up(&self) -> Result<(), ExportError> {
+        match &*self.state.borrow() {
+            State::Up => Ok(()),
+            State::Down(why) => Err(ExportError::Down(why.clone())),
+            State::New | State::Starting => Err(ExportError::Down("it starts".to_owned())),
+        }
+    }
+}
+
+impl Exporter for Ganesha {
+    fn start(self: &Arc<Self>, book: &Book) {
+        let is_first = self.state.send_if_modified(|state| {
+            let is_new = matches!(state, State::New);
+            *state = if is_new { State::Starting } else { state.clone() };
+            is_new
+        });
+        if is_first {
+            let (server, book) = (self.clone(), book.clone());
+            tokio::spawn(async move { server.supervise(&book).await });
+        }
+    }
+
+    async fn hold(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().await
+    }
+
+    async fn add(&self, export: &Export) -> Result<(), ExportError> {
+        self.check_up()?;
+        added(&self.settings, &self.bus, export).await
+    }
+
+    async fn remove(&self, export: &Export) -> Result<(), ExportError> {
+        // Where no server runs, nothing is served, and the next one reads the book.
+        if self.check_up().is_err() {
+            return Ok(());
+        }
+        match self.bus.remove(export.id).await {
+            Err(BusError::Refused(why)) if why.contains("InvalidArgs") => Ok(()),
+            removed => Ok(removed?),
+        }
+    }
+
+    async fn ready(&self) -> Result<(), ExportError> {
+        let mut state = self.state.subscribe();
+        let _ = timeout(START, state.wait_for(|state| matches!(state, State::Up | State::Down(_)))).await;
+        self.check_up()
+    }
+}
+
+/// Adds an export to a server that runs, and looks whether it is there.
+async fn added(settings: &Settings, bus: &Bus, export: &Export) -> Result<(), ExportError> {
+    let file = config::write_export(settings, export).map_err(ExportError::Configuration)?;
+    let refused = match bus.add(export.id, &file).await {
+        // The server has read it at its start.
+        Err(BusError::Refused(why)) if why.contains("already active") => None,
+        Err(BusError::Refused(why)) => Some(why),
+        added => {
+            added?;
+            None
+        }
+    };
+    let path = settings.root.join(export.path.as_str()).to_string_lossy().into_owned();
+    match (bus.path_of(export.id).await?, refused) {
+        (Some(served), _) if served == path => Ok(()),
+        (_, Some(why)) => Err(ExportError::Bus(BusError::Refused(why))),
+        _ => Err(ExportError::Absent(path)),
+    }
+}
+
+/// Adds an export for a command, beside the provisioner that runs. Without one, its next start adds it.
+pub(crate) async fn add_beside(settings: &Settings, export: &Export) -> Result<(), ExportError> {
+    let bus = Bus::new(&settings.runtime);
+    match bus.is_answering().await {
+        true => added(settings, &bus, export).await,
+        false => Ok(()),
+    }
+}
+
+/// They end with this value.
+struct Children {
+    bus: Child,
+    server: Child,
+}
+
+impl Children {
+    /// Waits until one of them ends, and tells how.
+    async fn wait(&mut self) -> String {
+        let text = |what: &str, status: io::Result<std::process::ExitStatus>| match status {
+            Ok(status) => format!("{what} ended: {status}"),
+            Err(error) => format!("{what} is lost: {error}"),
+        };
+        tokio::select! {
+            biased;
+            status = self.server.wait() => text("ganesha.nfsd", status),
+            status = self.bus.wait() => text("dbus-daemon", status),
+        }
+    }
+
+    /// The same, and ends the other one.
+    async fn ended(mut self) -> String {
+        let why = self.wait().await;
+        for child in [&mut self.server, &mut self.bus] {
+            let _ = child.kill().await;
+        }
+        why
+    }
+}
+
+fn child(command: &mut Command) -> io::Result<Child> {
+    // Its output is in our log.
+    command.stdin(Stdio::null()).stdout(Stdio::inherit()).stderr(Stdio::inherit()).kill_on_drop(true).spawn()
+}
+
+async fn until(is_so: impl Fn() -> bool) -> Option<()> {
+    let waits = async {
+        while !is_so() {
+            sleep(POLL / 4).await;
+        }
+    };
+    timeout(Duration::from_secs(10), waits).await.ok()
+}
+
+/// Ends the server of an earlier provisioner that was killed. Another program may have got its id: its arguments name our
+/// directory, or it is none of ours.
+async fn end_leftover(pid_file: &Path, runtime: &Path) {
+    let Some(id) = fs::read_to_string(pid_file).ok().and_then(|text| text.trim().parse::<i32>().ok()) else { return };
+    let arguments = PathBuf::from(format!("/proc/{id}/cmdline"));
+    let name = runtime.to_string_lossy().into_owned();
+    let is_ours = || fs::read(&arguments).is_ok_and(|text| String::from_utf8_lossy(&text).contains(&name));
+    if let Some(process) = Pid::from_raw(id).filter(|_| is_ours()) {
+        let _ = kill_process(process, Signal::KILL);
+        let _ = until(|| !is_ours()).await;
+    }
+    let _ = fs::remove_file(pid_file);
+}

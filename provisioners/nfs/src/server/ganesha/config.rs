@@ -1,0 +1,122 @@
+//! The server's configuration. All of it is written anew for each start, of parts that were checked, so that no syntax error can
+//! be in it: with one, the server would drop every export.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::{Bus, Settings};
+use crate::server::book::{Book, BookError};
+use crate::server::export::Export;
+
+pub(crate) const CONFIG: &str = "ganesha.conf";
+pub(crate) const BUS_CONFIG: &str = "bus.conf";
+pub(crate) const GANESHA_PID: &str = "ganesha.pid";
+pub(crate) const BUS_PID: &str = "bus.pid";
+const EXPORTS: &str = "exports";
+/// Below the root: what the server knows of its clients, for the grace period of the next one, on this node or another.
+const RECOVERY: &str = ".kube-provisioner/ganesha";
+/// Clients renew their leases within this time.
+const LONGEST_LEASE: u16 = 60;
+
+/// A version of NFS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    V3,
+    V4,
+}
+
+impl FromStr for Version {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "3" => Ok(Self::V3),
+            "4" => Ok(Self::V4),
+            _ => Err("expected 3 or 4"),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("cannot write the configuration below {path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Book(#[from] BookError),
+}
+
+/// Writes everything for a start. The answer is what is not exported, and why.
+pub(super) fn write(settings: &Settings, bus: &Bus, book: &Book) -> Result<Vec<String>, ConfigError> {
+    let Settings { runtime, root, .. } = settings;
+    let entries = book.entries()?;
+    let mut left_out = entries.damaged;
+    let written = fs::create_dir_all(runtime.join(EXPORTS)).and_then(|()| {
+        fs::set_permissions(runtime, fs::Permissions::from_mode(0o700))?;
+        fs::create_dir_all(root.join(RECOVERY))?;
+        fs::write(runtime.join(BUS_CONFIG), bus_config(bus))?;
+        let mut config = server_config(settings);
+        for export in &entries.exports {
+            // The server would go on without a word; a volume that is kept has none, and one that is restored has one again.
+            if root.join(export.path.as_str()).is_dir() {
+                let file = write_export(settings, export)?;
+                config.push_str(&format!("%include \"{}\"\n", file.display()));
+            } else {
+                left_out.push(format!("the directory of the export {}, {}, is not there", export.id, export.path));
+            }
+        }
+        fs::write(runtime.join(CONFIG), config)
+    });
+    written.map_err(|source| ConfigError::Io { path: runtime.clone(), source })?;
+    Ok(left_out)
+}
+
+/// Writes the file of one export.
+pub(super) fn write_export(settings: &Settings, export: &Export) -> io::Result<PathBuf> {
+    let file = settings.runtime.join(EXPORTS).join(format!("{}.conf", export.id));
+    fs::write(&file, export.block(&settings.root, &settings.clients, &protocols(&settings.versions)))?;
+    Ok(file)
+}
+
+fn protocols(versions: &[Version]) -> String {
+    let names: Vec<_> = [(Version::V3, "3"), (Version::V4, "4")]
+        .into_iter()
+        .filter(|(version, _)| versions.contains(version))
+        .map(|(_, name)| name)
+        .collect();
+    names.join(", ")
+}
+
+/// The ports beside the first one are those of the old provisioner's Service.
+fn server_config(settings: &Settings) -> String {
+    let Settings { port, address, grace_period, .. } = settings;
+    let grace = match *grace_period {
+        0 => "Graceless = true;".to_owned(),
+        seconds => format!("Grace_Period = {seconds}; Lease_Lifetime = {};", seconds.min(LONGEST_LEASE)),
+    };
+    let locks_of_v3 = settings.versions.contains(&Version::V3);
+    format!(
+        "NFS_CORE_PARAM {{ Protocols = {}; NFS_Port = {port}; Bind_addr = {address}; MNT_Port = 20048; NLM_Port = 32803; \
+         Enable_NLM = {locks_of_v3}; Enable_RQUOTA = false; Rquota_Port = 0; Enable_UDP = false; }}\n\
+         NFSv4 {{ {grace} RecoveryBackend = fs; RecoveryRoot = \"{}\"; Minor_Versions = 0, 1, 2; Only_Numeric_Owners = true; \
+         UseGetpwnam = true; }}\n\
+         NFS_KRB5 {{ Active_krb5 = false; }}\n",
+        protocols(&settings.versions),
+        settings.root.join(RECOVERY).display(),
+    )
+}
+
+fn bus_config(bus: &Bus) -> String {
+    let user = rustix::process::geteuid().as_raw();
+    let socket: &Path = bus.socket();
+    format!(
+        "<!DOCTYPE busconfig PUBLIC \"-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN\" \
+         \"http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd\">\n<busconfig>\n<type>system</type>\n\
+         <listen>unix:path={}</listen>\n<auth>EXTERNAL</auth>\n<policy context=\"default\"><deny user=\"*\"/></policy>\n\
+         <policy user=\"{user}\"><allow user=\"{user}\"/><allow own=\"*\"/><allow send_type=\"method_call\"/>\
+         <allow send_destination=\"*\"/><allow receive_sender=\"*\"/></policy>\n</busconfig>\n",
+        socket.display()
+    )
+}

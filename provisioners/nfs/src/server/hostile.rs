@@ -1,0 +1,29 @@
+//! The hostile corpus of all provisioners of directories.
+
+use directory_volumes::Root;
+use directory_volumes::hostile::{self, Subject};
+use serde_json::json;
+
+use super::provisioner::{ANNOTATIONS, Server};
+use super::tests::{Fake, server};
+
+const SUBJECT: Subject<Server<Fake>> = Subject {
+    start: |root| server(Root::open(root).unwrap(), Fake::default()),
+    sources: |path| vec![json!({"nfs": {"server": "server", "path": path}})],
+    annotations: ANNOTATIONS,
+};
+
+#[test]
+fn no_hand_made_volume_reaches_what_is_not_its_own() {
+    hostile::volumes_made_by_hand(&SUBJECT);
+}
+
+#[test]
+fn no_pattern_and_no_name_reaches_what_is_not_its_own() {
+    hostile::patterns_and_names(&SUBJECT);
+}
+
+#[test]
+fn links_that_take_the_place_of_directories_lead_nowhere() {
+    hostile::links_in_the_place_of_directories(&SUBJECT);
+}

@@ -1,0 +1,171 @@
+//! The provisioner: a directory per volume, and an export of it.
+
+use std::sync::Arc;
+
+use directory_volumes::{Annotations, Deletion, Size, VolumePath, Worker, owner_of, whose};
+use kube_provisioner::gid::GID_ANNOTATION;
+use kube_provisioner::{
+    Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
+    StartError, Volume,
+};
+
+use super::book::{Book, BookError};
+use super::export::Export;
+use super::ganesha::Exporter;
+use super::parameters::Parameters;
+use crate::parameters::ANNOTATIONS_OF_CLAIMS;
+use crate::source::{Location, on_server};
+
+/// On a volume: what becomes of its data, and the root that it is in.
+pub(crate) const ANNOTATIONS: Annotations = Annotations {
+    on_delete: "nfs-provisioner/on-delete",
+    trash_ttl: "nfs-provisioner/trash-ttl-seconds",
+    root: "nfs-provisioner/root",
+};
+/// On a volume: the id of its export, for people.
+const EXPORT_ID: &str = "nfs-provisioner/export-id";
+/// On a volume: what clients may do, for an export that is made anew.
+pub(crate) const ROOT_SQUASH: &str = "nfs-provisioner/root-squash";
+
+/// What every volume has.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    /// The server's address.
+    pub(crate) hostname: String,
+    /// How many exports there may be.
+    pub(crate) most: Option<u32>,
+}
+
+pub(crate) struct Server<E> {
+    worker: Worker,
+    exporter: Arc<E>,
+    book: Book,
+    terms: Terms,
+}
+
+impl<E: Exporter> Server<E> {
+    pub(crate) fn new(worker: Worker, exporter: Arc<E>, terms: Terms) -> Self {
+        let book = Book::new(worker.root().path());
+        Self { worker, exporter, book, terms }
+    }
+
+    fn path_of(&self, volume: &ProvisionedVolume) -> Result<VolumePath, directory_volumes::DirectoryError> {
+        Location::of_or_nowhere(volume.object()).below(&self.worker.root().path().to_string_lossy())
+    }
+
+    /// Writes an export down before the server hears of it. The directory is there.
+    async fn export(&self, path: VolumePath, parameters: &Parameters) -> Result<Export, ProvisionError> {
+        let _held = self.exporter.hold().await;
+        let (book, access, most) = (self.book.clone(), parameters.access(), self.terms.most);
+        let reserve = move |_: &_| Ok::<_, ProvisionError>(book.reserve(&path, access, None, most)?);
+        let export: Export = self.worker.run(reserve).await?;
+        self.exporter.add(&export).await?;
+        Ok(export)
+    }
+
+    /// Ends an export and the directory, in this order: there is no export without a directory.
+    async fn end(&self, deletion: Deletion, token: kube_provisioner::FencingToken) -> Result<(), DeleteError> {
+        let (book, path, owner) = (self.book.clone(), deletion.path().clone(), deletion.owner().clone());
+        let find = move |root: &directory_volumes::Root| {
+            // The export is that of whoever has the directory.
+            let is_ours = root.is_marked_for(&path, &owner)?;
+            Ok::<_, DeleteError>(book.find(&path)?.filter(|_| is_ours))
+        };
+        let held = self.exporter.hold().await;
+        if let Some(export) = self.worker.run(find).await?
+            && token.is_valid()
+        {
+            self.exporter.remove(&export).await?;
+            let book = self.book.clone();
+            self.worker.run(move |_| Ok::<_, DeleteError>(book.release(&export)?)).await?;
+        }
+        drop(held);
+        self.worker.end(deletion, token).await
+    }
+}
+
+impl<E: Exporter> Provisioner for Server<E> {
+    type Parameters = Parameters;
+
+    async fn start(&self, start: Start) -> Result<(), StartError> {
+        if let Some(advice) = self.worker.root().advice() {
+            tracing::warn!("{advice}");
+        }
+        self.worker.begin(&ANNOTATIONS, &start, |_| true).await?;
+        self.exporter.start(&self.book);
+        Ok(())
+    }
+
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        let parameters = request.parameters.clone();
+        let (path, owner) = whose(&request, &parameters.path_pattern.0)?;
+        // Without a server nothing need be made yet.
+        self.exporter.ready().await.map_err(ProvisionError::retry)?;
+        let (bytes, enforced, book) = (request.bytes, parameters.enforce_size, self.book.clone());
+        let (most, wanted) = (self.terms.most, path.clone());
+        let look = move |root: &directory_volumes::Root| {
+            if book.find(&wanted)?.is_none() {
+                let count = book.entries()?.exports.len();
+                if most.is_some_and(|most| count >= most as usize) {
+                    return Err(ProvisionError::retry(BookError::Full(count)));
+                }
+                let free = root.free_bytes()?;
+                if free < bytes {
+                    return Err(ProvisionError::retry(format!(
+                        "there are {free} bytes left on the server's disk, and the claim asks for {bytes}; make room, or ask for less"
+                    )));
+                }
+            }
+            Ok(Size::of(bytes, enforced, root)?)
+        };
+        let size: Size = self.worker.run(look).await?;
+        let (permissions, token) = (parameters.permissions(), request.fencing_token.clone());
+        self.worker.create(path.clone(), owner, permissions, size.limit, token).await?;
+        let export = self.export(path.clone(), &parameters).await?;
+        let source = on_server(&self.worker.root().path().to_string_lossy(), path.as_str());
+        let mut volume = Volume::nfs(&self.terms.hostname, source)
+            .annotation(EXPORT_ID, export.id.to_string())
+            .annotation(ROOT_SQUASH, export.access.root_squash.to_string());
+        if let Some(gid) = parameters.gid {
+            volume = volume.annotation(GID_ANNOTATION, gid.to_string());
+        }
+        if request.mount_options().is_empty() && !parameters.mount_options.is_empty() {
+            volume = volume.mount_options(parameters.mount_options.iter().cloned());
+        }
+        let (on_delete, trash_ttl) = parameters.on_delete();
+        Ok(size.tell(ANNOTATIONS.tell(volume, on_delete, trash_ttl, self.worker.root())))
+    }
+
+    /// What the object says of its directory may be anybody's word: the mark of the directory says whose it is.
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        let path = self.path_of(&volume)?;
+        let deletion = Deletion::of(&volume, path, &ANNOTATIONS, self.worker.root())?;
+        self.end(deletion, volume.fencing_token().clone()).await
+    }
+
+    async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
+        self.worker.resize(self.path_of(&volume)?, owner_of(volume.object()), bytes).await
+    }
+
+    async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
+        match whose(&attempt, &attempt.parameters.path_pattern.0) {
+            Ok((path, owner)) => self.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await,
+            // It was refused before anything was made.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().expansion().mount_options().claim_annotations([ANNOTATIONS_OF_CLAIMS])
+    }
+
+    async fn probe(&self) -> Result<(), StartError> {
+        self.worker.probe().await?;
+        let book = self.book.clone();
+        let damaged: Vec<String> = self.worker.run(move |_| Ok::<_, StartError>(book.entries()?.damaged)).await?;
+        if let Some(damaged) = damaged.first() {
+            return Err(StartError::new(format!("an export cannot be read: {damaged}; mend it, or remove it")));
+        }
+        Ok(self.exporter.ready().await?)
+    }
+}

@@ -1,0 +1,74 @@
+//! The contract, with a server that remembers what it serves.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use directory_volumes::{Root, Worker};
+use kube_provisioner::conformance::Conformance;
+use tokio::sync::{RwLock, RwLockReadGuard};
+
+use super::book::Book;
+use super::export::Export;
+use super::ganesha::{ExportError, Exporter};
+use super::provisioner::{Server, Terms};
+
+#[derive(Default)]
+pub(super) struct Fake {
+    served: Arc<Mutex<BTreeSet<String>>>,
+    gate: RwLock<()>,
+}
+
+impl Exporter for Fake {
+    fn start(self: &Arc<Self>, _: &Book) {}
+
+    async fn hold(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().await
+    }
+
+    async fn add(&self, export: &Export) -> Result<(), ExportError> {
+        self.served.lock().unwrap().insert(export.path.to_string());
+        Ok(())
+    }
+
+    async fn remove(&self, export: &Export) -> Result<(), ExportError> {
+        self.served.lock().unwrap().remove(export.path.as_str());
+        Ok(())
+    }
+
+    async fn ready(&self) -> Result<(), ExportError> {
+        Ok(())
+    }
+}
+
+pub(super) fn server(root: Root, fake: Fake) -> Server<Fake> {
+    Server::new(Worker::new(root), Arc::new(fake), Terms { hostname: "server".to_owned(), most: None })
+}
+
+#[test]
+fn keeps_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
+    // It outlives the provisioner, as a server does that is started again from the book.
+    let served = Arc::new(Mutex::new(BTreeSet::new()));
+    let serves = served.clone();
+    let start = move || {
+        let fake = Fake { served: served.clone(), ..Fake::default() };
+        server(Root::open(&root).unwrap(), fake)
+    };
+    Conformance::new(start, async move || entries(&listed, &serves.lock().unwrap()))
+        .refuses([("path", "/etc")])
+        .check();
+}
+
+/// The volumes, their exports, and what is kept of them.
+fn entries(root: &Path, served: &BTreeSet<String>) -> Vec<String> {
+    let own = root.join(".kube-provisioner");
+    let places = [root.to_owned(), own.join("volumes"), own.join("deleting"), own.join("exports")];
+    let names = places.iter().filter_map(|place| place.read_dir().ok()).flatten();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = names.filter(|name| ![".kube-provisioner", "next", "lock", "tmp"].contains(&name.as_str()));
+    let names = names.map(|name| name.split_once('@').map_or(name.clone(), |(_, path)| path.to_owned()));
+    let all: BTreeSet<String> = names.chain(served.iter().cloned()).collect();
+    all.into_iter().collect()
+}

@@ -1,0 +1,81 @@
+//! The commands beside running, on one share.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+
+use clap::Args;
+use directory_volumes::{Annotations, DirectoryError, Root, VolumePath, commands};
+use kube_provisioner::k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec};
+use kube_provisioner::kube::Client;
+
+use super::share::{ANNOTATIONS, Mounted, ShareName, root};
+use crate::source::{Location, on_server};
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+pub(crate) type Commands = commands::Commands<Site>;
+
+#[derive(Debug, Args)]
+pub(crate) struct Site {
+    /// The share and where it is mounted here
+    #[arg(long, env = "NFS_SHARES", value_name = "SERVER:/PATH=DIR")]
+    share: ShareName,
+
+    /// Take a directory that is no NFS mount for the share, as on the machine that exports it
+    #[arg(long, env)]
+    allow_local_directory: bool,
+
+    #[command(flatten)]
+    connection: commands::Connection,
+}
+
+/// The source is the share: nothing is to be said.
+#[derive(Debug, Args)]
+pub(crate) struct Source {}
+
+impl commands::Site for Site {
+    const ANNOTATIONS: Annotations = ANNOTATIONS;
+    type Source = Source;
+
+    fn root(&self) -> Result<Root, BoxError> {
+        let mounted = if self.allow_local_directory { Mounted::Anyhow } else { Mounted::ByNfs };
+        Ok(root(&self.share.directory, mounted)?)
+    }
+
+    fn connection(&self) -> &commands::Connection {
+        &self.connection
+    }
+
+    fn path_of(&self, volume: &PersistentVolume, root: &Root) -> Result<VolumePath, DirectoryError> {
+        let location = Location::of_or_nowhere(volume);
+        match location.server == self.share.server {
+            true => location.below(&self.share.path),
+            false => Err(DirectoryError::Outside { path: location.path, root: root.path().to_owned() }),
+        }
+    }
+
+    async fn maker(&self, _: &Source, _: &Client) -> Result<Box<dyn commands::Maker>, BoxError> {
+        Ok(Box::new(Maker { share: self.share.clone() }))
+    }
+}
+
+struct Maker {
+    share: ShareName,
+}
+
+impl commands::Maker for Maker {
+    /// Who made a volume that is taken over may have archived it, so nothing of it is removed for good.
+    fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String> {
+        let is_said = |volume: &PersistentVolume| {
+            volume.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(ANNOTATIONS.on_delete))
+        };
+        let archived = volume.filter(|volume| !is_said(volume)).map(|_| (ANNOTATIONS.on_delete, "trash"));
+        archived.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect()
+    }
+
+    fn fill(&self, spec: &mut PersistentVolumeSpec, _: &Root, path: &VolumePath) -> Result<(), BoxError> {
+        let path = on_server(&self.share.path, path.as_str());
+        spec.nfs = Some(NFSVolumeSource { server: self.share.server.clone(), path, read_only: None });
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! The provisioner: a directory per volume, on the share that the class names.
+
+use directory_volumes::{Deletion, Size, Worker, owner_of, whose};
+use kube_provisioner::{
+    Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
+    StartError, Volume,
+};
+
+use super::parameters::Parameters;
+use super::share::{ANNOTATIONS, Mounted, Share, ShareName};
+use crate::parameters::ANNOTATIONS_OF_CLAIMS;
+use crate::source::{Location, on_server};
+
+pub(crate) struct Subdir {
+    shares: Vec<Share>,
+}
+
+impl Subdir {
+    pub(crate) fn new(names: Vec<ShareName>, mounted: Mounted) -> Result<Self, String> {
+        for (number, name) in names.iter().enumerate() {
+            for other in names.iter().skip(number + 1) {
+                let inside = |one: &ShareName, other: &ShareName| one.holds(&format!("{}/", other.path));
+                if name.directory == other.directory
+                    || name.server == other.server && (inside(name, other) || inside(other, name))
+                {
+                    return Err(format!("the shares {name} and {other} are in one another; name one of them"));
+                }
+            }
+        }
+        Ok(Self { shares: names.into_iter().map(|name| Share::new(name, mounted)).collect() })
+    }
+
+    /// On a root that is open already.
+    #[cfg(test)]
+    pub(crate) fn of_root(name: ShareName, root: directory_volumes::Root) -> Self {
+        Self { shares: vec![Share::usable(name, root)] }
+    }
+
+    /// The share that a class names.
+    fn of_class(&self, parameters: &Parameters) -> Result<&Share, String> {
+        let is_named = |share: &&Share| {
+            let path = parameters.share.as_ref().map(|path| path.trim_end_matches('/'));
+            parameters.server.as_ref().is_none_or(|server| *server == share.name.server)
+                && path.is_none_or(|path| path == share.name.path)
+        };
+        let mut named = self.shares.iter().filter(is_named);
+        match (named.next(), named.next()) {
+            (Some(share), None) => Ok(share),
+            (None, _) => Err(format!("no share here is the one that the class names; there are {}", self.names())),
+            (Some(_), Some(_)) => Err(format!(
+                "the class has to say with server and share which of the shares is meant: {}",
+                self.names()
+            )),
+        }
+    }
+
+    /// The share of a volume, and its place there.
+    fn of_volume(&self, volume: &ProvisionedVolume) -> Result<(&Share, Location), String> {
+        let location = Location::of_or_nowhere(volume.object());
+        match self.shares.iter().find(|share| share.name.has(&location)) {
+            Some(share) => Ok((share, location)),
+            None => {
+                let Location { server, path } = location;
+                let place = format!("{server}:{path}").chars().take(100).collect::<String>();
+                Err(format!("the volume is at {place:?}, which is in no share here; there are {}", self.names()))
+            }
+        }
+    }
+
+    fn names(&self) -> String {
+        self.shares.iter().map(|share| share.name.to_string()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Provisioner for Subdir {
+    type Parameters = Parameters;
+
+    /// A share that cannot be used now must not keep the others waiting, so none is waited for.
+    async fn start(&self, start: Start) -> Result<(), StartError> {
+        self.shares.iter().for_each(|share| share.open(&start));
+        Ok(())
+    }
+
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        let parameters = request.parameters.clone();
+        let share = self.of_class(&parameters).map_err(ProvisionError::invalid)?;
+        let (path, owner) = whose(&request, &parameters.pattern.0)?;
+        let worker: Worker = share.worker().await?;
+        let (bytes, enforced) = (request.bytes, parameters.enforce_size);
+        let size: Size = worker.run(move |root| Ok::<_, ProvisionError>(Size::of(bytes, enforced, root)?)).await?;
+        let (permissions, token) = (parameters.permissions(), request.fencing_token.clone());
+        let source = on_server(&share.name.path, path.as_str());
+        worker.create(path, owner, permissions, size.limit, token).await?;
+        let volume = Volume::nfs(&share.name.server, source);
+        Ok(size.tell(ANNOTATIONS.tell(volume, parameters.on_delete, parameters.trash_ttl, worker.root())))
+    }
+
+    /// What the object says of its directory may be anybody's word: the mark of the directory says whose it is.
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        let (share, location) = self.of_volume(&volume).map_err(DeleteError::retry)?;
+        let path = location.below(&share.name.path)?;
+        let worker = share.worker().await?;
+        let deletion = Deletion::of(&volume, path, &ANNOTATIONS, worker.root())?;
+        worker.end(deletion, volume.fencing_token().clone()).await
+    }
+
+    async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
+        let (share, location) = self.of_volume(&volume).map_err(ExpandError::retry)?;
+        let path = location.below(&share.name.path)?;
+        share.worker().await?.resize(path, owner_of(volume.object()), bytes).await
+    }
+
+    async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
+        let place = whose(&attempt, &attempt.parameters.pattern.0);
+        match (self.of_class(&attempt.parameters), place) {
+            (Ok(share), Ok((path, owner))) => {
+                let token = attempt.fencing_token.clone();
+                share.worker().await?.end(Deletion::of_attempt(path, owner), token).await
+            }
+            // The pattern was refused before anything was made.
+            (_, Err(_)) => Ok(()),
+            // The share was there when the attempt began, perhaps.
+            (Err(error), _) => Err(DeleteError::retry(error)),
+        }
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().expansion().mount_options().claim_annotations([ANNOTATIONS_OF_CLAIMS])
+    }
+
+    async fn probe(&self) -> Result<(), StartError> {
+        for share in &self.shares {
+            share.worker().await?.probe().await?;
+        }
+        Ok(())
+    }
+}

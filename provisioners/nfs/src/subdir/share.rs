@@ -1,0 +1,178 @@
+//! The shares: their names, and whether they can be used.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use directory_volumes::{Annotations, DirectoryError, Root, Worker};
+use kube_provisioner::{ProvisionedVolume, Start, StartError};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+use crate::source::Location;
+
+/// On a volume: what becomes of its data, and the share that it is in.
+pub(crate) const ANNOTATIONS: Annotations = Annotations {
+    on_delete: "nfs-provisioner/on-delete",
+    trash_ttl: "nfs-provisioner/trash-ttl-seconds",
+    root: "nfs-provisioner/root",
+};
+
+/// How long work waits for a share that is being looked at.
+const LIMIT: Duration = Duration::from_secs(10);
+/// How often a share that cannot be used is looked at again.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// A share, and where it is mounted here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShareName {
+    pub(crate) server: String,
+    /// On the server; without a slash at its end, so `/` is empty.
+    pub(crate) path: String,
+    pub(crate) directory: PathBuf,
+}
+
+impl ShareName {
+    /// Whether a volume is in it.
+    pub(crate) fn has(&self, location: &Location) -> bool {
+        location.server == self.server && self.holds(&location.path)
+    }
+
+    /// Whether a path of the same server is inside.
+    pub(crate) fn holds(&self, path: &str) -> bool {
+        path.strip_prefix(&self.path).is_some_and(|rest| rest.starts_with('/'))
+    }
+}
+
+impl FromStr for ShareName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str = "expected SERVER:/PATH=DIR, such as nfs.example.com:/exports=/persistentvolumes";
+        let (share, directory) = text.rsplit_once('=').ok_or(FORM)?;
+        let (server, path) = share.split_once(":/").ok_or(FORM)?;
+        let is_plain = !path.contains("//") && path.split('/').all(|name| !matches!(name, "." | ".."));
+        match server.is_empty() || !directory.starts_with('/') || !is_plain {
+            true => Err(FORM),
+            false => Ok(Self {
+                server: server.to_owned(),
+                path: format!("/{path}").trim_end_matches('/').to_owned(),
+                directory: directory.into(),
+            }),
+        }
+    }
+}
+
+impl std::fmt::Display for ShareName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.server, if self.path.is_empty() { "/" } else { &self.path })
+    }
+}
+
+/// How a share has to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mounted {
+    ByNfs,
+    Anyhow,
+}
+
+/// A share in use. One that hangs or is not mounted keeps nobody from working on another one.
+pub(crate) struct Share {
+    pub(crate) name: ShareName,
+    mounted: Mounted,
+    state: watch::Sender<State>,
+}
+
+#[derive(Clone)]
+enum State {
+    New,
+    /// Somebody looks at it.
+    Opening,
+    Unusable(String),
+    Usable(Worker),
+}
+
+impl Share {
+    pub(crate) fn new(name: ShareName, mounted: Mounted) -> Self {
+        Self { name, mounted, state: watch::Sender::new(State::New) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn usable(name: ShareName, root: Root) -> Self {
+        Self { name, mounted: Mounted::Anyhow, state: watch::Sender::new(State::Usable(Worker::new(root))) }
+    }
+
+    /// Looks at the share until it can be used, with one thread at a time: a call that hangs costs that one.
+    pub(crate) fn open(&self, start: &Start) {
+        let is_first = self.state.send_if_modified(|state| {
+            let is_new = matches!(state, State::New);
+            *state = if is_new { State::Opening } else { state.clone() };
+            is_new
+        });
+        if !is_first {
+            return;
+        }
+        let (name, mounted, state, start) = (self.name.clone(), self.mounted, self.state.clone(), start.clone());
+        tokio::spawn(async move {
+            let worker = loop {
+                match opened(&name, mounted, &start).await {
+                    Ok(worker) => break worker,
+                    Err(error) => {
+                        tracing::warn!("the share {name} cannot be used: {error}");
+                        state.send_replace(State::Unusable(error.to_string()));
+                    }
+                }
+                sleep(PAUSE).await;
+            };
+            state.send_replace(State::Usable(worker.clone()));
+            worker.empty_trash().await;
+        });
+    }
+
+    /// The share, when it can be used.
+    pub(crate) async fn worker(&self) -> Result<Worker, ShareError> {
+        let mut state = self.state.subscribe();
+        let looked = timeout(LIMIT, state.wait_for(|state| !matches!(state, State::New | State::Opening))).await;
+        let name = self.name.to_string();
+        let state = looked.ok().and_then(|state| state.ok().map(|state| state.clone()));
+        match state {
+            Some(State::Usable(worker)) => Ok(worker),
+            Some(State::Unusable(why)) => Err(ShareError::Unusable { name, why }),
+            _ => Err(ShareError::Hangs { name, path: self.name.directory.clone() }),
+        }
+    }
+}
+
+/// A share cannot be used now.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ShareError {
+    #[error("the share {name} cannot be used: {why}")]
+    Unusable { name: String, why: String },
+    #[error("the share {name} at {path} does not answer; see to the NFS server")]
+    Hangs { name: String, path: PathBuf },
+}
+
+async fn opened(name: &ShareName, mounted: Mounted, start: &Start) -> Result<Worker, StartError> {
+    let (directory, of_share) = (name.directory.clone(), name.clone());
+    let root = spawn_blocking(move || root(&directory, mounted)).await??;
+    if let Some(advice) = root.advice() {
+        tracing::warn!("{advice}");
+    }
+    let worker = Worker::new(root);
+    let is_here =
+        |volume: &ProvisionedVolume| Location::of(volume.object()).is_some_and(|location| of_share.has(&location));
+    worker.begin(&ANNOTATIONS, start, is_here).await?;
+    Ok(worker)
+}
+
+/// The root of a share, if the share is mounted.
+pub(crate) fn root(directory: &Path, mounted: Mounted) -> Result<Root, DirectoryError> {
+    let root = Root::open_shared(directory)?;
+    let path = root.path().to_owned();
+    match rustix::fs::statfs(&path) {
+        Ok(stat) if mounted == Mounted::Anyhow || stat.f_type == rustix::fs::NFS_SUPER_MAGIC => Ok(root),
+        Ok(_) => Err(DirectoryError::NotMounted(path)),
+        Err(error) => Err(DirectoryError::Unusable { path, source: error.into() }),
+    }
+}

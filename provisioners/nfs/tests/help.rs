@@ -1,0 +1,46 @@
+//! The command lines of both modes.
+
+use std::process::Command;
+
+fn run(arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_nfs-provisioner")).args(arguments).env_clear().output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text)
+}
+
+#[test]
+fn each_mode_says_its_options() {
+    for (mode, options) in [
+        ("subdir", &["--share", "--allow-local-directory", "--coordination", "orphans", "check-class"][..]),
+        (
+            "server",
+            &["--export-directory", "--server-hostname", "--export-subnet", "--max-exports", "--nfs-grace-period"],
+        ),
+    ] {
+        let (ok, text) = run(&[mode, "--help"]);
+        assert!(ok && text.starts_with("Makes a directory") | text.starts_with("Runs an NFS server"), "{text}");
+        for option in options {
+            assert!(text.contains(option), "{mode} {option}");
+        }
+    }
+    let (ok, text) = run(&["--help"]);
+    assert!(ok && text.contains("subdir") && text.contains("server"), "{text}");
+}
+
+#[test]
+fn wrong_arguments_are_one_clear_line_first() {
+    for (arguments, says) in [
+        (&[][..], "subdir"),
+        (&["export"], "unrecognized subcommand"),
+        (&["subdir", "--provisioner-name", "a/b"], "--share"),
+        (&["subdir", "--share", "server:relative=/x", "--provisioner-name", "a/b"], "SERVER:/PATH=DIR"),
+        (&["subdir", "--share", "s:/a=/x", "--share", "s:/a/b=/y", "--provisioner-name", "a/b"], "in one another"),
+        (&["server", "--provisioner-name", "a/b"], "--server-hostname"),
+        (&["server", "--server-hostname", "h", "--export-subnet", "*; }", "--provisioner", "a/b"], "no subnet"),
+        (&["server", "--server-hostname", "h", "--nfs-grace-period", "181", "--provisioner-name", "a/b"], "0..=180"),
+        (&["server", "--server-hostname", "h", "--export-directory", "/none", "--provisioner", "a/b"], "/none"),
+    ] {
+        let (ok, text) = run(arguments);
+        assert!(!ok && text.contains(says), "{arguments:?}: {text}");
+    }
+}

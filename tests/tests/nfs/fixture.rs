@@ -1,0 +1,197 @@
+//! Starting the provisioner in both of its modes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use e2e::cluster::{Access, Program, TestSpace, eventually, provisioner_program};
+use e2e::nfs::Client;
+use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{DeleteParams, ListParams};
+use kube_provisioner::rbac::{Account, manifests, rules};
+use kube_provisioner::{Capabilities, Options};
+use tempfile::TempDir;
+
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SERVER: &str = "nfs.example.com";
+pub(crate) const SHARE: &str = "/exports/data";
+
+pub(crate) async fn account(space: &TestSpace) -> anyhow::Result<Access> {
+    let of = |name: &str| rules(&Options::new(name), &Capabilities::default().expansion(), &[]);
+    let rules = [of(space.provisioner()), of(&former(space))].concat();
+    space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
+    space.access_of("provisioner").await
+}
+
+/// The name of the provisioner that was there before.
+pub(crate) fn former(space: &TestSpace) -> String {
+    format!("former-{}", space.provisioner())
+}
+
+fn common(space: &TestSpace, access: &Access) -> Vec<String> {
+    let mut arguments = vec![
+        "--provisioner-name".to_owned(),
+        space.provisioner().to_owned(),
+        "--kubeconfig".to_owned(),
+        access.kubeconfig.display().to_string(),
+        "--namespace".to_owned(),
+        space.namespace().to_owned(),
+    ];
+    // Who was killed is not waited for as long as usual.
+    let times = ["--lease-duration", "3s", "--lease-renew-deadline", "2s", "--lease-retry-period", "500ms"];
+    arguments.extend(times.map(str::to_owned));
+    arguments
+}
+
+/// `nfs-provisioner subdir`, with directories of this machine for shares.
+pub(crate) fn subdir(space: &TestSpace, access: &Access, shares: &[String], more: &[&str]) -> anyhow::Result<Program> {
+    let mut arguments = vec!["subdir".to_owned(), "--allow-local-directory".to_owned()];
+    arguments.extend(shares.iter().map(|share| format!("--share={share}")));
+    arguments.extend(common(space, access));
+    arguments.extend(more.iter().map(ToString::to_string));
+    space.spawn("nfs-subdir", provisioner_program("nfs-provisioner")?, arguments)
+}
+
+pub(crate) fn share(root: &Path) -> String {
+    format!("{SERVER}:{SHARE}={}", root.display())
+}
+
+/// `nfs-provisioner server`, and where its data and its sockets are.
+pub(crate) struct Server {
+    pub(crate) root: TempDir,
+    pub(crate) runtime: TempDir,
+    pub(crate) client: Client,
+}
+
+impl Server {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        let client = Client { port: e2e::nfs::free_port()? };
+        Ok(Self { root: tempfile::tempdir()?, runtime: tempfile::tempdir()?, client })
+    }
+
+    pub(crate) fn start(&self, space: &TestSpace, access: &Access, more: &[&str]) -> anyhow::Result<Program> {
+        let mut arguments = vec![
+            "server".to_owned(),
+            format!("--export-directory={}", self.root.path().display()),
+            format!("--runtime-directory={}", self.runtime.path().display()),
+            format!("--nfs-port={}", self.client.port),
+            "--server-hostname=127.0.0.1".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--nfs-grace-period=5".to_owned(),
+        ];
+        arguments.extend(common(space, access));
+        arguments.extend(more.iter().map(ToString::to_string));
+        space.spawn("nfs-server", provisioner_program("nfs-provisioner")?, arguments)
+    }
+
+    pub(crate) async fn started(&self, space: &TestSpace, access: &Access) -> anyhow::Result<Program> {
+        let before = self.log(space).matches("the NFS server is ready").count();
+        let program = self.start(space, access, &[])?;
+        self.ready(space, before + 1).await?;
+        Ok(program)
+    }
+
+    /// Waits until the server was ready so often.
+    pub(crate) async fn ready(&self, space: &TestSpace, times: usize) -> anyhow::Result<()> {
+        let enough = || self.log(space).matches("the NFS server is ready").count() >= times;
+        let ready = eventually(2 * SOON, async || Ok(enough().then_some(()))).await?;
+        anyhow::ensure!(ready.is_some(), "the NFS server is not ready");
+        Ok(())
+    }
+
+    fn log(&self, space: &TestSpace) -> String {
+        space.program_logs()
+    }
+
+    /// Ids and paths of what is exported, as it is written down.
+    pub(crate) fn exports(&self) -> Vec<(u16, String)> {
+        let listed = std::fs::read_dir(self.root.path().join(".kube-provisioner/exports")).into_iter().flatten();
+        let names = listed.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+        let pair = |name: String| name.split_once('@').map(|(id, path)| (id.parse().unwrap(), path.to_owned()));
+        let mut exports: Vec<_> = names.filter_map(pair).collect();
+        exports.sort();
+        exports
+    }
+
+    /// The process of NFS-Ganesha.
+    pub(crate) fn ganesha(&self) -> anyhow::Result<e2e::process::ProcessId> {
+        let text = std::fs::read_to_string(self.runtime.path().join("ganesha.pid"))?;
+        Ok(e2e::process::ProcessId::of(text.trim().parse()?)?)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A provisioner that was killed leaves its server.
+        if let Ok(id) = self.ganesha() {
+            id.signal(e2e::control_plane::Signal::KILL);
+        }
+        let bus = std::fs::read_to_string(self.runtime.path().join("bus.pid")).unwrap_or_default();
+        if let Some(id) = bus.trim().parse().ok().and_then(|id| e2e::process::ProcessId::of(id).ok()) {
+            id.signal(e2e::control_plane::Signal::KILL);
+        }
+    }
+}
+
+pub(crate) fn names(root: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(root).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> = names.filter(|name| name != ".kube-provisioner").collect();
+    names.sort();
+    names
+}
+
+/// A class with parameters.
+pub(crate) async fn class_with(
+    space: &TestSpace,
+    suffix: &str,
+    pairs: &[(&str, &str)],
+) -> anyhow::Result<StorageClass> {
+    let mut class = space.class(suffix);
+    let pairs: BTreeMap<_, _> = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    class.parameters = Some(pairs);
+    space.create_class(class).await
+}
+
+pub(crate) fn source(volume: &PersistentVolume) -> NFSVolumeSource {
+    volume.spec.as_ref().unwrap().nfs.clone().unwrap()
+}
+
+pub(crate) async fn delete_claim(space: &TestSpace, name: &str) -> anyhow::Result<()> {
+    let (claim, _) = space.wait_bound(name).await?;
+    space.api::<PersistentVolumeClaim>().delete(name, &DeleteParams::default()).await?;
+    let volume = claim.spec.and_then(|spec| spec.volume_name).unwrap_or_default();
+    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume).await
+}
+
+pub(crate) async fn create_claims(space: &TestSpace, class: &StorageClass, count: usize) -> anyhow::Result<()> {
+    for batch in (0..count).collect::<Vec<_>>().chunks(20) {
+        let claims = batch.iter().map(|at| space.create_claim(space.claim(&format!("claim-{at}"), class)));
+        futures::future::try_join_all(claims).await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn wait_all_bound(space: &TestSpace, count: usize) -> anyhow::Result<()> {
+    let claims = space.api::<PersistentVolumeClaim>();
+    let mut bound = 0;
+    let all = eventually(4 * SOON, async || {
+        bound = claims.list(&ListParams::default()).await?.iter().filter(|claim| e2e::cluster::is_bound(claim)).count();
+        Ok((bound == count).then_some(()))
+    });
+    anyhow::ensure!(all.await?.is_some(), "only {bound} of {count} claims are bound");
+    Ok(())
+}
+
+/// One of the provisioner's own commands as an administrator; its output, and whether it succeeded.
+pub(crate) fn command(space: &TestSpace, arguments: &[&str]) -> anyhow::Result<(bool, String)> {
+    let output = std::process::Command::new(provisioner_program("nfs-provisioner")?)
+        .args(arguments)
+        .env("PROVISIONER_NAME", space.provisioner())
+        .env("POD_NAMESPACE", space.namespace())
+        .env("KUBECONFIG", &space.cluster().state().kubeconfig)
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    Ok((output.status.success(), text))
+}

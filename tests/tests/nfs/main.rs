@@ -1,0 +1,6 @@
+//! The provisioner of NFS volumes on a real control plane. What begins with `ganesha_` needs the packages of an NFS server.
+
+mod fixture;
+mod kills;
+mod server;
+mod subdir;

@@ -1,0 +1,144 @@
+//! Exports of a server of the provisioner's own.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use e2e::cluster::{TestSpace, eventually};
+use e2e::control_plane::Signal;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams};
+
+use crate::fixture::*;
+
+#[tokio::test]
+async fn ganesha_g1_g2_g3_g4_g6_two_clients_see_each_others_file() -> anyhow::Result<()> {
+    let (space, server) = (TestSpace::new("ganesha-g1").await?, Server::new()?);
+    let access = account(&space).await?;
+    let _program = server.started(&space, &access).await?;
+    let mut class = space.class("class");
+    class.parameters = Some(BTreeMap::from([("mountOptions".to_owned(), "vers=4.1,hard".to_owned())]));
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("claim", &class)).await?;
+    let (claim, volume) = space.wait_bound("claim").await?;
+    let spec = volume.spec.clone().unwrap();
+    assert_eq!(spec.mount_options, Some(vec!["vers=4.1".to_owned(), "hard".to_owned()]));
+    assert_eq!(spec.persistent_volume_reclaim_policy, class.reclaim_policy);
+    assert_eq!(spec.access_modes, claim.spec.as_ref().and_then(|spec| spec.access_modes.clone()));
+    assert_eq!(spec.claim_ref.and_then(|reference| reference.uid), claim.uid());
+    let path = source(&volume).path;
+    assert_eq!(source(&volume).server, "127.0.0.1");
+    let file = server.runtime.path().join("hello");
+    std::fs::write(&file, "hello")?;
+    server.client.put(&file, &format!("{path}/hello")).await?;
+    assert_eq!(server.client.get(&format!("{path}/hello")).await?, "hello");
+    assert!(server.client.list(&path).await?.contains("hello"));
+    let start = Instant::now();
+    delete_claim(&space, "claim").await?;
+    assert!(start.elapsed().as_secs() < 60);
+    assert_eq!((server.exports(), names(server.root.path())), (vec![], vec![]));
+    assert!(server.client.list(&path).await.is_err(), "nothing is exported");
+    space.done().await
+}
+
+/// The server is gone and there again, stopped and killed, with the provisioner and without it: ids and data are the same.
+#[tokio::test]
+async fn ganesha_g5_restarts_keep_ids_and_data() -> anyhow::Result<()> {
+    let (space, server) = (TestSpace::new("ganesha-g5").await?, Server::new()?);
+    let access = account(&space).await?;
+    let mut program = server.started(&space, &access).await?;
+    let class = class_with(&space, "class", &[]).await?;
+    create_claims(&space, &class, 3).await?;
+    wait_all_bound(&space, 3).await?;
+    let exports = server.exports();
+    let (_, volume) = space.wait_bound("claim-0").await?;
+    let path = source(&volume).path;
+    let file = server.runtime.path().join("hello");
+    std::fs::write(&file, "hello")?;
+    server.client.put(&file, &format!("{path}/hello")).await?;
+    // The server alone is killed; it is started again.
+    server.ganesha()?.signal(Signal::KILL);
+    server.ready(&space, 2).await?;
+    assert_eq!(server.client.get(&format!("{path}/hello")).await?, "hello");
+    // The provisioner is told to end, and the server with it.
+    program.terminate(SOON).await?;
+    drop(program);
+    let mut program = server.started(&space, &access).await?;
+    assert_eq!(server.client.get(&format!("{path}/hello")).await?, "hello");
+    // Both are killed; what the provisioner left running is in nobody's way.
+    program.kill().await?;
+    drop(program);
+    let _program = server.started(&space, &access).await?;
+    assert_eq!(server.client.get(&format!("{path}/hello")).await?, "hello");
+    assert_eq!(server.exports(), exports);
+    // What is deleted gives no id to what is made afterwards.
+    delete_claim(&space, "claim-2").await?;
+    space.create_claim(space.claim("later", &class)).await?;
+    space.wait_bound("later").await?;
+    let last = exports.iter().map(|(id, _)| *id).max().unwrap();
+    assert!(server.exports().iter().any(|(id, _)| *id > last));
+    space.done().await
+}
+
+#[tokio::test]
+async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
+    let (space, server) = (TestSpace::new("ganesha-limits").await?, Server::new()?);
+    let access = account(&space).await?;
+    let program = server.start(&space, &access, &["--max-exports=1"])?;
+    program.wait_for_output("the NFS server is ready", SOON).await?;
+    let class = class_with(&space, "class", &[("gid", "1234"), ("rootSquash", "true")]).await?;
+    let bad = class_with(&space, "bad", &[("gid", "users")]).await?;
+    let mut large = space.claim("large", &class);
+    let requests =
+        [("storage".to_owned(), k8s_openapi::apimachinery::pkg::api::resource::Quantity("900Pi".to_owned()))];
+    large.spec.get_or_insert_default().resources.get_or_insert_default().requests = Some(requests.into());
+    space.create_claim(large).await?;
+    let event = space.wait_for_event("PersistentVolumeClaim", "large", "ProvisioningFailed").await?;
+    assert!(event.message.is_some_and(|text| text.contains("bytes left")));
+    space.create_claim(space.claim("first", &class)).await?;
+    let (_, volume) = space.wait_bound("first").await?;
+    assert_eq!(volume.annotations()["pv.beta.kubernetes.io/gid"], "1234");
+    let stat = std::fs::metadata(server.root.path().join(volume.name_any()))?;
+    use std::os::unix::fs::MetadataExt;
+    assert_eq!((stat.gid(), stat.mode() & 0o7777), (1234, 0o2770));
+    space.create_claim(space.claim("second", &class)).await?;
+    let event = space.wait_for_event("PersistentVolumeClaim", "second", "ProvisioningFailed").await?;
+    assert!(event.message.is_some_and(|text| text.contains("as many as there may be")));
+    space.create_claim(space.claim("bad", &bad)).await?;
+    let event = space.wait_for_event("PersistentVolumeClaim", "bad", "ProvisioningFailed").await?;
+    assert!(event.message.is_some_and(|text| text.contains("gid")));
+    space.done().await
+}
+
+#[tokio::test]
+#[expect(clippy::print_stdout, reason = "figures")]
+async fn ganesha_500_exports() -> anyhow::Result<()> {
+    const COUNT: usize = 500;
+    let (space, server) = (TestSpace::new("ganesha-500").await?, Server::new()?);
+    let access = account(&space).await?;
+    let program = server.started(&space, &access).await?;
+    let class = class_with(&space, "class", &[("enforceSize", "false")]).await?;
+    let start = Instant::now();
+    create_claims(&space, &class, COUNT).await?;
+    wait_all_bound(&space, COUNT).await?;
+    println!("{COUNT} claims bound and exported after {:.1?}", start.elapsed());
+    let exports = server.exports();
+    assert_eq!(exports.len(), COUNT);
+    drop(program);
+    let start = Instant::now();
+    let _program = server.started(&space, &access).await?;
+    println!("{COUNT} exports are served again {:.1?} after a start", start.elapsed());
+    for (_, path) in exports.iter().step_by(50) {
+        server.client.list(&format!("{}/{path}", server.root.path().display())).await?;
+    }
+    assert_eq!(server.exports(), exports);
+    let start = Instant::now();
+    let claims = space.api::<PersistentVolumeClaim>();
+    claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    let empty = eventually(4 * SOON, async || {
+        Ok((names(server.root.path()).is_empty() && server.exports().is_empty()).then_some(()))
+    });
+    assert!(empty.await?.is_some(), "left: {} exports", server.exports().len());
+    println!("{COUNT} exports removed after {:.1?}", start.elapsed());
+    space.done().await
+}

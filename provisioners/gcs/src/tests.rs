@@ -32,16 +32,13 @@ impl Defaults {
     }
 }
 
-async fn conformance(faults: Faults) {
+async fn conformance(faults: Faults, storms: u64) {
     let fake = Fake::start().await;
     let admin = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
         "stringData": {"key.json": fake.admin_key()},
     });
-    {
-        let mut model = fake.model();
-        model.faults = faults;
-    }
+    fake.model().faults = faults;
     let lab = Lab { gcs: Gcs::new(Defaults::of(&fake)), fake: fake.clone() };
     lab.own_bucket("existing");
     let defaults = Defaults::of(&fake);
@@ -56,7 +53,7 @@ async fn conformance(faults: Faults) {
     .existing_bucket("existing")
     .keys_shown_once()
     .objects([admin])
-    .seeds(0..3)
+    .seeds(0..storms)
     .real_time()
     .run()
     .await;
@@ -65,13 +62,14 @@ async fn conformance(faults: Faults) {
 
 #[tokio::test]
 async fn the_contract_is_kept() {
-    conformance(Faults::default()).await;
+    conformance(Faults::default(), 3).await;
 }
 
 #[tokio::test]
 async fn the_contract_is_kept_when_calls_fail() {
     let latency = Duration::from_millis(5);
-    conformance(Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency, spreading: 1 }).await;
+    let faults = Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency, spreading: 1 };
+    conformance(faults, 1).await;
 }
 
 /// The fake with a provisioner for it.

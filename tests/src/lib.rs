@@ -14,6 +14,8 @@
 //!
 //! [`oci`] writes container images without a container engine.
 //!
+//! [`s3`] is S3 and IAM as AWS has them.
+//!
 //! [`scenario`] runs the files under `scenarios/`: requests and what the real servers answered to them.
 //!
 //! [`uml`] runs a program under a kernel of its own, for file systems and quotas that this machine's kernel lacks.
@@ -34,6 +36,7 @@ pub mod packages;
 pub mod process;
 pub mod progress;
 pub mod rights;
+pub mod s3;
 pub mod scenario;
 pub mod toy;
 pub mod uml;

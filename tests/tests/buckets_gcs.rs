@@ -4,20 +4,14 @@
 #[path = "../../provisioners/gcs/src/tests/fake/mod.rs"]
 mod fake;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use e2e::cluster::{Access, Program, TestSpace, eventually, install_bucket_crds, provisioner_program};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
-use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
-use kube_provisioner::BucketOptions;
-use kube_provisioner::bucket::BucketCapabilities;
-use kube_provisioner::rbac::{Account, bucket_rules, manifests};
-use objectbucket_api::{ClaimPhase, ObjectBucket, ObjectBucketClaim};
-use s3_client::{Client, Credentials, Settings};
-use serde_json::{Value, json};
+use e2e::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams};
+use objectbucket_api::ObjectBucketClaim;
+use serde_json::json;
 use tempfile::TempDir;
 
 use fake::{Fake, Faults};
@@ -26,25 +20,18 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// One provisioner with its own class and its own Google.
 struct Scene {
-    space: TestSpace,
+    buckets: BucketSpace,
     google: Fake,
-    access: Access,
     files: TempDir,
 }
 
 impl Scene {
     async fn new(test: &str) -> anyhow::Result<Self> {
-        let space = TestSpace::new(test).await?;
-        install_bucket_crds(&space.client()).await?;
-        let options = BucketOptions::new(space.provisioner()).options;
-        let rules = bucket_rules(&options, &BucketCapabilities::default(), &[]);
-        space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
-        let access = space.access_of("provisioner").await?;
+        let buckets = BucketSpace::new(test).await?;
         let (google, files) = (Fake::start().await, tempfile::tempdir()?);
         std::fs::write(files.path().join("key.json"), google.admin_key())?;
-        let scene = Self { space, google, access, files };
-        scene.class("class", &[("credentialsOverlap", "3s")]).await?;
-        Ok(scene)
+        buckets.class("class", &[("credentialsOverlap", "3s")]).await?;
+        Ok(Self { buckets, google, files })
     }
 
     async fn start(&self) -> anyhow::Result<Program> {
@@ -55,118 +42,28 @@ impl Scene {
 
     fn spawn(&self) -> anyhow::Result<Program> {
         let key = self.files.path().join("key.json").display().to_string();
-        let kubeconfig = self.access.kubeconfig.display().to_string();
-        let arguments = [
-            ["--provisioner-name", self.space.provisioner()],
-            ["--kubeconfig", &kubeconfig],
-            ["--namespace", self.space.namespace()],
-            ["--endpoint", &self.google.endpoint],
-            ["--iam-endpoint", &self.google.endpoint],
-            ["--credentials-file", &key],
-            ["--call-timeout", "5"],
-            ["--retry-interval-start", "300ms"],
-            ["--retry-interval-max", "3s"],
-            // Who was killed is not waited for as long as usual.
-            ["--lease-duration", "3s"],
-            ["--lease-renew-deadline", "2s"],
-            ["--lease-retry-period", "500ms"],
-        ];
-        let program = provisioner_program("gcs-provisioner")?.display().to_string();
+        let google = &self.google.endpoint;
+        let arguments = ["--endpoint", google, "--iam-endpoint", google, "--credentials-file", &key];
         // Whatever is logged must hold no secrets.
-        let command = ["RUST_LOG=trace", &program].into_iter().chain(arguments.concat());
-        self.space.spawn("gcs", "env", command)
-    }
-
-    async fn class(&self, suffix: &str, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
-        let parameters: BTreeMap<&str, &str> = parameters.iter().copied().collect();
-        let class: StorageClass = serde_json::from_value(json!({
-            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-            "metadata": {"name": self.space.cluster_wide_name(suffix)},
-            "provisioner": self.space.provisioner(), "parameters": parameters,
-        }))?;
-        self.space.create_cluster_wide(&class).await.map(drop)
-    }
-
-    async fn claim(&self, name: &str, class: &str, spec: Value) -> anyhow::Result<ObjectBucketClaim> {
-        let mut claim = json!({
-            "apiVersion": objectbucket_api::API_VERSION, "kind": "ObjectBucketClaim", "metadata": {"name": name},
-            "spec": {"storageClassName": self.space.cluster_wide_name(class), "generateBucketName": "e2e"},
-        });
-        claim["spec"].as_object_mut().context("a map")?.extend(spec.as_object().context("a map")?.clone());
-        self.space.create(&serde_json::from_value(claim)?).await
-    }
-
-    async fn patch(&self, claim: &str, patch: Value) -> anyhow::Result<()> {
-        let claims = self.space.api::<ObjectBucketClaim>();
-        claims.patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await?;
-        Ok(())
-    }
-
-    async fn bound(&self, claim: &str) -> anyhow::Result<()> {
-        let claims = self.space.api::<ObjectBucketClaim>();
-        self.space.wait_for_within(SOON, &claims, claim, "bound", is_bound).await.map(drop)
-    }
-
-    /// Waits until the claim's condition `Ready` says this.
-    async fn told(&self, claim: &str, part: &str) -> anyhow::Result<()> {
-        let claims = self.space.api::<ObjectBucketClaim>();
-        let says = |claim: &ObjectBucketClaim| {
-            let mut conditions = claim.status.iter().flat_map(|status| &status.conditions);
-            conditions.any(|condition| condition.type_ == "Ready" && condition.message.contains(part))
-        };
-        self.space.wait_for_within(SOON, &claims, claim, part, says).await.map(drop)
-    }
-
-    /// Deletes a claim and waits until it and its ObjectBucket are gone.
-    async fn delete(&self, claim: &str) -> anyhow::Result<()> {
-        let claims = self.space.api::<ObjectBucketClaim>();
-        let object = claims.get(claim).await?.spec.object_bucket_name;
-        claims.delete(claim, &DeleteParams::default()).await?;
-        self.space.wait_gone(&claims, claim).await?;
-        match object {
-            Some(object) => self.space.wait_gone(&self.space.cluster_api::<ObjectBucket>(), &object).await,
-            None => Ok(()),
-        }
-    }
-
-    /// The claim's bucket with the keys of its Secret.
-    async fn user(&self, claim: &str) -> anyhow::Result<User> {
-        let secret = self.space.api::<Secret>().get(claim).await?.data.unwrap_or_default();
-        let map = self.space.api::<ConfigMap>().get(claim).await?.data.unwrap_or_default();
-        let text = |key: &str| Ok::<_, anyhow::Error>(String::from_utf8(secret.get(key).context("no key")?.0.clone())?);
-        let (id, secret) = (text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);
-        let mut settings = Settings::new(map.get("AWS_ENDPOINT_URL").context("no address")?);
-        settings.region = map.get("BUCKET_REGION").context("no region")?.clone();
-        let client = Client::new(settings, Credentials::new(&id, &secret))?;
-        Ok(User { client, bucket: map.get("BUCKET_NAME").context("no bucket")?.clone(), id, secret })
+        self.buckets.spawn("gcs-provisioner", &["RUST_LOG=trace"], &arguments)
     }
 
     async fn nothing_left(&self) -> anyhow::Result<()> {
         let gone = eventually(SOON, async || Ok(self.google.assets().is_empty().then_some(()))).await?;
         gone.with_context(|| format!("this is left: {:?}", self.google.assets()))
     }
-}
 
-/// What a pod has.
-struct User {
-    client: Client,
-    bucket: String,
-    id: String,
-    secret: String,
-}
-
-impl User {
-    async fn put(&self, key: &str, text: &'static str) -> Result<(), s3_client::Error> {
-        self.client.put_object(&self.bucket, key, text).await
-    }
-
-    async fn works(&self) -> bool {
-        self.client.get_object(&self.bucket, "nothing").await.is_ok()
+    async fn done(self) -> anyhow::Result<()> {
+        self.buckets.space.done().await
     }
 }
 
-fn is_bound(claim: &ObjectBucketClaim) -> bool {
-    claim.status.as_ref().and_then(|status| status.phase.as_ref()) == Some(&ClaimPhase::Bound)
+impl std::ops::Deref for Scene {
+    type Target = BucketSpace;
+
+    fn deref(&self) -> &BucketSpace {
+        &self.buckets
+    }
 }
 
 #[tokio::test]
@@ -183,13 +80,8 @@ async fn gcs_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow:
     assert_eq!(error.code(), "AccessDenied");
     assert!(photos.client.create_bucket("another-one", None).await.is_err());
 
-    let rotation = json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "now"}}});
-    scene.patch("photos", rotation).await?;
-    let rotated = eventually(SOON, async || {
-        let user = scene.user("photos").await?;
-        Ok((user.id != photos.id).then_some(user))
-    });
-    let after = rotated.await?.context("there is no new key")?;
+    scene.ask_for_keys("photos", "now").await?;
+    let after = scene.next_user("photos", &photos).await?;
     ensure!(after.works().await && photos.works().await, "both keys work for some time");
     let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
     ensure!(retired.is_some() && after.works().await, "the old key works for ever");
@@ -203,13 +95,11 @@ async fn gcs_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow:
     scene.delete("photos").await?;
     scene.delete("videos").await?;
     scene.nothing_left().await?;
-    let log = program.output();
-    let events = scene.space.api::<Event>().list(&ListParams::default()).await?;
-    let said = log + &serde_json::to_string(&events.items)?;
+    let said = program.output() + &scene.events().await?;
     for secret in ["ya29.", "PRIVATE KEY", &photos.secret, &videos.secret, &after.secret, &back.secret] {
         ensure!(!said.contains(secret), "a secret is in the log or in an event");
     }
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
@@ -235,7 +125,7 @@ async fn gcs_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
     assert_eq!(scene.google.assets(), before);
     scene.delete("owner").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
@@ -255,7 +145,7 @@ async fn gcs_what_is_missing_is_told_and_waited_for() -> anyhow::Result<()> {
     scene.delete("photos").await?;
     scene.delete("videos").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }
 
 /// Claims come, rotate and go while the provisioner is killed at any moment.
@@ -274,9 +164,7 @@ async fn gcs_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Res
         scene.claim(&format!("made-{kill}"), "class", json!({})).await?;
         scene.claim(&format!("granted-{kill}"), "granted", json!({})).await?;
         if kill > 0 {
-            let rotation =
-                json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": format!("{kill}")}}});
-            scene.patch(&format!("made-{}", kill - 1), rotation).await?;
+            scene.ask_for_keys(&format!("made-{}", kill - 1), &kill.to_string()).await?;
         }
         if kill > 1 {
             for gone in [format!("made-{}", kill - 2), format!("granted-{}", kill - 2)] {
@@ -302,12 +190,12 @@ async fn gcs_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Res
     });
     ensure!(settled.await?.is_some(), "{:?}", scene.google.assets());
     let all = claims.list(&ListParams::default()).await?;
-    ensure!(all.iter().all(is_bound), "some claims are not bound");
+    ensure!(all.iter().all(is_bucket_bound), "some claims are not bound");
     let names = all.iter().filter_map(|claim| claim.metadata.name.clone());
     for claim in names.filter(|name| name != "owner") {
         scene.delete(&claim).await?;
     }
     scene.delete("owner").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }

@@ -14,6 +14,7 @@ mod control_plane;
 mod demo;
 mod image;
 mod nfs;
+mod s3;
 mod signals;
 mod sim;
 mod suite;
@@ -41,6 +42,10 @@ enum Command {
     #[command(subcommand)]
     Nfs(nfs::Command),
 
+    /// Run S3 and IAM on loopback, which check every signature and every right: moto
+    #[command(subcommand)]
+    S3(s3::Command),
+
     /// Run all tests of the workspace with a control plane, and count them
     Test {
         /// Install the Debian packages that the tests of a real node need, where they are missing
@@ -54,6 +59,10 @@ enum Command {
         /// Install the Debian packages that the tests of an NFS server need, where they are missing
         #[arg(long)]
         install_nfs_packages: bool,
+
+        /// Install moto and the Debian package that the tests of S3 need, where they are missing
+        #[arg(long)]
+        install_s3_packages: bool,
 
         /// What to pass to every test program, such as a part of a test's name
         #[arg(last = true)]
@@ -142,8 +151,15 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Bench { arguments } => bench::run(&arguments, &guard).await,
             Command::ControlPlane(command) => control_plane::run(command, &guard).await,
             Command::Ceph(command) => ceph::run(command, &guard).await,
+            Command::S3(command) => s3::run(command, &guard).await,
             Command::Nfs(command) => nfs::run(command, &guard).await,
-            Command::Test { install_node_packages, install_ceph_packages, install_nfs_packages, filter } => {
+            Command::Test {
+                install_node_packages,
+                install_ceph_packages,
+                install_nfs_packages,
+                install_s3_packages,
+                filter,
+            } => {
                 if install_node_packages {
                     e2e::control_plane::install_node_packages(&e2e::progress::terminal())?;
                 }
@@ -152,6 +168,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 }
                 if install_nfs_packages {
                     e2e::nfs::install_packages(&e2e::progress::terminal())?;
+                }
+                if install_s3_packages {
+                    e2e::s3::install_packages(&e2e::progress::terminal())?;
                 }
                 test::run(&filter, &guard).await
             }

@@ -9,8 +9,8 @@ use e2e::ceph::{self, Ceph};
 use e2e::control_plane::{ControlPlane, STATE_VARIABLE, Settings, node_obstacle};
 use e2e::go_provisioner::go_provisioner;
 use e2e::guard::Guard;
-use e2e::nfs;
 use e2e::progress::{self, SharedProgress, seconds};
+use e2e::{nfs, s3};
 
 use crate::build::{self, Built, DocTests, TestProgram};
 use crate::suite::{self, Counts, Suite};
@@ -20,6 +20,9 @@ const CEPH: &str = "ceph_";
 
 /// How the names of the tests begin that need an NFS server.
 const GANESHA: &str = "ganesha_";
+
+/// How the names of the tests begin that need S3 and IAM.
+const S3: &str = "s3_";
 
 pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
@@ -38,6 +41,11 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
         nfs::obstacle().map(|reason| format!("the tests of an NFS server, {GANESHA}…, are left out: {reason:#}"));
     if let Some(no_nfs) = &no_nfs {
         progress.line(no_nfs);
+    }
+
+    let no_s3 = s3::obstacle().map(|reason| format!("the tests of S3, {S3}…, are left out: {reason:#}"));
+    if let Some(no_s3) = &no_s3 {
+        progress.line(no_s3);
     }
 
     let step = Instant::now();
@@ -66,7 +74,9 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
     if let Some(ceph) = &ceph {
         environment.insert(ceph::STATE_VARIABLE, ceph.state().path());
     }
-    let mut suites = run_suites(&built, filter, environment, no_nfs.is_none(), guard, &progress).await;
+    let mut suites =
+        run_suites(&built, filter, environment, [(GANESHA, no_nfs.is_none()), (S3, no_s3.is_none())], guard, &progress)
+            .await;
     suites.extend(built.failures.iter().map(|failure| Suite::broken(failure, "did not compile")));
 
     let step = Instant::now();
@@ -96,6 +106,9 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
     if let Some(no_nfs) = no_nfs {
         println!("{no_nfs}");
     }
+    if let Some(no_s3) = no_s3 {
+        println!("{no_s3}");
+    }
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -111,12 +124,13 @@ async fn run_suites(
     built: &Built,
     filter: &[String],
     mut environment: BTreeMap<&str, PathBuf>,
-    nfs: bool,
+    servers: [(&str, bool); 2],
     guard: &Guard,
     progress: &SharedProgress,
 ) -> Vec<Suite> {
-    let left_out = [(CEPH, environment.contains_key(ceph::STATE_VARIABLE)), (GANESHA, nfs)];
-    let left_out: Vec<&str> = left_out.into_iter().filter(|(_, there)| !there).map(|(prefix, _)| prefix).collect();
+    let ceph = (CEPH, environment.contains_key(ceph::STATE_VARIABLE));
+    let left_out: Vec<&str> =
+        servers.into_iter().chain([ceph]).filter(|(_, there)| !there).map(|(prefix, _)| prefix).collect();
     environment.extend(built.provisioners.clone());
     let mut suites = Vec::new();
     for program in &built.programs {

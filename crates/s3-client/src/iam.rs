@@ -77,6 +77,15 @@ impl Iam {
         }))
     }
 
+    /// The names of the users that stand at this path.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn users(&self, path: &str) -> Result<Vec<String>, Error> {
+        let name = |user: &Element| user.text_of("UserName").to_owned();
+        self.list("ListUsers", pair("PathPrefix", path), "Users", name).await
+    }
+
     /// Makes a user.
     ///
     /// # Errors
@@ -109,7 +118,7 @@ impl Iam {
             id: key.text_of("AccessKeyId").to_owned(),
             active: key.text_of("Status") == "Active",
         };
-        self.list("ListAccessKeys", user, "AccessKeyMetadata", key).await
+        self.list("ListAccessKeys", pair("UserName", user), "AccessKeyMetadata", key).await
     }
 
     /// Makes a key. Its secret is shown only here.
@@ -146,7 +155,7 @@ impl Iam {
     /// # Errors
     /// As of every request.
     pub async fn user_policies(&self, user: &str) -> Result<Vec<String>, Error> {
-        self.list("ListUserPolicies", user, "PolicyNames", |name| name.text.clone()).await
+        self.list("ListUserPolicies", pair("UserName", user), "PolicyNames", |name| name.text.clone()).await
     }
 
     /// Deletes one of a user's own policies. Gone already is success.
@@ -164,7 +173,7 @@ impl Iam {
     /// As of every request.
     pub async fn attached_policies(&self, user: &str) -> Result<Vec<String>, Error> {
         let arn = |policy: &Element| policy.text_of("PolicyArn").to_owned();
-        self.list("ListAttachedUserPolicies", user, "AttachedPolicies", arn).await
+        self.list("ListAttachedUserPolicies", pair("UserName", user), "AttachedPolicies", arn).await
     }
 
     /// Detaches a policy from a user. Detached already is success.
@@ -184,17 +193,17 @@ impl Iam {
         unless_absent(self.call("DeletePolicy", vec![pair("PolicyArn", arn)]).await).map(drop)
     }
 
-    /// All members of a list of a user's, page by page.
+    /// All members of a list, page by page.
     async fn list<T>(
         &self,
         action: &str,
-        user: &str,
+        of: (String, String),
         list: &str,
         read: impl Fn(&Element) -> T,
     ) -> Result<Vec<T>, Error> {
         let (mut all, mut marker) = (Vec::new(), None);
         loop {
-            let mut form = vec![pair("UserName", user)];
+            let mut form = vec![of.clone()];
             form.extend(marker.as_ref().map(|marker: &String| pair("Marker", marker)));
             let Some(answer) = unless_absent(self.call(action, form).await)? else { return Ok(all) };
             let result = answer.child(&format!("{action}Result")).ok_or_else(|| self.not_iam())?;

@@ -22,6 +22,7 @@ use kube::Client;
 
 mod access;
 mod audit;
+mod bucket_space;
 mod buckets;
 mod cleanup;
 mod images;
@@ -35,6 +36,7 @@ mod wait;
 
 pub use access::{Access, apply, provisioner_program};
 pub use audit::{AuditEntry, AuditLog};
+pub use bucket_space::{BucketSpace, BucketUser, is_bucket_bound};
 pub use buckets::install_bucket_crds;
 pub use installed::{Installed, Variant};
 pub use objects::{claim, class, is_bound, random_suffix, rule};

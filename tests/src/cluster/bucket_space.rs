@@ -1,0 +1,187 @@
+//! A provisioner of buckets in a namespace of its own, its classes and claims, and their buckets as pods see them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube_provisioner::BucketOptions;
+use kube_provisioner::bucket::BucketCapabilities;
+use kube_provisioner::rbac::{Account, bucket_rules, manifests};
+use objectbucket_api::{ClaimPhase, ObjectBucket, ObjectBucketClaim};
+use s3_client::{Client, Credentials, Settings};
+use serde_json::{Value, json};
+
+use super::{Access, Program, TestSpace, eventually, install_bucket_crds, provisioner_program};
+
+/// The limit for everything that is waited for.
+const SOON: Duration = Duration::from_secs(60);
+
+/// The provisioner's account, its classes and claims.
+pub struct BucketSpace {
+    /// Where they are.
+    pub space: TestSpace,
+    access: Access,
+}
+
+impl BucketSpace {
+    /// With an account that may do what provisioners of buckets may.
+    pub async fn new(test: &str) -> anyhow::Result<Self> {
+        let space = TestSpace::new(test).await?;
+        install_bucket_crds(&space.client()).await?;
+        let options = BucketOptions::new(space.provisioner()).options;
+        let rules = bucket_rules(&options, &BucketCapabilities::default(), &[]);
+        space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
+        let access = space.access_of("provisioner").await?;
+        Ok(Self { space, access })
+    }
+
+    /// Starts the program of a package with these options more. `variables` are `NAME=value`.
+    pub fn spawn(&self, package: &str, variables: &[&str], more: &[&str]) -> anyhow::Result<Program> {
+        let kubeconfig = self.access.kubeconfig.display().to_string();
+        let arguments = [
+            ["--provisioner-name", self.space.provisioner()],
+            ["--kubeconfig", &kubeconfig],
+            ["--namespace", self.space.namespace()],
+            ["--call-timeout", "5"],
+            ["--retry-interval-start", "300ms"],
+            ["--retry-interval-max", "3s"],
+            // Who was killed is not waited for as long as usual.
+            ["--lease-duration", "3s"],
+            ["--lease-renew-deadline", "2s"],
+            ["--lease-retry-period", "500ms"],
+        ];
+        let program = provisioner_program(package)?.display().to_string();
+        let command = variables.iter().copied().chain([program.as_str()]).chain(arguments.concat());
+        self.space.spawn(package, "env", command.chain(more.iter().copied()))
+    }
+
+    /// The same, and waits until it is connected.
+    pub async fn start(&self, package: &str, variables: &[&str], more: &[&str]) -> anyhow::Result<Program> {
+        let program = self.spawn(package, variables, more)?;
+        program.wait_for_output("connected", SOON).await?;
+        Ok(program)
+    }
+
+    /// Creates a class of the provisioner's; its name is the test's own.
+    pub async fn class(&self, suffix: &str, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
+        let parameters: BTreeMap<&str, &str> = parameters.iter().copied().collect();
+        let class: StorageClass = serde_json::from_value(json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+            "metadata": {"name": self.space.cluster_wide_name(suffix)},
+            "provisioner": self.space.provisioner(), "parameters": parameters,
+        }))?;
+        self.space.create_cluster_wide(&class).await.map(drop)
+    }
+
+    /// Creates a claim of the class with this suffix.
+    pub async fn claim(&self, name: &str, class: &str, spec: Value) -> anyhow::Result<ObjectBucketClaim> {
+        let mut claim = json!({
+            "apiVersion": objectbucket_api::API_VERSION, "kind": "ObjectBucketClaim", "metadata": {"name": name},
+            "spec": {"storageClassName": self.space.cluster_wide_name(class), "generateBucketName": "e2e"},
+        });
+        claim["spec"].as_object_mut().context("a map")?.extend(spec.as_object().context("a map")?.clone());
+        self.space.create(&serde_json::from_value(claim)?).await
+    }
+
+    /// Changes a claim.
+    pub async fn patch(&self, claim: &str, patch: Value) -> anyhow::Result<()> {
+        let claims = self.space.api::<ObjectBucketClaim>();
+        claims.patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Asks for new keys. Each request has its own text.
+    pub async fn ask_for_keys(&self, claim: &str, request: &str) -> anyhow::Result<()> {
+        let annotation = json!({"kube-provisioner/rotate-credentials": request});
+        self.patch(claim, json!({"metadata": {"annotations": annotation}})).await
+    }
+
+    /// Waits until the claim is bound; returns it.
+    pub async fn bound(&self, claim: &str) -> anyhow::Result<ObjectBucketClaim> {
+        let claims = self.space.api::<ObjectBucketClaim>();
+        self.space.wait_for_within(SOON, &claims, claim, "bound", is_bucket_bound).await
+    }
+
+    /// Waits until the claim's condition `Ready` says this.
+    pub async fn told(&self, claim: &str, part: &str) -> anyhow::Result<()> {
+        let claims = self.space.api::<ObjectBucketClaim>();
+        let says = |claim: &ObjectBucketClaim| {
+            let mut conditions = claim.status.iter().flat_map(|status| &status.conditions);
+            conditions.any(|condition| condition.type_ == "Ready" && condition.message.contains(part))
+        };
+        self.space.wait_for_within(SOON, &claims, claim, part, says).await.map(drop)
+    }
+
+    /// Deletes a claim and waits until it and its ObjectBucket are gone.
+    pub async fn delete(&self, claim: &str) -> anyhow::Result<()> {
+        let claims = self.space.api::<ObjectBucketClaim>();
+        let object = claims.get(claim).await?.spec.object_bucket_name;
+        claims.delete(claim, &DeleteParams::default()).await?;
+        self.space.wait_gone(&claims, claim).await?;
+        match object {
+            Some(object) => self.space.wait_gone(&self.space.cluster_api::<ObjectBucket>(), &object).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The claim's bucket with the keys of its Secret.
+    pub async fn user(&self, claim: &str) -> anyhow::Result<BucketUser> {
+        let secret = self.space.api::<Secret>().get(claim).await?.data.unwrap_or_default();
+        let map = self.space.api::<ConfigMap>().get(claim).await?.data.unwrap_or_default();
+        let text = |key: &str| Ok::<_, anyhow::Error>(String::from_utf8(secret.get(key).context("no key")?.0.clone())?);
+        let (id, secret) = (text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);
+        let mut settings = Settings::new(map.get("AWS_ENDPOINT_URL").context("no address")?);
+        if let Some(region) = map.get("BUCKET_REGION").filter(|region| !region.is_empty()) {
+            settings.region.clone_from(region);
+        }
+        let client = Client::new(settings, Credentials::new(&id, &secret))?;
+        Ok(BucketUser { client, bucket: map.get("BUCKET_NAME").context("no bucket")?.clone(), id, secret })
+    }
+
+    /// Waits until the claim's Secret has another key than this one.
+    pub async fn next_user(&self, claim: &str, before: &BucketUser) -> anyhow::Result<BucketUser> {
+        let rotated = eventually(SOON, async || {
+            let user = self.user(claim).await?;
+            Ok((user.id != before.id).then_some(user))
+        });
+        rotated.await?.context("there is no new key")
+    }
+
+    /// The events of the namespace as text.
+    pub async fn events(&self) -> anyhow::Result<String> {
+        let events = self.space.api::<Event>().list(&ListParams::default()).await?;
+        Ok(serde_json::to_string(&events.items)?)
+    }
+}
+
+/// What a pod has.
+pub struct BucketUser {
+    /// S3 with the claim's key.
+    pub client: Client,
+    /// The bucket's name.
+    pub bucket: String,
+    /// The key's id.
+    pub id: String,
+    /// The key's secret.
+    pub secret: String,
+}
+
+impl BucketUser {
+    /// Writes an object.
+    pub async fn put(&self, key: &str, text: &'static str) -> Result<(), s3_client::Error> {
+        self.client.put_object(&self.bucket, key, text).await
+    }
+
+    /// Whether the key opens the bucket.
+    pub async fn works(&self) -> bool {
+        self.client.get_object(&self.bucket, "nothing").await.is_ok()
+    }
+}
+
+/// Whether a claim of a bucket is bound.
+pub fn is_bucket_bound(claim: &ObjectBucketClaim) -> bool {
+    claim.status.as_ref().and_then(|status| status.phase.as_ref()) == Some(&ClaimPhase::Bound)
+}

@@ -1,0 +1,219 @@
+//! S3 and IAM on loopback: [moto](https://docs.getmoto.org/en/latest/docs/iam.html), in its mode that checks every signature and
+//! every right.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, ensure};
+use s3_client::iam::{Iam, NewUser};
+use s3_client::{Client, Credentials, Settings};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::cluster::eventually;
+use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
+use crate::guard::{Guard, Lifetime};
+use crate::packages::{self, Package};
+use crate::process::ProcessId;
+use crate::progress::SharedProgress;
+
+const MOTO: &str = "moto[server]==5.2.5";
+/// The user who may do everything.
+const ADMIN: &str = "admin";
+const EVERYTHING: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
+/// For the start and the end of a server. Python takes its time on a loaded machine.
+const LIMIT: Duration = Duration::from_secs(60);
+/// More requests than anybody sends before rights are checked.
+const UNCHECKED: &str = "INITIAL_NO_AUTH_ACTION_COUNT=1000000";
+
+const PACKAGES: [Package; 1] = [Package { name: "python3-venv", file: "/usr/share/doc/python3-venv", services: &[] }];
+
+/// Why this machine can have no S3 server now, and what to do about it.
+pub fn obstacle() -> Option<anyhow::Error> {
+    let server = server().ok()?;
+    (!is_complete(&server)).then(|| {
+        anyhow!("an S3 server needs moto, from PyPI, and Debian's package python3-venv: add --install-s3-packages")
+    })
+}
+
+/// Installs moto into the user's cache, and Debian's package for that, which needs root.
+pub fn install_packages(progress: &SharedProgress) -> anyhow::Result<()> {
+    let dir = server()?;
+    if is_complete(&dir) {
+        return Ok(());
+    }
+    packages::install(&PACKAGES, progress)?;
+    progress.line(&format!("installing {MOTO}"));
+    let _ = fs::remove_dir_all(&dir);
+    run(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
+    run(Command::new(dir.join("bin/pip")).args(["install", "--quiet", "--disable-pip-version-check", MOTO]))?;
+    fs::write(dir.join("complete"), MOTO)?;
+    Ok(())
+}
+
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Where the server is installed.
+fn server() -> anyhow::Result<PathBuf> {
+    Ok(cache_dir()?.join("moto"))
+}
+
+fn is_complete(server: &Path) -> bool {
+    fs::read_to_string(server.join("complete")).is_ok_and(|text| text == MOTO)
+}
+
+/// A server, and the key of its administrator.
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+pub struct Server {
+    /// S3, IAM and STS.
+    pub endpoint: String,
+    /// The administrator's key.
+    pub access_key: String,
+    /// Its secret.
+    pub secret_key: String,
+    id: ProcessId,
+}
+
+/// A server that ends with this process.
+pub struct S3 {
+    server: Server,
+    _dir: tempfile::TempDir,
+}
+
+impl S3 {
+    /// Starts a server with an administrator.
+    pub async fn start(guard: &Guard) -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let server = start(dir.path(), None, Lifetime::WithOwner, guard).await?;
+        Ok(Self { server, _dir: dir })
+    }
+
+    /// Where it is.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl Drop for S3 {
+    fn drop(&mut self) {
+        self.server.id.signal(crate::control_plane::Signal::KILL);
+    }
+}
+
+impl Server {
+    /// S3 with a key.
+    pub fn s3(&self, credentials: Credentials) -> anyhow::Result<Client> {
+        Ok(Client::new(Settings::new(&self.endpoint), credentials)?)
+    }
+
+    /// S3 with the administrator's key.
+    pub fn admin(&self) -> anyhow::Result<Client> {
+        self.s3(Credentials::new(&self.access_key, &self.secret_key))
+    }
+
+    /// IAM with the administrator's key.
+    pub fn iam(&self) -> anyhow::Result<Iam> {
+        iam(&self.endpoint, Credentials::new(&self.access_key, &self.secret_key))
+    }
+
+    /// The server stands still, until [`Self::resume`].
+    pub fn pause(&self) {
+        self.id.signal(crate::control_plane::Signal::STOP);
+    }
+
+    /// The server goes on.
+    pub fn resume(&self) {
+        self.id.signal(crate::control_plane::Signal::CONT);
+    }
+}
+
+fn iam(endpoint: &str, credentials: Credentials) -> anyhow::Result<Iam> {
+    let mut settings = Settings::new(endpoint);
+    settings.service = "iam".to_owned();
+    Ok(Iam::new(Client::new(settings, credentials)?))
+}
+
+async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard) -> anyhow::Result<Server> {
+    if let Some(obstacle) = obstacle() {
+        return Err(obstacle);
+    }
+    let port = match port {
+        Some(port) => port,
+        None => TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port(),
+    };
+    let program = server()?.join("bin/moto_server");
+    let arguments = [UNCHECKED, &program.to_string_lossy(), "--host", "127.0.0.1", "--port", &port.to_string()];
+    let process = Process {
+        name: "moto_server".to_owned(),
+        id: None,
+        program: packages::program("env")?,
+        arguments: arguments.map(str::to_owned).to_vec(),
+        log: dir.join("moto.log"),
+        health: None,
+    };
+    let (_, id) = spawn(&process, lifetime, guard)?;
+    let endpoint = format!("http://127.0.0.1:{port}");
+    // Nobody checks this key yet.
+    let anybody = iam(&endpoint, Credentials::new("anybody", "anybody"))?;
+    let answers = eventually(LIMIT, async || Ok(anybody.user(ADMIN).await.ok()));
+    answers.await?.with_context(|| format!("moto does not answer; its log: {}", process.log.display()))?;
+    let tags = Default::default();
+    anybody.create_user(NewUser { name: ADMIN, path: "/", tags: &tags, permissions_boundary: None }).await?;
+    anybody.put_user_policy(ADMIN, "everything", EVERYTHING).await?;
+    let key = anybody.create_access_key(ADMIN).await?;
+    check_from_now_on(port).await?;
+    Ok(Server { endpoint, access_key: key.access_key_id, secret_key: key.secret_access_key, id })
+}
+
+/// Lets moto check signatures and rights.
+async fn check_from_now_on(port: u16) -> anyhow::Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    let request = "POST /moto-api/reset-auth HTTP/1.1\r\nHost: moto\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\
+                   Connection: close\r\n\r\n0";
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    ensure!(answer.contains(" 200 "), "moto does not check rights: {answer}");
+    Ok(())
+}
+
+/// Starts a server that outlives this process, or finds the one that is up; `true` if it is new.
+pub async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Server, bool)> {
+    let dir = standing_dir()?;
+    if let Some(standing) = standing(&dir).filter(|standing| standing.id.is_running()) {
+        return Ok((standing, false));
+    }
+    let _ = fs::remove_dir_all(&dir);
+    create_private_dir(&dir)?;
+    let server = start(&dir, port, Lifetime::Detached, guard).await?;
+    fs::write(dir.join("state.json"), serde_json::to_vec(&server)?)?;
+    Ok((server, true))
+}
+
+/// Ends the server of [`up`]; `false` if there was none.
+pub async fn down() -> anyhow::Result<bool> {
+    let dir = standing_dir()?;
+    let standing = standing(&dir);
+    if let Some(standing) = &standing {
+        standing.id.stop(LIMIT).await;
+    }
+    match fs::remove_dir_all(&dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(standing.is_some()),
+    }
+}
+
+fn standing(dir: &Path) -> Option<Server> {
+    serde_json::from_slice(&fs::read(dir.join("state.json")).ok()?).ok()
+}
+
+fn standing_dir() -> anyhow::Result<PathBuf> {
+    Ok(cache_dir()?.join("s3-up"))
+}

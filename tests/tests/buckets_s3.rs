@@ -1,0 +1,280 @@
+//! Buckets on the real API server and on moto, which checks every signature and every right, made by `aws-s3-provisioner`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use e2e::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
+use e2e::control_plane;
+use e2e::s3::{S3, Server};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams};
+use objectbucket_api::ObjectBucketClaim;
+use s3_client::Credentials;
+use serde_json::json;
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// One provisioner with its own class and an account of its own.
+struct Scene {
+    buckets: BucketSpace,
+    aws: S3,
+}
+
+impl Scene {
+    async fn new(test: &str) -> anyhow::Result<Self> {
+        let buckets = BucketSpace::new(test).await?;
+        let aws = S3::start(&control_plane::State::for_tests()?.guard()).await?;
+        let scene = Self { buckets, aws };
+        scene.class("class", &[("credentialsOverlap", "3s"), ("region", "eu-central-1")]).await?;
+        Ok(scene)
+    }
+
+    fn server(&self) -> &Server {
+        self.aws.server()
+    }
+
+    async fn start(&self) -> anyhow::Result<Program> {
+        let program = self.spawn()?;
+        program.wait_for_output("connected", SOON).await?;
+        Ok(program)
+    }
+
+    fn spawn(&self) -> anyhow::Result<Program> {
+        let Server { endpoint, access_key, secret_key, .. } = self.server();
+        let key = [format!("AWS_ACCESS_KEY_ID={access_key}"), format!("AWS_SECRET_ACCESS_KEY={secret_key}")];
+        // Whatever is logged must hold no secrets.
+        let variables = [key[0].as_str(), &key[1], "RUST_LOG=trace"];
+        let arguments = ["--endpoint", endpoint, "--iam-endpoint", endpoint, "--region", "eu-west-1"];
+        self.buckets.spawn("aws-s3-provisioner", &variables, &arguments)
+    }
+
+    /// The buckets, and the users that the provisioner has made.
+    async fn assets(&self) -> anyhow::Result<BTreeSet<String>> {
+        let buckets = self.server().admin()?.list_buckets().await?.into_iter().map(|bucket| bucket.name);
+        let users = self.server().iam()?.users("/kube-provisioner/").await?;
+        Ok(buckets.chain(users).collect())
+    }
+
+    async fn nothing_left(&self) -> anyhow::Result<()> {
+        let gone = eventually(SOON, async || Ok(self.assets().await?.is_empty().then_some(()))).await?;
+        let left = self.assets().await?;
+        gone.with_context(|| format!("this is left: {left:?}"))
+    }
+
+    async fn done(self) -> anyhow::Result<()> {
+        self.buckets.space.done().await
+    }
+}
+
+impl std::ops::Deref for Scene {
+    type Target = BucketSpace;
+
+    fn deref(&self) -> &BucketSpace {
+        &self.buckets
+    }
+}
+
+#[tokio::test]
+async fn s3_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+    let scene = Scene::new("s3-use").await?;
+    let program = scene.start().await?;
+    scene.claim("photos", "class", json!({})).await?;
+    scene.claim("videos", "class", json!({})).await?;
+    scene.bound("photos").await?;
+    scene.bound("videos").await?;
+    let (photos, videos) = (scene.user("photos").await?, scene.user("videos").await?);
+    photos.put("cat", "miaow").await?;
+    ensure!(photos.client.get_object(&photos.bucket, "cat").await?.is_some(), "the object is not there");
+    let error = videos.client.get_object(&photos.bucket, "cat").await.unwrap_err();
+    assert_eq!(error.code(), "AccessDenied");
+    // No rights beyond objects.
+    assert_eq!(photos.client.create_bucket("another-one", None).await.unwrap_err().code(), "AccessDenied");
+    assert_eq!(photos.client.delete_bucket_policy(&photos.bucket).await.unwrap_err().code(), "AccessDenied");
+
+    scene.ask_for_keys("photos", "now").await?;
+    let after = scene.next_user("photos", &photos).await?;
+    ensure!(after.works().await && photos.works().await, "both keys work for some time");
+    let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
+    ensure!(retired.is_some() && after.works().await, "the old key works for ever");
+    // A lost Secret comes back with a key that works: AWS tells a key only once.
+    scene.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
+    scene.space.wait_for_within(SOON, &scene.space.api::<Secret>(), "photos", "back", |_| true).await?;
+    let back = scene.user("photos").await?;
+    ensure!(
+        back.works().await && !after.works().await,
+        "the new Secret's key does not work, or the lost one still does"
+    );
+
+    scene.delete("photos").await?;
+    scene.delete("videos").await?;
+    scene.nothing_left().await?;
+    let said = program.output() + &scene.events().await?;
+    for secret in [&scene.server().secret_key, &photos.secret, &videos.secret, &after.secret, &back.secret] {
+        ensure!(!said.contains(secret), "a secret is in the log or in an event");
+    }
+    scene.done().await
+}
+
+#[tokio::test]
+async fn s3_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+    let scene = Scene::new("s3-grant").await?;
+    let _program = scene.start().await?;
+    let admin = scene.server().admin()?;
+    admin.create_bucket("shared-bucket", Some("eu-central-1")).await?;
+    admin.put_object("shared-bucket", "x", "hello").await?;
+    let before = scene.assets().await?;
+    for access in ["read-only", "write-only"] {
+        scene.class(access, &[("bucketName", "shared-bucket"), ("accessMode", access)]).await?;
+        scene.claim(access, access, json!({})).await?;
+        scene.bound(access).await?;
+    }
+    let (reader, writer) = (scene.user("read-only").await?, scene.user("write-only").await?);
+    ensure!(reader.client.get_object("shared-bucket", "x").await?.is_some(), "the reader cannot read");
+    assert_eq!(reader.put("y", "no").await.unwrap_err().code(), "AccessDenied");
+    writer.put("y", "yes").await?;
+    assert_eq!(writer.client.get_object("shared-bucket", "x").await.unwrap_err().code(), "AccessDenied");
+    // A bucket of somebody else is refused and stays.
+    scene.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
+    scene.told("thief", "was not made for this claim").await?;
+    for claim in ["read-only", "write-only", "thief"] {
+        scene.delete(claim).await?;
+    }
+    assert_eq!(scene.assets().await?, before);
+    ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "somebody's object is gone");
+    admin.empty_bucket("shared-bucket").await?;
+    admin.delete_bucket("shared-bucket").await?;
+    scene.done().await
+}
+
+#[tokio::test]
+async fn s3_settings_of_the_class_are_applied_and_versions_go_with_the_bucket() -> anyhow::Result<()> {
+    let scene = Scene::new("s3-settings").await?;
+    let _program = scene.start().await?;
+    let rule = r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
+    scene.class("settings", &[("region", "us-east-1"), ("versioning", "true"), ("lifecycle", rule)]).await?;
+    scene.claim("photos", "settings", json!({"bucketName": "my-photos"})).await?;
+    scene.bound("photos").await?;
+    let admin = scene.server().admin()?;
+    ensure!(admin.bucket_versioning("my-photos").await?, "no versions are kept");
+    ensure!(!admin.bucket_lifecycle("my-photos").await?.is_empty(), "there is no lifecycle");
+    assert_eq!(
+        admin.bucket_tagging("my-photos").await?["kube-provisioner/claim"],
+        format!("{}/photos", scene.space.namespace())
+    );
+    let user = scene.user("photos").await?;
+    for text in ["one", "two", "three"] {
+        user.put("cat", text).await?;
+    }
+    user.client.delete_object("my-photos", "cat").await?;
+    scene.delete("photos").await?;
+    scene.nothing_left().await?;
+
+    // What cannot be is told, and changes nothing.
+    scene.class("admin-keys", &[("createBucketUser", "no")]).await?;
+    scene.claim("nobody", "admin-keys", json!({})).await?;
+    scene.told("nobody", "every claim has a user of its own").await?;
+    scene.delete("nobody").await?;
+    scene.nothing_left().await?;
+    scene.done().await
+}
+
+#[tokio::test]
+async fn s3_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> anyhow::Result<()> {
+    let scene = Scene::new("s3-faults").await?;
+    let _program = scene.start().await?;
+    let admin = |key: &Credentials| -> anyhow::Result<Secret> {
+        let data = json!({"AWS_ACCESS_KEY_ID": key.access_key_id, "AWS_SECRET_ACCESS_KEY": key.secret_access_key});
+        Ok(serde_json::from_value(json!({"metadata": {"name": "admin"}, "stringData": data}))?)
+    };
+    let Server { access_key, secret_key, .. } = scene.server();
+    scene.space.create(&admin(&Credentials::new(access_key, "wrong"))?).await?;
+    // Named as by the provisioner of 2019.
+    let secret = [("secretName", "admin"), ("secretNamespace", scene.space.namespace()), ("region", "eu-central-1")];
+    scene.class("secret", &secret).await?;
+    scene.claim("photos", "secret", json!({})).await?;
+    scene.told("photos", "AWS does not accept the administrator's key").await?;
+
+    // One who may do nothing: the right that is missing is named.
+    let iam = scene.server().iam()?;
+    let tags = Default::default();
+    iam.create_user(s3_client::iam::NewUser { name: "weak", path: "/", tags: &tags, permissions_boundary: None })
+        .await?;
+    let weak = iam.create_access_key("weak").await?;
+    let secrets = scene.space.api::<Secret>();
+    let set = async |key: &Credentials| -> anyhow::Result<()> {
+        let patch = kube::api::Patch::Merge(admin(key)?);
+        secrets.patch("admin", &Default::default(), &patch).await?;
+        Ok(())
+    };
+    set(&weak).await?;
+    scene.told("photos", "the administrator needs the right iam:GetUser").await?;
+    set(&Credentials::new(access_key, secret_key)).await?;
+    scene.bound("photos").await?;
+
+    scene.server().pause();
+    scene.claim("videos", "class", json!({})).await?;
+    scene.told("videos", "has not answered in 5s").await?;
+    scene.server().resume();
+    scene.bound("videos").await?;
+    scene.delete("photos").await?;
+    scene.delete("videos").await?;
+    scene.nothing_left().await?;
+    scene.done().await
+}
+
+/// Claims come, rotate and go while the provisioner is killed at any moment.
+#[tokio::test]
+async fn s3_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+    let kills: u64 = std::env::var("E2E_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(12);
+    let scene = Scene::new("s3-kill").await?;
+    let mut program = scene.start().await?;
+    scene.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
+    scene.bound("owner").await?;
+    scene.class("granted", &[("bucketName", "shared-bucket"), ("region", "eu-central-1")]).await?;
+    let claims = scene.space.api::<ObjectBucketClaim>();
+    let mut moments = 0x9e37_79b9_7f4a_7c15_u64;
+    for kill in 0..kills {
+        scene.claim(&format!("made-{kill}"), "class", json!({"bucketName": format!("named-{kill}")})).await?;
+        scene.claim(&format!("granted-{kill}"), "granted", json!({})).await?;
+        if kill > 0 {
+            scene.ask_for_keys(&format!("made-{}", kill - 1), &kill.to_string()).await?;
+        }
+        if kill > 1 {
+            for gone in [format!("made-{}", kill - 2), format!("granted-{}", kill - 2)] {
+                claims.delete(&gone, &DeleteParams::default()).await?;
+            }
+        }
+        moments = moments.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        tokio::time::sleep(Duration::from_millis(moments >> 54)).await;
+        program.kill().await?;
+        program = scene.spawn()?;
+    }
+    let last = kills - 1;
+    for claim in [format!("made-{last}"), format!("made-{}", last - 1), format!("granted-{last}")] {
+        scene.bound(&claim).await?;
+        let works = eventually(SOON, async || Ok(scene.user(&claim).await?.works().await.then_some(())));
+        ensure!(works.await?.is_some(), "the keys of {claim} do not work");
+    }
+    // Four claims are left, and the owner's: as many users, and after the overlap one key each.
+    let iam = scene.server().iam()?;
+    let settled = eventually(SOON, async || {
+        let users = iam.users("/kube-provisioner/").await?;
+        let mut keys = 0;
+        for user in &users {
+            keys += iam.access_keys(user).await?.len();
+        }
+        let buckets = scene.server().admin()?.list_buckets().await?.len();
+        Ok(((users.len(), keys, buckets) == (5, 5, 3)).then_some(()))
+    });
+    ensure!(settled.await?.is_some(), "{:?}", scene.assets().await?);
+    let all = claims.list(&ListParams::default()).await?;
+    ensure!(all.iter().all(is_bucket_bound), "some claims are not bound");
+    let names = all.iter().filter_map(|claim| claim.metadata.name.clone());
+    for claim in names.filter(|name| name != "owner") {
+        scene.delete(&claim).await?;
+    }
+    scene.delete("owner").await?;
+    scene.nothing_left().await?;
+    scene.done().await
+}

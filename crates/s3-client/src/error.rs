@@ -146,8 +146,11 @@ fn parts(body: &str) -> Option<Parts> {
         return Some(Parts { code: text("Code")?, message, request_id: text("RequestId").unwrap_or_default() });
     }
     let root = xml::parse(body)?;
-    // S3 sends an `Error`, IAM and STS an `ErrorResponse` around it.
-    let error = if root.name == "Error" { &root } else { root.child("Error")? };
+    // S3 sends an `Error`, IAM and STS an `ErrorResponse` around it, and some `Errors` in between.
+    let error = match root.name.as_str() {
+        "Error" => &root,
+        _ => root.child("Errors").unwrap_or(&root).child("Error")?,
+    };
     let id = [error, &root].map(|element| element.text_of("RequestId"));
     let request_id = id.into_iter().find(|id| !id.is_empty()).unwrap_or_default().to_owned();
     Some(Parts { code: error.text_of("Code").to_owned(), message: error.text_of("Message").to_owned(), request_id })

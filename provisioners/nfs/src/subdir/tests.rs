@@ -37,7 +37,7 @@ async fn a_share_that_hangs_costs_its_own_threads_alone() {
             tokio::spawn(async move {
                 let work = move |_: &Root| {
                     begins.send(()).unwrap();
-                    drop(gate.lock().unwrap().recv());
+                    let _ = gate.lock().unwrap().recv();
                     Ok::<_, StartError>(())
                 };
                 worker.run(work).await

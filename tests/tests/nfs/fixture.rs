@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use e2e::cluster::{Access, Program, TestSpace, eventually, provisioner_program};
 use e2e::nfs::Client;
+use e2e::process::ProcessId;
 use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams};
@@ -85,23 +86,32 @@ impl Server {
         space.spawn("nfs-server", provisioner_program("nfs-provisioner")?, arguments)
     }
 
+    /// Started, and the server answers.
     pub(crate) async fn started(&self, space: &TestSpace, access: &Access) -> anyhow::Result<Program> {
-        let before = self.log(space).matches("the NFS server is ready").count();
+        let before = self.ganesha().ok();
         let program = self.start(space, access, &[])?;
-        self.ready(space, before + 1).await?;
+        self.ready(before).await?;
         Ok(program)
     }
 
-    /// Waits until the server was ready so often.
-    pub(crate) async fn ready(&self, space: &TestSpace, times: usize) -> anyhow::Result<()> {
-        let enough = || self.log(space).matches("the NFS server is ready").count() >= times;
-        let ready = eventually(2 * SOON, async || Ok(enough().then_some(()))).await?;
+    /// Waits until another server than that one answers.
+    pub(crate) async fn ready(&self, before: Option<ProcessId>) -> anyhow::Result<()> {
+        let answers = || std::net::TcpStream::connect(("127.0.0.1", self.client.port)).is_ok();
+        let is_new = || self.ganesha().is_ok_and(|id| Some(id) != before && id.is_running());
+        let ready = eventually(2 * SOON, async || Ok((is_new() && answers()).then_some(()))).await?;
         anyhow::ensure!(ready.is_some(), "the NFS server is not ready");
         Ok(())
     }
 
-    fn log(&self, space: &TestSpace) -> String {
-        space.program_logs()
+    /// The content of a file, once the server gives it.
+    pub(crate) async fn gets(&self, path: &str) -> anyhow::Result<String> {
+        let mut last = Ok(String::new());
+        let got = eventually(SOON, async || {
+            last = self.client.get(path).await;
+            Ok(last.is_ok().then_some(()))
+        });
+        got.await?;
+        last
     }
 
     /// Ids and paths of what is exported, as it is written down.
@@ -115,9 +125,9 @@ impl Server {
     }
 
     /// The process of NFS-Ganesha.
-    pub(crate) fn ganesha(&self) -> anyhow::Result<e2e::process::ProcessId> {
+    pub(crate) fn ganesha(&self) -> anyhow::Result<ProcessId> {
         let text = std::fs::read_to_string(self.runtime.path().join("ganesha.pid"))?;
-        Ok(e2e::process::ProcessId::of(text.trim().parse()?)?)
+        Ok(ProcessId::of(text.trim().parse()?)?)
     }
 }
 
@@ -128,7 +138,7 @@ impl Drop for Server {
             id.signal(e2e::control_plane::Signal::KILL);
         }
         let bus = std::fs::read_to_string(self.runtime.path().join("bus.pid")).unwrap_or_default();
-        if let Some(id) = bus.trim().parse().ok().and_then(|id| e2e::process::ProcessId::of(id).ok()) {
+        if let Some(id) = bus.trim().parse().ok().and_then(|id| ProcessId::of(id).ok()) {
             id.signal(e2e::control_plane::Signal::KILL);
         }
     }

@@ -57,19 +57,20 @@ async fn ganesha_g5_restarts_keep_ids_and_data() -> anyhow::Result<()> {
     std::fs::write(&file, "hello")?;
     server.client.put(&file, &format!("{path}/hello")).await?;
     // The server alone is killed; it is started again.
-    server.ganesha()?.signal(Signal::KILL);
-    server.ready(&space, 2).await?;
-    assert_eq!(server.client.get(&format!("{path}/hello")).await?, "hello");
+    let killed = server.ganesha()?;
+    killed.signal(Signal::KILL);
+    server.ready(Some(killed)).await?;
+    assert_eq!(server.gets(&format!("{path}/hello")).await?, "hello");
     // The provisioner is told to end, and the server with it.
     program.terminate(SOON).await?;
     drop(program);
     let mut program = server.started(&space, &access).await?;
-    assert_eq!(server.client.get(&format!("{path}/hello")).await?, "hello");
+    assert_eq!(server.gets(&format!("{path}/hello")).await?, "hello");
     // Both are killed; what the provisioner left running is in nobody's way.
     program.kill().await?;
     drop(program);
     let _program = server.started(&space, &access).await?;
-    assert_eq!(server.client.get(&format!("{path}/hello")).await?, "hello");
+    assert_eq!(server.gets(&format!("{path}/hello")).await?, "hello");
     assert_eq!(server.exports(), exports);
     // What is deleted gives no id to what is made afterwards.
     delete_claim(&space, "claim-2").await?;
@@ -84,8 +85,8 @@ async fn ganesha_g5_restarts_keep_ids_and_data() -> anyhow::Result<()> {
 async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-limits").await?, Server::new()?);
     let access = account(&space).await?;
-    let program = server.start(&space, &access, &["--max-exports=1"])?;
-    program.wait_for_output("the NFS server is ready", SOON).await?;
+    let _program = server.start(&space, &access, &["--max-exports=1"])?;
+    server.ready(None).await?;
     let class = class_with(&space, "class", &[("gid", "1234"), ("rootSquash", "true")]).await?;
     let bad = class_with(&space, "bad", &[("gid", "users")]).await?;
     let mut large = space.claim("large", &class);

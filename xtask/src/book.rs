@@ -18,7 +18,9 @@ pub(crate) async fn run(guard: &Guard) -> anyhow::Result<ExitCode> {
     if !program.exists() {
         progress::terminal().line("installing mdbook, once; this takes some minutes");
         let mut install = build::cargo(guard);
-        install.args(["install", "mdbook", "--locked", "--no-default-features", "--version", MDBOOK, "--root"]).arg(&tools);
+        install
+            .args(["install", "mdbook", "--locked", "--no-default-features", "--version", MDBOOK, "--root"])
+            .arg(&tools);
         ensure!(Running::start(install)?.ended().await?.success(), "mdbook cannot be installed; see above");
     }
     let mut command = build::command(guard, &program);

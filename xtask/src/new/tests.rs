@@ -34,7 +34,8 @@ fn keeps_its_promises(name: &str, bucket: bool) {
     let program = project().join("target/debug").join(name);
     let provisioner = format!("example.com/{name}");
     let ask = |arguments: &[&str]| {
-        let output = Command::new(&program).args(arguments).args(["--provisioner-name", &provisioner]).output().unwrap();
+        let output =
+            Command::new(&program).args(arguments).args(["--provisioner-name", &provisioner]).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
@@ -42,7 +43,9 @@ fn keeps_its_promises(name: &str, bucket: bool) {
     let rights = ask(&["rbac", "--namespace", name, "--service-account", name]);
     // The Deployment's account is the one that the rights are for.
     let deployment = fs::read_to_string(folder.join("deploy/deployment.yaml")).unwrap();
-    assert!(deployment.contains(&format!("serviceAccountName: {name}\n")) && rights.contains(&format!("name: {name}\n")));
+    assert!(
+        deployment.contains(&format!("serviceAccountName: {name}\n")) && rights.contains(&format!("name: {name}\n"))
+    );
     let cluster = kube_sim::Cluster::new();
     for manifest in ["deploy/namespace.yaml", "deploy/deployment.yaml", "deploy/storageclass.yaml"] {
         cluster.create_yaml(&fs::read_to_string(folder.join(manifest)).unwrap()).unwrap();
@@ -67,7 +70,10 @@ fn nothing_is_written_over_and_names_are_good_everywhere() {
     // No placeholder is left.
     for file in ["Cargo.toml", "src/main.rs", "README.md", "deploy/deployment.yaml", "Dockerfile"] {
         let text = fs::read_to_string(folder.join(file)).unwrap();
-        assert!(!text.contains(EXAMPLE) && !text.contains(&snake(EXAMPLE)) && !text.contains(LIBRARY), "{file}: {text}");
+        assert!(
+            !text.contains(EXAMPLE) && !text.contains(&snake(EXAMPLE)) && !text.contains(LIBRARY),
+            "{file}: {text}"
+        );
     }
 }
 

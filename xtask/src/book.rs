@@ -45,14 +45,14 @@ fn stage(folder: &Path) -> anyhow::Result<()> {
     let mut copied = below(&project.join(PAGES))?;
     copied.retain(|path| !path.ends_with("SUMMARY.md"));
     summary.push_str("\n# Reference\n\n");
-    for path in reference(&project)? {
+    for path in reference(project)? {
         let text = read(&path)?;
         let title = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or("Untitled");
-        summary.push_str(&format!("- [{title}]({})\n", path.strip_prefix(&project)?.display()));
+        summary.push_str(&format!("- [{title}]({})\n", path.strip_prefix(project)?.display()));
         copied.push(path);
     }
     for path in copied {
-        write(&folder.join("src").join(path.strip_prefix(&project)?), &read(&path)?)?;
+        write(&folder.join("src").join(path.strip_prefix(project)?), &read(&path)?)?;
     }
     write(&folder.join("src/SUMMARY.md"), &summary)?;
     write(&folder.join("book.toml"), &read(&project.join("docs/book/book.toml"))?.replace("src = \"pages\"\n", ""))

@@ -8,11 +8,13 @@ use clap::{Parser, Subcommand};
 use e2e::guard::{self, Guard, Lifetime};
 
 mod bench;
+mod book;
 mod build;
 mod ceph;
 mod control_plane;
 mod demo;
 mod image;
+mod new;
 mod nfs;
 mod s3;
 mod signals;
@@ -90,6 +92,12 @@ enum Command {
 
     /// Build the container image of the hostPath provisioner, an OCI archive; needs no container engine
     Image(image::Arguments),
+
+    /// Make the folder of a new provisioner, with its tests and manifests
+    New(new::Arguments),
+
+    /// Install mdbook into the cache if need be, and build the guide of docs/book
+    Book,
 
     /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists what
     Bench {
@@ -175,6 +183,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 test::run(&filter, &guard).await
             }
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
+            Command::New(arguments) => new::run(&arguments).map(|()| ExitCode::SUCCESS),
+            Command::Book => book::run(&guard).await,
             Command::Image(arguments) => image::run(&arguments, &guard).await,
             Command::Demo { shown: Shown::Buckets | Shown::Nfs, node: true, .. }
             | Command::Demo { shown: Shown::Buckets | Shown::Nfs, keep: true, .. } => {

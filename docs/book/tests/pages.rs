@@ -1,0 +1,181 @@
+//! What the guide shows is true: its links lead somewhere, its manifests are taken, its commands exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kube_sim::Cluster;
+
+/// A fenced block: its language and its text.
+struct Block {
+    language: String,
+    text: String,
+}
+
+fn book() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn project() -> PathBuf {
+    book().join("../..").canonicalize().unwrap()
+}
+
+/// Every page but the summary: its path below `pages`, and its text.
+fn pages() -> Vec<(String, String)> {
+    let (mut folders, mut pages) = (vec![book().join("pages")], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(book().join("pages")).unwrap().display().to_string();
+                pages.push((name, fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    pages.retain(|(name, _)| name != "SUMMARY.md");
+    pages.sort();
+    pages
+}
+
+/// A page's blocks, and what is around them.
+fn split(page: &str) -> (Vec<Block>, String) {
+    let (mut blocks, mut prose, mut open) = (Vec::new(), String::new(), None);
+    for line in page.lines() {
+        match (line.strip_prefix("```"), open.take()) {
+            (Some(language), None) => open = Some(Block { language: language.to_owned(), text: String::new() }),
+            (Some(_), Some(block)) => blocks.push(block),
+            (None, Some(mut block)) => {
+                block.text.push_str(line);
+                block.text.push('\n');
+                open = Some(block);
+            }
+            (None, None) => {
+                prose.push_str(line);
+                prose.push('\n');
+            }
+        }
+    }
+    assert!(open.is_none(), "a block has no end");
+    (blocks, prose)
+}
+
+/// The targets of all links.
+fn links(prose: &str) -> Vec<&str> {
+    prose.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()).collect()
+}
+
+/// As GitHub and mdBook make them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let (_, prose) = split(page);
+    let headings = prose.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    headings.map(|heading| heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")).collect()
+}
+
+#[test]
+fn the_summary_lists_every_page_once() {
+    let summary = fs::read_to_string(book().join("pages/SUMMARY.md")).unwrap();
+    let mut listed = links(&summary);
+    listed.sort_unstable();
+    let pages = pages();
+    assert_eq!(listed, pages.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
+    assert!(pages.len() > 20, "{}", pages.len());
+}
+
+#[test]
+fn every_link_leads_to_a_page_and_to_its_heading() {
+    let mut count = 0;
+    for (name, page) in pages() {
+        let (_, prose) = split(&page);
+        for link in links(&prose) {
+            if link.starts_with("https://") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = book().join("pages").join(&name).parent().unwrap().join(file);
+            let text = fs::read_to_string(&target).unwrap_or_else(|error| panic!("{name}: {link}: {error}"));
+            assert!(anchor.is_empty() || anchors(&text).contains(anchor), "{name}: {link}: {:?}", anchors(&text));
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count}");
+}
+
+/// Each language has a test that looks at its blocks.
+#[test]
+fn every_block_is_checked_by_some_test() {
+    let compiled = fs::read_to_string(book().join("src/lib.rs")).unwrap();
+    for (name, page) in pages() {
+        for Block { language, text } in split(&page).0 {
+            let checked = match language.as_str() {
+                // The template's files; a test of `cargo xtask new` compares and builds them.
+                "rust" | "toml" if name == "write/first.md" => true,
+                "rust" => compiled.contains(&format!("\"{name}\"")),
+                // Below.
+                "yaml" | "sh" => true,
+                // Below, or compared with what the program says by a test of the hostPath provisioner.
+                "console" => text.starts_with("$ "),
+                // A drawing.
+                "text" => name == "how/how-it-works.md",
+                _ => false,
+            };
+            assert!(checked, "{name}: no test looks at this block of {language:?}:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn an_api_server_takes_every_manifest() {
+    let crds = project().join("crates/objectbucket-api/crds/strict");
+    let mut count = 0;
+    for (name, page) in pages() {
+        // Each page alone: some show one object in two ways.
+        for Block { text, .. } in split(&page).0.iter().filter(|block| block.language == "yaml") {
+            let cluster = Cluster::new();
+            for crd in fs::read_dir(&crds).unwrap() {
+                cluster.create_yaml(&fs::read_to_string(crd.unwrap().path()).unwrap()).unwrap();
+            }
+            let taken = cluster.create_yaml(text).unwrap_or_else(|status| panic!("{name}: {status:?}\n{text}"));
+            count += taken.len();
+        }
+    }
+    assert!(count > 10, "{count}");
+}
+
+/// What people are told to type: folders and files are there, and so are the commands of this project.
+#[test]
+fn every_command_names_what_is_there() {
+    let commands = fs::read_to_string(project().join("xtask/src/main.rs")).unwrap();
+    let mut count = 0;
+    for (name, page) in pages() {
+        for Block { text, .. } in split(&page).0.iter().filter(|block| matches!(&*block.language, "sh" | "console")) {
+            let shell =
+                text.lines().filter_map(|line| line.strip_prefix("$ ").or((!text.starts_with("$ ")).then_some(line)));
+            for line in shell {
+                let words: Vec<&str> = line.split_whitespace().filter(|word| !word.starts_with("RUSTFLAGS")).collect();
+                match words[..] {
+                    ["cargo", "xtask", command, ..] => {
+                        let variant = command[..1].to_uppercase() + &command[1..];
+                        assert!(
+                            commands.contains(&format!("\n    {variant}")),
+                            "{name}: there is no cargo xtask {command}"
+                        );
+                    }
+                    ["kubectl", "apply" | "delete", "-k", folder] => {
+                        assert!(project().join(folder).join("kustomization.yaml").exists(), "{name}: {folder}");
+                    }
+                    // `-C` and the like belong to RUSTFLAGS, which is split in two.
+                    ["cargo", "test" | "run" | "build", ..]
+                    | ["target-feature=+crt-static\"", "cargo", "build", ..] => {}
+                    ["kubectl", "get" | "describe", ..] | ["hostpath-provisioner", "check-class", ..] => {}
+                    ["docker", "build", ..] | ["oc", "adm", ..] | ["chcon", ..] | ["mkdir", ..] => {}
+                    _ => panic!("{name}: no test knows the command {line:?}"),
+                }
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 10, "{count}");
+}

@@ -1,0 +1,120 @@
+//! `cargo xtask book`: the guide of `docs/book` as HTML, with the pages that it links to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use e2e::control_plane::cache_dir;
+use e2e::guard::{Guard, Running};
+use e2e::progress;
+
+use crate::build;
+
+/// The version that the guide is built with. It has a folder of its own, so that another one is installed beside it.
+const MDBOOK: &str = "0.5.4";
+const PAGES: &str = "docs/book/pages";
+
+pub(crate) async fn run(guard: &Guard) -> anyhow::Result<ExitCode> {
+    let tools = cache_dir()?.join(format!("mdbook-{MDBOOK}"));
+    let program = tools.join("bin/mdbook");
+    if !program.exists() {
+        progress::terminal().line("installing mdbook, once; this takes some minutes");
+        let mut install = build::cargo(guard);
+        install.args(["install", "mdbook", "--locked", "--no-default-features", "--version", MDBOOK, "--root"]);
+        install.arg(&tools);
+        ensure!(Running::start(install)?.ended().await?.success(), "mdbook cannot be installed; see above");
+    }
+    let staged = build::workspace_root().join("target/book");
+    stage(&staged)?;
+    let mut command = build::command(guard, &program);
+    command.arg("build").arg(&staged);
+    ensure!(Running::start(command)?.ended().await?.success(), "the guide cannot be built; see above");
+    println!("{}", staged.join("book/index.html").display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Pages link to what is beside them in the project, and mdBook knows one folder. So all of them are copied into one, each at
+/// its own path, and the summary gets a part more.
+fn stage(folder: &Path) -> anyhow::Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    let project = build::workspace_root();
+    let mut summary = read(&project.join(PAGES).join("SUMMARY.md"))?.replace("](", &format!("]({PAGES}/"));
+    let mut copied = below(&project.join(PAGES))?;
+    copied.retain(|path| !path.ends_with("SUMMARY.md"));
+    summary.push_str("\n# Reference\n\n");
+    for path in reference(project)? {
+        let text = read(&path)?;
+        let title = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or("Untitled");
+        summary.push_str(&format!("- [{title}]({})\n", path.strip_prefix(project)?.display()));
+        copied.push(path);
+    }
+    for path in copied {
+        write(&folder.join("src").join(path.strip_prefix(project)?), &read(&path)?)?;
+    }
+    write(&folder.join("src/SUMMARY.md"), &summary)?;
+    write(&folder.join("book.toml"), &read(&project.join("docs/book/book.toml"))?.replace("src = \"pages\"\n", ""))
+}
+
+/// The pages beside the guide.
+fn reference(project: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut pages = Vec::new();
+    for entry in fs::read_dir(project.join("docs"))? {
+        pages.push(entry?.path());
+    }
+    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.sort();
+    let others = ["ARCHITECTURE.md", "CONTRIBUTING.md", "provisioners/hostpath/deploy/README.md"];
+    pages.extend(others.map(|path| project.join(path)));
+    Ok(pages)
+}
+
+fn below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.extend(below(&path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// mdBook writes what the summary lists, and a link to any other page would lead nowhere.
+    #[test]
+    fn whatever_a_page_of_the_guide_links_to_is_in_the_book() {
+        let folder = build::workspace_root().join("target/tmp/staged-book");
+        stage(&folder).unwrap();
+        let pages = folder.join("src").join(PAGES);
+        let mut count = 0;
+        for page in below(&pages).unwrap() {
+            for link in read(&page).unwrap().split("](").skip(1).map(|rest| rest.split([')', '#']).next().unwrap()) {
+                if link.ends_with(".md") {
+                    let target = page.parent().unwrap().join(link);
+                    assert!(target.exists(), "{} is not among the reference pages", target.display());
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 50, "{count}");
+    }
+}

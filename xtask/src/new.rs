@@ -1,0 +1,79 @@
+//! `cargo xtask new NAME`: the folder of a new provisioner, made of a template.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+
+/// What the templates call themselves.
+const EXAMPLE: &str = "example-provisioner";
+/// Stands for the folder of the library's crates.
+const LIBRARY: &str = "LIBRARY";
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Name of the package and of its folder, such as nfs-provisioner
+    name: String,
+
+    /// A provisioner of buckets instead of volumes
+    #[arg(long)]
+    bucket: bool,
+
+    /// Folder in which the new one is made
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    into: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let folder = arguments.into.join(&arguments.name);
+    create(&arguments.name, arguments.bucket, &folder)?;
+    println!("{} is made; try it:", folder.display());
+    println!("  cd {} && cargo test", folder.display());
+    Ok(())
+}
+
+/// Writes the template's files. The lock file is this project's, so that the versions are those that were tried.
+fn create(name: &str, bucket: bool, folder: &Path) -> anyhow::Result<()> {
+    ensure!(is_name(name), "{name:?} is no name for it; use small letters, digits and -, and begin with a letter");
+    ensure!(!folder.exists(), "{} exists already; choose another name", folder.display());
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no folder above xtask")?;
+    let template = project.join("xtask/template").join(if bucket { "bucket" } else { "volume" });
+    copy(&template, folder, &|text| {
+        let library = project.join("crates").display().to_string();
+        text.replace(LIBRARY, &library).replace(EXAMPLE, name).replace(&snake(EXAMPLE), &snake(name))
+    })?;
+    fs::copy(project.join("Cargo.lock"), folder.join("Cargo.lock")).context("cannot copy Cargo.lock")?;
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path, adapt: &dyn Fn(&str) -> String) -> anyhow::Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let from = entry?.path();
+        let name = from.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Cargo would take the template for a package if its manifest had the usual name.
+        let to = to.join(name.strip_suffix(".in").unwrap_or(&name));
+        if from.is_dir() {
+            copy(&from, &to, adapt)?;
+        } else {
+            let text = fs::read_to_string(&from).with_context(|| format!("cannot read {}", from.display()))?;
+            fs::write(&to, adapt(&text)).with_context(|| format!("cannot write {}", to.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Good for a package, a namespace and an image alike.
+fn is_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.len() <= 40
+        && !name.ends_with('-')
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+fn snake(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! What `cargo xtask new` makes is built as a stranger's project, and keeps the contract.
+
+use std::process::Command;
+
+use super::*;
+
+fn project() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// A new provisioner in the target folder, which shares what is compiled there.
+fn made(name: &str, bucket: bool) -> PathBuf {
+    let folder = project().join("target/tmp/new").join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).unwrap();
+    }
+    create(name, bucket, &folder).unwrap();
+    folder
+}
+
+fn cargo(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(folder).args(arguments).arg("--offline").env("CARGO_TARGET_DIR", project().join("target"));
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "cargo {arguments:?}:\n{out}\n{err}");
+    out.into_owned()
+}
+
+fn keeps_its_promises(name: &str, bucket: bool) {
+    let folder = made(name, bucket);
+    assert!(cargo(&folder, &["test", "--test", "conformance"]).contains("1 passed"));
+    let program = project().join("target/debug").join(name);
+    let provisioner = format!("example.com/{name}");
+    let ask = |arguments: &[&str]| {
+        let output =
+            Command::new(&program).args(arguments).args(["--provisioner-name", &provisioner]).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    ask(&["check-class", folder.join("deploy/storageclass.yaml").to_str().unwrap()]);
+    let rights = ask(&["rbac", "--namespace", name, "--service-account", name]);
+    // The Deployment's account is the one that the rights are for.
+    let deployment = fs::read_to_string(folder.join("deploy/deployment.yaml")).unwrap();
+    assert!(
+        deployment.contains(&format!("serviceAccountName: {name}\n")) && rights.contains(&format!("name: {name}\n"))
+    );
+    let cluster = kube_sim::Cluster::new();
+    for manifest in ["deploy/namespace.yaml", "deploy/deployment.yaml", "deploy/storageclass.yaml"] {
+        cluster.create_yaml(&fs::read_to_string(folder.join(manifest)).unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn a_new_provisioner_of_volumes_keeps_the_contract() {
+    keeps_its_promises("directories-of-mine", false);
+}
+
+#[test]
+fn a_new_provisioner_of_buckets_keeps_the_contract() {
+    keeps_its_promises("buckets-of-mine", true);
+}
+
+#[test]
+fn nothing_is_written_over_and_names_are_good_everywhere() {
+    let folder = made("twice", false);
+    assert!(create("twice", false, &folder).unwrap_err().to_string().contains("exists already"));
+    assert!(is_name("nfs-4") && !is_name("Nfs") && !is_name("4-nfs") && !is_name("nfs/..") && !is_name("nfs-"));
+    // No placeholder is left.
+    for file in ["Cargo.toml", "src/main.rs", "README.md", "deploy/deployment.yaml", "Dockerfile"] {
+        let text = fs::read_to_string(folder.join(file)).unwrap();
+        assert!(
+            !text.contains(EXAMPLE) && !text.contains(&snake(EXAMPLE)) && !text.contains(LIBRARY),
+            "{file}: {text}"
+        );
+    }
+}
+
+/// The guide's first provisioner is the template's.
+#[test]
+fn the_guide_shows_what_is_made() {
+    let page = fs::read_to_string(project().join("docs/book/pages/write/first.md")).unwrap();
+    for file in ["Cargo.toml.in", "src/lib.rs", "src/main.rs", "tests/conformance.rs"] {
+        let text = fs::read_to_string(project().join("xtask/template/volume").join(file)).unwrap();
+        let shown = text.replace(LIBRARY, "../kube-provisioner/crates").replace(EXAMPLE, "directories");
+        let shown = shown.replace(&snake(EXAMPLE), "directories");
+        assert!(page.contains(shown.trim_end()), "write/first.md does not show {file} as it is:\n{shown}");
+    }
+}

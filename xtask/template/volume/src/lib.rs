@@ -1,0 +1,55 @@
+//! A provisioner that makes a directory for every claim. Put your backend in place of the directories.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use kube_provisioner::{DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+use serde::Deserialize;
+
+/// The backend: a folder.
+pub struct Directories {
+    pub root: PathBuf,
+}
+
+/// What a StorageClass may say in `parameters`. Anything else is refused with an event.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Parameters {
+    /// Keep the data when the claim is deleted: a class says `keepData: "true"`.
+    #[serde(default)]
+    pub keep_data: bool,
+}
+
+impl Provisioner for Directories {
+    type Parameters = Parameters;
+
+    /// Called again with the same name after a crash: it finds what the first call made.
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        let path = self.root.join(&request.name);
+        tokio::fs::create_dir_all(&path).await?; // any error: tried again later
+        let keep = request.parameters.keep_data.to_string();
+        Ok(Volume::host_path(path.to_string_lossy()).annotation("example.com/keep-data", keep))
+    }
+
+    /// Already gone is success.
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        if volume.annotation("example.com/keep-data") == Some("true") {
+            return Ok(());
+        }
+        self.remove(volume.name()).await
+    }
+
+    /// The claim is gone before its volume was made: nothing may stay.
+    async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
+        self.remove(&attempt.name).await
+    }
+}
+
+impl Directories {
+    async fn remove(&self, name: &str) -> Result<(), DeleteError> {
+        match tokio::fs::remove_dir_all(self.root.join(name)).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use example_provisioner::Directories;
+use kube_provisioner::Options;
+
+/// Makes a directory for every claim
+#[derive(Parser)]
+struct Args {
+    /// Directory that holds all volumes
+    #[arg(long, env)]
+    root: PathBuf,
+    #[command(flatten)]
+    options: Options,
+}
+
+fn main() -> ExitCode {
+    kube_provisioner::run(async |args: Args| Ok((Directories { root: args.root }, args.options)))
+}

@@ -10,6 +10,8 @@
 //!
 //! [`ceph`] is a Ceph cluster with an object store that speaks S3, where its packages are installed.
 //!
+//! [`manifests`] is what `deploy/` is made of, and [`helm`] finds the tools that check it.
+//!
 //! [`oci`] writes container images without a container engine.
 //!
 //! [`scenario`] runs the files under `scenarios/`: requests and what the real servers answered to them.
@@ -26,6 +28,8 @@ pub mod control_plane;
 pub mod faults;
 pub mod go_provisioner;
 pub mod guard;
+pub mod helm;
+pub mod manifests;
 pub mod oci;
 pub mod packages;
 pub mod process;

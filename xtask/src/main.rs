@@ -13,6 +13,7 @@ mod ceph;
 mod control_plane;
 mod demo;
 mod image;
+mod manifests;
 mod signals;
 mod sim;
 mod suite;
@@ -72,6 +73,15 @@ enum Command {
 
     /// Build the container image of the hostPath provisioner, an OCI archive; needs no container engine
     Image(image::Arguments),
+
+    /// Write what is generated in `deploy/`: rights, values and schemas of the charts, and what the charts render
+    Manifests,
+
+    /// Lint and render the charts, and compare them with `deploy/`; the first time this builds helm
+    Charts,
+
+    /// Check the rules of Prometheus by promtool, with their unit tests
+    Rules,
 
     /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists what
     Bench {
@@ -142,6 +152,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 test::run(&filter, &guard).await
             }
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
+            Command::Manifests => manifests::run(&guard).await,
+            Command::Charts => manifests::charts(&guard).await,
+            Command::Rules => manifests::prometheus_rules(),
             Command::Image(arguments) => image::run(&arguments, &guard).await,
             Command::Demo { shown: Shown::Buckets, node: true, .. }
             | Command::Demo { shown: Shown::Buckets, keep: true, .. } => {

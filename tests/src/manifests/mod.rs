@@ -107,7 +107,8 @@ impl Provisioner {
         let program = programs(self.name)?;
         let chart = self.chart();
         let values = values::read(&chart)?;
-        let schema = values::schema(self.name, &values, &program::options(&program)?);
+        let templates: String = rendered::templates(&chart)?.into_values().collect();
+        let schema = values::schema(self.name, &values, &program::options(&program)?, &templates);
         let readme = read(&chart.join("README.md")).unwrap_or_default();
         Ok(Files::from([
             (chart.join("files/rights.yaml"), program::rights(&program, self.rights)?),

@@ -58,11 +58,9 @@ fn folder(provisioner: &Provisioner, variant: &Variant) -> std::path::PathBuf {
 
 /// Its fingerprint is that of the files, and of what they were made of.
 fn kustomization(provisioner: &Provisioner, variant: &Variant, files: &Files) -> anyhow::Result<String> {
-    let mut sources = Files::new();
-    for folder in [provisioner.chart(), "deploy/charts/common".into()] {
-        for part in ["Chart.yaml", "values.yaml", "files", "templates"] {
-            collect(&folder.join(part), &mut sources)?;
-        }
+    let mut sources = templates(&provisioner.chart())?;
+    for part in ["Chart.yaml", "values.yaml", "files"] {
+        collect(&provisioner.chart().join(part), &mut sources)?;
     }
     let texts = sources.values().chain(files.values()).map(String::as_str).chain(variant.values.iter().copied());
     let fingerprint = fnv1a(texts);
@@ -77,6 +75,15 @@ fn kustomization(provisioner: &Provisioner, variant: &Variant, files: &Files) ->
         folder.display(),
         provisioner.chart().display(),
     ))
+}
+
+/// The templates of a chart, and those of all charts.
+pub(super) fn templates(chart: &Path) -> anyhow::Result<Files> {
+    let mut files = Files::new();
+    for folder in [chart, Path::new("deploy/charts/common")] {
+        collect(&folder.join("templates"), &mut files)?;
+    }
+    Ok(files)
 }
 
 fn collect(path: &Path, files: &mut Files) -> anyhow::Result<()> {

@@ -21,18 +21,8 @@ pub(super) struct Entry {
     values: Vec<Entry>,
 }
 
-/// What the chart itself gives the pods.
-const GIVEN: [&str; 9] = [
-    "PROVISIONER_NAME",
-    "ADMIN_ADDRESS",
-    "POD_NAMESPACE",
-    "NODE_NAME",
-    "COORDINATION",
-    "SHARDS",
-    "HOSTPATH_ROOT",
-    "RGW_ADMIN_ACCESS_KEY_FILE",
-    "RGW_ADMIN_SECRET_KEY_FILE",
-];
+/// What decides about rights.
+const NO_OPTIONS: [&str; 2] = ["COORDINATION", "NODE_NAME"];
 
 const BEGIN: &str = "<!-- values: written by `cargo xtask manifests` -->\n";
 const END: &str = "<!-- end of values -->";
@@ -74,8 +64,12 @@ pub(super) fn defaults(entries: &[Entry]) -> String {
 }
 
 /// `values.schema.json`
-pub(super) fn schema(chart: &str, entries: &[Entry], options: &[(String, String)]) -> Value {
-    let options = options.iter().filter(|(name, _)| !GIVEN.contains(&name.as_str()));
+///
+/// What the templates give the pods is no option.
+pub(super) fn schema(chart: &str, entries: &[Entry], options: &[(String, String)], templates: &str) -> Value {
+    let is_given = |name: &str| templates.contains(&format!("name: {name},")) || templates.contains(&format!("name: {name}\n"));
+    let is_free = |name: &str| !NO_OPTIONS.contains(&name) && !is_given(name);
+    let options = options.iter().filter(|(name, _)| is_free(name));
     let options: Map<String, Value> = options
         .map(|(name, about)| (name.clone(), json!({"description": about, "type": ["string", "integer", "boolean"]})))
         .collect();
@@ -164,7 +158,7 @@ mod tests {
             values.ends_with("\nimage:\n  # Its tag\n  tag: \"1\"\n\n# More\noptions: {}\n\n# Where\nroot: \"/a\"\n"),
             "{values}"
         );
-        let schema = schema("a", &entries, &[("WORKERS".into(), "How many".into()), ("SHARDS".into(), String::new())]);
+        let schema = schema("a", &entries, &[("WORKERS".into(), "How many".into()), ("SHARDS".into(), String::new())], "- {name: SHARDS, value: 1}");
         assert_eq!(schema["properties"]["image"]["properties"]["tag"]["type"], "string");
         let options = &schema["properties"]["options"]["properties"];
         assert_eq!(

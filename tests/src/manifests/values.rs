@@ -67,7 +67,8 @@ pub(super) fn defaults(entries: &[Entry]) -> String {
 ///
 /// What the templates give the pods is no option.
 pub(super) fn schema(chart: &str, entries: &[Entry], options: &[(String, String)], templates: &str) -> Value {
-    let is_given = |name: &str| templates.contains(&format!("name: {name},")) || templates.contains(&format!("name: {name}\n"));
+    let is_given =
+        |name: &str| templates.contains(&format!("name: {name},")) || templates.contains(&format!("name: {name}\n"));
     let is_free = |name: &str| !NO_OPTIONS.contains(&name) && !is_given(name);
     let options = options.iter().filter(|(name, _)| is_free(name));
     let options: Map<String, Value> = options
@@ -158,7 +159,12 @@ mod tests {
             values.ends_with("\nimage:\n  # Its tag\n  tag: \"1\"\n\n# More\noptions: {}\n\n# Where\nroot: \"/a\"\n"),
             "{values}"
         );
-        let schema = schema("a", &entries, &[("WORKERS".into(), "How many".into()), ("SHARDS".into(), String::new())], "- {name: SHARDS, value: 1}");
+        let schema = schema(
+            "a",
+            &entries,
+            &[("WORKERS".into(), "How many".into()), ("SHARDS".into(), String::new())],
+            "- {name: SHARDS, value: 1}",
+        );
         assert_eq!(schema["properties"]["image"]["properties"]["tag"]["type"], "string");
         let options = &schema["properties"]["options"]["properties"];
         assert_eq!(

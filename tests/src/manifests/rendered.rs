@@ -17,7 +17,7 @@ pub fn render(helm: &Path, provisioner: &Provisioner, variant: &Variant) -> anyh
     let mut command = Command::new(helm);
     command.args(["template", provisioner.name]).arg(provisioner.chart()).args(["--namespace", provisioner.name]);
     command.args(["--set-json", "namespace.create=true"]);
-    variant.values.iter().for_each(|value| drop(command.args(["--set-json", value])));
+    command.args(variant.values.iter().flat_map(|value| ["--set-json", *value]));
     let output = command.current_dir(project()).stdin(Stdio::null()).output().context("cannot run helm")?;
     ensure!(output.status.success(), "helm template: {}", String::from_utf8_lossy(&output.stderr));
     let folder = folder(provisioner, variant);

@@ -12,6 +12,8 @@
 //!
 //! [`nfs`] is what tests of NFS need of the machine.
 //!
+//! [`manifests`] is what `deploy/` is made of, and [`helm`] finds the tools that check it.
+//!
 //! [`oci`] writes container images without a container engine.
 //!
 //! [`s3`] is S3 and IAM as AWS has them.
@@ -30,6 +32,8 @@ pub mod control_plane;
 pub mod faults;
 pub mod go_provisioner;
 pub mod guard;
+pub mod helm;
+pub mod manifests;
 pub mod nfs;
 pub mod oci;
 pub mod packages;

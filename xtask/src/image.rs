@@ -12,7 +12,7 @@ use e2e::progress::{self, SharedProgress};
 
 use crate::build;
 
-/// The name that the manifests in `provisioners/hostpath/deploy` have. Nobody else can offer an image of it.
+/// The name that the manifests in `deploy/hostpath` have. Nobody else can offer an image of it.
 const NAME: &str = concat!("localhost/hostpath-provisioner:", env!("CARGO_PKG_VERSION"));
 const PACKAGE: &str = "hostpath-provisioner";
 /// A program above this size has taken in something that it should not have.

@@ -14,6 +14,7 @@ mod ceph;
 mod control_plane;
 mod demo;
 mod image;
+mod manifests;
 mod new;
 mod nfs;
 mod s3;
@@ -98,6 +99,14 @@ enum Command {
 
     /// Install mdbook into the cache if need be, and build the guide of docs/book
     Book,
+    /// Write what is generated in `deploy/`: rights, values and schemas of the charts, and what the charts render
+    Manifests,
+
+    /// Lint and render the charts, and compare them with `deploy/`; the first time this builds helm
+    Charts,
+
+    /// Check the rules of Prometheus by promtool, with their unit tests
+    Rules,
 
     /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists what
     Bench {
@@ -185,6 +194,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
             Command::New(arguments) => new::run(&arguments).map(|()| ExitCode::SUCCESS),
             Command::Book => book::run(&guard).await,
+            Command::Manifests => manifests::run(&guard).await,
+            Command::Charts => manifests::charts(&guard).await,
+            Command::Rules => manifests::prometheus_rules(),
             Command::Image(arguments) => image::run(&arguments, &guard).await,
             Command::Demo { shown: Shown::Buckets | Shown::Nfs, node: true, .. }
             | Command::Demo { shown: Shown::Buckets | Shown::Nfs, keep: true, .. } => {

@@ -15,7 +15,7 @@ use crate::process::ProcessId;
 
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
 
-/// The manifests in `provisioners/hostpath/deploy`.
+/// The manifests in `deploy/hostpath`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// A DaemonSet.
@@ -118,7 +118,7 @@ fn manifests(space: &TestSpace, variant: Variant, root: &Path) -> anyhow::Result
         Variant::PerNode => ("per-node", "daemonset.yaml"),
         Variant::Single => ("single", "deployment.yaml"),
     };
-    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../provisioners/hostpath/deploy");
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/hostpath");
     let image = format!("image: {}", images::provisioner(space.cluster().state())?);
     let namespace = space.namespace();
     let changes = [
@@ -128,7 +128,7 @@ fn manifests(space: &TestSpace, variant: Variant, root: &Path) -> anyhow::Result
         ("example.com/hostpath", &space.provisioner().to_owned()),
         ("example.com-hostpath", &space.provisioner().replace('/', "-")),
         ("/var/lib/hostpath-provisioner", &root.display().to_string()),
-        ("image: localhost/hostpath-provisioner", &image),
+        (concat!("image: localhost/hostpath-provisioner:", env!("CARGO_PKG_VERSION")), &image),
         ("name: hostpath\n", &format!("name: {}\n", space.cluster_wide_name("hostpath"))),
         ("name: hostpath-local\n", &format!("name: {}\n", space.cluster_wide_name("hostpath-local"))),
     ];

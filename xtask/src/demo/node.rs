@@ -21,7 +21,7 @@ use super::{CLAIM, NAMESPACE, bound, delete};
 use crate::build;
 
 /// The manifests, from the project's folder.
-const MANIFESTS: &str = "provisioners/hostpath/deploy/per-node";
+const MANIFESTS: &str = "deploy/hostpath/per-node";
 /// What they install.
 const INSTALLED: &str = "hostpath-provisioner";
 const CLASS: &str = "hostpath";

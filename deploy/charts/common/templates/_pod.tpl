@@ -1,0 +1,57 @@
+{{- /* What every provisioner is told. Not arguments, so that commands by kubectl exec need none. */ -}}
+{{- define "common.environment" -}}
+- {name: PROVISIONER_NAME, value: {{ .Values.provisionerName | quote }}}
+- {name: ADMIN_ADDRESS, value: "0.0.0.0:8080"}
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef: {fieldPath: metadata.namespace}
+{{- if gt (int .Values.shards) 1 }}
+- {name: SHARDS, value: {{ .Values.shards | quote }}}
+{{- end }}
+{{- range $name, $value := .Values.options }}
+- {name: {{ $name }}, value: {{ $value | toString | quote }}}
+{{- end }}
+{{- end -}}
+
+{{- define "common.container" -}}
+image: {{ include "common.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+ports:
+  - name: admin
+    containerPort: 8080
+# A first start may have much to list; a container that hangs later is started again after half a minute.
+startupProbe:
+  httpGet: {path: /livez, port: admin}
+  periodSeconds: 2
+  failureThreshold: 60
+livenessProbe:
+  httpGet: {path: /livez, port: admin}
+readinessProbe:
+  httpGet: {path: /readyz, port: admin}
+  periodSeconds: 2
+resources: {{- toYaml .Values.resources | nindent 2 }}
+{{- end -}}
+
+{{- define "common.pod" -}}
+serviceAccountName: {{ include "common.account" . }}
+enableServiceLinks: false
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+# Longer than work in flight may take to end.
+terminationGracePeriodSeconds: 30
+nodeSelector:
+  kubernetes.io/os: linux
+  {{- with .Values.nodeSelector }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}

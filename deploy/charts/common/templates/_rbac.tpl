@@ -1,0 +1,77 @@
+{{- define "common.rbac" -}}
+{{- $name := include "common.account" . -}}
+{{- $clusterName := printf "%s-%s" .Release.Namespace $name -}}
+{{- $rights := index (.Files.Get "files/rights.yaml" | fromYaml) (include "common.mode" .) -}}
+{{- if .Values.serviceAccount.create }}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ $name }}
+  namespace: {{ .Release.Namespace }}
+  {{- with .Values.serviceAccount.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- if .Values.rbac.create }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ $clusterName }}
+rules:
+{{- range $rights.cluster }}
+{{ include "common.rule" (list $ .) }}
+{{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $clusterName }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ $clusterName }}
+subjects:
+- kind: ServiceAccount
+  name: {{ $name }}
+  namespace: {{ .Release.Namespace }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ $name }}
+  namespace: {{ .Release.Namespace }}
+rules:
+{{- range $rights.namespace }}
+{{ include "common.rule" (list $ .) }}
+{{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $name }}
+  namespace: {{ .Release.Namespace }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ $name }}
+subjects:
+- kind: ServiceAccount
+  name: {{ $name }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+{{- end -}}
+
+{{- /* One rule. Names of journals and Leases are those of this provisioner. */ -}}
+{{- define "common.rule" -}}
+{{- $context := index . 0 -}}
+{{- $rule := index . 1 -}}
+{{- if $rule.resourceNames -}}
+{{- $names := list ($context.Values.provisionerName | replace "/" "-") -}}
+{{- if has "configmaps" $rule.resources -}}
+{{- $names = include "common.journals" $context | fromJsonArray -}}
+{{- end -}}
+{{- $rule = merge (dict "resourceNames" $names) $rule -}}
+{{- end -}}
+{{- list $rule | toYaml -}}
+{{- end -}}

@@ -1,0 +1,156 @@
+//! What `deploy/` holds, made of what the programs say and of the charts' templates.
+//!
+//! A chart's `files/rights.yaml` is what the program's `rbac` prints, its options are those of the program's `--help`, and its
+//! values are those of `schema.yaml`. The folders for `kubectl apply -k` are what the chart renders. `cargo xtask manifests` writes
+//! all of it; a test compares all but the rendering, for which it compares what the rendering was made of.
+
+mod program;
+mod rendered;
+mod values;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+
+pub use program::rules;
+pub use rendered::{is_up_to_date, render};
+
+/// A provisioner with manifests. Another one is another entry, and a chart with its pod, its classes and its values.
+pub struct Provisioner {
+    /// The package, the program and the chart.
+    pub name: &'static str,
+    /// The folder in `deploy/` with the variants.
+    pub folder: &'static str,
+    /// The rights that the chart chooses from, with the options of `rbac` that give them.
+    rights: &'static [(&'static str, &'static [&'static str])],
+    /// What is rendered for `kubectl apply -k`.
+    pub variants: &'static [Variant],
+}
+
+/// One rendering of a chart.
+pub struct Variant {
+    /// Its folder.
+    pub folder: &'static str,
+    about: &'static str,
+    /// The values, as for `helm --set-json`.
+    pub values: &'static [&'static str],
+    /// The one template that it has, where it is not all of them.
+    only: Option<&'static str>,
+}
+
+const LEASE: (&str, &[&str]) = ("lease", &["--coordination", "lease"]);
+/// The chart puts the names for its own number of shards there.
+const LEASE_SHARDED: (&str, &[&str]) = ("lease-sharded", &["--coordination", "lease", "--shards", "2"]);
+
+/// All of them.
+pub const PROVISIONERS: [Provisioner; 2] = [
+    Provisioner {
+        name: "hostpath-provisioner",
+        folder: "hostpath",
+        rights: &[("per-node", &["--coordination", "per-node"]), LEASE],
+        variants: &[
+            Variant {
+                folder: "per-node",
+                about: "One provisioner on each node; a volume is made on the node that its first pod was scheduled to.",
+                values: &[],
+                only: None,
+            },
+            Variant {
+                folder: "per-node-sizes",
+                about: "As per-node, with sizes that are enforced: for a root on XFS or ext4 with project quotas.",
+                values: &["enforceSizes=true"],
+                only: None,
+            },
+            Variant {
+                folder: "single",
+                about: "One provisioner for a cluster of one node.",
+                values: &[r#"coordination="lease""#, "tolerations=[]", r#"priorityClassName="""#],
+                only: None,
+            },
+            Variant {
+                folder: "gone-nodes",
+                about: "Gives up the volumes of nodes that do not exist any more, an hour after they went. Beside per-node.",
+                values: &["goneNodes.enabled=true"],
+                only: Some("gone-nodes.yaml"),
+            },
+        ],
+    },
+    Provisioner {
+        name: "ceph-rgw-provisioner",
+        folder: "ceph-rgw",
+        rights: &[LEASE, LEASE_SHARDED],
+        variants: &[Variant {
+            folder: "default",
+            about: "Two replicas, of which one works. The CRDs come first: kubectl apply -k crates/objectbucket-api/crds/standard",
+            values: &[],
+            only: None,
+        }],
+    },
+];
+
+/// Files by their path in the project.
+pub type Files = BTreeMap<PathBuf, String>;
+
+/// Where a provisioner's program is.
+pub type Programs<'a> = &'a dyn Fn(&str) -> anyhow::Result<PathBuf>;
+
+impl Provisioner {
+    /// The folder of its chart, in the project.
+    pub fn chart(&self) -> PathBuf {
+        Path::new("deploy/charts").join(self.name)
+    }
+
+    /// The files of its chart that come from the program and from `schema.yaml`.
+    pub fn chart_files(&self, programs: Programs<'_>) -> anyhow::Result<Files> {
+        let program = programs(self.name)?;
+        let chart = self.chart();
+        let values = values::read(&chart)?;
+        let templates: String = rendered::templates(&chart)?.into_values().collect();
+        let schema = values::schema(self.name, &values, &program::options(&program)?, &templates);
+        let readme = read(&chart.join("README.md")).unwrap_or_default();
+        Ok(Files::from([
+            (chart.join("files/rights.yaml"), program::rights(&program, self.rights)?),
+            (chart.join("values.yaml"), values::defaults(&values)),
+            (chart.join("values.schema.json"), serde_json::to_string_pretty(&schema)? + "\n"),
+            (
+                chart.join("README.md"),
+                values::with_table(&readme, &values).with_context(|| format!("{}", chart.display()))?,
+            ),
+        ]))
+    }
+}
+
+/// Fails, and says which differ, unless the files are there with this content.
+pub fn compare(files: &Files) -> anyhow::Result<()> {
+    let differs = |(path, text): &(&PathBuf, &String)| read(path).ok().as_ref() != Some(*text);
+    let stale: Vec<_> = files.iter().filter(differs).map(|(path, _)| path.display().to_string()).collect();
+    ensure!(stale.is_empty(), "not up to date, run `cargo xtask manifests`: {}", stale.join(" "));
+    Ok(())
+}
+
+/// Writes them.
+pub fn write(files: &Files) -> anyhow::Result<()> {
+    for (path, text) in files {
+        let path = project().join(path);
+        fs::create_dir_all(path.parent().unwrap_or(&path))?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The project's folder.
+pub fn project() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let path = project().join(path);
+    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The objects in a file.
+pub fn parse(text: &str) -> anyhow::Result<Vec<serde_json::Value>> {
+    Ok(serde_saphyr::from_multiple(text)?)
+}

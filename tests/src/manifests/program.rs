@@ -1,0 +1,59 @@
+//! What the programs say: their rights and their options.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use serde_json::{Map, Value, json};
+
+/// The file with the rights for each mode. The chart puts its own names in place of those of `example.com/name`.
+pub(super) fn rights(program: &Path, modes: &[(&str, &[&str])]) -> anyhow::Result<String> {
+    let mut rights = Map::new();
+    for (mode, options) in modes {
+        let [cluster, namespace] = rules(program, "example.com/name", options)?;
+        rights.insert((*mode).to_owned(), json!({"cluster": cluster, "namespace": namespace}));
+    }
+    let text = serde_saphyr::to_string(&Value::Object(rights))?;
+    Ok(format!(
+        "# The smallest rights, as the program's `rbac` prints them. Written by `cargo xtask manifests`.\n{text}"
+    ))
+}
+
+/// The rules of the ClusterRole and of the Role that `rbac` prints.
+pub fn rules(program: &Path, name: &str, options: &[&str]) -> anyhow::Result<[Value; 2]> {
+    let account = ["--namespace", "provisioner", "--service-account", "provisioner", "--provisioner-name", name];
+    let printed = output(program, &[&["rbac"], &account[..], options].concat())?;
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&printed)?;
+    let rules = |kind: &str| {
+        let role = objects.iter().find(|object| object["kind"] == kind);
+        role.map(|role| role["rules"].clone()).with_context(|| format!("{} prints no {kind}", program.display()))
+    };
+    Ok([rules("ClusterRole")?, rules("Role")?])
+}
+
+/// The environment variables that `--help` names, with what they are for.
+pub(super) fn options(program: &Path) -> anyhow::Result<Vec<(String, String)>> {
+    let help = output(program, &["--help"])?;
+    let (mut about, mut found) = (None, Vec::new());
+    let mut lines = help.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.trim_start().starts_with("--") && line.starts_with("      ") {
+            about = lines.peek().map(|line| line.trim().to_owned());
+        }
+        let variable = line.trim().strip_prefix("[env: ").and_then(|line| line.split_once('='));
+        if let Some((name, _)) = variable {
+            found.push((name.to_owned(), about.take().unwrap_or_default()));
+        }
+    }
+    ensure!(!found.is_empty(), "{} names no environment variables", program.display());
+    Ok(found)
+}
+
+fn output(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new(program);
+    let output = command.args(arguments).env_clear().stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot run {}", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} {}: {said}", program.display(), arguments.join(" "));
+    Ok(String::from_utf8(output.stdout)?)
+}

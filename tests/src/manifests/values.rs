@@ -1,0 +1,182 @@
+//! The values of a chart: their defaults, their JSON schema and their table, all from `schema.yaml`.
+
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// One value, or a group of them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    name: String,
+    #[serde(default)]
+    about: Option<String>,
+    #[serde(default)]
+    default: Option<Value>,
+    #[serde(default)]
+    schema: Option<Value>,
+    #[serde(default)]
+    values: Vec<Entry>,
+}
+
+/// What decides about rights.
+const NO_OPTIONS: [&str; 2] = ["COORDINATION", "NODE_NAME"];
+
+const BEGIN: &str = "<!-- values: written by `cargo xtask manifests` -->\n";
+const END: &str = "<!-- end of values -->";
+
+/// Those of every chart, and the chart's own. `image.repository` stands for one of a group.
+pub(super) fn read_all(common: &str, own: &str) -> anyhow::Result<Vec<Entry>> {
+    let mut entries: Vec<Entry> = serde_saphyr::from_str(common)?;
+    for entry in serde_saphyr::from_str::<Vec<Entry>>(own)? {
+        match find(&mut entries, &entry.name) {
+            Some(known) => {
+                known.about = entry.about.or_else(|| known.about.take());
+                known.default = entry.default.or_else(|| known.default.take());
+                known.schema = entry.schema.or_else(|| known.schema.take());
+            }
+            None => entries.push(entry),
+        }
+    }
+    Ok(entries)
+}
+
+pub(super) fn read(chart: &Path) -> anyhow::Result<Vec<Entry>> {
+    let (common, own) = (Path::new("deploy/charts/common/schema.yaml"), chart.join("schema.yaml"));
+    read_all(&super::read(common)?, &super::read(&own)?).with_context(|| own.display().to_string())
+}
+
+/// `values.yaml`
+pub(super) fn defaults(entries: &[Entry]) -> String {
+    let mut text = "# Written by `cargo xtask manifests` from schema.yaml, which is the file to change.\n".to_owned();
+    for entry in entries {
+        text.push('\n');
+        if entry.values.is_empty() {
+            text.push_str(&line(entry, ""));
+            continue;
+        }
+        text.push_str(&format!("{}:\n", entry.name));
+        entry.values.iter().for_each(|value| text.push_str(&line(value, "  ")));
+    }
+    text
+}
+
+/// `values.schema.json`
+///
+/// What the templates give the pods is no option.
+pub(super) fn schema(chart: &str, entries: &[Entry], options: &[(String, String)], templates: &str) -> Value {
+    let is_given =
+        |name: &str| templates.contains(&format!("name: {name},")) || templates.contains(&format!("name: {name}\n"));
+    let is_free = |name: &str| !NO_OPTIONS.contains(&name) && !is_given(name);
+    let options = options.iter().filter(|(name, _)| is_free(name));
+    let options: Map<String, Value> = options
+        .map(|(name, about)| (name.clone(), json!({"description": about, "type": ["string", "integer", "boolean"]})))
+        .collect();
+    let mut all = properties(entries);
+    all.insert("options".into(), object(options));
+    // Helm passes these to every chart.
+    all.insert("global".into(), json!({"type": "object"}));
+    all.insert("common".into(), json!({"type": "object"}));
+    let mut schema = object(all);
+    schema["$schema"] = "http://json-schema.org/draft-07/schema#".into();
+    schema["title"] = format!("Values of {chart}").into();
+    schema
+}
+
+/// A README with the table of values between its two marks.
+pub(super) fn with_table(readme: &str, entries: &[Entry]) -> anyhow::Result<String> {
+    let (before, rest) = readme.split_once(BEGIN).context("README.md has no mark where the values begin")?;
+    let (_, after) = rest.split_once(END).context("README.md has no mark where the values end")?;
+    let mut table = "| value | default | |\n|---|---|---|\n".to_owned();
+    for entry in entries {
+        if entry.values.is_empty() {
+            table.push_str(&row(entry, ""));
+        }
+        let group = format!("{}.", entry.name);
+        entry.values.iter().for_each(|value| table.push_str(&row(value, &group)));
+    }
+    Ok(format!("{before}{BEGIN}{table}{END}{after}"))
+}
+
+fn find<'a>(entries: &'a mut [Entry], name: &str) -> Option<&'a mut Entry> {
+    let (first, rest) = name.split_once('.').map_or((name, None), |(first, rest)| (first, Some(rest)));
+    let entry = entries.iter_mut().find(|entry| entry.name == first)?;
+    match rest {
+        Some(rest) => find(&mut entry.values, rest),
+        None => Some(entry),
+    }
+}
+
+fn line(entry: &Entry, indent: &str) -> String {
+    let about = entry.about.as_deref().unwrap_or_default();
+    format!("{indent}# {about}\n{indent}{}: {}\n", entry.name, default_of(entry))
+}
+
+fn row(entry: &Entry, group: &str) -> String {
+    let about = entry.about.as_deref().unwrap_or_default().replace('|', "\\|");
+    format!("| `{group}{}` | `{}` | {about} |\n", entry.name, default_of(entry))
+}
+
+/// JSON is YAML.
+fn default_of(entry: &Entry) -> &Value {
+    entry.default.as_ref().unwrap_or(&Value::Null)
+}
+
+fn properties(entries: &[Entry]) -> Map<String, Value> {
+    let property = |entry: &Entry| {
+        let mut schema = match entry.values.as_slice() {
+            [] => entry.schema.clone().unwrap_or_else(|| json!({})),
+            values => object(properties(values)),
+        };
+        if let Some(about) = &entry.about {
+            schema["description"] = about.as_str().into();
+        }
+        (entry.name.clone(), schema)
+    };
+    entries.iter().map(property).collect()
+}
+
+fn object(properties: Map<String, Value>) -> Value {
+    json!({"type": "object", "additionalProperties": false, "properties": properties})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMON: &str = "- name: image\n  values:\n    - {name: tag, about: Its tag, default: '', schema: {type: string}}\n\
+                          - {name: options, about: More, default: {}}\n";
+
+    #[test]
+    fn a_chart_replaces_what_all_have_and_adds_its_own() -> anyhow::Result<()> {
+        let own =
+            "- {name: image.tag, default: '1'}\n- {name: root, about: Where, default: /a, schema: {type: string}}\n";
+        let entries = read_all(COMMON, own)?;
+        let values = defaults(&entries);
+        assert!(
+            values.ends_with("\nimage:\n  # Its tag\n  tag: \"1\"\n\n# More\noptions: {}\n\n# Where\nroot: \"/a\"\n"),
+            "{values}"
+        );
+        let schema = schema(
+            "a",
+            &entries,
+            &[("WORKERS".into(), "How many".into()), ("SHARDS".into(), String::new())],
+            "- {name: SHARDS, value: 1}",
+        );
+        assert_eq!(schema["properties"]["image"]["properties"]["tag"]["type"], "string");
+        let options = &schema["properties"]["options"]["properties"];
+        assert_eq!(
+            options.as_object().map(Map::len),
+            Some(1),
+            "what the chart gives cannot be given once more: {options}"
+        );
+        let readme = with_table(&format!("a\n{BEGIN}old{END}\nb\n"), &entries)?;
+        assert!(
+            readme.contains("| `image.tag` | `\"1\"` | Its tag |\n") && readme.ends_with(&format!("{END}\nb\n")),
+            "{readme}"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! `kubectl apply -k deploy/…` on a real control plane: installed, upgraded, and removed with nothing left.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use e2e::cluster::{TestSpace, eventually};
+use e2e::manifests::{PROVISIONERS, project};
+
+/// A namespace goes with all that is in it.
+const LIMIT: Duration = Duration::from_secs(90);
+
+struct Kubectl<'a>(&'a TestSpace);
+
+impl Kubectl<'_> {
+    /// What it says; warnings are taken for errors.
+    fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let state = self.0.cluster().state();
+        let mut command = Command::new(state.kubectl.as_ref().context("the control plane has no kubectl")?);
+        command.arg("--kubeconfig").arg(&state.kubeconfig).args(arguments).current_dir(project());
+        command.env("HOME", &state.dir);
+        let output = command.stdin(Stdio::null()).output()?;
+        let (said, complained) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+        ensure!(
+            output.status.success() && !complained.contains("Warning"),
+            "kubectl {arguments:?}: {said}{complained}"
+        );
+        Ok(said)
+    }
+
+    fn apply(&self, folder: &str) -> anyhow::Result<String> {
+        self.run(&["apply", "--validate=strict", "-k", folder])
+    }
+
+    /// Removes what a folder has, and what is in the namespace; then nothing of it is left.
+    async fn remove(&self, folder: &str) -> anyhow::Result<()> {
+        self.run(&["delete", "--wait=false", "-k", folder])?;
+        let mut left = String::new();
+        let gone = eventually(LIMIT, async || {
+            left = self.run(&["get", "--ignore-not-found", "--output", "name", "-k", folder])?;
+            Ok(left.is_empty().then_some(()))
+        });
+        gone.await?.with_context(|| format!("{folder} leaves\n{left}"))
+    }
+}
+
+/// How many objects kubectl says have changed. It says so of every PodDisruptionBudget, whose selector it replaces each time.
+fn changed(said: &str) -> usize {
+    let budget = |line: &str| line.starts_with("poddisruptionbudget");
+    said.lines().filter(|line| !line.ends_with("unchanged") && !budget(line)).count()
+}
+
+fn next_version(text: &str) -> String {
+    text.replace(&format!(":{}\n", env!("CARGO_PKG_VERSION")), ":0.9.9\n")
+}
+
+#[tokio::test]
+async fn manifests_are_installed_upgraded_and_removed_with_nothing_left() -> anyhow::Result<()> {
+    let space = TestSpace::new_alone("deploy").await?;
+    let kubectl = Kubectl(&space);
+    kubectl.run(&["apply", "--server-side", "--force-conflicts", "-k", "crates/objectbucket-api/crds/standard"])?;
+    let scratch = tempfile::tempdir()?;
+    for provisioner in &PROVISIONERS {
+        for variant in provisioner.variants {
+            let folder = format!("deploy/{}/{}", provisioner.folder, variant.folder);
+            // What comes on top of another variant has no namespace of its own.
+            let alone = project().join(&folder).join("namespace.yaml").is_file();
+            if !alone {
+                kubectl.apply("deploy/hostpath/per-node")?;
+            }
+            let installed = kubectl.apply(&folder)?;
+            assert!(installed.lines().all(|line| line.ends_with("created")), "{folder}: {installed}");
+            let again = kubectl.apply(&folder)?;
+            assert_eq!(changed(&again), 0, "{folder}: {again}");
+            let upgraded = upgrade(&kubectl, &folder, scratch.path())?;
+            assert_eq!(changed(&upgraded), 1, "{folder}: {upgraded}");
+            kubectl.remove(&folder).await?;
+            if !alone {
+                kubectl.remove("deploy/hostpath/per-node").await?;
+            }
+        }
+    }
+    space.done().await
+}
+
+/// The next version is another image.
+fn upgrade(kubectl: &Kubectl<'_>, folder: &str, scratch: &Path) -> anyhow::Result<String> {
+    let file: PathBuf = scratch.join("next.yaml");
+    std::fs::write(&file, next_version(&kubectl.run(&["kustomize", folder])?))?;
+    kubectl.run(&["apply", "--validate=strict", "-f", &file.to_string_lossy()])
+}
+
+#[tokio::test]
+async fn pod_security_lets_the_pods_in() -> anyhow::Result<()> {
+    let space = TestSpace::new_alone("deploy-pods").await?;
+    let kubectl = Kubectl(&space);
+    // The one in a restricted namespace, the other in a privileged one.
+    for (folder, namespace, count) in
+        [("deploy/ceph-rgw/default", "ceph-rgw-provisioner", 2), ("deploy/hostpath/single", "hostpath-provisioner", 1)]
+    {
+        kubectl.apply(folder)?;
+        let pods = || kubectl.run(&["get", "pods", "--namespace", namespace, "--output", "name"]);
+        let made = eventually(LIMIT, async || Ok((pods()?.lines().count() == count).then_some(())));
+        if made.await?.is_none() {
+            anyhow::bail!("{}", kubectl.run(&["describe", "replicasets", "--namespace", namespace])?);
+        }
+        kubectl.remove(folder).await?;
+    }
+    space.done().await
+}

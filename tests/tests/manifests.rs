@@ -1,0 +1,136 @@
+//! What `deploy/` says is what the code says. Nothing here needs a control plane.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use e2e::cluster::provisioner_program;
+use e2e::manifests::{PROVISIONERS, compare, is_up_to_date, parse, project};
+use regex::Regex;
+use serde_json::Value;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(project().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn charts_have_the_rights_and_options_of_their_programs() -> anyhow::Result<()> {
+    for provisioner in &PROVISIONERS {
+        compare(&provisioner.chart_files(&provisioner_program)?)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_applied_without_helm_is_of_these_charts() -> anyhow::Result<()> {
+    for provisioner in &PROVISIONERS {
+        for variant in provisioner.variants {
+            let current = is_up_to_date(provisioner, variant)?;
+            assert!(current, "{}/{}: run `cargo xtask manifests`", provisioner.folder, variant.folder);
+        }
+    }
+    Ok(())
+}
+
+/// Resources with verbs, as in the table of docs/operations.md.
+fn granted(rights: &Value) -> BTreeSet<String> {
+    let words = |value: &Value| {
+        let words: Vec<_> = value.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        words.join(" ")
+    };
+    let scopes = rights
+        .as_object()
+        .into_iter()
+        .flat_map(|modes| modes.values())
+        .flat_map(|mode| [("cluster", &mode["cluster"]), ("own", &mode["namespace"])]);
+    let row = |scope: &str, rule: &Value| {
+        let named = if rule["resourceNames"].is_array() { ", by name" } else { "" };
+        format!("| `{}` | `{}` | {scope}{named} |", words(&rule["resources"]), words(&rule["verbs"]))
+    };
+    scopes.flat_map(|(scope, rules)| rules.as_array().into_iter().flatten().map(move |rule| row(scope, rule))).collect()
+}
+
+#[test]
+fn every_right_is_explained() -> anyhow::Result<()> {
+    let mut rows = BTreeSet::new();
+    for provisioner in &PROVISIONERS {
+        let file = provisioner.chart().join("files/rights.yaml");
+        rows.extend(granted(&parse(&read(&file.to_string_lossy()))?[0]));
+    }
+    assert!(rows.len() > 10, "{rows:?}");
+    let page = read("docs/operations.md");
+    let (_, section) = page.split_once("## Rights\n").expect("docs/operations.md has a section about rights");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let explained = Regex::new(r"(?m)^(\| `[^|]*` \| `[^|]*` \| [^|]* \|) .+\|$")?;
+    let explained: BTreeSet<String> = explained.captures_iter(section).map(|row| row[1].to_owned()).collect();
+    assert_eq!(rows.difference(&explained).collect::<Vec<_>>(), Vec::<&String>::new(), "rights without a word");
+    assert_eq!(explained.difference(&rows).collect::<Vec<_>>(), Vec::<&String>::new(), "nobody has these rights");
+    Ok(())
+}
+
+/// The metrics of the code, by the calls that make them, with what is told of them.
+fn metrics() -> anyhow::Result<BTreeMap<String, &'static str>> {
+    let files = [
+        ("crates/provisioner-runtime/src/metrics.rs", "page", "provisioner_"),
+        ("crates/kube-provisioner/src/controller/volume/metrics.rs", "go", "controller_"),
+        ("crates/kube-provisioner/src/controller/volume/metrics.rs", "ours", "provisioner_"),
+        ("crates/kube-provisioner/src/controller/volume/metrics.rs", "gauge", "provisioner_"),
+        ("crates/kube-provisioner/src/controller/bucket/metrics.rs", "ours", "bucket_provisioner_"),
+        ("crates/kube-provisioner/src/controller/bucket/metrics.rs", "gauge", "bucket_provisioner_"),
+    ];
+    let mut found = BTreeMap::new();
+    for (file, receiver, prefix) in files {
+        let text = read(file);
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let call = Regex::new(&format!(r#"\b{receiver}(?:\.(gauges|counters|register))?\(\s*"([a-z_]+)""#))?;
+        let before = found.len();
+        for call in call.captures_iter(code) {
+            let kind = match call.get(1).map(|method| method.as_str()) {
+                Some("counters") => "counter",
+                Some("register") if call[2].ends_with("_seconds") => "histogram",
+                Some("register") => "counter",
+                _ => "gauge",
+            };
+            found.insert(format!("{prefix}{}", &call[2]), kind);
+        }
+        assert!(found.len() > before, "no metric is made by {receiver} in {file}");
+    }
+    Ok(found)
+}
+
+#[test]
+fn rules_and_dashboard_use_metrics_that_exist() -> anyhow::Result<()> {
+    let metrics = metrics()?;
+    let word = Regex::new(r"\b(?:provisioner|bucket_provisioner|controller)_[a-z_]+\b")?;
+    for file in ["rules.yaml", "rules_test.yaml", "dashboard.json"] {
+        let text = read(&format!("deploy/monitoring/{file}"));
+        let used: BTreeSet<_> = word.find_iter(&text).map(|found| found.as_str()).collect();
+        assert!(used.len() > 10, "{file}: {used:?}");
+        for name in used {
+            let exists = metrics.iter().any(|(metric, kind)| match *kind {
+                "counter" => name == format!("{metric}_total"),
+                "histogram" => ["bucket", "sum", "count"].iter().any(|part| name == format!("{metric}_{part}")),
+                _ => name == metric,
+            });
+            assert!(exists, "{file} uses {name}, which no program has: {metrics:?}");
+        }
+    }
+    let dashboard: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json"))?;
+    let targets = dashboard["panels"].as_array().into_iter().flatten().map(|panel| &panel["targets"]);
+    assert!(targets.clone().count() > 10 && targets.into_iter().all(|targets| targets[0]["expr"].is_string()));
+    Ok(())
+}
+
+#[test]
+fn every_alert_has_a_test_and_a_page() {
+    let (rules, tests, page) =
+        (read("deploy/monitoring/rules.yaml"), read("deploy/monitoring/rules_test.yaml"), read("docs/operations.md"));
+    let alerts: Vec<_> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() > 10);
+    for alert in &alerts {
+        assert!(tests.contains(&format!("- name: {alert}\n")), "{alert} is not tested");
+        assert!(page.contains(&format!("\n### {alert}\n")), "docs/operations.md says nothing of {alert}");
+        assert!(rules.contains(&format!("docs/operations.md#{}\n", alert.to_lowercase())), "{alert} names no page");
+    }
+    let told = page.lines().filter_map(|line| line.strip_prefix("### Provisioner")).count();
+    assert_eq!(told, alerts.len(), "docs/operations.md tells of alerts that do not exist");
+}

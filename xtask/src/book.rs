@@ -66,7 +66,7 @@ fn reference(project: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     pages.sort();
-    let others = ["ARCHITECTURE.md", "CONTRIBUTING.md", "provisioners/hostpath/deploy/README.md"];
+    let others = ["ARCHITECTURE.md", "CONTRIBUTING.md", "deploy/hostpath/README.md"];
     pages.extend(others.map(|path| project.join(path)));
     Ok(pages)
 }

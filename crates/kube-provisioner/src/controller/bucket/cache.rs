@@ -230,7 +230,8 @@ impl BucketCache {
     fn put_bucket(&mut self, bucket: BucketFacts) -> Vec<Key> {
         let mut keys = Vec::new();
         if let Some(known) = self.buckets.get(&bucket.name).cloned() {
-            if known.uid == bucket.uid && bucket.resource_version < known.resource_version {
+            // A watch that is behind may still show the one that had this name before.
+            if bucket.resource_version < known.resource_version {
                 return keys;
             }
             keys = self.unlink(&known);
@@ -414,7 +415,8 @@ impl DeliveredTable {
     }
 
     fn put(&mut self, seen: Seen) -> bool {
-        let known = self.table.get(&*seen.path).filter(|known| known.uid == seen.facts.uid);
+        // A watch that is behind may still show the one that had this name before.
+        let known = self.table.get(&*seen.path);
         if known.is_some_and(|known| seen.facts.resource_version < known.resource_version) {
             return false;
         }
@@ -438,8 +440,15 @@ mod tests {
     use k8s_openapi::api::core::v1::Secret;
     use serde_json::json;
 
+    use provisioner_runtime::watch::FromJson as _;
+
     use super::super::delivered::of_secret;
+    use super::super::narrow::{WatchedBucket, bucket_facts};
+    use super::super::safeguards::Safeguards;
     use super::*;
+    use crate::bucket::BucketCapabilities;
+    use crate::controller::names::ProvisionerNames;
+    use crate::options::Options;
 
     const PATH: &str = "shop/photos";
 
@@ -451,6 +460,28 @@ mod tests {
 
     fn knows(table: &DeliveredTable) -> bool {
         table.table.get(PATH).is_some()
+    }
+
+    #[test]
+    fn who_had_the_name_before_takes_no_place() {
+        let rules = Rules {
+            names: ProvisionerNames::of(&Options::new("example.com/bucket")),
+            capabilities: BucketCapabilities::default(),
+            identity: "default".into(),
+            allowed_config: None,
+            safeguards: Safeguards::default(),
+        };
+        let mut cache = BucketCache::new(Arc::new(rules));
+        let bucket = |uid: &str, resource_version: u64| {
+            let version = resource_version.to_string();
+            let metadata = json!({"name": "obc-shop-photos", "uid": uid, "resourceVersion": version});
+            let text = json!({"metadata": metadata, "spec": {}}).to_string();
+            bucket_facts(&WatchedBucket::from_json(&text).unwrap()).unwrap()
+        };
+        cache.saw_bucket(bucket("new", 9));
+        cache.bucket_event(Change::Applied(Some(bucket("old", 5))));
+        cache.bucket_event(Change::Deleted(Some(bucket("old", 6))));
+        assert_eq!(cache.bucket("obc-shop-photos").map(|known| known.uid.clone()).as_deref(), Some("new"));
     }
 
     #[test]

@@ -78,7 +78,11 @@ fn a_bad_root_is_refused_with_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
-    for (path, says) in [(dir.path().join("missing"), "create it, or name another one"), (file, "not a directory"), ("/".into(), "whole")] {
+    for (path, says) in [
+        (dir.path().join("missing"), "create it, or name another one"),
+        (file, "not a directory"),
+        ("/".into(), "whole"),
+    ] {
         let text = Root::open(&path).unwrap_err().to_string();
         assert!(text.contains(says) && text.lines().count() == 1, "{text}");
     }

@@ -88,10 +88,8 @@ impl PathPattern {
             known.or_else(|| key(LABEL).map(Part::Label)).or_else(|| key(ANNOTATION).map(Part::Annotation))
         })?;
         let of_claims = pattern.0.iter().any(|part| matches!(part, Part::Label(_) | Part::Annotation(_)));
-        match of_claims {
-            true => Ok(pattern),
-            false => pattern.unique(),
-        }
+        let pattern = if of_claims { pattern } else { pattern.unique()? };
+        pattern.inside()
     }
 
     /// The annotations of claims that it needs.
@@ -120,15 +118,19 @@ impl PathPattern {
         }
         parts.push(Part::Text(rest.to_owned()));
         parts.retain(|part| *part != Part::Text(String::new()));
-        let pattern = Self(parts);
+        Ok(Self(parts))
+    }
+
+    /// The same if what it gives is inside of the root.
+    fn inside(self) -> Result<Self, String> {
         // Whatever the claim is called, its names are like these.
         let example = |part: &Part| match part {
             Part::Text(text) => text.clone(),
             _ => "x".to_owned(),
         };
-        let path = pattern.0.iter().map(example).collect::<String>();
+        let path = self.0.iter().map(example).collect::<String>();
         VolumePath::try_from(path).map_err(|error| error.to_string())?;
-        Ok(pattern)
+        Ok(self)
     }
 
     fn unique(self) -> Result<Self, String> {
@@ -153,7 +155,7 @@ impl FromStr for PathPattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::parse(text, |_| None)?.unique()
+        Self::parse(text, |_| None)?.unique()?.inside()
     }
 }
 

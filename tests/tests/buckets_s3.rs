@@ -1,12 +1,13 @@
 //! Buckets on the real API server and on moto, which checks every signature and every right, made by `aws-s3-provisioner`.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use e2e::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
 use e2e::control_plane;
 use e2e::s3::{S3, Server};
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams};
 use objectbucket_api::ObjectBucketClaim;
@@ -276,6 +277,50 @@ async fn s3_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Resu
         scene.delete(&claim).await?;
     }
     scene.delete("owner").await?;
+    scene.nothing_left().await?;
+    scene.done().await
+}
+
+/// What is in a full bucket goes page by page, and nobody waits for that. `E2E_OBJECTS` is for longer runs.
+#[tokio::test]
+async fn s3_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
+    let objects: usize = std::env::var("E2E_OBJECTS").ok().and_then(|count| count.parse().ok()).unwrap_or(1200);
+    let scene = Scene::new("s3-full").await?;
+    let _program = scene.start().await?;
+    scene.class("versions", &[("region", "eu-central-1"), ("versioning", "true")]).await?;
+    scene.claim("full", "versions", json!({"bucketName": "full-bucket"})).await?;
+    scene.bound("full").await?;
+    let admin = scene.server().admin()?;
+    // Every fifth object has a second version.
+    let names = (0..objects).chain((0..objects).step_by(5)).map(|at| format!("object-{at}"));
+    let put = |name: String| {
+        let admin = admin.clone();
+        async move { admin.put_object("full-bucket", &name, "x").await }
+    };
+    stream::iter(names).map(put).buffer_unordered(16).try_collect::<()>().await?;
+    let claims = scene.space.api::<ObjectBucketClaim>();
+    let start = Instant::now();
+    claims.delete("full", &DeleteParams::default()).await?;
+    for other in 0..5 {
+        let name = format!("other-{other}");
+        scene.claim(&name, "class", json!({})).await?;
+        scene.bound(&name).await?;
+    }
+    let served = start.elapsed();
+    let limit = Duration::from_secs(120 + objects as u64 / 20);
+    let gone = eventually(limit, async || Ok(claims.get_opt("full").await?.is_none().then_some(()))).await?;
+    ensure!(gone.is_some(), "the full bucket does not go");
+    #[expect(clippy::print_stdout, reason = "a figure of longer runs")]
+    {
+        println!(
+            "{objects} objects and {} versions more are gone after {:?}, 5 claims bound after {served:?}",
+            objects.div_ceil(5),
+            start.elapsed()
+        );
+    }
+    for other in 0..5 {
+        scene.delete(&format!("other-{other}")).await?;
+    }
     scene.nothing_left().await?;
     scene.done().await
 }

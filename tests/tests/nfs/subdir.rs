@@ -206,9 +206,10 @@ async fn nfs_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::Resul
 /// A thousand claims at once, beside hostPath in the same run. The figures are printed.
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures")]
-async fn nfs_k5_a_thousand_claims_at_once() -> anyhow::Result<()> {
-    const COUNT: usize = 1000;
-    for mode in ["hostpath", "subdir", "hostpath", "subdir"] {
+async fn nfs_k5_many_claims_at_once() -> anyhow::Result<()> {
+    // A thousand would keep the control plane from all other tests.
+    let count = std::env::var("E2E_CLAIMS").ok().and_then(|count| count.parse().ok()).unwrap_or(100);
+    for mode in ["hostpath", "subdir"] {
         let (space, root) = (TestSpace::new("nfs-k5").await?, tempfile::tempdir()?);
         let access = account(&space).await?;
         let class = class_with(&space, "class", &[("enforceSize", "false")]).await?;
@@ -224,10 +225,10 @@ async fn nfs_k5_a_thousand_claims_at_once() -> anyhow::Result<()> {
         };
         program.wait_for_output("ready", SOON).await?;
         let start = Instant::now();
-        create_claims(&space, &class, COUNT).await?;
+        create_claims(&space, &class, count).await?;
         let created = start.elapsed();
-        wait_all_bound(&space, COUNT).await?;
-        println!("{mode}: {COUNT} claims created in {created:.1?}, all bound after {:.1?}", start.elapsed());
+        wait_all_bound(&space, count).await?;
+        println!("{mode}: {count} claims created in {created:.1?}, all bound after {:.1?}", start.elapsed());
         let volumes: Vec<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
         assert_eq!(names(root.path()).len(), volumes.len());
         let claims = space.api::<PersistentVolumeClaim>();

@@ -137,6 +137,19 @@ impl TestSpace {
         }
     }
 
+    /// Waits for an event that says this: others may have come before it, for instance while a backend started.
+    pub async fn wait_until_told(&self, kind: &str, name: &str, part: &str) -> anyhow::Result<Event> {
+        let mut last = Vec::new();
+        let found = eventually(DEFAULT_LIMIT, async || {
+            let events = self.events_about(kind, name).await?;
+            let says = |event: &Event| event.message.as_ref().is_some_and(|text| text.contains(part));
+            last = events.iter().filter_map(|event| event.message.clone()).collect();
+            Ok(events.into_iter().find(says))
+        })
+        .await?;
+        found.with_context(|| format!("no event about {kind} {name} says {part:?}; the last ones: {last:#?}"))
+    }
+
     async fn failure<K>(&self, name: &str, what: &str, limit: Duration, last: Option<&K>) -> String
     where
         K: Resource<DynamicType = ()> + Serialize,

@@ -21,6 +21,7 @@ use serde_json::json;
 use crate::build::{self, Profile};
 use crate::image;
 
+mod backend;
 pub(crate) mod buckets;
 mod kubectl;
 pub(crate) mod nfs;
@@ -28,6 +29,7 @@ mod node;
 mod report;
 mod stage;
 
+pub(crate) use backend::Kind;
 use report::{Figures, Report};
 pub(crate) use stage::On;
 use stage::Stage;

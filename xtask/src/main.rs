@@ -74,9 +74,13 @@ enum Command {
 
     /// Show a provisioner at work, on a simulated API server: a claim is bound, and its volume goes with it
     Demo {
-        /// What is shown: volumes that are directories, buckets on a real radosgw, or exports of a real NFS server
+        /// What is shown: volumes that are directories, buckets on an object store, or exports of a real NFS server
         #[arg(value_enum, default_value_t = Shown::Volumes)]
         shown: Shown,
+
+        /// The object store that buckets are shown on
+        #[arg(long, value_enum, default_value_t = demo::Kind::Ceph)]
+        backend: demo::Kind,
 
         /// Show the release build on a real control plane, with its figures; the first time this builds Kubernetes
         #[arg(long)]
@@ -202,11 +206,11 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             | Command::Demo { shown: Shown::Buckets | Shown::Nfs, keep: true, .. } => {
                 anyhow::bail!("this is shown without a node, and nothing is kept: leave --node and --keep out")
             }
-            Command::Demo { shown: shown @ (Shown::Buckets | Shown::Nfs), real, .. } => {
+            Command::Demo { shown: shown @ (Shown::Buckets | Shown::Nfs), real, backend, .. } => {
                 let on = if real { demo::On::Real } else { demo::On::Simulated };
                 match shown {
                     Shown::Nfs => demo::nfs::run(on, &guard).await,
-                    _ => demo::buckets::run(on, &guard).await,
+                    _ => demo::buckets::run(on, backend, &guard).await,
                 }
             }
             Command::Demo { node: true, .. } => demo::run(demo::On::Node, &guard).await,

@@ -1,4 +1,4 @@
-//! Buckets on request, on a real radosgw: a claim and its Secret, an object, a second claim on the same bucket, new keys,
+//! Buckets on request, on a real object store: a claim and its Secret, an object, a second claim on the same bucket, new keys,
 //! and the end of it all.
 
 use std::path::Path;
@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use e2e::ceph::{self, Ceph};
 use e2e::cluster::{self, eventually};
 use e2e::control_plane;
 use e2e::guard::Guard;
@@ -21,50 +20,51 @@ use kube_provisioner::{Options, rbac};
 use s3_client::Credentials;
 use serde_json::{Value, json};
 
+use super::backend::{Backend, Kind};
 use super::report::Report;
 use super::stage::{On, Stage};
 use crate::build::{self, Profile};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "bucket-demo";
-const ACCOUNT: &str = "ceph-rgw-provisioner";
+const ACCOUNT: &str = "bucket-provisioner";
+const ADMIN: &str = "admin";
 const PROVISIONER: &str = "demo.example.com/bucket";
 const CLASS: &str = "bucket-demo";
 const CLASS_OF_BUCKET: &str = "bucket-demo-photos";
 const BUCKET: &str = "photos";
 const OBJECT: &str = "hello.txt";
 
-pub(crate) async fn run(on: On, guard: &Guard) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(on: On, kind: Kind, guard: &Guard) -> anyhow::Result<ExitCode> {
     on.check()?;
-    if let Some(obstacle) = ceph::obstacle() {
+    if let Some(obstacle) = kind.obstacle() {
         return Err(obstacle);
     }
     let progress = progress::terminal();
     let mut report = Report::new(progress.clone());
-    report.begin("build ceph-rgw-provisioner");
-    let program = build::program(Profile::Dev, "ceph-rgw-provisioner", &[], guard, &progress).await?;
+    report.begin(&format!("build {}", kind.provisioner()));
+    let program = build::program(Profile::Dev, kind.provisioner(), &[], guard, &progress).await?;
     report.done();
-    report.begin("start Ceph: a monitor, a manager, an OSD and radosgw");
-    let ceph = Ceph::start(&ceph::Settings::default(), guard, &progress).await?;
+    report.begin(&format!("start {}", kind.what()));
+    let backend = kind.start(guard, &progress).await?;
     report.done();
     let mut stage = Stage::start(on, guard, &mut report, &progress).await?;
-    show(&mut stage, &ceph, &program, &mut report).await.with_context(|| stage.failure())?;
+    show(&mut stage, &backend, &program, &mut report).await.with_context(|| stage.failure())?;
     stage.end(&mut report).await?;
-    report.begin("stop Ceph");
-    ceph.stop()?;
+    report.begin("stop the object store");
+    backend.stop()?;
     report.done();
     report.summary(None);
     Ok(ExitCode::SUCCESS)
 }
 
-async fn show(stage: &mut Stage, ceph: &Ceph, program: &Path, report: &mut Report) -> anyhow::Result<()> {
+async fn show(stage: &mut Stage, backend: &Backend, program: &Path, report: &mut Report) -> anyhow::Result<()> {
     let client = control_plane::client_from(&stage.state.kubeconfig).await?;
-    let gateway = ceph.state();
     report.begin(
         "install ObjectBucketClaims and ObjectBuckets, a service account, its rights, classes and the admin's Secret",
     );
     report.waiting(cluster::install_bucket_crds(&client)).await?;
-    report.waiting(cluster::apply(&client, &objects(&gateway))).await?;
+    report.waiting(cluster::apply(&client, &objects(backend))).await?;
     let kubeconfig = control_plane::kubeconfig_for_service_account(&client, &stage.state, NAMESPACE, ACCOUNT).await?;
     report.done();
     report.object::<StorageClass>(&client, None, CLASS).await?;
@@ -100,7 +100,7 @@ async fn show(stage: &mut Stage, ceph: &Ceph, program: &Path, report: &mut Repor
     report.show(&format!("it may read only: {error}"));
 
     rotate(&client, report, &first).await?;
-    delete(&client, ceph, report).await
+    delete(&client, backend, report).await
 }
 
 /// Creates a claim and shows how it is bound.
@@ -146,7 +146,7 @@ async fn rotate(client: &Client, report: &mut Report, before: &s3_client::Client
     Ok(())
 }
 
-async fn delete(client: &Client, ceph: &Ceph, report: &mut Report) -> anyhow::Result<()> {
+async fn delete(client: &Client, backend: &Backend, report: &mut Report) -> anyhow::Result<()> {
     report.begin("delete the claims, wait until everything is gone");
     let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), NAMESPACE);
     for claim in ["reader", BUCKET] {
@@ -154,13 +154,9 @@ async fn delete(client: &Client, ceph: &Ceph, report: &mut Report) -> anyhow::Re
         let gone = eventually(LIMIT, async || Ok(claims.get_opt(claim).await?.is_none().then_some(())));
         ensure!(report.waiting(gone).await?.is_some(), "the claim {claim} is still there");
     }
-    let gateway = ceph.state();
-    let buckets = gateway.radosgw_admin(&["bucket", "list"]).await?;
-    let users = gateway.radosgw_admin(&["user", "list"]).await?;
+    let left = backend.nothing_left().await;
     report.done();
-    report.show(&format!("radosgw-admin bucket list: {buckets}"));
-    report.show(&format!("radosgw-admin user list:   {users}"));
-    ensure!(buckets == json!([]) && users == json!([ceph::ADMIN]), "something is left in the gateway");
+    left?.iter().for_each(|line| report.show(line));
     Ok(())
 }
 
@@ -171,7 +167,11 @@ async fn user(client: &Client, claim: &str) -> anyhow::Result<s3_client::Client>
     let secret = Api::<Secret>::namespaced(client.clone(), NAMESPACE).get(claim).await?.data.unwrap_or_default();
     let text = |name: &str| Ok::<_, anyhow::Error>(String::from_utf8(secret.get(name).context("no key")?.0.clone())?);
     let credentials = Credentials::new(text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);
-    Ok(s3_client::Client::new(s3_client::Settings::new(endpoint), credentials)?)
+    let mut settings = s3_client::Settings::new(endpoint);
+    if let Some(region) = map.get("BUCKET_REGION").filter(|region| !region.is_empty()) {
+        settings.region.clone_from(region);
+    }
+    Ok(s3_client::Client::new(settings, credentials)?)
 }
 
 async fn key(client: &Client, claim: &str) -> anyhow::Result<Vec<u8>> {
@@ -179,20 +179,22 @@ async fn key(client: &Client, claim: &str) -> anyhow::Result<Vec<u8>> {
     Ok(secret.data.unwrap_or_default().remove("AWS_ACCESS_KEY_ID").map(|id| id.0).unwrap_or_default())
 }
 
-fn objects(gateway: &ceph::State) -> Vec<Value> {
+fn objects(backend: &Backend) -> Vec<Value> {
     let account = rbac::Account { name: ACCOUNT, namespace: NAMESPACE };
     let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})];
     let rules = rbac::bucket_rules(&Options::new(PROVISIONER), &BucketCapabilities::default(), &[]);
     objects.extend(rbac::manifests(&account, &rules));
     objects.push(json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "rgw-admin-ops-user", "namespace": NAMESPACE},
-        "stringData": {"accessKey": gateway.access_key, "secretKey": gateway.secret_key},
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": ADMIN, "namespace": NAMESPACE},
+        "stringData": backend.admin(),
     }));
     for (name, bucket) in [(CLASS, None), (CLASS_OF_BUCKET, Some(BUCKET))] {
-        let mut parameters = json!({
-            "endpoint": gateway.endpoint, "credentialsOverlap": "3s",
-            "adminSecretName": "rgw-admin-ops-user", "adminSecretNamespace": NAMESPACE,
-        });
+        let mut parameters = backend.parameters();
+        for (name, value) in
+            [("credentialsOverlap", "3s"), ("adminSecretName", ADMIN), ("adminSecretNamespace", NAMESPACE)]
+        {
+            parameters[name] = value.into();
+        }
         if let Some(bucket) = bucket {
             (parameters["bucketName"], parameters["accessMode"]) = (bucket.into(), "read-only".into());
         }

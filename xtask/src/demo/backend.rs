@@ -1,0 +1,113 @@
+//! The object stores that buckets are shown on.
+
+use anyhow::ensure;
+use e2e::ceph::{self, Ceph};
+use e2e::guard::Guard;
+use e2e::progress::SharedProgress;
+use e2e::s3::{self, S3};
+use serde_json::{Value, json};
+
+/// Which one.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// A real radosgw
+    Ceph,
+    /// S3 and IAM as AWS has them: moto
+    Aws,
+}
+
+/// One that runs.
+pub(super) enum Backend {
+    Ceph(Ceph),
+    Aws(S3),
+}
+
+impl Kind {
+    /// Why it cannot run here, and what to do about it.
+    pub(super) fn obstacle(self) -> Option<anyhow::Error> {
+        match self {
+            Self::Ceph => ceph::obstacle(),
+            Self::Aws => s3::obstacle(),
+        }
+    }
+
+    /// The provisioner's package and program.
+    pub(super) fn provisioner(self) -> &'static str {
+        match self {
+            Self::Ceph => "ceph-rgw-provisioner",
+            Self::Aws => "aws-s3-provisioner",
+        }
+    }
+
+    pub(super) fn what(self) -> &'static str {
+        match self {
+            Self::Ceph => "Ceph: a monitor, a manager, an OSD and radosgw",
+            Self::Aws => "moto, which is S3 and IAM, and checks every signature and every right",
+        }
+    }
+
+    pub(super) async fn start(self, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Backend> {
+        Ok(match self {
+            Self::Ceph => Backend::Ceph(Ceph::start(&ceph::Settings::default(), guard, progress).await?),
+            Self::Aws => Backend::Aws(S3::start(guard).await?),
+        })
+    }
+}
+
+impl Backend {
+    /// What is in the administrator's Secret.
+    pub(super) fn admin(&self) -> Value {
+        match self {
+            Self::Ceph(ceph) => {
+                let state = ceph.state();
+                json!({"accessKey": state.access_key, "secretKey": state.secret_key})
+            }
+            Self::Aws(aws) => {
+                let server = aws.server();
+                json!({"AWS_ACCESS_KEY_ID": server.access_key, "AWS_SECRET_ACCESS_KEY": server.secret_key})
+            }
+        }
+    }
+
+    /// The parameters that say where it is.
+    pub(super) fn parameters(&self) -> Value {
+        match self {
+            Self::Ceph(ceph) => json!({"endpoint": ceph.state().endpoint}),
+            Self::Aws(aws) => {
+                let endpoint = &aws.server().endpoint;
+                json!({"endpoint": endpoint, "iamEndpoint": endpoint, "region": "eu-central-1"})
+            }
+        }
+    }
+
+    /// Shows that nothing is left; the lines say what was asked.
+    pub(super) async fn nothing_left(&self) -> anyhow::Result<[String; 2]> {
+        let (lines, is_empty) = match self {
+            Self::Ceph(ceph) => {
+                let gateway = ceph.state();
+                let buckets = gateway.radosgw_admin(&["bucket", "list"]).await?;
+                let users = gateway.radosgw_admin(&["user", "list"]).await?;
+                let is_empty = buckets == json!([]) && users == json!([ceph::ADMIN]);
+                (
+                    [format!("radosgw-admin bucket list: {buckets}"), format!("radosgw-admin user list:   {users}")],
+                    is_empty,
+                )
+            }
+            Self::Aws(aws) => {
+                let buckets = aws.server().admin()?.list_buckets().await?;
+                let users = aws.server().iam()?.users("/kube-provisioner/").await?;
+                let is_empty = buckets.is_empty() && users.is_empty();
+                ([format!("ListBuckets: {buckets:?}"), format!("ListUsers:   {users:?}")], is_empty)
+            }
+        };
+        ensure!(is_empty, "something is left: {}", lines.join(", "));
+        Ok(lines)
+    }
+
+    pub(super) fn stop(self) -> anyhow::Result<()> {
+        match self {
+            Self::Ceph(ceph) => ceph.stop(),
+            Self::Aws(_) => Ok(()),
+        }
+    }
+}

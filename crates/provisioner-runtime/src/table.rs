@@ -57,6 +57,17 @@ impl<K: Eq + Hash, V> Table<K, V> {
         self.current.insert(key, value).or(unseen)
     }
 
+    /// An entry counts as seen as it is: what was listed is older than what is known.
+    pub fn keep(&mut self, key: &K)
+    where
+        K: Clone,
+    {
+        if let Some(value) = self.unseen.remove(key) {
+            give_back(&mut self.unseen);
+            self.current.insert(key.clone(), value);
+        }
+    }
+
     /// Removes an entry and returns its value.
     pub fn remove<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
@@ -143,6 +154,18 @@ fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_outlives_a_snapshot() {
+        let mut table = Table::new();
+        table.insert("a", 1);
+        table.insert("b", 2);
+        table.begin_snapshot();
+        table.keep(&"a");
+        table.keep(&"c");
+        assert_eq!(table.end_snapshot(), [("b", 2)]);
+        assert_eq!((table.get("a"), table.len()), (Some(&1), 1));
+    }
     use proptest::prelude::*;
 
     #[test]

@@ -198,6 +198,7 @@ impl BucketCache {
         let key = key_of(&claim);
         if let Some(known) = self.claims.get(&key).cloned() {
             if claim.resource_version < known.resource_version {
+                self.claims.keep(&key);
                 return None;
             }
             self.claim_gone(&key, &known);
@@ -232,6 +233,7 @@ impl BucketCache {
         if let Some(known) = self.buckets.get(&bucket.name).cloned() {
             // A watch that is behind may still show the one that had this name before.
             if bucket.resource_version < known.resource_version {
+                self.buckets.keep(&bucket.name);
                 return keys;
             }
             keys = self.unlink(&known);
@@ -418,6 +420,7 @@ impl DeliveredTable {
         // A watch that is behind may still show the one that had this name before.
         let known = self.table.get(&*seen.path);
         if known.is_some_and(|known| seen.facts.resource_version < known.resource_version) {
+            self.table.keep(&seen.path);
             return false;
         }
         self.table.insert(seen.path, seen.facts);
@@ -481,7 +484,13 @@ mod tests {
         cache.saw_bucket(bucket("new", 9));
         cache.bucket_event(Change::Applied(Some(bucket("old", 5))));
         cache.bucket_event(Change::Deleted(Some(bucket("old", 6))));
-        assert_eq!(cache.bucket("obc-shop-photos").map(|known| known.uid.clone()).as_deref(), Some("new"));
+        let uid = |cache: &BucketCache| cache.bucket("obc-shop-photos").map(|known| known.uid.clone());
+        assert_eq!(uid(&cache).as_deref(), Some("new"));
+        // A list that is older than an answer takes nothing away.
+        cache.bucket_event(Change::Begin);
+        cache.bucket_event(Change::Listed(Some(bucket("new", 8))));
+        cache.bucket_event(Change::Ready);
+        assert_eq!(uid(&cache).as_deref(), Some("new"));
     }
 
     #[test]

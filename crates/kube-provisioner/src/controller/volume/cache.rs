@@ -207,6 +207,7 @@ impl VolumeCache {
             })
         });
         if self.claims.get(&key).is_some_and(|known| known.is_newer_than(claim_version(claim))) {
+            self.claims.keep(&key);
             return None;
         }
         let entry = match claim.bound_to() {
@@ -244,6 +245,7 @@ impl VolumeCache {
         if let Some(Some(known)) = known
             && older(watched_version(watched), &known.resource_version)
         {
+            self.volumes.keep(&key);
             return None;
         }
         let ours = match &watched.fields {

@@ -225,6 +225,43 @@ async fn s3_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> anyh
     scene.done().await
 }
 
+/// A bucket that the administrator may not look at can be anybody's, also one of the same account.
+#[tokio::test]
+async fn s3_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result<()> {
+    let scene = Scene::new("s3-hidden").await?;
+    let _program = scene.start().await?;
+    let (admin, iam) = (scene.server().admin()?, scene.server().iam()?);
+    admin.create_bucket("shared-bucket", None).await?;
+    admin.put_object("shared-bucket", "x", "hello").await?;
+    let tags = Default::default();
+    iam.create_user(s3_client::iam::NewUser { name: "blind", path: "/", tags: &tags, permissions_boundary: None })
+        .await?;
+    let allow = |effect: &str, actions: &[&str]| json!({"Effect": effect, "Action": actions, "Resource": "*"});
+    let policy =
+        |statements: &[serde_json::Value]| json!({"Version": "2012-10-17", "Statement": statements}).to_string();
+    let blind = [allow("Allow", &["s3:*", "iam:*"]), allow("Deny", &["s3:GetBucketTagging"])];
+    iam.put_user_policy("blind", "policy", &policy(&blind)).await?;
+    let key = iam.create_access_key("blind").await?;
+    let data = json!({"AWS_ACCESS_KEY_ID": key.access_key_id, "AWS_SECRET_ACCESS_KEY": key.secret_access_key});
+    let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "blind"}, "stringData": data}))?;
+    scene.space.create(&secret).await?;
+    // There a bucket of the own account can be made again without an error.
+    let parameters =
+        [("adminSecretName", "blind"), ("adminSecretNamespace", scene.space.namespace()), ("region", "us-east-1")];
+    scene.class("blind", &parameters).await?;
+    scene.claim("thief", "blind", json!({"bucketName": "shared-bucket"})).await?;
+    scene.told("thief", "the administrator needs the right s3:GetBucketTagging").await?;
+    iam.put_user_policy("blind", "policy", &policy(&blind[..1])).await?;
+    scene.told("thief", "was not made for this claim").await?;
+    scene.delete("thief").await?;
+    ensure!(admin.bucket_tagging("shared-bucket").await?.is_empty(), "somebody's bucket has tags");
+    ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "somebody's object is gone");
+    admin.empty_bucket("shared-bucket").await?;
+    admin.delete_bucket("shared-bucket").await?;
+    scene.nothing_left().await?;
+    scene.done().await
+}
+
 /// Claims come, rotate and go while the provisioner is killed at any moment.
 #[tokio::test]
 async fn s3_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {

@@ -32,6 +32,8 @@ pub(crate) struct Account {
     claim: ClaimName,
     /// The provisioner of 2019 has made it: it has no tags, and its policy is the account's.
     policy_of_2019: Option<String>,
+    /// No attempt has come to its end yet: from then on the bucket has tags.
+    unfinished: bool,
 }
 
 impl Account {
@@ -40,7 +42,7 @@ impl Account {
         let own = user_name(claim);
         let name = known(USER_NAME).unwrap_or_else(|| own.clone());
         let policy_of_2019 = known(POLICY_ARN).filter(|_| name != own);
-        Self { name, claim: claim.clone(), policy_of_2019 }
+        Self { name, claim: claim.clone(), policy_of_2019, unfinished: state.is_empty() }
     }
 
     /// The tags of what is made for the claim.
@@ -67,12 +69,11 @@ impl Account {
         }
     }
 
-    /// Whether the user was made for the claim when there was no bucket of this name.
+    /// Whether a bucket without our tags was begun for the claim, when there was none of its name.
     pub(crate) fn has_begun(&self, user: Option<&User>, bucket: &str) -> bool {
-        let of_2019 = self.policy_of_2019.is_some();
-        user.is_some_and(|user| {
-            self.owns(user) && (of_2019 || user.tags.get(BUCKET).is_some_and(|begun| begun == bucket))
-        })
+        let begun = |user: &User| user.tags.get(BUCKET).is_some_and(|begun| begun == bucket);
+        let is_begun = |user: &User| self.policy_of_2019.is_some() || self.unfinished && begun(user);
+        user.is_some_and(|user| self.owns(user) && is_begun(user))
     }
 
     /// Makes the user, before a bucket that is to be made for it.

@@ -1,5 +1,7 @@
 //! The provisioner.
 
+use std::collections::BTreeMap;
+
 use kube_provisioner::bucket::{
     Access, Bucket, BucketCapabilities, BucketProvisioner, Credentials, ProvisionedBucket, RequestOf,
 };
@@ -35,24 +37,35 @@ impl BucketProvisioner for Aws {
         let (store, account) = self.asked(&request).await?;
         let (access, name) = (access(&request)?, &request.name);
         let user = account.find(&store).await?;
-        let live = bucket::find(&store, name).await?;
-        if let Some(text) = objection(&live, &request, &account, user.as_ref()) {
+        let live = match bucket::find(&store, name).await? {
+            Live::Absent => None,
+            Live::Tagged(tags) => Some(tags),
+            // Nothing tells whose it is, and in some regions making it again is no error.
+            Live::Hidden(failure) => {
+                let text = format!("{failure}, or the bucket is another account's: choose another bucketName");
+                return Err(ProvisionError::retry(text));
+            }
+        };
+        if let Some(tags) = &live
+            && let Some(text) = objection(tags, &request, &account, user.as_ref())
+        {
             return refuse(&store, &account, &request, text).await;
         }
         if user.is_none() {
-            // The user tells that the bucket was begun for the claim when there was none of its name.
-            account.make(&store, &request.parameters, Some(name)).await?;
+            // With a bucket that is there the tag would be a lie.
+            let begun = live.is_none().then_some(name.as_str());
+            account.make(&store, &request.parameters, begun).await?;
         }
         let tags = match live {
-            Live::Tagged(tags) => tags,
-            Live::Absent | Live::Hidden(_) => match bucket::create(&store, name, &request.parameters).await {
-                Ok(()) => Default::default(),
+            Some(tags) => tags,
+            None => match bucket::create(&store, name, &request.parameters).await {
+                Ok(()) => BTreeMap::new(),
                 Err(failure) if failure.code() == "BucketAlreadyExists" => {
                     let text =
                         format!("the bucket {name} exists and belongs to somebody else: choose another bucketName");
                     return refuse(&store, &account, &request, text).await;
                 }
-                Err(failure) => return Err(self.not_made(live, failure)),
+                Err(failure) => return Err(failure.into()),
             },
         };
         bucket::apply(&store, name, &request.parameters, &tags, &account.tags()).await?;
@@ -94,8 +107,8 @@ impl BucketProvisioner for Aws {
         match bucket::find(&store, name).await? {
             Live::Absent => {}
             Live::Hidden(failure) if bucket.state.is_empty() => {
-                // An attempt whose bucket was never made, unless it was begun.
-                if account.has_begun(user.as_ref(), name) && name.ends_with(&bucket.claim.uid) {
+                // There was none of its name when it was begun.
+                if account.has_begun(user.as_ref(), name) {
                     return Err(failure.into());
                 }
                 tracing::info!(bucket = name, "left a bucket that is not the claim's");
@@ -172,16 +185,6 @@ impl Aws {
         let store = store.map_err(|error| BadRecord(error.to_string()))?;
         Ok((store, Account::of(&bucket.claim, &bucket.state)))
     }
-
-    /// A bucket that could not be made although its name seemed to be free.
-    fn not_made(&self, live: Live, failure: Failure) -> ProvisionError {
-        match live {
-            // It is in this account: what is missing is the right to look at it.
-            Live::Hidden(hidden) if failure.code() == "BucketAlreadyOwnedByYou" => hidden.into(),
-            // The next attempt sees what was made meanwhile.
-            _ => failure.into(),
-        }
-    }
 }
 
 /// What an ObjectBucket does not tell.
@@ -190,9 +193,13 @@ impl Aws {
 struct BadRecord(String);
 
 /// Why a bucket of this name is not for this claim.
-fn objection(live: &Live, request: &RequestOf<Aws>, account: &Account, user: Option<&User>) -> Option<String> {
+fn objection(
+    tags: &BTreeMap<String, String>,
+    request: &RequestOf<Aws>,
+    account: &Account,
+    user: Option<&User>,
+) -> Option<String> {
     let (name, uid) = (&request.name, &request.claim.uid);
-    let Live::Tagged(tags) = live else { return None };
     match owner(tags, uid) {
         Owner::Claim => None,
         Owner::Unknown if is_begun(account, user, name, uid) => None,

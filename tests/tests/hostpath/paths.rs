@@ -202,9 +202,13 @@ async fn hostpath_k7_k8_a_hand_made_volume_costs_nobody_a_file() -> anyhow::Resu
     delete_claim(&space, "victim").await?;
     assert!(!path_of(&victim).exists());
     assert_eq!(fs::read_to_string(outer.path().join("outside/precious"))?, "x");
-    for name in &made {
+    for (name, path) in made.iter().zip(&paths) {
         let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        volumes.patch(name, &PatchParams::default(), &none).await?;
+        match volumes.patch(name, &PatchParams::default(), &none).await {
+            // Nothing is in the victim's place any more, so the provisioner may have deleted the object.
+            Err(kube::Error::Api(status)) if status.code == 404 && path.starts_with(path_of(&victim)) => {}
+            other => drop(other?),
+        }
     }
     space.done().await
 }

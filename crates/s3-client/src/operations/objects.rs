@@ -79,17 +79,10 @@ impl Client {
     /// # Errors
     /// As of every request. What is deleted stays deleted; another call goes on.
     pub async fn delete_some(&self, name: &str) -> Result<usize, Error> {
-        // Always the first page: what it named is gone the next time.
-        let page = self.list_object_versions(name, "", None).await?;
-        if !page.items.is_empty() {
-            self.delete_objects(name, &page.items).await?;
-            return Ok(page.items.len());
+        match self.delete_some_versions(name).await? {
+            0 => self.abort_some_uploads(name).await,
+            count => Ok(count),
         }
-        let page = self.list_multipart_uploads(name, None).await?;
-        for upload in &page.items {
-            self.abort_multipart_upload(name, upload).await?;
-        }
-        Ok(page.items.len())
     }
 
     /// Deletes all objects of a bucket with all their versions, and ends all uploads, page by page.
@@ -97,7 +90,26 @@ impl Client {
     /// # Errors
     /// As of every request. What is deleted stays deleted; another call goes on.
     pub async fn empty_bucket(&self, name: &str) -> Result<(), Error> {
-        while self.delete_some(name).await? > 0 {}
+        while self.delete_some_versions(name).await? > 0 {}
+        while self.abort_some_uploads(name).await? > 0 {}
         Ok(())
+    }
+
+    // Always the first page: what it named is gone the next time.
+
+    async fn delete_some_versions(&self, name: &str) -> Result<usize, Error> {
+        let page = self.list_object_versions(name, "", None).await?;
+        if !page.items.is_empty() {
+            self.delete_objects(name, &page.items).await?;
+        }
+        Ok(page.items.len())
+    }
+
+    async fn abort_some_uploads(&self, name: &str) -> Result<usize, Error> {
+        let page = self.list_multipart_uploads(name, None).await?;
+        for upload in &page.items {
+            self.abort_multipart_upload(name, upload).await?;
+        }
+        Ok(page.items.len())
     }
 }

@@ -2,6 +2,7 @@
 #![deny(missing_docs)]
 
 mod client;
+mod clients;
 mod encode;
 mod error;
 mod operations;
@@ -13,6 +14,7 @@ pub mod policy;
 pub mod sign;
 
 pub use self::client::{Client, Request, Response, Settings, SettingsError};
+pub use self::clients::Clients;
 pub use self::error::{Answer, Error};
 pub use self::operations::{BucketInfo, Object, ObjectVersion, Page, Upload};
 pub use self::sign::Credentials;

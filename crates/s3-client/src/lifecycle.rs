@@ -1,10 +1,11 @@
 //! A bucket's lifecycle, in the JSON of AWS's tools and in the XML of S3.
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::xml::Element;
 
-/// The rules of a bucket's lifecycle.
+/// The rules of a bucket's lifecycle. It is deserialized from a text, as parameters are.
 ///
 /// ```
 /// use s3_client::lifecycle::Lifecycle;
@@ -13,7 +14,8 @@ use crate::xml::Element;
 /// assert!(!Lifecycle::parse(text)?.is_empty());
 /// # Ok::<(), s3_client::lifecycle::LifecycleError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Lifecycle {
     rules: Vec<Map<String, Value>>,
 }
@@ -22,6 +24,14 @@ pub struct Lifecycle {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a lifecycle: {0}")]
 pub struct LifecycleError(String);
+
+impl TryFrom<String> for Lifecycle {
+    type Error = LifecycleError;
+
+    fn try_from(text: String) -> Result<Self, LifecycleError> {
+        Self::parse(&text)
+    }
+}
 
 impl Lifecycle {
     /// Reads the JSON of AWS's tools: `{"Rules":[...]}`.

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// A bucket's policy, as JSON.
+/// A bucket's policy, as JSON. It is deserialized from a text, as parameters are.
 ///
 /// ```
 /// use s3_client::policy::{Policy, allow};
@@ -16,7 +17,8 @@ use serde_json::{Map, Value, json};
 /// assert!(policy.remove("mine"));
 /// # Ok::<(), s3_client::policy::PolicyError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Policy {
     document: Map<String, Value>,
     statements: Vec<Value>,
@@ -26,6 +28,14 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a bucket policy: {0}")]
 pub struct PolicyError(String);
+
+impl TryFrom<String> for Policy {
+    type Error = PolicyError;
+
+    fn try_from(text: String) -> Result<Self, PolicyError> {
+        Self::parse(&text)
+    }
+}
 
 impl Policy {
     /// Reads a policy. Its statements are not checked: the service knows best.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube_provisioner::bucket::{
-    Access, Bucket, BucketCapabilities, BucketProvisioner, Credentials, ProvisionedBucket, RequestOf,
+    Bucket, BucketCapabilities, BucketProvisioner, Credentials, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use s3_client::iam::User;
@@ -35,7 +35,7 @@ impl BucketProvisioner for Aws {
 
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let (store, account) = self.asked(&request).await?;
-        let (access, name) = (access(&request)?, &request.name);
+        let (access, name) = (request.parameters.access_mode.restricted_to(request.config.access_mode)?, &request.name);
         let user = account.find(&store).await?;
         let live = match bucket::find(&store, name).await? {
             Live::Absent => None,
@@ -77,7 +77,7 @@ impl BucketProvisioner for Aws {
 
     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let (store, account) = self.asked(&request).await?;
-        let (access, name) = (access(&request)?, &request.name);
+        let (access, name) = (request.parameters.access_mode.restricted_to(request.config.access_mode)?, &request.name);
         if request.config.bucket_lifecycle.is_some() {
             let text = "bucketLifecycle is not possible for a bucket that the class names: it is not this claim's";
             return refuse(&store, &account, &request, text.to_owned()).await;
@@ -221,13 +221,11 @@ fn is_begun(account: &Account, user: Option<&User>, bucket: &str, claim_uid: &st
 /// Sets the lifecycle that the claim or its class asks for, or takes it away. Whether there is one is the answer.
 async fn apply_lifecycle(store: &Store, request: &RequestOf<Aws>) -> Result<bool, Failure> {
     let wanted = request.config.bucket_lifecycle.as_ref().or(request.parameters.lifecycle.as_ref());
+    if wanted.is_none() && !request.state.contains_key(LIFECYCLE) {
+        return Ok(false);
+    }
     let none = Lifecycle::default();
-    let lifecycle = match wanted {
-        Some(lifecycle) => &lifecycle.0,
-        None if request.state.contains_key(LIFECYCLE) => &none,
-        None => return Ok(false),
-    };
-    let put = store.s3.put_bucket_lifecycle(&request.name, lifecycle).await;
+    let put = store.s3.put_bucket_lifecycle(&request.name, wanted.unwrap_or(&none)).await;
     put.map_err(Failure::of(
         format!("set the lifecycle of the bucket {}", request.name),
         "s3:PutLifecycleConfiguration",
@@ -255,14 +253,4 @@ async fn refuse(
     }
     account.remove(store).await?;
     Err(ProvisionError::invalid(text))
-}
-
-/// What the claim may do: what the class says, or less.
-fn access(request: &RequestOf<Aws>) -> Result<Access, ProvisionError> {
-    match (request.parameters.access_mode, request.config.access_mode) {
-        (class, None) => Ok(class),
-        (Access::ReadWrite, Some(access)) => Ok(access),
-        (class, Some(access)) if class == access => Ok(class),
-        _ => Err(ProvisionError::retry("accessMode in additionalConfig allows what the class does not: leave it out")),
-    }
 }

@@ -1,7 +1,7 @@
 //! What classes and claims say.
 
 use kube_provisioner::bucket::Access;
-use s3_client::lifecycle::{Lifecycle, LifecycleError};
+use s3_client::lifecycle::Lifecycle;
 use serde::Deserialize;
 
 use crate::region::Region;
@@ -23,7 +23,7 @@ pub(crate) struct Parameters {
     /// The key that objects are encrypted with; without one, S3's own.
     pub(crate) kms_key_id: Option<String>,
     pub(crate) versioning: bool,
-    pub(crate) lifecycle: Option<LifecycleText>,
+    pub(crate) lifecycle: Option<Lifecycle>,
     pub(crate) object_lock: Option<ObjectLock>,
 }
 
@@ -57,7 +57,7 @@ impl Parameters {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Config {
     pub(crate) access_mode: Option<Access>,
-    pub(crate) bucket_lifecycle: Option<LifecycleText>,
+    pub(crate) bucket_lifecycle: Option<Lifecycle>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -128,19 +128,6 @@ impl TryFrom<String> for ObjectLock {
             _ => return Err(malformed()),
         };
         Ok(Self { mode, days: days.ok_or_else(malformed)? })
-    }
-}
-
-/// A bucket's lifecycle as JSON.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) struct LifecycleText(pub(crate) Lifecycle);
-
-impl TryFrom<String> for LifecycleText {
-    type Error = LifecycleError;
-
-    fn try_from(text: String) -> Result<Self, LifecycleError> {
-        Lifecycle::parse(&text).map(Self)
     }
 }
 

@@ -1,8 +1,6 @@
 //! Where S3 and IAM are, and with whose key they are administered.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
@@ -10,7 +8,7 @@ use jiff::Timestamp;
 use kube_provisioner::Secrets;
 use kube_provisioner::bucket::Endpoint;
 use s3_client::iam::{Iam, Temporary, assume_role_with_web_identity};
-use s3_client::{Client, Credentials, Settings};
+use s3_client::{Client, Clients, Credentials, Settings};
 
 use crate::parameters::Parameters;
 use crate::region::Region;
@@ -64,12 +62,9 @@ pub(crate) struct Defaults {
 /// Gives connections. One that was made is used again.
 pub(crate) struct Stores {
     defaults: Defaults,
-    clients: Mutex<BTreeMap<ClientKey, Client>>,
+    clients: Clients,
     role: tokio::sync::Mutex<Option<Temporary>>,
 }
-
-/// Address, region and service, and the certificates.
-type ClientKey = (String, String, &'static str, Option<Vec<u8>>);
 
 /// An account of AWS in one region, as its administrator sees it.
 #[derive(Clone, Debug)]
@@ -87,7 +82,7 @@ pub(crate) struct Misconfigured(String);
 
 impl Stores {
     pub(crate) fn new(defaults: Defaults) -> Self {
-        Self { defaults, clients: Mutex::default(), role: tokio::sync::Mutex::default() }
+        Self { defaults, clients: Clients::default(), role: tokio::sync::Mutex::default() }
     }
 
     /// The account and the region of a class.
@@ -98,7 +93,8 @@ impl Stores {
         let s3 = given(&parameters.endpoint).or(given(&self.defaults.endpoint)).unwrap_or_else(|| region.s3());
         let (iam, iam_region) = region.iam();
         let iam = given(&parameters.iam_endpoint).or(given(&self.defaults.iam_endpoint)).unwrap_or_else(|| iam.into());
-        let endpoint = endpoint(&s3, &region)?;
+        let endpoint = Endpoint::of_url(&s3).map(|endpoint| Endpoint { region: region.name().to_owned(), ..endpoint });
+        let endpoint = endpoint.ok_or_else(|| Misconfigured(format!("{s3:?} is no address of S3: expected a URL")))?;
         let s3 = self.client(s3, region.name(), "s3")?.with_credentials(credentials.clone());
         let iam = self.client(iam, iam_region, "iam")?.with_credentials(credentials);
         Ok(Store { region, s3, iam: Iam::new(iam), endpoint })
@@ -170,26 +166,13 @@ impl Stores {
         Ok(known.insert(taken).credentials.clone())
     }
 
-    fn client(&self, url: String, region: &str, service: &'static str) -> Result<Client, Misconfigured> {
-        let ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
-        let key = (url, region.to_owned(), service, ca_bundle);
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&key) {
-            return Ok(client.clone());
-        }
-        let mut settings = Settings::new(&key.0);
-        settings.region.clone_from(&key.1);
+    fn client(&self, url: String, region: &str, service: &str) -> Result<Client, Misconfigured> {
+        let mut settings = Settings::new(url);
+        settings.region = region.to_owned();
         settings.service = service.to_owned();
-        settings.ca_bundle.clone_from(&key.3);
+        settings.ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
         settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
-        let client =
-            Client::new(settings, Credentials::new("", "")).map_err(|error| Misconfigured(error.to_string()))?;
-        // Certificates change, and what was used with the old ones is of no more use.
-        if clients.len() >= 100 {
-            clients.clear();
-        }
-        clients.insert(key, client.clone());
-        Ok(client)
+        self.clients.get(settings).map_err(|error| Misconfigured(error.to_string()))
     }
 }
 
@@ -201,14 +184,4 @@ fn environment() -> Option<Credentials> {
 
 fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
     std::fs::read(file).map_err(|error| Misconfigured(format!("cannot read {}: {error}", file.display())))
-}
-
-/// What pods are told.
-fn endpoint(url: &str, region: &Region) -> Result<Endpoint, Misconfigured> {
-    let malformed = || Misconfigured(format!("{url:?} is no address of S3: expected a URL"));
-    let uri: http::Uri = url.parse().map_err(|_| malformed())?;
-    let tls = uri.scheme_str() == Some("https");
-    let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(malformed)?.to_owned();
-    let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    Ok(Endpoint { host, port, tls, region: region.name().to_owned(), ..Endpoint::default() })
 }

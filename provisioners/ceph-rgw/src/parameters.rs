@@ -2,8 +2,8 @@
 
 use kube_provisioner::bucket::Access;
 use kube_provisioner::quantity::Quantity;
-use s3_client::lifecycle::{Lifecycle, LifecycleError};
-use s3_client::policy::{Policy, PolicyError};
+use s3_client::lifecycle::Lifecycle;
+use s3_client::policy::Policy;
 use serde::Deserialize;
 
 /// The parameters of a class: Rook's, and `accessMode`.
@@ -30,8 +30,8 @@ pub(crate) struct Config {
     pub(crate) max_size: Option<Limit>,
     pub(crate) bucket_max_objects: Option<Limit>,
     pub(crate) bucket_max_size: Option<Limit>,
-    pub(crate) bucket_policy: Option<PolicyText>,
-    pub(crate) bucket_lifecycle: Option<LifecycleText>,
+    pub(crate) bucket_policy: Option<Policy>,
+    pub(crate) bucket_lifecycle: Option<Lifecycle>,
     pub(crate) bucket_owner: Option<String>,
     pub(crate) access_mode: Option<Access>,
 }
@@ -52,32 +52,6 @@ impl TryFrom<String> for Limit {
             large if large > i64::MAX as u64 - 1023 => Err(format!("{text:?} is more than any store holds")),
             limit => Ok(Self(limit as i64)),
         }
-    }
-}
-
-/// A bucket's policy as JSON.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) struct PolicyText(pub(crate) Policy);
-
-impl TryFrom<String> for PolicyText {
-    type Error = PolicyError;
-
-    fn try_from(text: String) -> Result<Self, PolicyError> {
-        Policy::parse(&text).map(Self)
-    }
-}
-
-/// A bucket's lifecycle as JSON.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) struct LifecycleText(pub(crate) Lifecycle);
-
-impl TryFrom<String> for LifecycleText {
-    type Error = LifecycleError;
-
-    fn try_from(text: String) -> Result<Self, LifecycleError> {
-        Lifecycle::parse(&text).map(Self)
     }
 }
 

@@ -44,7 +44,7 @@ impl BucketProvisioner for Rgw {
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
         let owner = Account::of(&request.claim, &request.state, request.config.bucket_owner.as_deref())?;
-        if request.access()? != Access::ReadWrite {
+        if request.parameters.access_mode.restricted_to(request.config.access_mode)? != Access::ReadWrite {
             let text = "accessMode is for buckets that a class names: the owner of a bucket can do everything";
             return refuse(&store, &owner, &request, text.to_owned()).await;
         }
@@ -81,7 +81,7 @@ impl BucketProvisioner for Rgw {
     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
         let account = Account::of(&request.claim, &request.state, request.config.bucket_owner.as_deref())?;
-        let access = request.access()?;
+        let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
         if let Some(key) = settings::of_the_bucket(&request.config) {
             let text = format!("{key} is not possible for a bucket that the class names: it is not this claim's");
             return refuse(&store, &account, &request, text).await;
@@ -364,23 +364,5 @@ fn answer(store: &Store, request: &RequestOf<Rgw>, account: &Account, key: &s3_c
     match account.generated {
         true => bucket,
         false => bucket.state(BUCKET_OWNER, &account.id),
-    }
-}
-
-trait Asked {
-    /// What the user may do: what the class says, or less.
-    fn access(&self) -> Result<Access, ProvisionError>;
-}
-
-impl Asked for RequestOf<Rgw> {
-    fn access(&self) -> Result<Access, ProvisionError> {
-        match (self.parameters.access_mode, self.config.access_mode) {
-            (class, None) => Ok(class),
-            (Access::ReadWrite, Some(access)) => Ok(access),
-            (class, Some(access)) if class == access => Ok(class),
-            _ => Err(ProvisionError::retry(
-                "accessMode in additionalConfig allows what the class does not: leave it out",
-            )),
-        }
     }
 }

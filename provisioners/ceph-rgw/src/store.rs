@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use kube_provisioner::Secrets;
 use kube_provisioner::bucket::Endpoint;
-use s3_client::{Client, Credentials, Settings};
+use s3_client::{Client, Clients, Credentials, Settings};
 
 use crate::admin::Admin;
 use crate::parameters::Parameters;
@@ -44,12 +44,9 @@ pub(crate) struct Defaults {
 #[derive(Debug)]
 pub(crate) struct Stores {
     defaults: Defaults,
-    clients: Mutex<BTreeMap<ClientKey, Client>>,
+    clients: Clients,
     locks: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
-
-/// Address and region, and the certificates.
-type ClientKey = (String, Option<Vec<u8>>);
 
 /// A gateway.
 #[derive(Clone, Debug)]
@@ -78,7 +75,7 @@ pub(crate) struct Misconfigured(String);
 
 impl Stores {
     pub(crate) fn new(defaults: Defaults) -> Self {
-        Self { defaults, clients: Mutex::default(), locks: Mutex::default() }
+        Self { defaults, clients: Clients::default(), locks: Mutex::default() }
     }
 
     /// The gateway of a class.
@@ -112,23 +109,11 @@ impl Stores {
     }
 
     fn client(&self, url: String, ca: Option<Vec<u8>>, region: Option<String>) -> Result<Client, Misconfigured> {
-        let key = (format!("{url} {}", region.as_deref().unwrap_or_default()), ca);
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&key) {
-            return Ok(client.clone());
-        }
         let mut settings = Settings::new(url);
-        settings.ca_bundle.clone_from(&key.1);
+        settings.ca_bundle = ca;
         settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
         settings.region = region.unwrap_or(settings.region);
-        let client =
-            Client::new(settings, Credentials::new("", "")).map_err(|error| Misconfigured(error.to_string()))?;
-        // Certificates change, and what was used with the old ones is of no more use.
-        if clients.len() >= 100 {
-            clients.clear();
-        }
-        clients.insert(key, client.clone());
-        Ok(client)
+        self.clients.get(settings).map_err(|error| Misconfigured(error.to_string()))
     }
 
     fn address(&self, parameters: &Parameters) -> Result<(String, Endpoint), Misconfigured> {
@@ -183,14 +168,7 @@ fn address(text: &str) -> Result<(String, Endpoint), Misconfigured> {
         false if text.ends_with(":443") || text.ends_with(":8443") => format!("https://{text}"),
         false => format!("http://{text}"),
     };
-    let uri: http::Uri = url.parse().map_err(|_| malformed())?;
-    let (tls, standard) = match uri.scheme_str() {
-        Some("https") => (true, 443),
-        Some("http") => (false, 80),
-        _ => return Err(malformed()),
-    };
-    let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(malformed)?.to_owned();
-    let endpoint = Endpoint { host, port: uri.port_u16().unwrap_or(standard), tls, ..Endpoint::default() };
+    let endpoint = Endpoint::of_url(&url).ok_or_else(malformed)?;
     Ok((url, endpoint))
 }
 

@@ -44,7 +44,7 @@ impl BucketProvisioner for Gcs {
 
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let (store, account) = self.asked(&request).await?;
-        let access = access(&request)?;
+        let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
         let name = &request.name;
         let live = store.storage.find_bucket(name).await?;
         if let Some(text) = objection(&live, &request) {
@@ -66,7 +66,7 @@ impl BucketProvisioner for Gcs {
 
     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let (store, account) = self.asked(&request).await?;
-        let access = access(&request)?;
+        let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
         let name = &request.name;
         if store.storage.bucket(name).await?.is_none() {
             let text = format!("the bucket {name} does not exist: make it, or change bucketName in the StorageClass");
@@ -266,14 +266,4 @@ async fn refuse(
     }
     account.remove(store).await?;
     Err(ProvisionError::invalid(text))
-}
-
-/// What the claim may do: what the class says, or less.
-fn access(request: &RequestOf<Gcs>) -> Result<Access, ProvisionError> {
-    match (request.parameters.access_mode, request.config.access_mode) {
-        (class, None) => Ok(class),
-        (Access::ReadWrite, Some(access)) => Ok(access),
-        (class, Some(access)) if class == access => Ok(class),
-        _ => Err(ProvisionError::retry("accessMode in additionalConfig allows what the class does not: leave it out")),
-    }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use kube_provisioner::Secrets;
 use kube_provisioner::bucket::Endpoint;
 use ring::digest::{SHA256, digest};
-use s3_client::{Client, Credentials, Settings};
+use s3_client::{Client, Clients, Settings};
 
 use crate::api::Api;
 use crate::iam::Iam;
@@ -60,12 +60,9 @@ pub(crate) struct Defaults {
 /// Gives connections and tokens. What was made is used again.
 pub(crate) struct Stores {
     defaults: Defaults,
-    clients: Mutex<BTreeMap<ClientKey, Client>>,
+    clients: Clients,
     sources: Mutex<BTreeMap<Vec<u8>, Arc<TokenSource>>>,
 }
-
-/// Address and certificates.
-type ClientKey = (String, Option<Vec<u8>>);
 
 /// One project of Google's, as its administrator sees it.
 #[derive(Clone)]
@@ -88,7 +85,7 @@ impl From<TokenError> for Misconfigured {
 
 impl Stores {
     pub(crate) fn new(defaults: Defaults) -> Self {
-        Self { defaults, clients: Mutex::default(), sources: Mutex::default() }
+        Self { defaults, clients: Clients::default(), sources: Mutex::default() }
     }
 
     /// The project of a class, or the one where a bucket was made.
@@ -161,23 +158,11 @@ impl Stores {
     }
 
     fn client(&self, url: &str) -> Result<Client, Misconfigured> {
-        let ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
-        let key = (url.to_owned(), ca_bundle);
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&key) {
-            return Ok(client.clone());
-        }
         let mut settings = Settings::new(url);
-        settings.ca_bundle.clone_from(&key.1);
+        settings.ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
         settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
         settings.answer_limit = 8 << 20;
-        let client =
-            Client::new(settings, Credentials::new("", "")).map_err(|error| Misconfigured(error.to_string()))?;
-        if clients.len() >= 100 {
-            clients.clear();
-        }
-        clients.insert(key, client.clone());
-        Ok(client)
+        self.clients.get(settings).map_err(|error| Misconfigured(error.to_string()))
     }
 }
 
@@ -187,10 +172,7 @@ fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
 
 /// What S3 clients are told. `auto` is the region that Google's XML API is signed for.
 fn endpoint(url: &str) -> Result<Endpoint, Misconfigured> {
-    let malformed = || Misconfigured(format!("{url:?} is no address of Cloud Storage: expected a URL"));
-    let uri: http::Uri = url.parse().map_err(|_| malformed())?;
-    let tls = uri.scheme_str() == Some("https");
-    let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(malformed)?.to_owned();
-    let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    Ok(Endpoint { host, port, tls, region: "auto".to_owned(), ..Endpoint::default() })
+    let endpoint = Endpoint::of_url(url);
+    let endpoint = endpoint.map(|endpoint| Endpoint { region: "auto".to_owned(), ..endpoint });
+    endpoint.ok_or_else(|| Misconfigured(format!("{url:?} is no address of Cloud Storage: expected a URL")))
 }

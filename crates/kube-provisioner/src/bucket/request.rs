@@ -8,6 +8,7 @@ use provisioner_runtime::controller::FencingToken;
 use serde::Deserialize;
 
 use super::provisioner::BucketProvisioner;
+use crate::error::ProvisionError;
 use crate::secrets::Secrets;
 
 /// What [`BucketProvisioner::provision`] and [`BucketProvisioner::grant`] are asked for.
@@ -110,6 +111,20 @@ pub enum Access {
 }
 
 impl Access {
+    /// What a claim may do whose class allows this and that asks for `asked`, or for nothing by itself.
+    ///
+    /// # Errors
+    /// When the claim asks for more.
+    pub fn restricted_to(self, asked: Option<Self>) -> Result<Self, ProvisionError> {
+        match asked {
+            None => Ok(self),
+            Some(asked) if self == Self::ReadWrite || self == asked => Ok(asked),
+            Some(_) => Err(ProvisionError::retry(
+                "accessMode in additionalConfig allows what the class does not: leave it out",
+            )),
+        }
+    }
+
     /// Whether objects may be read.
     pub fn reads(self) -> bool {
         self != Self::WriteOnly
@@ -156,6 +171,20 @@ pub struct Endpoint {
     pub region: String,
     /// A part of the region, for backends that have some.
     pub sub_region: String,
+}
+
+impl Endpoint {
+    /// That of a URL with `http` or `https`, without a region. `None` for a text that is none.
+    pub fn of_url(url: &str) -> Option<Self> {
+        let url: http::Uri = url.parse().ok()?;
+        let (tls, standard) = match url.scheme_str() {
+            Some("https") => (true, 443),
+            Some("http") => (false, 80),
+            _ => return None,
+        };
+        let host = url.host().filter(|host| !host.is_empty())?.to_owned();
+        Some(Self { host, port: url.port_u16().unwrap_or(standard), tls, ..Self::default() })
+    }
 }
 
 /// A bucket with a user for it, as [`BucketProvisioner::provision`] and [`BucketProvisioner::grant`] answer.

@@ -47,13 +47,13 @@ pub(super) async fn apply(
         store.admin.set_bucket_quota(name, owner, quota).await?;
     }
     let was_set = |key| request.state.is_empty() || request.state.contains_key(key);
-    let policy = config.bucket_policy.as_ref().map(|policy| &policy.0);
+    let policy = config.bucket_policy.as_ref();
     if policy.is_some() || was_set(POLICY_SET) {
         let none = Policy::default();
         let wanted = policy.unwrap_or(&none);
         change_policy(store, key.clone(), name, |live| with_grants_of(wanted, live)).await?;
     }
-    let lifecycle = config.bucket_lifecycle.as_ref().map(|lifecycle| &lifecycle.0);
+    let lifecycle = config.bucket_lifecycle.as_ref();
     if lifecycle.is_some() || was_set(LIFECYCLE_SET) {
         let none = Lifecycle::default();
         apply_lifecycle(store, key, name, lifecycle.unwrap_or(&none)).await?;

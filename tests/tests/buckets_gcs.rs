@@ -7,10 +7,9 @@ mod fake;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use e2e::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
+use e2e::cluster::{BucketSpace, Program, eventually};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, ListParams};
-use objectbucket_api::ObjectBucketClaim;
+use kube::api::DeleteParams;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -151,37 +150,14 @@ async fn gcs_what_is_missing_is_told_and_waited_for() -> anyhow::Result<()> {
 /// Claims come, rotate and go while the provisioner is killed at any moment.
 #[tokio::test]
 async fn gcs_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
-    let kills: u64 = std::env::var("E2E_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(12);
     let scene = Scene::new("gcs-kill").await?;
     scene.google.model().faults = Faults { latency: Duration::from_millis(8), ..Faults::default() };
     let mut program = scene.start().await?;
     scene.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
     scene.bound("owner").await?;
     scene.class("granted", &[("bucketName", "shared-bucket")]).await?;
-    let claims = scene.space.api::<ObjectBucketClaim>();
-    let mut moments = 0x9e37_79b9_7f4a_7c15_u64;
-    for kill in 0..kills {
-        scene.claim(&format!("made-{kill}"), "class", json!({})).await?;
-        scene.claim(&format!("granted-{kill}"), "granted", json!({})).await?;
-        if kill > 0 {
-            scene.ask_for_keys(&format!("made-{}", kill - 1), &kill.to_string()).await?;
-        }
-        if kill > 1 {
-            for gone in [format!("made-{}", kill - 2), format!("granted-{}", kill - 2)] {
-                claims.delete(&gone, &DeleteParams::default()).await?;
-            }
-        }
-        moments = moments.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        tokio::time::sleep(Duration::from_millis(moments >> 54)).await;
-        program.kill().await?;
-        program = scene.spawn()?;
-    }
-    let last = kills - 1;
-    for claim in [format!("made-{last}"), format!("made-{}", last - 1), format!("granted-{last}")] {
-        scene.bound(&claim).await?;
-        let works = eventually(SOON, async || Ok(scene.user(&claim).await?.works().await.then_some(())));
-        ensure!(works.await?.is_some(), "the keys of {claim} do not work");
-    }
+    program.kill().await?;
+    let _program = scene.survive_kills(("class", |_| json!({}), json!({})), || scene.spawn()).await?;
     // Four claims are left, and the owner's: as many accounts, and after the overlap one key each.
     let settled = eventually(SOON, async || {
         let model = scene.google.model();
@@ -189,12 +165,7 @@ async fn gcs_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Res
         Ok((counts == (5, 5, 3)).then_some(()))
     });
     ensure!(settled.await?.is_some(), "{:?}", scene.google.assets());
-    let all = claims.list(&ListParams::default()).await?;
-    ensure!(all.iter().all(is_bucket_bound), "some claims are not bound");
-    let names = all.iter().filter_map(|claim| claim.metadata.name.clone());
-    for claim in names.filter(|name| name != "owner") {
-        scene.delete(&claim).await?;
-    }
+    scene.end_all_but("owner").await?;
     scene.delete("owner").await?;
     scene.nothing_left().await?;
     scene.done().await

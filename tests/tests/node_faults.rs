@@ -27,14 +27,6 @@ async fn scheduled_claims(space: &TestSpace, installed: &Installed<'_>, count: u
     stream::iter(claims).buffer_unordered(32).map(|created| created.map(drop)).try_collect().await
 }
 
-async fn wait_all_bound(space: &TestSpace, count: usize) -> anyhow::Result<()> {
-    let bound = async || anyhow::Ok(space.api::<PersistentVolumeClaim>().list(&Default::default()).await?.items);
-    let all =
-        eventually(LONG, async || Ok((bound().await?.iter().filter(|c| is_bound(c)).count() == count).then_some(())));
-    anyhow::ensure!(all.await?.is_some(), "of {count} claims some are not bound after {} s", LONG.as_secs());
-    Ok(())
-}
-
 async fn delete_all(space: &TestSpace) -> anyhow::Result<()> {
     let claims = space.api::<PersistentVolumeClaim>();
     claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
@@ -81,7 +73,7 @@ async fn node_k4_killed_again_and_again_it_leaves_nothing_and_doubles_nothing() 
         anyhow::Ok(())
     };
     tokio::try_join!(scheduled_claims(&space, &installed, COUNT), kills)?;
-    wait_all_bound(&space, COUNT).await?;
+    space.wait_all_bound(COUNT, LONG).await?;
     let volumes: BTreeSet<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
     assert_eq!(volumes.len(), COUNT);
     assert_eq!(installed.directories().into_iter().collect::<BTreeSet<_>>(), volumes);
@@ -105,7 +97,7 @@ async fn node_k5_a_thousand_claims_at_once() -> anyhow::Result<()> {
     let start = Instant::now();
     scheduled_claims(&space, &installed, COUNT).await?;
     let created = start.elapsed();
-    wait_all_bound(&space, COUNT).await?;
+    space.wait_all_bound(COUNT, LONG).await?;
     let bound = start.elapsed();
     assert_eq!(installed.directories().len(), COUNT);
     let start = Instant::now();
@@ -133,13 +125,13 @@ async fn node_k13_of_two_replicas_one_works_and_the_other_takes_over() -> anyhow
     for name in ["first", "second"] {
         space.create_claim(e2e::cluster::claim(name, &installed.class("hostpath"))).await?;
     }
-    wait_all_bound(&space, 2).await?;
+    space.wait_all_bound(2, LONG).await?;
     assert_eq!(installed.directories().len(), 2);
     // One of the two is killed twice, so whoever it is that works, the other one has to once.
     for (number, replica) in replicas.into_iter().enumerate() {
         replica.signal(Signal::KILL);
         space.create_claim(e2e::cluster::claim(&format!("later-{number}"), &installed.class("hostpath"))).await?;
-        wait_all_bound(&space, 3 + number).await?;
+        space.wait_all_bound(3 + number, LONG).await?;
     }
     assert_eq!(installed.directories().len(), 4);
     delete_all(&space).await?;

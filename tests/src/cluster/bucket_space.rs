@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Access, Program, TestSpace, eventually, install_bucket_crds, provisioner_program};
 
+const ROTATE: &str = "kube-provisioner/rotate-credentials";
 /// The limit for everything that is waited for.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -95,8 +96,7 @@ impl BucketSpace {
 
     /// Asks for new keys. Each request has its own text.
     pub async fn ask_for_keys(&self, claim: &str, request: &str) -> anyhow::Result<()> {
-        let annotation = json!({"kube-provisioner/rotate-credentials": request});
-        self.patch(claim, json!({"metadata": {"annotations": annotation}})).await
+        self.patch(claim, json!({"metadata": {"annotations": {ROTATE: request}}})).await
     }
 
     /// Waits until the claim is bound; returns it.
@@ -113,6 +113,18 @@ impl BucketSpace {
             conditions.any(|condition| condition.type_ == "Ready" && condition.message.contains(part))
         };
         self.space.wait_for_within(SOON, &claims, claim, part, says).await.map(drop)
+    }
+
+    /// Waits until the claim's condition `Ready` has this reason; returns its message.
+    pub async fn message(&self, claim: &str, reason: &str) -> anyhow::Result<String> {
+        let claims = self.space.api::<ObjectBucketClaim>();
+        let ready = |claim: &ObjectBucketClaim| {
+            let mut conditions = claim.status.iter().flat_map(|status| &status.conditions);
+            conditions.find(|ready| ready.type_ == "Ready").filter(|ready| ready.reason == reason).cloned()
+        };
+        let is_so = |claim: &ObjectBucketClaim| ready(claim).is_some();
+        let claim = self.space.wait_for_within(SOON, &claims, claim, reason, is_so).await?;
+        Ok(ready(&claim).context("it was there")?.message)
     }
 
     /// Deletes a claim and waits until it and its ObjectBucket are gone.
@@ -150,6 +162,56 @@ impl BucketSpace {
         rotated.await?.context("there is no new key")
     }
 
+    /// Claims come, change, get new keys and go while the provisioner is killed at any moment, so often as `E2E_KILLS` says.
+    /// `spec` is that of a claim of `class`, and `change` a patch of it. Claims of the class `granted` come and go with them.
+    /// In the end four claims are left, and their keys work.
+    pub async fn survive_kills(
+        &self,
+        (class, spec, change): (&str, impl Fn(u64) -> Value, Value),
+        spawn: impl Fn() -> anyhow::Result<Program>,
+    ) -> anyhow::Result<Program> {
+        let kills = std::env::var("E2E_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(12);
+        let claims = self.space.api::<ObjectBucketClaim>();
+        let mut program = spawn()?;
+        let mut moments = 0x9e37_79b9_7f4a_7c15_u64;
+        for kill in 0..kills {
+            self.claim(&format!("made-{kill}"), class, spec(kill)).await?;
+            self.claim(&format!("granted-{kill}"), "granted", json!({})).await?;
+            if kill > 0 {
+                let mut patch = change.clone();
+                patch["metadata"] = json!({"annotations": {ROTATE: kill.to_string()}});
+                self.patch(&format!("made-{}", kill - 1), patch).await?;
+            }
+            if kill > 1 {
+                for gone in [format!("made-{}", kill - 2), format!("granted-{}", kill - 2)] {
+                    claims.delete(&gone, &DeleteParams::default()).await?;
+                }
+            }
+            moments = moments.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            tokio::time::sleep(Duration::from_millis(moments >> 54)).await;
+            program.kill().await?;
+            program = spawn()?;
+        }
+        let last = kills - 1;
+        for claim in [format!("made-{last}"), format!("made-{}", last - 1), format!("granted-{last}")] {
+            self.bound(&claim).await?;
+            let works = eventually(SOON, async || Ok(self.user(&claim).await?.works().await.then_some(())));
+            ensure!(works.await?.is_some(), "the keys of {claim} do not work");
+        }
+        Ok(program)
+    }
+
+    /// Deletes the claims that [`survive_kills`](Self::survive_kills) has left, which are bound, and not that of `owner`.
+    pub async fn end_all_but(&self, owner: &str) -> anyhow::Result<()> {
+        let all = self.space.api::<ObjectBucketClaim>().list(&ListParams::default()).await?;
+        ensure!(all.iter().all(is_bucket_bound), "some claims are not bound");
+        let names = all.iter().filter_map(|claim| claim.metadata.name.clone());
+        for claim in names.filter(|name| name != owner) {
+            self.delete(&claim).await?;
+        }
+        Ok(())
+    }
+
     /// The events of the namespace as text.
     pub async fn events(&self) -> anyhow::Result<String> {
         let events = self.space.api::<Event>().list(&ListParams::default()).await?;
@@ -173,6 +235,12 @@ impl BucketUser {
     /// Writes an object.
     pub async fn put(&self, key: &str, text: &'static str) -> Result<(), s3_client::Error> {
         self.client.put_object(&self.bucket, key, text).await
+    }
+
+    /// Reads an object.
+    pub async fn get(&self, key: &str) -> Result<Option<String>, s3_client::Error> {
+        let bytes = self.client.get_object(&self.bucket, key).await?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// Whether the key opens the bucket.

@@ -24,6 +24,7 @@ mod access;
 mod audit;
 mod bucket_space;
 mod buckets;
+mod claims;
 mod cleanup;
 mod images;
 mod installed;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, ServiceAccount};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::PostParams;
@@ -57,7 +57,17 @@ impl TestSpace {
         };
         let namespace = Namespace { metadata: named(&space.namespace), ..Namespace::default() };
         space.create_cluster_wide(&namespace).await?;
+        space.create_default_service_account().await?;
         Ok(space)
+    }
+
+    /// Pods need it, and the controller that makes it takes long when many namespaces are made and deleted.
+    async fn create_default_service_account(&self) -> anyhow::Result<()> {
+        let account = ServiceAccount { metadata: named("default"), ..ServiceAccount::default() };
+        match self.api().create(&PostParams::default(), &account).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            created => created.map(drop).context("cannot create the default service account"),
+        }
     }
 
     /// The cluster.

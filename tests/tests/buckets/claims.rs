@@ -14,7 +14,7 @@ use super::fixture::{SOON, Scene};
 #[tokio::test]
 async fn ceph_w1_w2_a_pod_uses_its_bucket_and_nobody_elses() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-use").await?;
-    let program = scene.start(&[]).await?;
+    let program = scene.start().await?;
     let claim = scene.claim("photos", "class", json!({})).await?;
     scene.claim("videos", "class", json!({})).await?;
     let bound = scene.bound("photos").await?;
@@ -45,13 +45,13 @@ async fn ceph_w1_w2_a_pod_uses_its_bucket_and_nobody_elses() -> anyhow::Result<(
     }
     let log = program.output();
     ensure!(!log.contains(&scene.ceph.secret_key), "the admin's key is in the log");
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
 async fn ceph_w5_w6_y10_quotas_hold_and_change() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-quota").await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     scene.claim("photos", "class", json!({"additionalConfig": {"bucketMaxObjects": "1"}})).await?;
     scene.bound("photos").await?;
     let user = scene.user("photos").await?;
@@ -74,20 +74,20 @@ async fn ceph_w5_w6_y10_quotas_hold_and_change() -> anyhow::Result<()> {
     for (limit, part) in [("-1", "negative"), ("0", "leave it out"), ("1e30", "more than any store holds")] {
         scene.patch("photos", json!({"spec": {"additionalConfig": {"bucketMaxSize": limit}}})).await?;
         let told = eventually(SOON, async || {
-            let message = scene.told("photos", "InvalidConfig").await?;
+            let message = scene.message("photos", "InvalidConfig").await?;
             Ok(message.contains(part).then_some(()))
         });
         ensure!(told.await?.is_some(), "{limit} is not refused");
     }
     scene.delete("photos").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
 async fn ceph_w7_w8_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-policy").await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     scene.claim("photos", "class", json!({})).await?;
     scene.bound("photos").await?;
     let user = scene.user("photos").await?;
@@ -122,7 +122,7 @@ async fn ceph_w7_w8_policies_and_lifecycles_follow_the_claim() -> anyhow::Result
         eventually(SOON, async || Ok((!user.client.bucket_lifecycle(&user.bucket).await?.is_empty()).then_some(())));
     ensure!(live.await?.is_some(), "there is no lifecycle");
     scene.patch("photos", set("bucketPolicy", "no JSON".into())).await?;
-    scene.told("photos", "InvalidConfig").await?;
+    scene.message("photos", "InvalidConfig").await?;
     scene.patch("photos", json!({"spec": {"additionalConfig": null}})).await?;
     has(None).await?;
     let gone =
@@ -130,14 +130,14 @@ async fn ceph_w7_w8_policies_and_lifecycles_follow_the_claim() -> anyhow::Result
     ensure!(gone.await?.is_some(), "the lifecycle stays");
     scene.delete("photos").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
 async fn ceph_z9_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-rotate").await?;
     scene.class("short", &[("credentialsOverlap", "8s")]).await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     scene.claim("photos", "short", json!({})).await?;
     scene.bound("photos").await?;
     let before = scene.user("photos").await?;
@@ -145,7 +145,7 @@ async fn ceph_z9_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
     scene.patch("photos", rotation).await?;
     let rotated = eventually(SOON, async || {
         let user = scene.user("photos").await?;
-        Ok((user.access_key_id != before.access_key_id).then_some(user))
+        Ok((user.id != before.id).then_some(user))
     });
     let after = rotated.await?.ok_or_else(|| anyhow::anyhow!("there is no new key"))?;
     after.put("a", "x").await?;
@@ -156,19 +156,19 @@ async fn ceph_z9_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
     // A lost Secret comes back with the key that works.
     scene.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
     scene.space.wait_for_within(SOON, &scene.space.api::<Secret>(), "photos", "back", |_| true).await?;
-    assert_eq!(scene.user("photos").await?.access_key_id, after.access_key_id);
+    assert_eq!(scene.user("photos").await?.id, after.id);
     scene.delete("photos").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
 async fn ceph_w9_w11_w12_w13_an_owner_whom_the_claim_names_keeps_its_user() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-owner").await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     let owner = format!("owner-{}", scene.space.namespace());
     scene.claim("early", "class", json!({"additionalConfig": {"bucketOwner": owner}})).await?;
-    scene.told("early", "ProvisioningFailed").await?;
+    scene.message("early", "ProvisioningFailed").await?;
     scene.ceph.radosgw_admin(&["user", "create", "--uid", &owner, "--display-name", "somebody"]).await?;
     scene.bound("early").await?;
     scene.claim("late", "class", json!({"additionalConfig": {"bucketOwner": owner}})).await?;
@@ -182,20 +182,20 @@ async fn ceph_w9_w11_w12_w13_an_owner_whom_the_claim_names_keeps_its_user() -> a
     let buckets = scene.ceph.radosgw_admin(&["bucket", "list", "--uid", &owner]).await?;
     assert_eq!(buckets, json!([]), "its buckets are gone");
     scene.ceph.radosgw_admin(&["user", "rm", "--uid", &owner]).await?;
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
 async fn ceph_z7_y10_a_bucket_of_somebody_else_is_refused() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-taken").await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     let name = format!("taken-{}", scene.space.namespace());
     scene.claim("first", "class", json!({"bucketName": name})).await?;
     scene.bound("first").await?;
     let first = scene.user("first").await?;
     first.put("a", "x").await?;
     scene.claim("second", "class", json!({"bucketName": name})).await?;
-    let message = scene.told("second", "ProvisioningFailed").await?;
+    let message = scene.message("second", "ProvisioningFailed").await?;
     ensure!(message.contains(&name), "{message}");
     scene.delete("second").await?;
     assert_eq!(first.get("a").await?.as_deref(), Some("x"));
@@ -204,13 +204,13 @@ async fn ceph_z7_y10_a_bucket_of_somebody_else_is_refused() -> anyhow::Result<()
     let left = scene.space.cluster_api::<ObjectBucket>().list(&ListParams::default()).await?;
     let of_this = |object: &&ObjectBucket| object.spec.storage_class_name.contains(scene.space.namespace());
     assert_eq!(left.iter().filter(of_this).count(), 0);
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
 async fn ceph_nothing_is_written_when_nothing_changes() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-idle").await?;
-    let program = scene.start(&[]).await?;
+    let program = scene.start().await?;
     scene.claim("photos", "class", json!({})).await?;
     scene.bound("photos").await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -227,18 +227,18 @@ async fn ceph_nothing_is_written_when_nothing_changes() -> anyhow::Result<()> {
     };
     let before = version().await?;
     drop(program);
-    let _again = scene.start(&[]).await?;
+    let _again = scene.start().await?;
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert_eq!(version().await?, before);
     scene.delete("photos").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
 async fn ceph_w3_w4_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-user-quota").await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     scene.claim("photos", "class", json!({"additionalConfig": {"maxObjects": "2"}})).await?;
     scene.bound("photos").await?;
     let user = scene.user("photos").await?;
@@ -258,13 +258,13 @@ async fn ceph_w3_w4_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
     ensure!(raised.await?.is_some(), "the quota is not raised");
     scene.delete("photos").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
 async fn ceph_w10_y10_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-owners").await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     let owners = ["one", "two"].map(|name| format!("{name}-{}", scene.space.namespace()));
     for owner in &owners {
         scene.ceph.radosgw_admin(&["user", "create", "--uid", owner, "--display-name", owner]).await?;
@@ -274,23 +274,23 @@ async fn ceph_w10_y10_another_owner_is_refused_and_an_owner_no_longer_named_is_k
     let user = scene.user("photos").await?;
     user.put("a", "x").await?;
     scene.patch("photos", json!({"spec": {"additionalConfig": {"bucketOwner": owners[1]}}})).await?;
-    let message = scene.told("photos", "ProvisioningFailed").await?;
+    let message = scene.message("photos", "ProvisioningFailed").await?;
     ensure!(message.contains(&owners[0]), "{message}");
     assert_eq!(user.get("a").await?.as_deref(), Some("x"), "the bucket is not given away");
     scene.patch("photos", json!({"spec": {"additionalConfig": {"bucketOwner": null}}})).await?;
-    scene.told("photos", "Bound").await?;
+    scene.message("photos", "Bound").await?;
     assert_eq!(user.get("a").await?.as_deref(), Some("x"), "the owner is kept");
     scene.delete("photos").await?;
     for owner in &owners {
         scene.ceph.radosgw_admin(&["user", "rm", "--uid", owner]).await?;
     }
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
 async fn ceph_z14_versions_delete_markers_and_open_uploads_go_with_the_bucket() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-versions").await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     scene.claim("photos", "class", json!({})).await?;
     scene.bound("photos").await?;
     let user = scene.user("photos").await?;
@@ -303,5 +303,5 @@ async fn ceph_z14_versions_delete_markers_and_open_uploads_go_with_the_bucket() 
     user.client.request(upload).await?;
     scene.delete("photos").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }

@@ -11,27 +11,22 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::fixture::{SOON, Scene, is_bound};
-
-/// How often the provisioner is killed. `E2E_KILLS` is for longer runs.
-fn kills() -> u64 {
-    std::env::var("E2E_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(12)
-}
+use super::fixture::{SOON, Scene};
 
 #[tokio::test]
 async fn ceph_z13_a_gateway_that_is_down_or_hangs_is_told_and_waited_for() -> anyhow::Result<()> {
     let ceph = Ceph::start(&Settings::default(), &State::for_tests()?.guard(), &progress::silent()).await?;
     let scene = Scene::on(State::read(&ceph.state().path())?, "bucket-down").await?;
-    let _program = scene.start(&["--retry-interval-max", "3s"]).await?;
+    let _program = scene.start().await?;
     scene.ceph.stop_rgw().await?;
     scene.claim("photos", "class", json!({})).await?;
-    let message = scene.told("photos", "ProvisioningFailed").await?;
+    let message = scene.message("photos", "ProvisioningFailed").await?;
     ensure!(message.contains("cannot be reached") || message.contains("connect"), "{message}");
     scene.ceph.start_rgw().await?;
     scene.bound("photos").await?;
     scene.ceph.pause().await?;
     scene.claim("videos", "class", json!({})).await?;
-    let message = scene.told("videos", "ProvisioningFailed").await?;
+    let message = scene.message("videos", "ProvisioningFailed").await?;
     ensure!(message.contains("has not answered"), "{message}");
     scene.ceph.resume()?;
     scene.bound("videos").await?;
@@ -41,24 +36,24 @@ async fn ceph_z13_a_gateway_that_is_down_or_hangs_is_told_and_waited_for() -> an
     scene.delete("photos").await?;
     scene.delete("videos").await?;
     scene.nothing_left().await?;
-    scene.space.done().await?;
+    scene.done().await?;
     ceph.stop()
 }
 
 #[tokio::test]
 async fn ceph_wrong_admin_keys_are_told_and_new_ones_taken() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-admin").await?;
-    let _program = scene.start(&["--retry-interval-max", "2s"]).await?;
+    let _program = scene.start().await?;
     scene.set_admin(&scene.ceph.access_key, "wrong")?;
     scene.claim("photos", "class", json!({})).await?;
-    let message = scene.told("photos", "ProvisioningFailed").await?;
+    let message = scene.message("photos", "ProvisioningFailed").await?;
     ensure!(message.contains("key"), "{message}");
     ensure!(!message.contains(&scene.ceph.access_key), "{message}");
     scene.set_admin(&scene.ceph.access_key, &scene.ceph.secret_key)?;
     scene.bound("photos").await?;
     scene.delete("photos").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }
 
 /// Claims come, change, rotate and go while the provisioner is killed at any moment.
@@ -67,39 +62,14 @@ async fn ceph_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyh
     let scene = Scene::new("bucket-kill").await?;
     scene.class("short", &[("credentialsOverlap", "2s")]).await?;
     let shared = format!("shared-{}", scene.space.namespace());
-    let mut program = scene.start(&[]).await?;
+    let mut program = scene.start().await?;
     scene.claim("owner", "class", json!({"bucketName": shared})).await?;
     scene.bound("owner").await?;
     scene.class("granted", &[("bucketName", &shared)]).await?;
-    let mut moments = 0x9e37_79b9_7f4a_7c15_u64;
-    for kill in 0..kills() {
-        let (made, granted) = (format!("made-{kill}"), format!("granted-{kill}"));
-        scene.claim(&made, "short", json!({"additionalConfig": {"bucketMaxObjects": "5"}})).await?;
-        scene.claim(&granted, "granted", json!({})).await?;
-        if kill > 0 {
-            let before = format!("made-{}", kill - 1);
-            let rotation = json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": format!("{kill}")}},
-                "spec": {"additionalConfig": {"bucketMaxObjects": "6"}}});
-            scene.patch(&before, rotation).await?;
-        }
-        if kill > 1 {
-            let claims = scene.space.api::<objectbucket_api::ObjectBucketClaim>();
-            for gone in [format!("made-{}", kill - 2), format!("granted-{}", kill - 2)] {
-                claims.delete(&gone, &kube::api::DeleteParams::default()).await?;
-            }
-        }
-        moments = moments.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        tokio::time::sleep(Duration::from_millis(moments >> 54)).await;
-        program.kill().await?;
-        program = scene.spawn(&[])?;
-    }
-    let last = kills() - 1;
-    for claim in [format!("made-{last}"), format!("made-{}", last - 1), format!("granted-{last}")] {
-        scene.bound(&claim).await?;
-        let user = scene.user(&claim).await?;
-        let works = eventually(SOON, async || Ok(user.get("nothing").await.is_ok().then_some(())));
-        ensure!(works.await?.is_some(), "the keys of {claim} do not work");
-    }
+    program.kill().await?;
+    let quota = |limit: &str| json!({"additionalConfig": {"bucketMaxObjects": limit}});
+    let claims = ("short", |_| quota("5"), json!({"spec": quota("6")}));
+    let _program = scene.survive_kills(claims, || scene.spawn()).await?;
     // Four claims are left, and the owner's: as many users, and after the overlap one key each.
     let settled = eventually(SOON, async || {
         let users = scene.users().await?;
@@ -111,25 +81,20 @@ async fn ceph_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyh
         Ok((users.len() == 5 && keys == 5).then_some(()))
     });
     ensure!(settled.await?.is_some(), "users: {:?}", scene.users().await?);
-    let claims = scene.space.api::<objectbucket_api::ObjectBucketClaim>();
-    let all = claims.list(&kube::api::ListParams::default()).await?;
-    ensure!(all.iter().all(is_bound), "some claims are not bound");
-    for claim in all.iter().filter_map(|claim| claim.metadata.name.clone()).filter(|name| name != "owner") {
-        scene.delete(&claim).await?;
-    }
+    scene.end_all_but("owner").await?;
     assert_eq!(scene.users().await?.len(), 1);
     scene.delete("owner").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
 async fn ceph_z12_two_replicas_share_nothing_and_take_over() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-two").await?;
-    let mut first = scene.start(&[]).await?;
+    let mut first = scene.start().await?;
     scene.claim("a", "class", json!({})).await?;
     scene.bound("a").await?;
-    let _second = scene.start(&[]).await?;
+    let _second = scene.start().await?;
     first.kill().await?;
     let start = Instant::now();
     scene.claim("b", "class", json!({})).await?;
@@ -138,13 +103,13 @@ async fn ceph_z12_two_replicas_share_nothing_and_take_over() -> anyhow::Result<(
     scene.delete("a").await?;
     scene.delete("b").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
 async fn ceph_u10_tls_with_the_certificates_of_the_classs_secret() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-tls").await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     let admin = |ca_bundle: &str| -> anyhow::Result<Secret> {
         let data = json!({
             "accessKey": scene.ceph.access_key, "secretKey": scene.ceph.secret_key, "caBundle": ca_bundle,
@@ -161,7 +126,7 @@ async fn ceph_u10_tls_with_the_certificates_of_the_classs_secret() -> anyhow::Re
     ];
     scene.class("tls", &parameters).await?;
     scene.claim("photos", "tls", json!({})).await?;
-    let text = scene.told("photos", "ProvisioningFailed").await?;
+    let text = scene.message("photos", "ProvisioningFailed").await?;
     ensure!(text.contains("certificate"), "{text}");
 
     let secrets = scene.space.api::<Secret>();
@@ -172,5 +137,5 @@ async fn ceph_u10_tls_with_the_certificates_of_the_classs_secret() -> anyhow::Re
     assert_eq!(map.get("AWS_ENDPOINT_URL"), Some(&scene.ceph.https_endpoint));
     scene.delete("photos").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }

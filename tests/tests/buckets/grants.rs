@@ -9,7 +9,7 @@ use super::fixture::{SOON, Scene};
 #[tokio::test]
 async fn ceph_grants_come_and_go_one_by_one() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-grant").await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     let name = format!("shared-{}", scene.space.namespace());
     scene.claim("owner", "class", json!({"bucketName": name})).await?;
     scene.bound("owner").await?;
@@ -39,18 +39,18 @@ async fn ceph_grants_come_and_go_one_by_one() -> anyhow::Result<()> {
     assert_eq!(owner.get("a").await?.as_deref(), Some("x"));
     scene.delete("owner").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }
 
 #[tokio::test]
 async fn ceph_a_bucket_that_does_not_exist_is_not_granted() -> anyhow::Result<()> {
     let scene = Scene::new("bucket-nogrant").await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     scene.class("missing", &[("bucketName", &format!("missing-{}", scene.space.namespace()))]).await?;
     scene.claim("waits", "missing", json!({})).await?;
-    let message = scene.told("waits", "ProvisioningFailed").await?;
+    let message = scene.message("waits", "ProvisioningFailed").await?;
     ensure!(message.contains("does not exist") || message.contains("no bucket"), "{message}");
     scene.delete("waits").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }

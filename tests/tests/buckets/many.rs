@@ -2,18 +2,19 @@
 
 use std::time::Instant;
 
+use e2e::cluster::is_bucket_bound;
 use kube::api::{DeleteParams, ListParams};
 use objectbucket_api::ObjectBucketClaim;
 use serde_json::json;
 
-use super::fixture::{SOON, Scene, is_bound};
+use super::fixture::{SOON, Scene};
 
 #[tokio::test]
 #[expect(clippy::print_stderr, reason = "a figure for people")]
 async fn ceph_a_hundred_claims_at_once() -> anyhow::Result<()> {
     const COUNT: usize = 100;
     let scene = Scene::new("bucket-many").await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     let claims = scene.space.api::<ObjectBucketClaim>();
     let start = Instant::now();
     for at in 0..COUNT {
@@ -22,7 +23,7 @@ async fn ceph_a_hundred_claims_at_once() -> anyhow::Result<()> {
     let count = async |limit, wanted: usize, bound: bool| {
         let reached = e2e::cluster::eventually(limit, async || {
             let all = claims.list(&ListParams::default()).await?;
-            let now = if bound { all.iter().filter(|claim| is_bound(claim)).count() } else { all.items.len() };
+            let now = if bound { all.iter().filter(|claim| is_bucket_bound(claim)).count() } else { all.items.len() };
             Ok((now == wanted).then_some(()))
         });
         anyhow::ensure!(reached.await?.is_some(), "not {wanted} claims in time");
@@ -38,5 +39,5 @@ async fn ceph_a_hundred_claims_at_once() -> anyhow::Result<()> {
     count(4 * SOON, 0, false).await?;
     eprintln!("{COUNT} claims bound in {bound:.1?}, deleted in {:.1?}", start.elapsed());
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }

@@ -99,7 +99,7 @@ async fn ceph_z15_y8_what_rook_left_is_taken_over_and_later_deleted() -> anyhow:
     let scene = Scene::new("bucket-rook").await?;
     let client = Left::in_scene(&scene)?.make(&scene).await?;
     let before = seen(&scene).await?;
-    let _program = scene.start(&[]).await?;
+    let _program = scene.start().await?;
     let objects = scene.space.cluster_api::<ObjectBucket>();
     let claims = scene.space.api::<ObjectBucketClaim>();
     let object = claims.get("photos").await?.spec.object_bucket_name.context("no ObjectBucket")?;
@@ -116,5 +116,5 @@ async fn ceph_z15_y8_what_rook_left_is_taken_over_and_later_deleted() -> anyhow:
     classes.delete(&scene.space.cluster_wide_name("class"), &DeleteParams::default()).await?;
     scene.delete("photos").await?;
     scene.nothing_left().await?;
-    scene.space.done().await
+    scene.done().await
 }

@@ -16,7 +16,7 @@ async fn a_directory_becomes_a_volume() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("adopt").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
-    let class = class_with(&space, "class", []).await?;
+    let class = space.class_with("class", []).await?;
     fs::create_dir_all(root.path().join("old/data"))?;
     fs::write(root.path().join("old/data/file"), "x")?;
     let claim = format!("{}/claim", space.namespace());
@@ -42,7 +42,7 @@ async fn a_directory_becomes_a_volume() -> anyhow::Result<()> {
     space.create_claim(claim).await?;
     let (_, volume) = space.wait_bound("claim").await?;
     assert_eq!((volume.name_any(), fs::read_to_string(path_of(&volume).join("file"))?), (name, "x".to_owned()));
-    delete_claim(&space, "claim").await?;
+    space.delete_claim("claim").await?;
     assert!(directories(&root).is_empty());
     space.done().await
 }
@@ -54,7 +54,7 @@ async fn hostpath_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::
     let access = account(&space).await?;
     let old_name = format!("rancher-{}", space.provisioner());
     let _program = started(&space, &access, root.path(), &["--additional-provisioner-names", &old_name]).await?;
-    let class = class_with(&space, "class", []).await?;
+    let class = space.class_with("class", []).await?;
     let root_path = root.path().canonicalize()?;
     let uid = "6d6a8ee0-580a-4204-9cae-9be857ec69cc";
     let made = [
@@ -84,7 +84,7 @@ async fn hostpath_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::
         assert!(ok && (text.contains("adopt") || *provisioner == &old_name), "{text}");
         let (ok, text) = command(&space, root.path(), &["adopt", "--volume", volume])?;
         assert!(ok && (text.contains("--additional-provisioner-names") == (*provisioner == &old_name)), "{text}");
-        delete_claim(&space, &claim.name_any()).await?;
+        space.delete_claim(&claim.name_any()).await?;
         assert!(!root.path().join(directory).exists(), "{directory}");
     }
     space.done().await

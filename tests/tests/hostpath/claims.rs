@@ -44,8 +44,8 @@ async fn two_hundred_claims_at_once_are_all_bound() -> anyhow::Result<()> {
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
     let class = space.create_class(space.class("class")).await?;
-    create_claims(&space, &class, 200).await?;
-    wait_all_bound(&space, 200).await?;
+    space.create_claims(&class, 200).await?;
+    space.wait_all_bound(200, 4 * SOON).await?;
     assert_eq!(directories(&root).len(), 200);
     space.done().await
 }
@@ -61,10 +61,10 @@ async fn g14_killed_and_started_again_the_rest_is_finished() -> anyhow::Result<(
         anyhow::ensure!(made.is_some(), "no directories were made");
         program.kill().await
     };
-    tokio::try_join!(create_claims(&space, &class, 100), some)?;
+    tokio::try_join!(space.create_claims(&class, 100), some)?;
     drop(program);
     let mut program = started(&space, &access, root.path(), &[]).await?;
-    wait_all_bound(&space, 100).await?;
+    space.wait_all_bound(100, 4 * SOON).await?;
     let volumes: BTreeSet<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
     assert_eq!(directories(&root), volumes);
     // The same in the middle of deletions.

@@ -16,11 +16,11 @@ async fn a_deleted_volume_comes_back_from_the_trash() -> anyhow::Result<()> {
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
     let pairs = [("onDelete", "trash"), ("trashTtl", "1h"), ("pathPattern", PATTERN)];
-    let class = class_with(&space, "class", pairs).await?;
+    let class = space.class_with("class", pairs).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     let (_, volume) = space.wait_bound("claim").await?;
     fs::write(path_of(&volume).join("data"), "x")?;
-    delete_claim(&space, "claim").await?;
+    space.delete_claim("claim").await?;
     assert!(!path_of(&volume).exists());
     let (ok, list) = command(&space, root.path(), &["trash", "list"])?;
     assert!(
@@ -38,7 +38,7 @@ async fn a_deleted_volume_comes_back_from_the_trash() -> anyhow::Result<()> {
         (volume.name_any(), "x".into())
     );
     // It is a volume like any other again.
-    delete_claim(&space, "claim").await?;
+    space.delete_claim("claim").await?;
     let (ok, text) = command(&space, root.path(), &["trash", "purge", &volume.name_any()])?;
     assert!(ok && text.contains("is removed"), "{text}");
     let (_, list) = command(&space, root.path(), &["trash", "list"])?;
@@ -52,7 +52,7 @@ async fn what_belongs_to_nobody_is_found_and_removed_on_request() -> anyhow::Res
     let (space, root) = (TestSpace::new("orphans").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let program = started(&space, &access, root.path(), &[]).await?;
-    let class = class_with(&space, "class", []).await?;
+    let class = space.class_with("class", []).await?;
     for name in ["used", "forgotten", "missing"] {
         space.create_claim(space.claim(name, &class)).await?;
     }
@@ -60,10 +60,10 @@ async fn what_belongs_to_nobody_is_found_and_removed_on_request() -> anyhow::Res
     for name in ["used", "forgotten", "missing"] {
         volumes.push(space.wait_bound(name).await?.1);
     }
-    let kept = class_with(&space, "kept", [("onDelete", "retain")]).await?;
+    let kept = space.class_with("kept", [("onDelete", "retain")]).await?;
     space.create_claim(space.claim("kept", &kept)).await?;
     let (_, kept) = space.wait_bound("kept").await?;
-    delete_claim(&space, "kept").await?;
+    space.delete_claim("kept").await?;
     // Somebody forces a volume away while nobody is there to see it.
     drop(program);
     let api = space.cluster_api::<PersistentVolume>();

@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use e2e::cluster::{Access, Program, TestSpace, eventually, provisioner_program};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{DeleteParams, ListParams};
+use e2e::cluster::{Access, Program, TestSpace, provisioner_program};
+use k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::rbac::{Account, manifests, rules};
 use kube_provisioner::{Capabilities, Options};
 use serde_json::Value;
@@ -84,25 +82,6 @@ pub(crate) fn command(space: &TestSpace, root: &Path, arguments: &[&str]) -> any
     Ok((output.status.success(), text))
 }
 
-/// Deletes a claim and waits until its volume is gone.
-pub(crate) async fn delete_claim(space: &TestSpace, name: &str) -> anyhow::Result<()> {
-    let (claim, _) = space.wait_bound(name).await?;
-    space.api::<PersistentVolumeClaim>().delete(name, &DeleteParams::default()).await?;
-    let volume = claim.spec.and_then(|spec| spec.volume_name).unwrap_or_default();
-    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume).await
-}
-
-/// A class of this provisioner with parameters.
-pub(crate) async fn class_with<const N: usize>(
-    space: &TestSpace,
-    suffix: &str,
-    pairs: [(&str, &str); N],
-) -> anyhow::Result<StorageClass> {
-    let mut class = space.class(suffix);
-    class.parameters = Some(parameters(pairs));
-    space.create_class(class).await
-}
-
 /// The directory of a volume.
 pub(crate) fn path_of(volume: &PersistentVolume) -> PathBuf {
     let spec = volume.spec.as_ref().unwrap();
@@ -112,27 +91,4 @@ pub(crate) fn path_of(volume: &PersistentVolume) -> PathBuf {
 
 pub(crate) fn parameters<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
-}
-
-pub(crate) async fn create_claims(
-    space: &TestSpace,
-    class: &k8s_openapi::api::storage::v1::StorageClass,
-    count: usize,
-) -> anyhow::Result<()> {
-    for batch in (0..count).collect::<Vec<_>>().chunks(20) {
-        let claims = batch.iter().map(|at| space.create_claim(space.claim(&format!("claim-{at}"), class)));
-        futures::future::try_join_all(claims).await?;
-    }
-    Ok(())
-}
-
-pub(crate) async fn wait_all_bound(space: &TestSpace, count: usize) -> anyhow::Result<()> {
-    let claims = space.api::<PersistentVolumeClaim>();
-    let mut bound = 0;
-    let all = eventually(4 * SOON, async || {
-        bound = claims.list(&ListParams::default()).await?.iter().filter(|claim| e2e::cluster::is_bound(claim)).count();
-        Ok((bound == count).then_some(()))
-    });
-    anyhow::ensure!(all.await?.is_some(), "only {bound} of {count} claims are bound");
-    Ok(())
 }

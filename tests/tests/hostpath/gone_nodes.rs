@@ -93,7 +93,7 @@ async fn hostpath_l5_a_node_that_comes_back_in_time_keeps_its_volumes() -> anyho
     assert_eq!(stand.look("0s")?, "");
     assert!(stand.is_there().await?);
     assert_eq!(directories(&stand.root).len(), 1);
-    delete_claim(&stand.space, "claim").await?;
+    stand.space.delete_claim("claim").await?;
     assert!(directories(&stand.root).is_empty());
     stand.space.done().await
 }

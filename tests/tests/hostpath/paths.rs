@@ -21,11 +21,11 @@ async fn hostpath_p9_a_class_says_where_directories_are() -> anyhow::Result<()> 
     let (space, root) = (TestSpace::new("p9").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
-    let class = class_with(&space, "class", [("pathPattern", PATTERN)]).await?;
+    let class = space.class_with("class", [("pathPattern", PATTERN)]).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     let (_, volume) = space.wait_bound("claim").await?;
     assert_eq!(path_of(&volume), root.path().canonicalize()?.join(space.namespace()).join("claim"));
-    delete_claim(&space, "claim").await?;
+    space.delete_claim("claim").await?;
     assert!(directories(&root).is_empty(), "the directory of the namespace goes with the last volume in it");
     space.done().await
 }
@@ -47,7 +47,7 @@ async fn hostpath_p11_p12_p13_a_pattern_that_may_lead_out_is_refused_with_an_eve
         ("${pv.metadata.name}\n", "letters, digits"),
     ];
     for (number, (pattern, says)) in patterns.into_iter().enumerate() {
-        let class = class_with(&space, &format!("class-{number}"), [("pathPattern", pattern)]).await?;
+        let class = space.class_with(&format!("class-{number}"), [("pathPattern", pattern)]).await?;
         let name = format!("claim-{number}");
         let mut claim = space.claim(&name, &class);
         let annotations = [("nfs.io/storage-path", "../../etc"), ("path", ".."), ("allowUnsafePathPattern", "true")];
@@ -56,7 +56,7 @@ async fn hostpath_p11_p12_p13_a_pattern_that_may_lead_out_is_refused_with_an_eve
         let event = space.wait_for_event("PersistentVolumeClaim", &name, "ProvisioningFailed").await?;
         assert!(event.message.as_ref().is_some_and(|text| text.contains(says)), "{pattern:?}: {event:?}");
     }
-    let class = class_with(&space, "unsafe", [("allowUnsafePathPattern", "true")]).await?;
+    let class = space.class_with("unsafe", [("allowUnsafePathPattern", "true")]).await?;
     space.create_claim(space.claim("unsafe", &class)).await?;
     let event = space.wait_for_event("PersistentVolumeClaim", "unsafe", "ProvisioningFailed").await?;
     assert!(event.message.is_some_and(|text| text.contains("allowUnsafePathPattern")));
@@ -69,11 +69,11 @@ async fn hostpath_s4_two_claims_never_share_a_directory() -> anyhow::Result<()> 
     let (space, root) = (TestSpace::new("s4").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
-    let kept = class_with(&space, "kept", [("pathPattern", PATTERN), ("onDelete", "retain")]).await?;
+    let kept = space.class_with("kept", [("pathPattern", PATTERN), ("onDelete", "retain")]).await?;
     space.create_claim(space.claim("claim", &kept)).await?;
     let (_, first) = space.wait_bound("claim").await?;
     fs::write(path_of(&first).join("data"), "x")?;
-    delete_claim(&space, "claim").await?;
+    space.delete_claim("claim").await?;
     space.create_claim(space.claim("claim", &kept)).await?;
     let event = space.wait_for_event("PersistentVolumeClaim", "claim", "ProvisioningFailed").await?;
     assert!(event.message.is_some_and(|text| text.contains(&first.name_any())), "it says whose it is");
@@ -111,7 +111,7 @@ async fn hostpath_p8_p15_k2_volumes_name_the_label_that_the_class_says() -> anyh
     let expression = &affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"][0];
     assert_eq!(expression, &json!({"key": "example.com/host", "operator": "In", "values": ["rack-7"]}));
     space.api::<k8s_openapi::api::core::v1::Pod>().delete("pod", &DeleteParams::default().grace_period(0)).await?;
-    delete_claim(&space, "claim").await?;
+    space.delete_claim("claim").await?;
     assert!(directories(&root).is_empty(), "the data goes with the volume");
     // A label that the node does not have.
     let mut class = space.class("missing");
@@ -130,7 +130,7 @@ async fn hostpath_p2_p3_a_claim_may_choose_the_source_of_its_volume() -> anyhow:
     let (space, root) = (TestSpace::new("p2").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
-    let class = class_with(&space, "class", []).await?;
+    let class = space.class_with("class", []).await?;
     let claim = |name: &str, value: &str| {
         let mut claim = space.claim(name, &class);
         claim.annotations_mut().insert("hostpath-provisioner/volume-type".to_owned(), value.to_owned());
@@ -158,7 +158,7 @@ async fn hostpath_k7_k8_a_hand_made_volume_costs_nobody_a_file() -> anyhow::Resu
     fs::write(outer.path().join("outside/precious"), "x")?;
     let access = account(&space).await?;
     let _program = started(&space, &access, &root, &[]).await?;
-    let class = class_with(&space, "class", []).await?;
+    let class = space.class_with("class", []).await?;
     space.create_claim(space.claim("victim", &class)).await?;
     let (_, victim) = space.wait_bound("victim").await?;
     fs::write(path_of(&victim).join("data"), "x")?;
@@ -199,7 +199,7 @@ async fn hostpath_k7_k8_a_hand_made_volume_costs_nobody_a_file() -> anyhow::Resu
     assert_eq!(fs::read_to_string(path_of(&victim).join("data"))?, "x");
     assert_eq!(fs::read_to_string(outer.path().join("outside/precious"))?, "x");
     // With the links in it, the victim's own volume goes as it should.
-    delete_claim(&space, "victim").await?;
+    space.delete_claim("victim").await?;
     assert!(!path_of(&victim).exists());
     assert_eq!(fs::read_to_string(outer.path().join("outside/precious"))?, "x");
     for (name, path) in made.iter().zip(&paths) {

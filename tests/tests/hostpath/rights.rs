@@ -25,7 +25,7 @@ async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<
     let audit = space.cluster().audit_log()?;
     let _program = started(&space, &access, root.path(), &[]).await?;
     // Whose size is not enforced, and says so, has no event about it.
-    let class = class_with(&space, "class", [("enforceSize", "false")]).await?;
+    let class = space.class_with("class", [("enforceSize", "false")]).await?;
     let delete_all = async || -> anyhow::Result<()> {
         let claims = space.api::<PersistentVolumeClaim>();
         claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
@@ -33,11 +33,11 @@ async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<
         empty.ok_or_else(|| anyhow::anyhow!("volumes are left"))
     };
     // Until a volume was deleted it is not known that the provisioner has no `should_delete`, which would be shown the volume.
-    create_claims(&space, &class, 1).await?;
-    wait_all_bound(&space, 1).await?;
+    space.create_claims(&class, 1).await?;
+    space.wait_all_bound(1, 4 * SOON).await?;
     delete_all().await?;
-    create_claims(&space, &class, COUNT).await?;
-    wait_all_bound(&space, COUNT).await?;
+    space.create_claims(&class, COUNT).await?;
+    space.wait_all_bound(COUNT, 4 * SOON).await?;
     // The journal's calls serve many volumes each.
     let calls = async |what: &str, expected: &[(&str, usize)], most_shared: usize| -> anyhow::Result<()> {
         let (mut seen, mut shared) = (BTreeMap::new(), 0);

@@ -25,7 +25,7 @@ async fn hostpath_k1_nothing_is_made_or_removed_while_the_disk_is_away() -> anyh
     private(&disk)?;
     let access = account(&space).await?;
     let program = started(&space, &access, &disk, &[]).await?;
-    let class = class_with(&space, "class", []).await?;
+    let class = space.class_with("class", []).await?;
     space.create_claim(space.claim("first", &class)).await?;
     let (_, volume) = space.wait_bound("first").await?;
     fs::rename(&disk, &away)?;
@@ -73,14 +73,14 @@ async fn a_size_that_is_a_mere_number_is_told() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("size").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
-    let told = class_with(&space, "told", []).await?;
+    let told = space.class_with("told", []).await?;
     space.create_claim(space.claim("told", &told)).await?;
     let event = space.wait_for_event("PersistentVolumeClaim", "told", "ProvisioningWarning").await?;
     assert!(event.message.is_some_and(|text| text.contains("not enforced")));
-    let accepted = class_with(&space, "accepted", [("enforceSize", "false")]).await?;
+    let accepted = space.class_with("accepted", [("enforceSize", "false")]).await?;
     space.create_claim(space.claim("accepted", &accepted)).await?;
     space.wait_bound("accepted").await?;
-    let wanted = class_with(&space, "wanted", [("enforceSize", "true")]).await?;
+    let wanted = space.class_with("wanted", [("enforceSize", "true")]).await?;
     space.create_claim(space.claim("wanted", &wanted)).await?;
     let event = space.wait_for_event("PersistentVolumeClaim", "wanted", "ProvisioningFailed").await?;
     assert!(event.message.is_some_and(|text| text.contains("no project quotas")));

@@ -1,15 +1,12 @@
 //! Starting the provisioner in both of its modes.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use e2e::cluster::{Access, Program, TestSpace, eventually, provisioner_program};
 use e2e::nfs::Client;
 use e2e::process::ProcessId;
-use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{DeleteParams, ListParams};
+use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume};
 use kube_provisioner::rbac::{Account, manifests, rules};
 use kube_provisioner::{Capabilities, Options};
 use tempfile::TempDir;
@@ -152,46 +149,8 @@ pub(crate) fn names(root: &Path) -> Vec<String> {
     names
 }
 
-/// A class with parameters.
-pub(crate) async fn class_with(
-    space: &TestSpace,
-    suffix: &str,
-    pairs: &[(&str, &str)],
-) -> anyhow::Result<StorageClass> {
-    let mut class = space.class(suffix);
-    let pairs: BTreeMap<_, _> = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    class.parameters = Some(pairs);
-    space.create_class(class).await
-}
-
 pub(crate) fn source(volume: &PersistentVolume) -> NFSVolumeSource {
     volume.spec.as_ref().unwrap().nfs.clone().unwrap()
-}
-
-pub(crate) async fn delete_claim(space: &TestSpace, name: &str) -> anyhow::Result<()> {
-    let (claim, _) = space.wait_bound(name).await?;
-    space.api::<PersistentVolumeClaim>().delete(name, &DeleteParams::default()).await?;
-    let volume = claim.spec.and_then(|spec| spec.volume_name).unwrap_or_default();
-    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume).await
-}
-
-pub(crate) async fn create_claims(space: &TestSpace, class: &StorageClass, count: usize) -> anyhow::Result<()> {
-    for batch in (0..count).collect::<Vec<_>>().chunks(20) {
-        let claims = batch.iter().map(|at| space.create_claim(space.claim(&format!("claim-{at}"), class)));
-        futures::future::try_join_all(claims).await?;
-    }
-    Ok(())
-}
-
-pub(crate) async fn wait_all_bound(space: &TestSpace, count: usize) -> anyhow::Result<()> {
-    let claims = space.api::<PersistentVolumeClaim>();
-    let mut bound = 0;
-    let all = eventually(4 * SOON, async || {
-        bound = claims.list(&ListParams::default()).await?.iter().filter(|claim| e2e::cluster::is_bound(claim)).count();
-        Ok((bound == count).then_some(()))
-    });
-    anyhow::ensure!(all.await?.is_some(), "only {bound} of {count} claims are bound");
-    Ok(())
 }
 
 /// One of the provisioner's own commands as an administrator; its output, and whether it succeeded.

@@ -19,7 +19,7 @@ async fn ganesha_k4_killed_at_random_moments() -> anyhow::Result<()> {
     let kills = std::env::var("E2E_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
     let (space, server) = (TestSpace::new("ganesha-k4").await?, Server::new()?);
     let access = account(&space).await?;
-    let class = class_with(&space, "class", &[("enforceSize", "false")]).await?;
+    let class = space.class_with("class", [("enforceSize", "false")]).await?;
     let claims = space.api::<PersistentVolumeClaim>();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     for round in 0..kills {
@@ -39,7 +39,7 @@ async fn ganesha_k4_killed_at_random_moments() -> anyhow::Result<()> {
         anyhow::ensure!(without.is_empty(), "exports without a directory after kill {round}: {without:?}");
     }
     let _program = server.started(&space, &access).await?;
-    wait_all_bound(&space, 10).await?;
+    space.wait_all_bound(10, 4 * SOON).await?;
     let same = eventually(2 * SOON, async || {
         let volumes: BTreeSet<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
         let directories: BTreeSet<_> = names(server.root.path()).into_iter().collect();

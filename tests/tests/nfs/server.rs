@@ -34,7 +34,7 @@ async fn ganesha_g1_g2_g3_g4_g6_two_clients_see_each_others_file() -> anyhow::Re
     assert_eq!(server.client.get(&format!("{path}/hello")).await?, "hello");
     assert!(server.client.list(&path).await?.contains("hello"));
     let start = Instant::now();
-    delete_claim(&space, "claim").await?;
+    space.delete_claim("claim").await?;
     assert!(start.elapsed().as_secs() < 60);
     assert_eq!((server.exports(), names(server.root.path())), (vec![], vec![]));
     assert!(server.client.list(&path).await.is_err(), "nothing is exported");
@@ -47,9 +47,9 @@ async fn ganesha_g5_restarts_keep_ids_and_data() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-g5").await?, Server::new()?);
     let access = account(&space).await?;
     let mut program = server.started(&space, &access).await?;
-    let class = class_with(&space, "class", &[]).await?;
-    create_claims(&space, &class, 3).await?;
-    wait_all_bound(&space, 3).await?;
+    let class = space.class_with("class", []).await?;
+    space.create_claims(&class, 3).await?;
+    space.wait_all_bound(3, 4 * SOON).await?;
     let exports = server.exports();
     let (_, volume) = space.wait_bound("claim-0").await?;
     let path = source(&volume).path;
@@ -73,7 +73,7 @@ async fn ganesha_g5_restarts_keep_ids_and_data() -> anyhow::Result<()> {
     assert_eq!(server.gets(&format!("{path}/hello")).await?, "hello");
     assert_eq!(server.exports(), exports);
     // What is deleted gives no id to what is made afterwards.
-    delete_claim(&space, "claim-2").await?;
+    space.delete_claim("claim-2").await?;
     space.create_claim(space.claim("later", &class)).await?;
     space.wait_bound("later").await?;
     let last = exports.iter().map(|(id, _)| *id).max().unwrap();
@@ -87,8 +87,8 @@ async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
     let access = account(&space).await?;
     let _program = server.start(&space, &access, &["--max-exports=1"])?;
     server.ready(None).await?;
-    let class = class_with(&space, "class", &[("gid", "1234"), ("rootSquash", "true")]).await?;
-    let bad = class_with(&space, "bad", &[("gid", "users")]).await?;
+    let class = space.class_with("class", [("gid", "1234"), ("rootSquash", "true")]).await?;
+    let bad = space.class_with("bad", [("gid", "users")]).await?;
     let mut large = space.claim("large", &class);
     let requests =
         [("storage".to_owned(), k8s_openapi::apimachinery::pkg::api::resource::Quantity("900Pi".to_owned()))];
@@ -116,10 +116,10 @@ async fn ganesha_many_exports_are_served_again() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-500").await?, Server::new()?);
     let access = account(&space).await?;
     let program = server.started(&space, &access).await?;
-    let class = class_with(&space, "class", &[("enforceSize", "false")]).await?;
+    let class = space.class_with("class", [("enforceSize", "false")]).await?;
     let start = Instant::now();
-    create_claims(&space, &class, count).await?;
-    wait_all_bound(&space, count).await?;
+    space.create_claims(&class, count).await?;
+    space.wait_all_bound(count, 4 * SOON).await?;
     println!("{count} claims bound and exported after {:.1?}", start.elapsed());
     let exports = server.exports();
     assert_eq!(exports.len(), count);

@@ -18,13 +18,10 @@ async fn nfs_s1_s2_a_claim_becomes_a_directory_of_the_share() -> anyhow::Result<
     let (space, root) = (TestSpace::new("nfs-s1").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = subdir(&space, &access, &[share(root.path())], &[])?;
-    let class = class_with(&space, "class", &[]).await?;
-    let archive = class_with(
-        &space,
-        "archive",
-        &[("archiveOnDelete", "true"), ("pathPattern", "${.PVC.namespace}/${.PVC.name}")],
-    )
-    .await?;
+    let class = space.class_with("class", []).await?;
+    let archive = space
+        .class_with("archive", [("archiveOnDelete", "true"), ("pathPattern", "${.PVC.namespace}/${.PVC.name}")])
+        .await?;
     let mut many = space.claim("claim", &class);
     many.spec.get_or_insert_default().access_modes = Some(vec!["ReadWriteMany".to_owned()]);
     space.create_claim(many).await?;
@@ -35,14 +32,14 @@ async fn nfs_s1_s2_a_claim_becomes_a_directory_of_the_share() -> anyhow::Result<
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&directory)?.permissions()) & 0o7777;
     assert_eq!(mode, 0o777);
     fs::write(directory.join("SUCCESS"), "x")?;
-    delete_claim(&space, "claim").await?;
+    space.delete_claim("claim").await?;
     assert!(!directory.exists());
     // Archived with its path, so nothing collides.
     space.create_claim(space.claim("kept", &archive)).await?;
     let (_, volume) = space.wait_bound("kept").await?;
     let directory = root.path().join(space.namespace()).join("kept");
     fs::write(directory.join("data"), "x")?;
-    delete_claim(&space, "kept").await?;
+    space.delete_claim("kept").await?;
     assert!(!directory.exists());
     let of_share = ["--share", &share(root.path()), "--allow-local-directory"];
     let (ok, text) = command(&space, &[&["subdir", "trash", "list"][..], &of_share].concat())?;
@@ -65,7 +62,7 @@ async fn nfs_s3_s4_s5_no_claim_gets_out_of_the_share_or_into_another_claims_dire
     let access = account(&space).await?;
     let _program = subdir(&space, &access, &[share(&root)], &[])?;
     let pattern = [("pathPattern", "shared/${.PVC.annotations.nfs.io/storage-path}"), ("onDelete", "archive")];
-    let class = class_with(&space, "class", &pattern).await?;
+    let class = space.class_with("class", pattern).await?;
     for (name, annotation, says) in [
         ("up", Some("../../outside"), "begins with a dot"),
         ("absolute", Some("/etc"), "empty"),
@@ -92,10 +89,10 @@ async fn nfs_s3_s4_s5_no_claim_gets_out_of_the_share_or_into_another_claims_dire
     let event = space.wait_for_event("PersistentVolumeClaim", "second", "ProvisioningFailed").await?;
     assert!(event.message.is_some_and(|text| text.contains("first")));
     // The archive keeps both under one path.
-    delete_claim(&space, "first").await?;
+    space.delete_claim("first").await?;
     space.wait_bound("second").await?;
     assert_eq!(names(&root.join("shared/team")), Vec::<String>::new());
-    delete_claim(&space, "second").await?;
+    space.delete_claim("second").await?;
     let (ok, text) =
         command(&space, &["subdir", "trash", "list", "--share", &share(&root), "--allow-local-directory"])?;
     assert!(ok && text.lines().count() == 3, "{text}");
@@ -107,11 +104,11 @@ async fn nfs_s6_the_class_goes_before_the_volume() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("nfs-s6").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = subdir(&space, &access, &[share(root.path())], &[])?;
-    let class = class_with(&space, "class", &[("onDelete", "retain")]).await?;
+    let class = space.class_with("class", [("onDelete", "retain")]).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     let (_, volume) = space.wait_bound("claim").await?;
     space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
-    delete_claim(&space, "claim").await?;
+    space.delete_claim("claim").await?;
     assert!(root.path().join(volume.name_any()).exists(), "as the class said");
     space.done().await
 }
@@ -125,9 +122,9 @@ async fn nfs_k1_a_share_that_is_away_stops_no_other() -> anyhow::Result<()> {
     let access = account(&space).await?;
     let shares = [format!("{SERVER}:/one={}", one.display()), format!("other.example.com:/two={}", two.display())];
     let program = subdir(&space, &access, &shares, &[])?;
-    let of_one = class_with(&space, "one", &[("server", SERVER), ("share", "/one")]).await?;
-    let of_two = class_with(&space, "two", &[("server", "other.example.com"), ("share", "/two/")]).await?;
-    let of_none = class_with(&space, "none", &[("share", "/three")]).await?;
+    let of_one = space.class_with("one", [("server", SERVER), ("share", "/one")]).await?;
+    let of_two = space.class_with("two", [("server", "other.example.com"), ("share", "/two/")]).await?;
+    let of_none = space.class_with("none", [("share", "/three")]).await?;
     space.create_claim(space.claim("second", &of_two)).await?;
     let event = space.wait_for_event("PersistentVolumeClaim", "second", "ProvisioningFailed").await?;
     assert!(event.message.is_some_and(|text| text.contains("other.example.com:/two cannot be used")));
@@ -160,7 +157,7 @@ async fn nfs_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::Resul
     let access = account(&space).await?;
     let former = former(&space);
     let _program = subdir(&space, &access, &[share(root.path())], &["--additional-provisioner-names", &former])?;
-    let class = class_with(&space, "class", &[]).await?;
+    let class = space.class_with("class", []).await?;
     // The share gets its marker before volumes are there.
     space.create_claim(space.claim("ours", &class)).await?;
     space.wait_bound("ours").await?;
@@ -195,7 +192,7 @@ async fn nfs_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::Resul
         let of_share = ["--share", &share(root.path()), "--allow-local-directory"];
         let (ok, text) = command(&space, &[&["subdir", "adopt", "--volume", &volume][..], &of_share].concat())?;
         assert!(ok && text.contains("--additional-provisioner-names"), "{text}");
-        delete_claim(&space, name).await?;
+        space.delete_claim(name).await?;
         assert!(!root.path().join(directory).exists(), "{directory}");
         let (ok, text) = command(&space, &[&["subdir", "trash", "list"][..], &of_share].concat())?;
         assert!(ok && text.contains(&volume), "archived: {text}");
@@ -212,7 +209,7 @@ async fn nfs_k5_many_claims_at_once() -> anyhow::Result<()> {
     for mode in ["hostpath", "subdir"] {
         let (space, root) = (TestSpace::new("nfs-k5").await?, tempfile::tempdir()?);
         let access = account(&space).await?;
-        let class = class_with(&space, "class", &[("enforceSize", "false")]).await?;
+        let class = space.class_with("class", [("enforceSize", "false")]).await?;
         let program = match mode {
             "subdir" => subdir(&space, &access, &[share(root.path())], &[])?,
             _ => {
@@ -225,9 +222,9 @@ async fn nfs_k5_many_claims_at_once() -> anyhow::Result<()> {
         };
         program.wait_for_output("ready", SOON).await?;
         let start = Instant::now();
-        create_claims(&space, &class, count).await?;
+        space.create_claims(&class, count).await?;
         let created = start.elapsed();
-        wait_all_bound(&space, count).await?;
+        space.wait_all_bound(count, 4 * SOON).await?;
         println!("{mode}: {count} claims created in {created:.1?}, all bound after {:.1?}", start.elapsed());
         let volumes: Vec<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
         assert_eq!(names(root.path()).len(), volumes.len());

@@ -95,15 +95,20 @@ fn upgrade(kubectl: &Kubectl<'_>, folder: &str, scratch: &Path) -> anyhow::Resul
 async fn pod_security_lets_the_pods_in() -> anyhow::Result<()> {
     let space = TestSpace::new_alone("deploy-pods").await?;
     let kubectl = Kubectl(&space);
-    // The one in a restricted namespace, the other in a privileged one.
-    for (folder, namespace, count) in
-        [("deploy/ceph-rgw/default", "ceph-rgw-provisioner", 2), ("deploy/hostpath/single", "hostpath-provisioner", 1)]
-    {
+    // Restricted namespaces, a baseline one, and privileged ones.
+    for (folder, namespace, count) in [
+        ("deploy/ceph-rgw/default", "ceph-rgw-provisioner", 2),
+        ("deploy/aws-s3/default", "aws-s3-provisioner", 2),
+        ("deploy/gcs/default", "gcs-provisioner", 2),
+        ("deploy/nfs/subdir", "nfs-subdir-provisioner", 2),
+        ("deploy/nfs/server", "nfs-server-provisioner", 1),
+        ("deploy/hostpath/single", "hostpath-provisioner", 1),
+    ] {
         kubectl.apply(folder)?;
         let pods = || kubectl.run(&["get", "pods", "--namespace", namespace, "--output", "name"]);
         let made = eventually(LIMIT, async || Ok((pods()?.lines().count() == count).then_some(())));
         if made.await?.is_none() {
-            anyhow::bail!("{}", kubectl.run(&["describe", "replicasets", "--namespace", namespace])?);
+            anyhow::bail!("{}", kubectl.run(&["describe", "replicasets,statefulsets", "--namespace", namespace])?);
         }
         kubectl.remove(folder).await?;
     }

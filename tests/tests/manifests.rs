@@ -47,7 +47,7 @@ fn the_programs_take_the_classes() -> anyhow::Result<()> {
             check.args(provisioner.mode).args(["check-class", "--provisioner-name", &name]).arg(&file).env_clear();
             let output = check.stdin(Stdio::null()).output()?;
             let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && said.contains(&name), "{}: {said}", file.display());
+            assert!(output.status.success() && said.contains(": ok"), "{}: {said}", file.display());
             count += 1;
         }
     }

@@ -23,7 +23,9 @@ pub(crate) async fn run(guard: &Guard) -> anyhow::Result<ExitCode> {
     ensure!(Running::start(package)?.ended().await?.success(), "cargo cannot package them; see above");
     println!("In this order they can be published: {}", order.join(", "));
     if crates.iter().any(|package| package["repository"].is_null()) {
-        println!("Nowhere it is said where the sources are: before publishing, set `repository` in [workspace.package].");
+        println!(
+            "Nowhere it is said where the sources are: before publishing, set `repository` in [workspace.package]."
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -121,9 +123,7 @@ mod tests {
 
     #[test]
     fn what_is_published_comes_after_what_it_needs() -> anyhow::Result<()> {
-        let needs = |name: &str, other: &str| {
-            json!({"name": name, "dependencies": [{"name": other, "path": "/", "req": "^1", "kind": null}]})
-        };
+        let needs = |name: &str, other: &str| json!({"name": name, "dependencies": [{"name": other, "path": "/", "req": "^1", "kind": null}]});
         let (first, second, third) = (needs("a", "b"), needs("b", "c"), json!({"name": "c", "dependencies": []}));
         assert_eq!(order(&[&first, &second, &third])?, ["c", "b", "a"]);
         assert!(order(&[&first, &needs("b", "a")]).is_err());

@@ -197,4 +197,21 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_release_has_each_image() -> anyhow::Result<()> {
+        let workflow = fs::read_to_string(build::workspace_root().join(".github/workflows/release.yaml"))?;
+        let loops: Vec<Vec<&str>> = workflow
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("for name in ")?.strip_suffix("; do"))
+            .map(|names| names.split(' ').collect())
+            .collect();
+        let short = |name: &'static str| name.trim_end_matches("-provisioner");
+        let mut names: Vec<_> = KINDS.iter().map(|kind| short(kind.name)).collect();
+        let mut all: Vec<_> = e2e::manifests::PROVISIONERS.iter().map(|provisioner| short(provisioner.name)).collect();
+        let [mut built, mut published] = <[_; 2]>::try_from(loops).map_err(|loops| anyhow::anyhow!("{loops:?}"))?;
+        [&mut names, &mut all, &mut built, &mut published].into_iter().for_each(|names| names.sort_unstable());
+        assert_eq!((built, published), (names, all));
+        Ok(())
+    }
 }

@@ -10,12 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, ensure};
 use s3_client::iam::{Iam, NewUser};
 use s3_client::{Client, Credentials, Settings};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use crate::cluster::eventually;
 use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
 use crate::guard::{Guard, Lifetime};
+use crate::http;
 use crate::packages::{self, Package};
 use crate::process::ProcessId;
 use crate::progress::SharedProgress;
@@ -174,12 +173,7 @@ async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard)
 
 /// Lets moto check signatures and rights.
 async fn check_from_now_on(port: u16) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    let request = "POST /moto-api/reset-auth HTTP/1.1\r\nHost: moto\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\
-                   Connection: close\r\n\r\n0";
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
+    let answer = http::ask(port, "POST /moto-api/reset-auth", "0").await?;
     ensure!(answer.contains(" 200 "), "moto does not check rights: {answer}");
     Ok(())
 }

@@ -1,36 +1,11 @@
 //! `aws-s3-provisioner` keeps the contract of provisioners of buckets, on moto.
 
-#[path = "../../provisioners/aws-s3/src/account.rs"]
-mod account;
-#[path = "../../provisioners/aws-s3/src/aws.rs"]
-mod aws;
-#[path = "../../provisioners/aws-s3/src/bucket.rs"]
-mod bucket;
-#[path = "../../provisioners/aws-s3/src/failure.rs"]
-mod failure;
-#[path = "../../provisioners/aws-s3/src/parameters.rs"]
-mod parameters;
-#[path = "../../provisioners/aws-s3/src/policy.rs"]
-mod policy;
-#[path = "../../provisioners/aws-s3/src/region.rs"]
-mod region;
-#[path = "../../provisioners/aws-s3/src/store.rs"]
-mod store;
-
+use aws_s3_provisioner::{Args, Aws};
 use clap::Parser as _;
 use e2e::control_plane::State;
 use e2e::s3::{S3, Server};
 use kube_provisioner::conformance::BucketConformance;
 use serde_json::json;
-
-use aws::Aws;
-use store::Defaults;
-
-#[derive(clap::Parser)]
-struct Args {
-    #[command(flatten)]
-    defaults: Defaults,
-}
 
 #[tokio::test]
 async fn s3_the_contract_is_kept() -> anyhow::Result<()> {
@@ -42,7 +17,17 @@ async fn s3_the_contract_is_kept() -> anyhow::Result<()> {
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
         "stringData": {"AWS_ACCESS_KEY_ID": access_key, "AWS_SECRET_ACCESS_KEY": secret_key},
     });
-    let given = ["test", "--region", "eu-central-1", "--endpoint", endpoint, "--iam-endpoint", endpoint];
+    let given = [
+        "aws-s3-provisioner",
+        "--provisioner-name",
+        "aws",
+        "--region",
+        "eu-central-1",
+        "--endpoint",
+        endpoint,
+        "--iam-endpoint",
+        endpoint,
+    ];
     let defaults = Args::parse_from(given).defaults;
     let listed = server.clone();
     let report = BucketConformance::new(

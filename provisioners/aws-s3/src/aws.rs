@@ -19,12 +19,12 @@ use crate::store::{ADMIN, Defaults, Misconfigured, Store, Stores};
 const LIFECYCLE: &str = "lifecycle";
 
 /// Makes buckets and users in accounts of AWS.
-pub(crate) struct Aws {
+pub struct Aws {
     stores: Stores,
 }
 
 impl Aws {
-    pub(crate) fn new(defaults: Defaults) -> Self {
+    pub fn new(defaults: Defaults) -> Self {
         Self { stores: Stores::new(defaults) }
     }
 }

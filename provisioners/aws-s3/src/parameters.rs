@@ -9,7 +9,7 @@ use crate::region::Region;
 /// The parameters of a class, among them those of the provisioner of 2019.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Parameters {
+pub struct Parameters {
     pub(crate) region: Option<RegionName>,
     /// S3's address, where it is not the region's own.
     pub(crate) endpoint: Option<String>,
@@ -55,7 +55,7 @@ impl Parameters {
 /// A claim's `additionalConfig`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Config {
+pub struct Config {
     pub(crate) access_mode: Option<Access>,
     pub(crate) bucket_lifecycle: Option<Lifecycle>,
 }

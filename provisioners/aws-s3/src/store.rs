@@ -21,7 +21,7 @@ const RENEWAL: Duration = Duration::from_secs(300);
 
 /// What applies where classes say nothing. The variables are those of AWS's own tools.
 #[derive(Args, Clone)]
-pub(crate) struct Defaults {
+pub struct Defaults {
     /// Region of classes that name none
     #[arg(long, env = "AWS_REGION", value_name = "REGION")]
     region: Option<String>,

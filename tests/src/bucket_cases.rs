@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -198,4 +199,49 @@ pub async fn a_replica_takes_over(scene: &impl BucketScene) -> anyhow::Result<()
     ensure!(start.elapsed() < Duration::from_secs(20), "taking over took {:?}", start.elapsed());
     scene.delete("a").await?;
     scene.delete("b").await
+}
+
+/// Z14: what is in a full bucket goes page by page, and nobody waits for that. `E2E_OBJECTS` is for longer runs. `versioning`
+/// is what a class says so that a bucket keeps versions: every fourth object has two.
+pub async fn a_full_bucket_goes_while_others_are_served(
+    scene: &impl BucketScene,
+    versioning: &[(&str, &str)],
+) -> anyhow::Result<()> {
+    let objects: usize = std::env::var("E2E_OBJECTS").ok().and_then(|count| count.parse().ok()).unwrap_or(1200);
+    let program = scene.start().await?;
+    scene.class_with("full", versioning).await?;
+    scene.claim("full", "full", json!({})).await?;
+    scene.bound("full").await?;
+    let user = scene.user("full").await?;
+    let names = (0..objects).chain((0..objects).step_by(4)).map(|at| format!("object-{at}"));
+    let user = &user;
+    let put = async |name: String| user.put(&name, "x").await;
+    stream::iter(names).map(put).buffer_unordered(16).try_collect::<()>().await?;
+    let claims = scene.space.api::<ObjectBucketClaim>();
+    let (start, before) = (Instant::now(), program.id().resident_memory()?);
+    claims.delete("full", &DeleteParams::default()).await?;
+    let others = ["other-0", "other-1", "other-2", "other-3", "other-4"];
+    for other in others {
+        scene.claim(other, "class", json!({})).await?;
+        scene.bound(other).await?;
+    }
+    let (served, mut most) = (start.elapsed(), before);
+    let limit = Duration::from_secs(120 + objects as u64 / 20);
+    let gone = eventually(limit, async || {
+        most = most.max(program.id().resident_memory()?);
+        Ok(claims.get_opt("full").await?.is_none().then_some(()))
+    });
+    ensure!(gone.await?.is_some(), "the full bucket does not go");
+    #[expect(clippy::print_stdout, reason = "the figures of longer runs")]
+    {
+        let (gone, versions) = (start.elapsed(), objects.div_ceil(4));
+        println!(
+            "{objects} objects and {versions} versions more: gone after {gone:?}; 5 claims bound after {served:?}"
+        );
+        println!("memory: {before} bytes before, {most} at most");
+    }
+    for other in others {
+        scene.delete(other).await?;
+    }
+    Ok(())
 }

@@ -12,6 +12,7 @@ use kube::api::DeleteParams;
 use serde_json::json;
 use tempfile::TempDir;
 
+const VERSIONS: &[(&str, &str)] = &[("versioning", "true")];
 const SOON: Duration = Duration::from_secs(60);
 
 /// One provisioner with its own class and its own Google.
@@ -168,6 +169,12 @@ async fn gcs_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyho
     scene.end_all_but("owner").await?;
     scene.delete("owner").await?;
     scene.done().await
+}
+
+#[tokio::test]
+async fn gcs_z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
+    let case = async |scene: &Scene| cases::a_full_bucket_goes_while_others_are_served(scene, VERSIONS).await;
+    Scene::case("gcs-full", case).await
 }
 
 #[tokio::test]

@@ -1,20 +1,19 @@
 //! Buckets on the real API server and on moto, which checks every signature and every right, made by `aws-s3-provisioner`.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::ensure;
 use e2e::bucket_cases::{self as cases, BucketScene};
 use e2e::cluster::{BucketSpace, Program, eventually};
 use e2e::control_plane;
-use e2e::s3::{S3, Server};
-use futures::{StreamExt, TryStreamExt, stream};
+use e2e::s3::{S3, Server, sts};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
-use objectbucket_api::ObjectBucketClaim;
 use s3_client::Credentials;
 use serde_json::json;
 
+const VERSIONS: &[(&str, &str)] = &[("versioning", "true")];
 const SOON: Duration = Duration::from_secs(60);
 
 /// One provisioner with its own class and an account of its own.
@@ -44,17 +43,12 @@ impl Scene {
     }
 
     /// Starts the provisioner with these variables, which hold the administrator's credentials.
-    fn spawn_with(&self, variables: &[&str]) -> anyhow::Result<Program> {
+    fn spawn_with(&self, variables: &[&str], more: &[&str]) -> anyhow::Result<Program> {
         let endpoint = &self.server().endpoint;
-        let arguments = [
-            ["--endpoint", endpoint],
-            ["--iam-endpoint", endpoint],
-            ["--sts-endpoint", endpoint],
-            ["--region", "eu-west-1"],
-        ];
+        let arguments = [["--endpoint", endpoint], ["--iam-endpoint", endpoint], ["--region", "eu-west-1"]];
         // Whatever is logged must hold no secrets.
         let variables = [variables, &["RUST_LOG=trace"]].concat();
-        self.buckets.spawn("aws-s3-provisioner", &variables, &arguments.concat())
+        self.buckets.spawn("aws-s3-provisioner", &variables, &[&arguments.concat(), more].concat())
     }
 
     async fn done(self) -> anyhow::Result<()> {
@@ -69,7 +63,7 @@ impl BucketScene for Scene {
     fn spawn(&self) -> anyhow::Result<Program> {
         let Server { access_key, secret_key, .. } = self.server();
         let key = [format!("AWS_ACCESS_KEY_ID={access_key}"), format!("AWS_SECRET_ACCESS_KEY={secret_key}")];
-        self.spawn_with(&[&key[0], &key[1]])
+        self.spawn_with(&[&key[0], &key[1]], &[])
     }
 
     async fn assets(&self) -> anyhow::Result<BTreeSet<String>> {
@@ -232,6 +226,30 @@ async fn s3_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> 
     scene.done().await
 }
 
+#[tokio::test]
+async fn s3_the_administrator_may_be_a_role_of_the_provisioners_service_account() -> anyhow::Result<()> {
+    let scene = Scene::new("s3-role").await?;
+    let role = scene.server().create_role("provisioner").await?;
+    let token = "eyJhbGciOiJSUzI1NiJ9.the-token-of-a-service-account";
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(&file, "an.old.token")?;
+    let sts = sts::start(scene.server(), token).await?;
+    let variables = [format!("AWS_ROLE_ARN={role}"), format!("AWS_WEB_IDENTITY_TOKEN_FILE={}", file.path().display())];
+    let program = scene.spawn_with(&variables.each_ref().map(String::as_str), &["--sts-endpoint", &sts])?;
+    scene.claim("photos", "class", json!({})).await?;
+    scene.told("photos", "cannot be taken: 400 InvalidIdentityToken").await?;
+    // Tokens are written anew while the provisioner runs.
+    std::fs::write(&file, token)?;
+    scene.told("photos", "the administrator needs the right iam:GetUser").await?;
+    scene.server().allow_everything("provisioner").await?;
+    scene.bound("photos").await?;
+    let user = scene.user("photos").await?;
+    ensure!(user.works().await, "the key of the claim does not work");
+    scene.is_discreet(&program, &[token, &user.secret]).await?;
+    scene.delete("photos").await?;
+    scene.done().await
+}
+
 /// A bucket that the administrator may not look at can be anybody's, also one of the same account.
 #[tokio::test]
 async fn s3_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result<()> {
@@ -297,47 +315,10 @@ async fn s3_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow
     scene.done().await
 }
 
-/// What is in a full bucket goes page by page, and nobody waits for that. `E2E_OBJECTS` is for longer runs.
 #[tokio::test]
-async fn s3_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
-    let objects: usize = std::env::var("E2E_OBJECTS").ok().and_then(|count| count.parse().ok()).unwrap_or(1200);
-    let scene = Scene::new("s3-full").await?;
-    let _program = scene.start().await?;
-    scene.class("versions", &[("region", "eu-central-1"), ("versioning", "true")]).await?;
-    scene.claim("full", "versions", json!({"bucketName": "full-bucket"})).await?;
-    scene.bound("full").await?;
-    let admin = scene.server().admin()?;
-    // Every fifth object has a second version.
-    let names = (0..objects).chain((0..objects).step_by(5)).map(|at| format!("object-{at}"));
-    let put = |name: String| {
-        let admin = admin.clone();
-        async move { admin.put_object("full-bucket", &name, "x").await }
-    };
-    stream::iter(names).map(put).buffer_unordered(16).try_collect::<()>().await?;
-    let claims = scene.space.api::<ObjectBucketClaim>();
-    let start = Instant::now();
-    claims.delete("full", &DeleteParams::default()).await?;
-    for other in 0..5 {
-        let name = format!("other-{other}");
-        scene.claim(&name, "class", json!({})).await?;
-        scene.bound(&name).await?;
-    }
-    let served = start.elapsed();
-    let limit = Duration::from_secs(120 + objects as u64 / 20);
-    let gone = eventually(limit, async || Ok(claims.get_opt("full").await?.is_none().then_some(()))).await?;
-    ensure!(gone.is_some(), "the full bucket does not go");
-    #[expect(clippy::print_stdout, reason = "a figure of longer runs")]
-    {
-        println!(
-            "{objects} objects and {} versions more are gone after {:?}, 5 claims bound after {served:?}",
-            objects.div_ceil(5),
-            start.elapsed()
-        );
-    }
-    for other in 0..5 {
-        scene.delete(&format!("other-{other}")).await?;
-    }
-    scene.done().await
+async fn s3_z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
+    let case = async |scene: &Scene| cases::a_full_bucket_goes_while_others_are_served(scene, VERSIONS).await;
+    Scene::case("s3-full", case).await
 }
 
 #[tokio::test]

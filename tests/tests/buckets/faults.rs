@@ -1,7 +1,5 @@
 //! A gateway that is down, slow, or changed behind our back, and a provisioner that is killed.
 
-use std::time::{Duration, Instant};
-
 use anyhow::ensure;
 use e2e::bucket_cases::BucketScene as _;
 use e2e::ceph::{Ceph, Settings, State};

@@ -82,7 +82,7 @@ impl std::ops::Deref for Scene {
 }
 
 #[tokio::test]
-async fn s3_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+async fn aws_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
     let scene = Scene::new("s3-use").await?;
     let program = scene.start().await?;
     scene.claim("photos", "class", json!({})).await?;
@@ -121,7 +121,7 @@ async fn s3_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rota
 }
 
 #[tokio::test]
-async fn s3_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+async fn aws_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
     let scene = Scene::new("s3-grant").await?;
     let _program = scene.start().await?;
     let admin = scene.server().admin()?;
@@ -152,7 +152,7 @@ async fn s3_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn s3_z14_settings_of_the_class_are_applied_and_versions_go_with_the_bucket() -> anyhow::Result<()> {
+async fn aws_z14_settings_of_the_class_are_applied_and_versions_go_with_the_bucket() -> anyhow::Result<()> {
     let scene = Scene::new("s3-settings").await?;
     let _program = scene.start().await?;
     let rule = r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
@@ -184,7 +184,7 @@ async fn s3_z14_settings_of_the_class_are_applied_and_versions_go_with_the_bucke
 }
 
 #[tokio::test]
-async fn s3_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> anyhow::Result<()> {
+async fn aws_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> anyhow::Result<()> {
     let scene = Scene::new("s3-faults").await?;
     let _program = scene.start().await?;
     let admin = |key: &Credentials| -> anyhow::Result<Secret> {
@@ -227,7 +227,7 @@ async fn s3_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> 
 }
 
 #[tokio::test]
-async fn s3_the_administrator_may_be_a_role_of_the_provisioners_service_account() -> anyhow::Result<()> {
+async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account() -> anyhow::Result<()> {
     let scene = Scene::new("s3-role").await?;
     let role = scene.server().create_role("provisioner").await?;
     let token = "eyJhbGciOiJSUzI1NiJ9.the-token-of-a-service-account";
@@ -252,7 +252,7 @@ async fn s3_the_administrator_may_be_a_role_of_the_provisioners_service_account(
 
 /// A bucket that the administrator may not look at can be anybody's, also one of the same account.
 #[tokio::test]
-async fn s3_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result<()> {
+async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result<()> {
     let scene = Scene::new("s3-hidden").await?;
     let _program = scene.start().await?;
     let (admin, iam) = (scene.server().admin()?, scene.server().iam()?);
@@ -288,7 +288,7 @@ async fn s3_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result
 
 /// Claims come, rotate and go while the provisioner is killed at any moment.
 #[tokio::test]
-async fn s3_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn aws_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     let scene = Scene::new("s3-kill").await?;
     let mut program = scene.start().await?;
     scene.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
@@ -316,32 +316,32 @@ async fn s3_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow
 }
 
 #[tokio::test]
-async fn s3_z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
+async fn aws_z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
     let case = async |scene: &Scene| cases::a_full_bucket_goes_while_others_are_served(scene, VERSIONS).await;
     Scene::case("s3-full", case).await
 }
 
 #[tokio::test]
-async fn s3_u1_u3_u7_u8_y1_y5_claims_of_a_late_class_are_served() -> anyhow::Result<()> {
+async fn aws_u1_u3_u7_u8_y1_y5_claims_of_a_late_class_are_served() -> anyhow::Result<()> {
     Scene::case("s3-late", cases::claims_of_a_late_class_are_served).await
 }
 
 #[tokio::test]
-async fn s3_z3_z4_buckets_outlive_their_classes() -> anyhow::Result<()> {
+async fn aws_z3_z4_buckets_outlive_their_classes() -> anyhow::Result<()> {
     Scene::case("s3-classes", cases::buckets_outlive_their_classes).await
 }
 
 #[tokio::test]
-async fn s3_z5_z6_z7_z8_what_is_of_others_stays() -> anyhow::Result<()> {
+async fn aws_z5_z6_z7_z8_what_is_of_others_stays() -> anyhow::Result<()> {
     Scene::case("s3-others", cases::what_is_of_others_stays).await
 }
 
 #[tokio::test]
-async fn s3_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
+async fn aws_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
     Scene::case("s3-change", cases::claims_that_change_are_looked_at_at_once).await
 }
 
 #[tokio::test]
-async fn s3_z12_a_replica_takes_over() -> anyhow::Result<()> {
+async fn aws_z12_a_replica_takes_over() -> anyhow::Result<()> {
     Scene::case("s3-two", cases::a_replica_takes_over).await
 }

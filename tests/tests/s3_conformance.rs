@@ -8,7 +8,7 @@ use kube_provisioner::conformance::BucketConformance;
 use serde_json::json;
 
 #[tokio::test]
-async fn s3_the_contract_is_kept() -> anyhow::Result<()> {
+async fn aws_the_contract_is_kept() -> anyhow::Result<()> {
     let s3 = S3::start(&State::for_tests()?.guard()).await?;
     let server = s3.server().clone();
     server.admin()?.create_bucket("existing", Some("eu-central-1")).await?;

@@ -1,6 +1,7 @@
 //! S3 and IAM on loopback: [moto](https://docs.getmoto.org/en/latest/docs/iam.html), in its mode that checks every signature and
 //! every right.
 
+pub mod proxy;
 pub mod sts;
 
 use std::fs;

@@ -172,6 +172,7 @@ impl Stores {
         settings.service = service.to_owned();
         settings.ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
         settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
+        settings.repeats = true;
         self.clients.get(settings).map_err(|error| Misconfigured(error.to_string()))
     }
 }

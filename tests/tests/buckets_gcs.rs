@@ -107,7 +107,7 @@ async fn gcs_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rot
 #[tokio::test]
 async fn gcs_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
     let scene = Scene::new("gcs-grant").await?;
-    let _program = scene.start().await?;
+    let program = scene.start().await?;
     scene.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
     scene.bound("owner").await?;
     scene.user("owner").await?.put("x", "hello").await?;
@@ -126,6 +126,7 @@ async fn gcs_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()>
     scene.delete("thief").await?;
     assert_eq!(scene.google.assets(), before);
     scene.delete("owner").await?;
+    scene.is_discreet(&program, &[&reader.secret, "ya29.", "PRIVATE KEY"]).await?;
     scene.done().await
 }
 

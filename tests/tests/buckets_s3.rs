@@ -123,7 +123,7 @@ async fn aws_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rot
 #[tokio::test]
 async fn aws_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
     let scene = Scene::new("s3-grant").await?;
-    let _program = scene.start().await?;
+    let program = scene.start().await?;
     let admin = scene.server().admin()?;
     admin.create_bucket("shared-bucket", Some("eu-central-1")).await?;
     admin.put_object("shared-bucket", "x", "hello").await?;
@@ -148,6 +148,8 @@ async fn aws_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()>
     ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "somebody's object is gone");
     admin.empty_bucket("shared-bucket").await?;
     admin.delete_bucket("shared-bucket").await?;
+    let secrets = [&scene.server().secret_key, &reader.secret, &writer.secret].map(String::as_str);
+    scene.is_discreet(&program, &secrets).await?;
     scene.done().await
 }
 

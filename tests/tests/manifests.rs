@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::process::{Command, Stdio};
 
 use e2e::cluster::provisioner_program;
 use e2e::manifests::{PROVISIONERS, compare, is_up_to_date, parse, project};
@@ -28,6 +29,29 @@ fn what_is_applied_without_helm_is_of_these_charts() -> anyhow::Result<()> {
             assert!(current, "{}/{}: run `cargo xtask manifests`", provisioner.folder, variant.folder);
         }
     }
+    Ok(())
+}
+
+#[test]
+fn the_programs_take_the_classes() -> anyhow::Result<()> {
+    let mut count = 0;
+    for provisioner in &PROVISIONERS {
+        for variant in provisioner.variants {
+            let file =
+                project().join("deploy").join(provisioner.folder).join(variant.folder).join("storageclasses.yaml");
+            if !file.is_file() {
+                continue;
+            }
+            let name = parse(&fs::read_to_string(&file)?)?[0]["provisioner"].as_str().unwrap_or_default().to_owned();
+            let mut check = Command::new(provisioner_program(provisioner.package)?);
+            check.args(provisioner.mode).args(["check-class", "--provisioner-name", &name]).arg(&file).env_clear();
+            let output = check.stdin(Stdio::null()).output()?;
+            let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.contains(": ok"), "{}: {said}", file.display());
+            count += 1;
+        }
+    }
+    assert!(count >= PROVISIONERS.len());
     Ok(())
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use e2e::cluster::{self, eventually};
-use e2e::control_plane;
 use e2e::guard::Guard;
 use e2e::process::ProcessId;
 use e2e::progress::{self, SharedProgress};
@@ -19,10 +18,11 @@ use kube_provisioner::{Capabilities, Options, rbac};
 use serde_json::json;
 
 use crate::build::{self, Profile};
-use crate::image;
+use crate::image::HOSTPATH;
 
 mod backend;
 pub(crate) mod buckets;
+pub(crate) mod context;
 mod kubectl;
 pub(crate) mod nfs;
 mod node;
@@ -79,8 +79,8 @@ pub(crate) async fn run(on: On, guard: &Guard) -> anyhow::Result<ExitCode> {
 
 async fn run_on_node(mut report: Report, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<ExitCode> {
     report.begin("build the image of hostpath-provisioner");
-    let image = image::default_output();
-    let written = image::build(&image, guard, progress).await?;
+    let image = HOSTPATH.default_output();
+    let written = HOSTPATH.build(&image, guard, progress).await?;
     report.done();
     report.show(&format!("{} ({:.1} MB)", image.display(), written.size as f64 / 1e6));
     report.show(&written.digest);
@@ -93,13 +93,13 @@ async fn run_on_node(mut report: Report, guard: &Guard, progress: &SharedProgres
 
 /// Returns the resident memory of the provisioner when it has nothing to do, before and after it had.
 async fn show(stage: &mut Stage, program: &Path, report: &mut Report) -> anyhow::Result<(u64, u64)> {
-    let client = control_plane::client_from(&stage.state.kubeconfig).await?;
+    let client = stage.client().await?;
     let root = stage.state.dir.join("demo").join("volumes");
     fs::create_dir_all(&root)?;
 
     report.begin("create namespace, service account, its rights and a storage class");
     report.waiting(cluster::apply(&client, &objects())).await?;
-    let kubeconfig = control_plane::kubeconfig_for_service_account(&client, &stage.state, NAMESPACE, ACCOUNT).await?;
+    let kubeconfig = stage.kubeconfig_for(NAMESPACE, ACCOUNT).await?;
     report.done();
     report.object::<StorageClass>(&client, None, CLASS).await?;
 

@@ -12,15 +12,65 @@ use e2e::progress::{self, SharedProgress};
 
 use crate::build;
 
-/// The name that the manifests in `deploy/hostpath` have. Nobody else can offer an image of it.
-const NAME: &str = concat!("localhost/hostpath-provisioner:", env!("CARGO_PKG_VERSION"));
-const PACKAGE: &str = "hostpath-provisioner";
+/// An image: one static program, and what its manifests count on.
+pub(crate) struct Kind {
+    /// As its chart. With `localhost/` before it nobody else can offer an image of the name.
+    name: &'static str,
+    package: &'static str,
+    about: &'static str,
+    /// Whether it talks to services whose certificates authorities have signed.
+    certificates: bool,
+}
+
+/// The one that the demo shows.
+pub(crate) const HOSTPATH: Kind = Kind {
+    name: "hostpath-provisioner",
+    package: "hostpath-provisioner",
+    about: "Kubernetes provisioner: a directory of the host per volume",
+    certificates: false,
+};
+
+const KINDS: [Kind; 5] = [
+    HOSTPATH,
+    Kind {
+        name: "nfs-subdir-provisioner",
+        package: "nfs-provisioner",
+        about: "Kubernetes provisioner: a directory of an NFS share per volume",
+        certificates: false,
+    },
+    Kind {
+        name: "ceph-rgw-provisioner",
+        package: "ceph-rgw-provisioner",
+        about: "Kubernetes provisioner: buckets on Ceph's RADOS gateway",
+        certificates: true,
+    },
+    Kind {
+        name: "aws-s3-provisioner",
+        package: "aws-s3-provisioner",
+        about: "Kubernetes provisioner: buckets on AWS S3",
+        certificates: true,
+    },
+    Kind {
+        name: "gcs-provisioner",
+        package: "gcs-provisioner",
+        about: "Kubernetes provisioner: buckets on Google Cloud Storage",
+        certificates: true,
+    },
+];
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// A program above this size has taken in something that it should not have.
 const SIZE_LIMIT: u64 = 15_000_000;
+/// Where this machine has the certificates of authorities, and an image of ours has them, too.
+const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Where the archive goes [default: hostpath-provisioner.tar in the target folder]
+    /// Which image
+    #[arg(default_value = HOSTPATH.name, value_parser = KINDS.map(|kind| kind.name))]
+    name: String,
+
+    /// Where the archive goes [default: NAME.tar in the target folder]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -31,58 +81,91 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: &Arguments, guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
-    let output = arguments.output.clone().unwrap_or_else(default_output);
-    let written = build(&output, guard, &progress).await?;
+    let kind = KINDS.into_iter().find(|kind| kind.name == arguments.name).context("no such image")?;
+    let output = arguments.output.clone().unwrap_or_else(|| kind.default_output());
+    let written = kind.build(&output, guard, &progress).await?;
     let say = |text: &str| progress.output(text);
     let file = output.display();
-    say(&format!("image   {NAME}"));
+    say(&format!("image   localhost/{}:{VERSION}", kind.name));
     say(&format!("file    {file} ({:.1} MB)", written.size as f64 / 1e6));
     say(&format!("digest  {}", written.digest));
     if arguments.check {
-        check(&written, guard, &progress).await?;
+        kind.check(&written, guard, &progress).await?;
         say("built once more from a copy elsewhere: the same digest");
     }
     say("\nTo import it, one of:");
     say(&format!("  ctr -n k8s.io images import {file}        (on a node with containerd)"));
     say(&format!("  kind load image-archive {file}"));
     say(&format!("  docker load -i {file}"));
-    say(&format!("  skopeo copy oci-archive:{file} docker://REGISTRY/hostpath-provisioner:TAG"));
+    say(&format!("  skopeo copy oci-archive:{file} docker://REGISTRY/{}:TAG", kind.name));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds the image from this checkout.
-pub(crate) async fn build(output: &Path, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Written> {
-    let program = build::static_program(PACKAGE, build::workspace_root(), &target_folder(), guard, progress).await?;
-    write(&program, output)
-}
+impl Kind {
+    /// Builds the image from this checkout.
+    pub(crate) async fn build(
+        &self,
+        output: &Path,
+        guard: &Guard,
+        progress: &SharedProgress,
+    ) -> anyhow::Result<Written> {
+        let sources = build::workspace_root();
+        let program = build::static_program(self.package, sources, &target_folder(), guard, progress).await?;
+        self.write(&program, output)
+    }
 
-/// Where the image goes unless told otherwise.
-pub(crate) fn default_output() -> PathBuf {
-    target_folder().join("hostpath-provisioner.tar")
+    /// Where the image goes unless told otherwise.
+    pub(crate) fn default_output(&self) -> PathBuf {
+        target_folder().join(format!("{}.tar", self.name))
+    }
+
+    fn write(&self, program: &Path, output: &Path) -> anyhow::Result<Written> {
+        let size = fs::metadata(program)?.len();
+        ensure!(size <= SIZE_LIMIT, "{} has {size} bytes, more than {SIZE_LIMIT}", program.display());
+        let label = |name: &str| format!("org.opencontainers.image.{name}");
+        let mut image = Image::new(format!("localhost/{}:{VERSION}", self.name))
+            .copy(self.package, 0o755, program)
+            .entrypoint([format!("/{}", self.package)])
+            // Nobody, for `rbac` and the like. The manifests say who serves volumes, which needs more.
+            .user("65532:65532")
+            .label(label("title"), self.name)
+            .label(label("description"), self.about)
+            .label(label("version"), VERSION)
+            .label(label("licenses"), "Apache-2.0");
+        if self.certificates {
+            ensure!(Path::new(CERTIFICATES).is_file(), "no {CERTIFICATES}: install Debian's package ca-certificates");
+            image = image.copy(CERTIFICATES.trim_start_matches('/'), 0o644, CERTIFICATES);
+        }
+        if let Some(revision) = revision() {
+            image = image.label(label("revision"), revision);
+        }
+        image.write(output)
+    }
+
+    /// Builds the image from a copy of the sources in another directory, and compares.
+    async fn check(&self, expected: &Written, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<()> {
+        let folder = std::env::temp_dir().join(format!("image-check-{}", std::process::id()));
+        let sources = folder.join("another").join("checkout");
+        for file in git(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?.split_terminator('\0') {
+            let (from, to) = (build::workspace_root().join(file), sources.join(file));
+            // What is deleted and not committed is listed all the same.
+            if from.is_file() {
+                fs::create_dir_all(to.parent().unwrap_or(&sources))?;
+                fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
+            }
+        }
+        let program = build::static_program(self.package, &sources, &folder.join("target"), guard, progress).await?;
+        let again = self.write(&program, &folder.join("image.tar"))?;
+        if again != *expected {
+            bail!("the second build gives {}, not {}; it is in {}", again.digest, expected.digest, folder.display());
+        }
+        Ok(fs::remove_dir_all(&folder)?)
+    }
 }
 
 fn target_folder() -> PathBuf {
     let named = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     build::workspace_root().join(named.unwrap_or_else(|| "target".into()))
-}
-
-fn write(program: &Path, output: &Path) -> anyhow::Result<Written> {
-    let size = fs::metadata(program)?.len();
-    ensure!(size <= SIZE_LIMIT, "{} has {size} bytes, more than {SIZE_LIMIT}", program.display());
-    let label = |name: &str| format!("org.opencontainers.image.{name}");
-    let mut image = Image::new(NAME)
-        .copy(PACKAGE, 0o755, program)
-        .entrypoint([format!("/{PACKAGE}")])
-        // Nobody, for `rbac` and the like. The manifests say who serves volumes, which needs more.
-        .user("65532:65532")
-        .label(label("title"), PACKAGE)
-        .label(label("description"), "Kubernetes provisioner: a directory of the host per volume")
-        .label(label("version"), env!("CARGO_PKG_VERSION"))
-        .label(label("licenses"), "Apache-2.0");
-    if let Some(revision) = revision() {
-        image = image.label(label("revision"), revision);
-    }
-    image.write(output)
 }
 
 /// The commit that the image is made of; none when there are changes beside it, or no git.
@@ -92,29 +175,26 @@ fn revision() -> Option<String> {
     clean.then(|| revision.trim().to_owned())
 }
 
-/// Builds the image from a copy of the sources in another directory, and compares.
-async fn check(expected: &Written, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<()> {
-    let folder = std::env::temp_dir().join(format!("image-check-{}", std::process::id()));
-    let sources = folder.join("another").join("checkout");
-    for file in git(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?.split_terminator('\0') {
-        let (from, to) = (build::workspace_root().join(file), sources.join(file));
-        // What is deleted and not committed is listed all the same.
-        if from.is_file() {
-            fs::create_dir_all(to.parent().unwrap_or(&sources))?;
-            fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
-        }
-    }
-    let program = build::static_program(PACKAGE, &sources, &folder.join("target"), guard, progress).await?;
-    let again = write(&program, &folder.join("image.tar"))?;
-    if again != *expected {
-        bail!("the second build gives {}, not {}; it is in {}", again.digest, expected.digest, folder.display());
-    }
-    Ok(fs::remove_dir_all(&folder)?)
-}
-
 fn git(arguments: &[&str]) -> anyhow::Result<String> {
     let mut command = std::process::Command::new("git");
     let output = command.current_dir(build::workspace_root()).args(arguments).output().context("cannot run git")?;
     ensure!(output.status.success(), "git {} failed, which needs a git checkout", arguments.join(" "));
     Ok(String::from_utf8(output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every image that manifests name is built here, but the one that needs Debian's packages.
+    #[test]
+    fn each_chart_has_its_image() {
+        for provisioner in &e2e::manifests::PROVISIONERS {
+            let kind = KINDS.iter().find(|kind| kind.name == provisioner.name);
+            match provisioner.name {
+                "nfs-server-provisioner" => assert!(kind.is_none()),
+                name => assert_eq!(kind.map(|kind| kind.package), Some(provisioner.package), "{name}"),
+            }
+        }
+    }
 }

@@ -17,6 +17,7 @@ mod image;
 mod manifests;
 mod new;
 mod nfs;
+mod package;
 mod s3;
 mod signals;
 mod sim;
@@ -93,16 +94,28 @@ enum Command {
         /// Like `--real`, and leave the control plane and the provisioner running until `control-plane down`
         #[arg(long)]
         keep: bool,
+
+        /// Show it on a cluster of yours, that of this context of the kubeconfig; asks before anything is made there
+        #[arg(long, value_name = "NAME", conflicts_with_all = ["real", "node", "keep"])]
+        context: Option<String>,
+
+        /// Make what `--context` needs without asking
+        #[arg(long, requires = "context")]
+        yes: bool,
     },
 
-    /// Build the container image of the hostPath provisioner, an OCI archive; needs no container engine
+    /// Build the container image of a provisioner, an OCI archive; needs no container engine
     Image(image::Arguments),
 
     /// Make the folder of a new provisioner, with its tests and manifests
     New(new::Arguments),
 
+    /// Check whether each crate can be published, and make the archives
+    Package,
+
     /// Install mdbook into the cache if need be, and build the guide of docs/book
     Book,
+
     /// Write what is generated in `deploy/`: rights, values and schemas of the charts, and what the charts render
     Manifests,
 
@@ -167,6 +180,10 @@ fn main() -> ExitCode {
 #[tokio::main(flavor = "current_thread")]
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     let guard = Guard::new(std::env::current_exe()?);
+    if let Command::Demo { shown: Shown::Volumes, context: Some(context), yes, .. } = &command {
+        // A signal ends it in its own way, which leaves nothing in the cluster.
+        return demo::context::run(context, *yes, &guard).await;
+    }
     let work = async {
         match command {
             Command::Bench { arguments } => bench::run(&arguments, &guard).await,
@@ -197,11 +214,15 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
             Command::New(arguments) => new::run(&arguments).map(|()| ExitCode::SUCCESS),
+            Command::Package => package::run(&guard).await,
             Command::Book => book::run(&guard).await,
             Command::Manifests => manifests::run(&guard).await,
             Command::Charts => manifests::charts(&guard).await,
             Command::Rules => manifests::prometheus_rules(),
             Command::Image(arguments) => image::run(&arguments, &guard).await,
+            Command::Demo { context: Some(_), .. } => {
+                anyhow::bail!("only volumes are shown on a cluster of yours: leave --context out")
+            }
             Command::Demo { shown: Shown::Buckets | Shown::Nfs, node: true, .. }
             | Command::Demo { shown: Shown::Buckets | Shown::Nfs, keep: true, .. } => {
                 anyhow::bail!("this is shown without a node, and nothing is kept: leave --node and --keep out")

@@ -41,8 +41,8 @@ pub(crate) async fn charts(guard: &Guard) -> anyhow::Result<ExitCode> {
             run_tool(&helm, &[&["lint", "--strict", chart], set(variant.values).as_slice()].concat())?;
         }
         check_refusals(&helm, chart)?;
-        if provisioner.name == "ceph-rgw-provisioner" {
-            check_shards(&helm, chart, &program)?;
+        if provisioner.has_shards() {
+            check_shards(&helm, chart, &program, provisioner.mode)?;
         }
         progress.line(&format!("{}: as helm renders it", provisioner.name));
     }
@@ -62,7 +62,7 @@ pub(crate) fn prometheus_rules() -> anyhow::Result<ExitCode> {
 }
 
 async fn program(provisioner: &Provisioner, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
-    build::program(build::Profile::Dev, provisioner.name, &[], guard, progress).await
+    build::program(build::Profile::Dev, provisioner.package, &[], guard, progress).await
 }
 
 /// The values are checked by the schema.
@@ -77,12 +77,12 @@ fn check_refusals(helm: &Path, chart: &str) -> anyhow::Result<()> {
 }
 
 /// The names of journals are the chart's own work.
-fn check_shards(helm: &Path, chart: &str, program: &Path) -> anyhow::Result<()> {
+fn check_shards(helm: &Path, chart: &str, program: &Path, mode: &[&str]) -> anyhow::Result<()> {
     let values = ["shards=3", "formerShards=[2]", r#"provisionerName="a.example/b""#];
     let text = run_tool(helm, &[&["template", "x", chart], set(&values).as_slice()].concat())?;
     let objects: Vec<Value> = text.split("\n---\n").map(parse).collect::<anyhow::Result<_>>()?;
     let expected =
-        rules(program, "a.example/b", &["--coordination", "lease", "--shards", "3", "--former-shards", "2"])?;
+        rules(program, mode, "a.example/b", &["--coordination", "lease", "--shards", "3", "--former-shards", "2"])?;
     for (kind, expected) in ["ClusterRole", "Role"].into_iter().zip(expected) {
         let role = objects.iter().find(|object| object["kind"] == kind).with_context(|| format!("no {kind}"))?;
         ensure!(role["rules"] == expected, "{kind} of three shards: {}\nrbac prints {expected}", role["rules"]);

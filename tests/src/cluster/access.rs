@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, TypeMeta};
 use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
@@ -95,17 +95,53 @@ impl TestSpace {
 /// cluster-wide.
 pub async fn apply(client: &Client, manifests: &[Value]) -> anyhow::Result<()> {
     for manifest in manifests {
-        let (resource, object) = parse(manifest)?;
-        let api: Api<DynamicObject> = match object.namespace() {
-            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
-        };
+        let (api, name) = api_of(client, manifest)?;
         let parameters = PatchParams::apply("e2e").force();
-        api.patch(&object.name_any(), &parameters, &Patch::Apply(manifest))
-            .await
-            .with_context(|| format!("cannot apply {} {}", resource.kind, object.name_any()))?;
+        let applied = api.patch(&name, &parameters, &Patch::Apply(manifest)).await;
+        applied.with_context(|| format!("cannot apply {}", described(manifest)))?;
     }
     Ok(())
+}
+
+/// Those of the objects that are there, such as `Namespace demo`.
+pub async fn existing(client: &Client, manifests: &[Value]) -> anyhow::Result<Vec<String>> {
+    let mut found = Vec::new();
+    for manifest in manifests {
+        let (api, name) = api_of(client, manifest)?;
+        let object = api.get_metadata_opt(&name).await;
+        if object.with_context(|| format!("cannot look for {}", described(manifest)))?.is_some() {
+            found.push(described(manifest));
+        }
+    }
+    Ok(found)
+}
+
+/// Asks for the deletion of the objects, the last one first. One that is gone is no error.
+pub async fn remove(client: &Client, manifests: &[Value]) -> anyhow::Result<()> {
+    for manifest in manifests.iter().rev() {
+        let (api, name) = api_of(client, manifest)?;
+        match api.delete(&name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            removed => {
+                removed.with_context(|| format!("cannot delete {}", described(manifest)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn api_of(client: &Client, manifest: &Value) -> anyhow::Result<(Api<DynamicObject>, String)> {
+    let (resource, object) = parse(manifest)?;
+    let api = match object.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    Ok((api, object.name_any()))
+}
+
+fn described(manifest: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    format!("{} {}", text(&manifest["kind"]), text(&manifest["metadata"]["name"]))
 }
 
 fn parse(manifest: &Value) -> anyhow::Result<(ApiResource, DynamicObject)> {

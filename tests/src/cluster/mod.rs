@@ -35,7 +35,7 @@ mod program;
 mod space;
 mod wait;
 
-pub use access::{Access, apply, provisioner_program};
+pub use access::{Access, apply, existing, provisioner_program, remove};
 pub use audit::{AuditEntry, AuditLog};
 pub use bucket_space::{BucketSpace, BucketUser, is_bucket_bound};
 pub use buckets::install_bucket_crds;

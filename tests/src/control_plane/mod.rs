@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 
 mod binaries;
 mod components;
+mod existing;
 mod go_build;
 mod health;
 mod instance;
@@ -29,6 +30,7 @@ mod supervisor;
 mod versions;
 
 pub use binaries::{Binaries, cache_dir};
+pub use existing::Existing;
 pub use kubeconfig::{client_from, config_from, kubeconfig_for_service_account, service_account_token};
 pub use logs::last_lines;
 pub use node::{BUSYBOX, NO_NODE, Node, import_image, install_node_packages, node_obstacle};

@@ -19,10 +19,16 @@ pub use rendered::{is_up_to_date, render};
 
 /// A provisioner with manifests. Another one is another entry, and a chart with its pod, its classes and its values.
 pub struct Provisioner {
-    /// The package, the program and the chart.
+    /// The chart, and the image.
     pub name: &'static str,
+    /// The package and its program.
+    pub package: &'static str,
+    /// The program's mode, where it has several.
+    pub mode: &'static [&'static str],
     /// The folder in `deploy/` with the variants.
     pub folder: &'static str,
+    /// The files in `deploy/charts` with the values, later ones before earlier ones. The chart's own comes last.
+    values: &'static [&'static str],
     /// The rights that the chart chooses from, with the options of `rbac` that give them.
     rights: &'static [(&'static str, &'static [&'static str])],
     /// What is rendered for `kubectl apply -k`.
@@ -44,11 +50,25 @@ const LEASE: (&str, &[&str]) = ("lease", &["--coordination", "lease"]);
 /// The chart puts the names for its own number of shards there.
 const LEASE_SHARDED: (&str, &[&str]) = ("lease-sharded", &["--coordination", "lease", "--shards", "2"]);
 
+const ALL: &str = "common/schema.yaml";
+const REPLICAS: &str = "common/schema-replicas.yaml";
+const BUCKETS: &str = "common/schema-buckets.yaml";
+
+const OF_BUCKETS: &[Variant] = &[Variant {
+    folder: "default",
+    about: "Two replicas, of which one works. The CRDs come first: kubectl apply -k crates/objectbucket-api/crds/standard",
+    values: &[],
+    only: None,
+}];
+
 /// All of them.
-pub const PROVISIONERS: [Provisioner; 2] = [
+pub const PROVISIONERS: [Provisioner; 6] = [
     Provisioner {
         name: "hostpath-provisioner",
+        package: "hostpath-provisioner",
+        mode: &[],
         folder: "hostpath",
+        values: &[ALL],
         rights: &[("per-node", &["--coordination", "per-node"]), LEASE],
         variants: &[
             Variant {
@@ -78,15 +98,59 @@ pub const PROVISIONERS: [Provisioner; 2] = [
         ],
     },
     Provisioner {
-        name: "ceph-rgw-provisioner",
-        folder: "ceph-rgw",
+        name: "nfs-subdir-provisioner",
+        package: "nfs-provisioner",
+        mode: &["subdir"],
+        folder: "nfs",
+        values: &[ALL, REPLICAS],
         rights: &[LEASE, LEASE_SHARDED],
         variants: &[Variant {
-            folder: "default",
-            about: "Two replicas, of which one works. The CRDs come first: kubectl apply -k crates/objectbucket-api/crds/standard",
+            folder: "subdir",
+            about: "Directories of a share. Name the share in NFS_SHARES and in the pods' volume.",
             values: &[],
             only: None,
         }],
+    },
+    Provisioner {
+        name: "nfs-server-provisioner",
+        package: "nfs-provisioner",
+        mode: &["server"],
+        folder: "nfs",
+        values: &[ALL],
+        rights: &[LEASE],
+        variants: &[Variant {
+            folder: "server",
+            about: "An NFS server on a disk of the cluster's default class. With the namespace go the disk and all volumes.",
+            values: &[],
+            only: None,
+        }],
+    },
+    Provisioner {
+        name: "ceph-rgw-provisioner",
+        package: "ceph-rgw-provisioner",
+        mode: &[],
+        folder: "ceph-rgw",
+        values: &[ALL, REPLICAS, BUCKETS],
+        rights: &[LEASE, LEASE_SHARDED],
+        variants: OF_BUCKETS,
+    },
+    Provisioner {
+        name: "aws-s3-provisioner",
+        package: "aws-s3-provisioner",
+        mode: &[],
+        folder: "aws-s3",
+        values: &[ALL, REPLICAS, BUCKETS],
+        rights: &[LEASE, LEASE_SHARDED],
+        variants: OF_BUCKETS,
+    },
+    Provisioner {
+        name: "gcs-provisioner",
+        package: "gcs-provisioner",
+        mode: &[],
+        folder: "gcs",
+        values: &[ALL, REPLICAS, BUCKETS],
+        rights: &[LEASE, LEASE_SHARDED],
+        variants: OF_BUCKETS,
     },
 ];
 
@@ -102,16 +166,21 @@ impl Provisioner {
         Path::new("deploy/charts").join(self.name)
     }
 
+    /// Whether its pods can share the work.
+    pub fn has_shards(&self) -> bool {
+        self.values.contains(&REPLICAS)
+    }
+
     /// The files of its chart that come from the program and from `schema.yaml`.
     pub fn chart_files(&self, programs: Programs<'_>) -> anyhow::Result<Files> {
-        let program = programs(self.name)?;
+        let program = programs(self.package)?;
         let chart = self.chart();
-        let values = values::read(&chart)?;
+        let values = values::read(self.values, &chart)?;
         let templates: String = rendered::templates(&chart)?.into_values().collect();
-        let schema = values::schema(self.name, &values, &program::options(&program)?, &templates);
+        let schema = values::schema(self.name, &values, &program::options(&program, self.mode)?, &templates);
         let readme = read(&chart.join("README.md")).unwrap_or_default();
         Ok(Files::from([
-            (chart.join("files/rights.yaml"), program::rights(&program, self.rights)?),
+            (chart.join("files/rights.yaml"), program::rights(&program, self.mode, self.rights)?),
             (chart.join("values.yaml"), values::defaults(&values)),
             (chart.join("values.schema.json"), serde_json::to_string_pretty(&schema)? + "\n"),
             (

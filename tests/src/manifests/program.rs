@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 use serde_json::{Map, Value, json};
 
-/// The file with the rights for each mode. The chart puts its own names in place of those of `example.com/name`.
-pub(super) fn rights(program: &Path, modes: &[(&str, &[&str])]) -> anyhow::Result<String> {
+/// The file with the rights for each way to share the work. The chart puts its own names in place of those of `example.com/name`.
+pub(super) fn rights(program: &Path, mode: &[&str], variants: &[(&str, &[&str])]) -> anyhow::Result<String> {
     let mut rights = Map::new();
-    for (mode, options) in modes {
-        let [cluster, namespace] = rules(program, "example.com/name", options)?;
-        rights.insert((*mode).to_owned(), json!({"cluster": cluster, "namespace": namespace}));
+    for (variant, options) in variants {
+        let [cluster, namespace] = rules(program, mode, "example.com/name", options)?;
+        rights.insert((*variant).to_owned(), json!({"cluster": cluster, "namespace": namespace}));
     }
     let text = serde_saphyr::to_string(&Value::Object(rights))?;
     Ok(format!(
@@ -20,9 +20,9 @@ pub(super) fn rights(program: &Path, modes: &[(&str, &[&str])]) -> anyhow::Resul
 }
 
 /// The rules of the ClusterRole and of the Role that `rbac` prints.
-pub fn rules(program: &Path, name: &str, options: &[&str]) -> anyhow::Result<[Value; 2]> {
+pub fn rules(program: &Path, mode: &[&str], name: &str, options: &[&str]) -> anyhow::Result<[Value; 2]> {
     let account = ["--namespace", "provisioner", "--service-account", "provisioner", "--provisioner-name", name];
-    let printed = output(program, &[&["rbac"], &account[..], options].concat())?;
+    let printed = output(program, &[mode, &["rbac"], &account[..], options].concat())?;
     let objects: Vec<Value> = serde_saphyr::from_multiple(&printed)?;
     let rules = |kind: &str| {
         let role = objects.iter().find(|object| object["kind"] == kind);
@@ -32,8 +32,8 @@ pub fn rules(program: &Path, name: &str, options: &[&str]) -> anyhow::Result<[Va
 }
 
 /// The environment variables that `--help` names, with what they are for.
-pub(super) fn options(program: &Path) -> anyhow::Result<Vec<(String, String)>> {
-    let help = output(program, &["--help"])?;
+pub(super) fn options(program: &Path, mode: &[&str]) -> anyhow::Result<Vec<(String, String)>> {
+    let help = output(program, &[mode, &["--help"]].concat())?;
     let (mut about, mut found) = (None, Vec::new());
     let mut lines = help.lines().peekable();
     while let Some(line) = lines.next() {

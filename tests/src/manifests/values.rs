@@ -27,25 +27,31 @@ const NO_OPTIONS: [&str; 2] = ["COORDINATION", "NODE_NAME"];
 const BEGIN: &str = "<!-- values: written by `cargo xtask manifests` -->\n";
 const END: &str = "<!-- end of values -->";
 
-/// Those of every chart, and the chart's own. `image.repository` stands for one of a group.
-pub(super) fn read_all(common: &str, own: &str) -> anyhow::Result<Vec<Entry>> {
-    let mut entries: Vec<Entry> = serde_saphyr::from_str(common)?;
-    for entry in serde_saphyr::from_str::<Vec<Entry>>(own)? {
-        match find(&mut entries, &entry.name) {
-            Some(known) => {
-                known.about = entry.about.or_else(|| known.about.take());
-                known.default = entry.default.or_else(|| known.default.take());
-                known.schema = entry.schema.or_else(|| known.schema.take());
+/// Of several texts a later one adds to what the earlier ones have, or replaces one of the same name. `image.repository` stands for
+/// one of a group.
+fn merged(texts: &[String]) -> anyhow::Result<Vec<Entry>> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for text in texts {
+        for entry in serde_saphyr::from_str::<Vec<Entry>>(text)? {
+            match find(&mut entries, &entry.name) {
+                Some(known) => {
+                    known.about = entry.about.or_else(|| known.about.take());
+                    known.default = entry.default.or_else(|| known.default.take());
+                    known.schema = entry.schema.or_else(|| known.schema.take());
+                }
+                None => entries.push(entry),
             }
-            None => entries.push(entry),
         }
     }
     Ok(entries)
 }
 
-pub(super) fn read(chart: &Path) -> anyhow::Result<Vec<Entry>> {
-    let (common, own) = (Path::new("deploy/charts/common/schema.yaml"), chart.join("schema.yaml"));
-    read_all(&super::read(common)?, &super::read(&own)?).with_context(|| own.display().to_string())
+/// The values in these files of `deploy/charts` and in the chart's own.
+pub(super) fn read(shared: &[&str], chart: &Path) -> anyhow::Result<Vec<Entry>> {
+    let own = chart.join("schema.yaml");
+    let files = shared.iter().map(|file| Path::new("deploy/charts").join(file)).chain([own.clone()]);
+    let texts: Vec<String> = files.map(|file| super::read(&file)).collect::<Result<_, _>>()?;
+    merged(&texts).with_context(|| own.display().to_string())
 }
 
 /// `values.yaml`
@@ -153,7 +159,7 @@ mod tests {
     fn a_chart_replaces_what_all_have_and_adds_its_own() -> anyhow::Result<()> {
         let own =
             "- {name: image.tag, default: '1'}\n- {name: root, about: Where, default: /a, schema: {type: string}}\n";
-        let entries = read_all(COMMON, own)?;
+        let entries = merged(&[COMMON.to_owned(), own.to_owned()])?;
         let values = defaults(&entries);
         assert!(
             values.ends_with("\nimage:\n  # Its tag\n  tag: \"1\"\n\n# More\noptions: {}\n\n# Where\nroot: \"/a\"\n"),

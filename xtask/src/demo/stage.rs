@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use e2e::cluster::Program;
-use e2e::control_plane::{self, Binaries, ControlPlane, Settings, Simulated, State, Up, node_obstacle};
+use e2e::control_plane::{self, Binaries, ControlPlane, Existing, Settings, Simulated, State, Up, node_obstacle};
 use e2e::guard::Guard;
 use e2e::process::ProcessId;
 use e2e::progress::SharedProgress;
+use kube::Client;
 
 use super::LIMIT;
 use super::report::Report;
@@ -39,6 +40,8 @@ pub(super) struct Stage {
 enum Ending {
     Real(ControlPlane),
     Simulated(Box<Simulated>),
+    /// The reader's own, which does not end; what was made in it does.
+    Existing(Box<Existing>),
 }
 
 impl On {
@@ -99,6 +102,30 @@ impl Stage {
         Ok(Self { state, control_plane, provisioner: None, log: None, has_ended: false })
     }
 
+    /// On a cluster that is there already.
+    pub(super) fn on(existing: Existing) -> Self {
+        let state = existing.state().clone();
+        let control_plane = Some(Ending::Existing(Box::new(existing)));
+        Self { state, control_plane, provisioner: None, log: None, has_ended: false }
+    }
+
+    /// A client for the administrator.
+    pub(super) async fn client(&self) -> anyhow::Result<Client> {
+        match &self.control_plane {
+            Some(Ending::Existing(existing)) => Ok(existing.client()),
+            _ => control_plane::client_from(&self.state.kubeconfig).await,
+        }
+    }
+
+    /// A kubeconfig for a service account.
+    pub(super) async fn kubeconfig_for(&self, namespace: &str, account: &str) -> anyhow::Result<PathBuf> {
+        if let Some(Ending::Existing(existing)) = &self.control_plane {
+            return existing.kubeconfig_for_service_account(namespace, account).await;
+        }
+        let client = self.client().await?;
+        control_plane::kubeconfig_for_service_account(&client, &self.state, namespace, account).await
+    }
+
     pub(super) fn start_provisioner(
         &mut self,
         name: &str,
@@ -146,6 +173,10 @@ impl Stage {
             Ending::Simulated(simulated) => {
                 report.begin("stop the simulated API server");
                 simulated.stop()?;
+            }
+            Ending::Existing(existing) => {
+                report.begin("remove what was made here");
+                existing.end()?;
             }
         }
         report.done();

@@ -48,6 +48,9 @@ spec:
       {{- with .Values.networkPolicy.metricsFrom }}
       from: {{- toYaml . | nindent 8 }}
       {{- end }}
+    {{- with .Values.networkPolicy.ingress }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   egress:
     # The API server: its service, and what is behind it.
     - ports:

@@ -34,7 +34,8 @@ resources: {{- toYaml .Values.resources | nindent 2 }}
 
 {{- define "common.pod" -}}
 serviceAccountName: {{ include "common.account" . }}
-enableServiceLinks: false
+{{- /* A server is told the address of its own Service by a variable; nobody else needs such variables. */}}
+enableServiceLinks: {{ hasKey .Values "service" }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -1,0 +1,133 @@
+//! `cargo xtask package`: whether each crate can be published, and the archives that would be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use e2e::guard::{Guard, Running};
+use serde_json::Value;
+
+use crate::build;
+
+pub(crate) async fn run(guard: &Guard) -> anyhow::Result<ExitCode> {
+    let metadata = metadata()?;
+    let crates = published(&metadata);
+    let faults: Vec<_> = crates.iter().flat_map(|package| faults(package, &crates)).collect();
+    ensure!(faults.is_empty(), "cannot be published:\n  {}", faults.join("\n  "));
+    let order = order(&crates)?;
+    // All at once: those that depend on others find them among these, and not in the registry.
+    let mut package = build::cargo(guard);
+    package.args(["package", "--locked", "--allow-dirty", "--no-verify"]);
+    package.args(order.iter().flat_map(|name| ["--package", *name]));
+    ensure!(Running::start(package)?.ended().await?.success(), "cargo cannot package them; see above");
+    println!("In this order they can be published: {}", order.join(", "));
+    if crates.iter().any(|package| package["repository"].is_null()) {
+        println!(
+            "Nowhere it is said where the sources are: before publishing, set `repository` in [workspace.package]."
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn metadata() -> anyhow::Result<Value> {
+    let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(build::workspace_root());
+    let output = cargo.output().context("cannot run cargo")?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The packages that are not kept from being published.
+fn published(metadata: &Value) -> Vec<&Value> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    packages.filter(|package| package["publish"].is_null()).collect()
+}
+
+/// What keeps a package from being published, or found.
+fn faults(package: &Value, published: &[&Value]) -> Vec<String> {
+    let name = text(&package["name"]);
+    let folder = PathBuf::from(text(&package["manifest_path"])).parent().unwrap_or(Path::new("")).to_owned();
+    let mut faults = Vec::new();
+    let mut fault = |is: bool, what: &str| {
+        if is {
+            faults.push(format!("{name}: {what}"));
+        }
+    };
+    for field in ["description", "license", "rust_version", "readme"] {
+        fault(package[field].is_null(), &format!("no {field}"));
+    }
+    fault(!folder.join(text(&package["readme"])).is_file(), "its README is not there");
+    fault(!folder.join("LICENSE").is_file(), "no LICENSE");
+    for (field, most, longest) in [("keywords", 5, 20), ("categories", 5, usize::MAX)] {
+        let words: Vec<_> = package[field].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        fault(words.is_empty() || words.len() > most, &format!("it has {} {field}, of 1 to {most}", words.len()));
+        fault(words.iter().any(|word| word.len() > longest), &format!("one of its {field} is too long"));
+    }
+    // Dependencies for tests without a version are left out of the archive.
+    for dependency in of_workspace(package) {
+        let has_version = text(&dependency["req"]) != "*";
+        let is_for_tests = dependency["kind"] == "dev";
+        let goes_along = published.iter().any(|other| other["name"] == dependency["name"]);
+        fault(!has_version && !is_for_tests, &format!("no version of {}", dependency["name"]));
+        fault(has_version && !goes_along, &format!("{} is not published", dependency["name"]));
+    }
+    faults
+}
+
+/// Each after all that it depends on, in tests too: the registry has to know them.
+fn order<'a>(published: &[&'a Value]) -> anyhow::Result<Vec<&'a str>> {
+    let mut waiting: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for package in published {
+        let needed = of_workspace(package).filter(|dependency| text(&dependency["req"]) != "*");
+        waiting.insert(text(&package["name"]), needed.map(|dependency| text(&dependency["name"])).collect());
+    }
+    let mut order: Vec<&str> = Vec::new();
+    while let Some(next) = waiting.iter().find(|(_, needed)| needed.is_empty()).map(|(name, _)| *name) {
+        waiting.remove(next);
+        waiting.values_mut().for_each(|needed| {
+            needed.remove(next);
+        });
+        order.push(next);
+    }
+    ensure!(waiting.is_empty(), "these depend on one another: {waiting:?}");
+    Ok(order)
+}
+
+/// The dependencies that are packages of this workspace.
+fn of_workspace(package: &Value) -> impl Iterator<Item = &Value> {
+    let all = package["dependencies"].as_array().into_iter().flatten();
+    all.filter(|dependency| !dependency["path"].is_null())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_crate_can_be_published() -> anyhow::Result<()> {
+        let metadata = metadata()?;
+        let crates = published(&metadata);
+        let faults: Vec<_> = crates.iter().flat_map(|package| faults(package, &crates)).collect();
+        assert_eq!(faults, Vec::<String>::new());
+        let order = order(&crates)?;
+        assert!(order.len() >= 7, "{order:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_published_comes_after_what_it_needs() -> anyhow::Result<()> {
+        let needs = |name: &str, other: &str| json!({"name": name, "dependencies": [{"name": other, "path": "/", "req": "^1", "kind": null}]});
+        let (first, second, third) = (needs("a", "b"), needs("b", "c"), json!({"name": "c", "dependencies": []}));
+        assert_eq!(order(&[&first, &second, &third])?, ["c", "b", "a"]);
+        assert!(order(&[&first, &needs("b", "a")]).is_err());
+        assert_eq!(faults(&first, &[&first]).last().map(String::as_str), Some("a: \"b\" is not published"));
+        Ok(())
+    }
+}

@@ -186,6 +186,25 @@ pub async fn claims_that_change_are_looked_at_at_once(scene: &impl BucketScene) 
     scene.delete("mended").await
 }
 
+/// Z17: with `DeleteIfEmpty` a bucket stays, and its keys work, until it is empty.
+pub async fn a_bucket_with_objects_stays_if_its_class_says_so(scene: &impl BucketScene) -> anyhow::Result<()> {
+    let _program = scene.start().await?;
+    scene.class_with("careful", &[("deletionPolicy", "DeleteIfEmpty")]).await?;
+    for claim in ["full", "empty"] {
+        scene.claim(claim, "careful", json!({})).await?;
+        scene.bound(claim).await?;
+    }
+    scene.delete("empty").await?;
+    let user = scene.user("full").await?;
+    user.put("cat", "miaow").await?;
+    let claims = scene.space.api::<ObjectBucketClaim>();
+    claims.delete("full", &DeleteParams::default()).await?;
+    scene.told("full", "holds objects").await?;
+    ensure!(user.get("cat").await?.is_some(), "the object is gone");
+    user.client.delete_object(&user.bucket, "cat").await?;
+    scene.space.wait_gone(&claims, "full").await
+}
+
 /// Z12: one of two replicas works; the other takes over when it dies.
 pub async fn a_replica_takes_over(scene: &impl BucketScene) -> anyhow::Result<()> {
     let mut first = scene.start().await?;

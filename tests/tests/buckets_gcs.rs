@@ -202,3 +202,8 @@ async fn gcs_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Resul
 async fn gcs_z12_a_replica_takes_over() -> anyhow::Result<()> {
     Scene::case("gcs-two", cases::a_replica_takes_over).await
 }
+
+#[tokio::test]
+async fn gcs_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
+    Scene::case("gcs-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
+}

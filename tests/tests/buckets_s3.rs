@@ -347,3 +347,8 @@ async fn aws_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Resul
 async fn aws_z12_a_replica_takes_over() -> anyhow::Result<()> {
     Scene::case("s3-two", cases::a_replica_takes_over).await
 }
+
+#[tokio::test]
+async fn aws_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
+    Scene::case("s3-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
+}

@@ -1,6 +1,6 @@
 //! What classes and claims say.
 
-use kube_provisioner::bucket::Access;
+use kube_provisioner::bucket::{Access, DeletionPolicy};
 use s3_client::lifecycle::Lifecycle;
 use serde::Deserialize;
 
@@ -16,6 +16,8 @@ pub struct Parameters {
     /// IAM's address, where it is not the partition's own.
     pub(crate) iam_endpoint: Option<String>,
     pub(crate) access_mode: Access,
+    /// Whether a bucket with objects is deleted.
+    pub(crate) deletion_policy: DeletionPolicy,
     /// Of 2019.
     pub(crate) create_bucket_user: CreateBucketUser,
     pub(crate) permissions_boundary: Option<String>,
@@ -34,6 +36,7 @@ impl Default for Parameters {
             endpoint: None,
             iam_endpoint: None,
             access_mode: Access::default(),
+            deletion_policy: DeletionPolicy::default(),
             create_bucket_user: CreateBucketUser,
             permissions_boundary: None,
             block_public_access: true,

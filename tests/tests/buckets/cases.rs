@@ -34,3 +34,8 @@ async fn ceph_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Resu
 async fn ceph_z12_a_replica_takes_over() -> anyhow::Result<()> {
     case("bucket-two", cases::a_replica_takes_over).await
 }
+
+#[tokio::test]
+async fn ceph_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
+    case("bucket-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
+}

@@ -170,7 +170,10 @@ fn every_command_names_what_is_there() {
                     ["cargo", "test" | "run" | "build", ..]
                     | ["target-feature=+crt-static\"", "cargo", "build", ..] => {}
                     ["kubectl", "get" | "describe", ..] | ["hostpath-provisioner", "check-class", ..] => {}
-                    ["docker", "build", ..] | ["oc", "adm", ..] | ["chcon", ..] | ["mkdir", ..] => {}
+                    ["helm", "template", _, chart, ..] => {
+                        assert!(project().join(chart).join("Chart.yaml").exists(), "{name}: {chart}");
+                    }
+                    ["docker", "build", ..] | ["chcon", ..] | ["mkdir", ..] => {}
                     _ => panic!("{name}: no test knows the command {line:?}"),
                 }
                 count += 1;

@@ -1,5 +1,6 @@
 //! Starting the provisioner in both of its modes.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -60,12 +61,18 @@ pub(crate) struct Server {
     pub(crate) root: TempDir,
     pub(crate) runtime: TempDir,
     pub(crate) client: Client,
+    address: IpAddr,
 }
 
 impl Server {
     pub(crate) fn new() -> anyhow::Result<Self> {
+        Self::at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// A server that listens on another address of this machine.
+    pub(crate) fn at(address: Ipv4Addr) -> anyhow::Result<Self> {
         let client = Client { port: e2e::nfs::free_port()? };
-        Ok(Self { root: tempfile::tempdir()?, runtime: tempfile::tempdir()?, client })
+        Ok(Self { root: tempfile::tempdir()?, runtime: tempfile::tempdir()?, client, address: address.into() })
     }
 
     pub(crate) fn start(&self, space: &TestSpace, access: &Access, more: &[&str]) -> anyhow::Result<Program> {
@@ -74,8 +81,8 @@ impl Server {
             format!("--export-directory={}", self.root.path().display()),
             format!("--runtime-directory={}", self.runtime.path().display()),
             format!("--nfs-port={}", self.client.port),
-            "--server-hostname=127.0.0.1".to_owned(),
-            "--bind-address=127.0.0.1".to_owned(),
+            format!("--server-hostname={}", self.address),
+            format!("--bind-address={}", self.address),
             "--nfs-grace-period=5".to_owned(),
         ];
         arguments.extend(common(space, access));
@@ -93,7 +100,7 @@ impl Server {
 
     /// Waits until another server than that one answers.
     pub(crate) async fn ready(&self, before: Option<ProcessId>) -> anyhow::Result<()> {
-        let answers = || std::net::TcpStream::connect(("127.0.0.1", self.client.port)).is_ok();
+        let answers = || std::net::TcpStream::connect((self.address, self.client.port)).is_ok();
         let is_new = || self.ganesha().is_ok_and(|id| Some(id) != before && id.is_running());
         let ready = eventually(2 * SOON, async || Ok((is_new() && answers()).then_some(()))).await?;
         anyhow::ensure!(ready.is_some(), "the NFS server is not ready");

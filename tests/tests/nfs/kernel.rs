@@ -48,7 +48,8 @@ async fn goes_on(guest: &Guest, what: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The file is never closed: the server restarts, is killed, and the provisioner is, alone and with it.
+/// The file is never closed: the server restarts, is killed, and the provisioner is, alone and with it; in the end another
+/// replica takes over.
 #[tokio::test]
 async fn ganesha_g5_the_kernels_client_goes_on_with_an_open_file() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-kernel").await?, Link::new()?);
@@ -80,8 +81,16 @@ async fn ganesha_g5_the_kernels_client_goes_on_with_an_open_file() -> anyhow::Re
     program.kill().await?;
     server.ganesha()?.signal(Signal::KILL);
     drop(program);
-    let _program = server.started(&space, &access).await?;
+    let mut program = server.started(&space, &access).await?;
     goes_on(&guest, "both were killed").await?;
+
+    let other = server.standby()?;
+    let standby = other.start(&space, &access, &[])?;
+    standby.wait_for_output("stands by", SOON).await?;
+    program.kill().await?;
+    server.ganesha()?.signal(Signal::KILL);
+    other.ready(None).await?;
+    goes_on(&guest, "another replica has the disk").await?;
 
     guest.tell("end", "")?;
     let outcome = guest.ended().await?;

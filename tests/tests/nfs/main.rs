@@ -5,3 +5,4 @@ mod kernel;
 mod kills;
 mod server;
 mod subdir;
+mod troubles;

@@ -141,3 +141,36 @@ async fn ganesha_many_exports_are_served_again() -> anyhow::Result<()> {
     println!("{count} exports removed after {:.1?}", start.elapsed());
     space.done().await
 }
+
+/// The disk is one replica's at a time, and its server's for as long as that runs, wherever the provisioner has gone.
+#[tokio::test]
+async fn ganesha_k13_a_replica_that_stands_by_takes_the_disk() -> anyhow::Result<()> {
+    let (space, server) = (TestSpace::new("ganesha-k13").await?, Server::new()?);
+    let (access, other) = (account(&space).await?, server.standby()?);
+    let mut program = server.started(&space, &access).await?;
+    let class = space.create_class_and_claim("first").await?;
+    let (_, volume) = space.wait_bound("first").await?;
+    let (path, file) = (format!("{}/hello", source(&volume).path), server.runtime.path().join("hello"));
+    std::fs::write(&file, "hello")?;
+    server.client.put(&file, &path).await?;
+
+    let standby = other.start(&space, &access, &[])?;
+    standby.wait_for_output("stands by", SOON).await?;
+    space.create_claim(space.claim("second", &class)).await?;
+    space.wait_bound("second").await?;
+
+    program.kill().await?;
+    let left = server.ganesha()?;
+    space.create_claim(space.claim("third", &class)).await?;
+    space.wait_until_told("PersistentVolumeClaim", "third", "still has the disk").await?;
+    assert!(left.is_running() && other.ganesha().is_err(), "one server at a time");
+    assert_eq!(server.client.get(&path).await?, "hello");
+
+    let exports = server.exports();
+    left.signal(Signal::KILL);
+    other.ready(None).await?;
+    space.wait_bound("third").await?;
+    assert_eq!(other.gets(&path).await?, "hello");
+    assert!(exports.iter().all(|export| other.exports().contains(export)), "every id is the same");
+    space.done().await
+}

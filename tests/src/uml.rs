@@ -191,7 +191,7 @@ mkdir {MOUNT_POINT} && mount -o prjquota {DEVICE} {MOUNT_POINT}"
     });
     format!(
         "#!/bin/sh
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt TMPDIR=/mnt RUST_BACKTRACE=1
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt TMPDIR=/mnt RUST_BACKTRACE=1 NO_COLOR=1
 export TOLD={}
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /mnt
@@ -221,7 +221,7 @@ fn machine(directory: &Path, link: Option<&Link>, init: &str) -> anyhow::Result<
     command.args(["con=null", "con0=null,fd:1"]);
     command.arg(format!("uml_dir={}", directory.display()));
     command.arg(format!("init={}", script.display()));
-    command.args(link.map(|link| format!("vec0:transport=tap,ifname={},depth=64", link.device)));
+    command.args(link.map(|link| format!("vec0:transport=tap,ifname={},depth=64,gro=1", link.device)));
     let output = File::create(directory.join("output"))?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
     // It writes to its home, which not everybody has.

@@ -85,6 +85,12 @@ pub(crate) async fn let_in(guest: &Guest, link: &Link, space: &TestSpace, access
     guest.tell("kubeconfig", &kubeconfig)
 }
 
+/// Waits until the script inside a guest prints a text.
+pub(crate) async fn says(guest: &Guest, text: &str) -> anyhow::Result<()> {
+    let said = eventually(2 * SOON, async || Ok(guest.text().contains(text).then_some(()))).await?;
+    said.with_context(|| format!("the guest does not say {text:?}:\n{}", guest.text()))
+}
+
 /// `nfs-provisioner server`, and where its data and its sockets are.
 pub(crate) struct Server {
     pub(crate) root: Arc<TempDir>,

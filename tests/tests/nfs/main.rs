@@ -3,6 +3,7 @@
 mod fixture;
 mod kernel;
 mod kills;
+mod quota;
 mod server;
 mod subdir;
 mod troubles;

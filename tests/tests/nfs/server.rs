@@ -6,6 +6,7 @@ use std::time::Instant;
 use e2e::cluster::{TestSpace, eventually};
 use e2e::control_plane::Signal;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 
@@ -33,6 +34,18 @@ async fn ganesha_g1_g2_g3_g4_g6_two_clients_see_each_others_file() -> anyhow::Re
     server.client.put(&file, &format!("{path}/hello")).await?;
     assert_eq!(server.client.get(&format!("{path}/hello")).await?, "hello");
     assert!(server.client.list(&path).await?.contains("hello"));
+    // What the old provisioner's own tests refuse beside parameters and limits.
+    let mut selects = space.claim("selects", &class);
+    selects.spec.get_or_insert_default().selector = Some(LabelSelector::default());
+    space.create_claim(selects).await?;
+    space.wait_until_told("PersistentVolumeClaim", "selects", "selector").await?;
+    let named = space.class_with("named", [("pathPattern", "${.PVC.namespace}-${.PVC.name}")]).await?;
+    std::fs::create_dir(server.root.path().join(format!("{}-there", space.namespace())))?;
+    space.create_claim(space.claim("there", &named)).await?;
+    space.wait_until_told("PersistentVolumeClaim", "there", "no ownership mark").await?;
+    std::fs::remove_dir(server.root.path().join(format!("{}-there", space.namespace())))?;
+    space.wait_bound("there").await?;
+    space.delete_claim("there").await?;
     let start = Instant::now();
     space.delete_claim("claim").await?;
     assert!(start.elapsed().as_secs() < 60);

@@ -1,6 +1,7 @@
 //! Exports of a server of the provisioner's own.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
 use e2e::cluster::{TestSpace, eventually};
@@ -39,12 +40,16 @@ async fn ganesha_g1_g2_g3_g4_g6_two_clients_see_each_others_file() -> anyhow::Re
     selects.spec.get_or_insert_default().selector = Some(LabelSelector::default());
     space.create_claim(selects).await?;
     space.wait_until_told("PersistentVolumeClaim", "selects", "selector").await?;
-    let named = space.class_with("named", [("pathPattern", "${.PVC.namespace}-${.PVC.name}")]).await?;
-    std::fs::create_dir(server.root.path().join(format!("{}-there", space.namespace())))?;
+    let named = [("pathPattern", "${.PVC.namespace}-${.PVC.name}"), ("rootSquash", "true")];
+    let named = space.class_with("named", named).await?;
+    let there = server.root.path().join(format!("{}-there", space.namespace()));
+    std::fs::create_dir(&there)?;
     space.create_claim(space.claim("there", &named)).await?;
     space.wait_until_told("PersistentVolumeClaim", "there", "no ownership mark").await?;
-    std::fs::remove_dir(server.root.path().join(format!("{}-there", space.namespace())))?;
-    space.wait_bound("there").await?;
+    std::fs::remove_dir(&there)?;
+    let (_, volume) = space.wait_bound("there").await?;
+    server.client.put(&file, &format!("{}/hello", source(&volume).path)).await?;
+    assert_ne!(std::fs::metadata(there.join("hello"))?.uid(), 0, "root of a client is nobody here");
     space.delete_claim("there").await?;
     let start = Instant::now();
     space.delete_claim("claim").await?;
@@ -112,7 +117,6 @@ async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
     let (_, volume) = space.wait_bound("first").await?;
     assert_eq!(volume.annotations()["pv.beta.kubernetes.io/gid"], "1234");
     let stat = std::fs::metadata(server.root.path().join(volume.name_any()))?;
-    use std::os::unix::fs::MetadataExt;
     assert_eq!((stat.gid(), stat.mode() & 0o7777), (1234, 0o2770));
     space.create_claim(space.claim("second", &class)).await?;
     space.wait_until_told("PersistentVolumeClaim", "second", "as many as there may be").await?;

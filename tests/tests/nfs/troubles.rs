@@ -23,7 +23,12 @@ fn script(provisioner: &str) -> String {
         configuration(port, Path::new("/mnt/recovery"), &exports)
     };
     let root = "Squash = No_Root_Squash";
-    let well = [("good", root), ("readonly", root), ("full", root), ("squashed", "Squash = Root_Squash")];
+    let well = [
+        ("good", root),
+        ("readonly", root),
+        ("full", root),
+        ("squashed", "Squash = Root_Squash; Attr_Expiration_Time = 0"),
+    ];
     format!(
         r#"modprobe -d /run nfsv4
 mkdir -p /mnt/recovery /mnt/exported /mnt/shares /run/ganesha
@@ -39,7 +44,7 @@ cat > /mnt/hung.conf <<'END'
 serve() {{ ganesha.nfsd -F -L /mnt/$1.log -N NIV_EVENT -f /mnt/$1.conf -p /mnt/$1.pid & }}
 for server in well stale hung; do serve $server; done
 share() {{
-    until mount -t nfs -o vers=4.1,hard,port=$2,$3 127.0.0.1:/mnt/exported/$1 /mnt/shares/$1; do sleep 0.5; done
+    until mount -t nfs -o vers=4.1,hard,actimeo=1,port=$2,$3 127.0.0.1:/mnt/exported/$1 /mnt/shares/$1; do sleep 0.5; done
 }}
 for share in good readonly full squashed; do share $share 2001 rw; done
 share stale 2002 rw
@@ -49,9 +54,10 @@ said() {{ until [ -e $TOLD/$1 ]; do sleep 0.1; done; }}
 said trouble
 umount /mnt/shares/readonly
 share readonly 2001 ro
-dd if=/dev/zero of=/mnt/exported/full/filling bs=4k
-kill $(cat /mnt/stale.pid)
-while kill -0 $(cat /mnt/stale.pid); do sleep 0.1; done
+dd if=/dev/zero of=/mnt/exported/full/filling bs=4k 2>/dev/null
+stale=$(cat /mnt/stale.pid)
+kill $stale
+while kill -0 $stale 2>/dev/null; do sleep 0.1; done
 sed -i 's/Export_Id = 1/Export_Id = 7/' /mnt/stale.conf
 serve stale
 kill -STOP $(cat /mnt/hung.pid)

@@ -26,6 +26,7 @@
 
 #![warn(missing_docs)]
 
+pub mod bucket_cases;
 pub mod ceph;
 pub mod cluster;
 pub mod control_plane;
@@ -33,6 +34,7 @@ pub mod faults;
 pub mod go_provisioner;
 pub mod guard;
 pub mod helm;
+pub mod http;
 pub mod manifests;
 pub mod nfs;
 pub mod oci;

@@ -89,6 +89,25 @@ impl Client {
     }
 }
 
+/// The configuration of NFS-Ganesha on loopback, with directories under their own paths, and what is said of each.
+pub fn configuration(port: u16, recovery: &Path, exports: &[(&Path, &str)]) -> String {
+    let mut text = format!(
+        "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = 127.0.0.1; Enable_NLM = false; Enable_RQUOTA = false; \
+         Rquota_Port = 0; Enable_UDP = false; }}\n\
+         NFSv4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = \"{}\"; Only_Numeric_Owners = true; \
+         UseGetpwnam = true; }}\nNFS_KRB5 {{ Active_krb5 = false; }}\n",
+        recovery.display()
+    );
+    for (id, (path, said)) in (1..).zip(exports) {
+        let path = path.display();
+        text.push_str(&format!(
+            "EXPORT {{ Export_Id = {id}; Path = \"{path}\"; Pseudo = \"{path}\"; Protocols = 4; Transports = TCP; \
+             Access_Type = RW; SecType = sys; FSAL {{ Name = VFS; }} {said}; }}\n"
+        ));
+    }
+    text
+}
+
 /// An NFS server that exports one directory, kept by [`up`] until [`down`].
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Standing {
@@ -112,16 +131,7 @@ pub async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Standing, b
     let share = dir.join("share");
     create_private_dir(&dir.join("recovery"))?;
     create_private_dir(&share)?;
-    let path = share.display();
-    let config = format!(
-        "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = 127.0.0.1; Enable_NLM = false; Enable_RQUOTA = false; \
-         Rquota_Port = 0; Enable_UDP = false; }}\n\
-         NFSv4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = \"{}\"; Only_Numeric_Owners = true; \
-         UseGetpwnam = true; }}\nNFS_KRB5 {{ Active_krb5 = false; }}\n\
-         EXPORT {{ Export_Id = 1; Path = \"{path}\"; Pseudo = \"{path}\"; Protocols = 4; Transports = TCP; Access_Type = RW; \
-         Squash = No_Root_Squash; SecType = sys; FSAL {{ Name = VFS; }} }}\n",
-        dir.join("recovery").display()
-    );
+    let config = configuration(port, &dir.join("recovery"), &[(&share, "Squash = No_Root_Squash")]);
     fs::write(dir.join("ganesha.conf"), config)?;
     let of = |name: &str| dir.join(name).display().to_string();
     let arguments = ["-F", "-L", "STDERR", "-N", "NIV_EVENT", "-f", &of("ganesha.conf"), "-p", &of("ganesha.pid")];

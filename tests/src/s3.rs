@@ -1,6 +1,9 @@
 //! S3 and IAM on loopback: [moto](https://docs.getmoto.org/en/latest/docs/iam.html), in its mode that checks every signature and
 //! every right.
 
+pub mod proxy;
+pub mod sts;
+
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -8,10 +11,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
+use http::Method;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3_client::iam::{Iam, NewUser};
-use s3_client::{Client, Credentials, Settings};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use s3_client::{Client, Credentials, Request, Settings};
 
 use crate::cluster::eventually;
 use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
@@ -23,6 +26,8 @@ use crate::progress::SharedProgress;
 const MOTO: &str = "moto[server]==5.2.5";
 /// The user who may do everything.
 const ADMIN: &str = "admin";
+/// Encoded in forms as moto does it itself before it checks a signature.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 const EVERYTHING: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
 /// For the start and the end of a server. Python takes its time on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -123,6 +128,32 @@ impl Server {
         iam(&self.endpoint, Credentials::new(&self.access_key, &self.secret_key))
     }
 
+    /// Creates a role that anybody may take; returns its ARN.
+    pub async fn create_role(&self, name: &str) -> anyhow::Result<String> {
+        let trust = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":"sts:AssumeRoleWithWebIdentity"}]}"#;
+        self.ask_iam("CreateRole", &[("RoleName", name), ("AssumeRolePolicyDocument", trust)]).await?;
+        Ok(format!("arn:aws:iam::123456789012:role/{name}"))
+    }
+
+    /// Lets a role do everything.
+    pub async fn allow_everything(&self, role: &str) -> anyhow::Result<()> {
+        let policy = [("RoleName", role), ("PolicyName", "policy"), ("PolicyDocument", EVERYTHING)];
+        self.ask_iam("PutRolePolicy", &policy).await
+    }
+
+    /// A request that the provisioner has no use for.
+    async fn ask_iam(&self, action: &str, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
+        let mut settings = Settings::new(&self.endpoint);
+        settings.service = "iam".to_owned();
+        let client = Client::new(settings, Credentials::new(&self.access_key, &self.secret_key))?;
+        let parameters = [&[("Action", action), ("Version", "2010-05-08")], parameters].concat();
+        let encoded = |text: &str| utf8_percent_encode(text, RESERVED).to_string();
+        let form: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={}", encoded(value))).collect();
+        let request = Request::new(Method::POST, "/").header("content-type", "application/x-www-form-urlencoded");
+        client.request(request.body(form.join("&"))).await?;
+        Ok(())
+    }
+
     /// The server stands still, until [`Self::resume`].
     pub fn pause(&self) {
         self.id.signal(crate::control_plane::Signal::STOP);
@@ -174,12 +205,7 @@ async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard)
 
 /// Lets moto check signatures and rights.
 async fn check_from_now_on(port: u16) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    let request = "POST /moto-api/reset-auth HTTP/1.1\r\nHost: moto\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\
-                   Connection: close\r\n\r\n0";
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
+    let answer = crate::http::ask(port, "POST /moto-api/reset-auth", "0").await?;
     ensure!(answer.contains(" 200 "), "moto does not check rights: {answer}");
     Ok(())
 }

@@ -4,18 +4,21 @@
 //! there, whoever starts it. What it writes is lost: it has file systems in memory, `/mnt` and `/run`, and a [`Disk`].
 //!
 //! A guest needs no rights, no network and nothing of another guest, so any number can run at a time. One boots in about
-//! two seconds.
+//! two seconds. A [`Guest`] with a [`Link`] talks to programs of this machine, too; that needs root.
 
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use tokio::time::timeout;
 
+use crate::cluster::eventually;
 use crate::guard::Running;
 
 /// Where the guest mounts its [`Disk`], as `/etc/fstab` would have it.
@@ -33,7 +36,7 @@ const END: &str = "=== the program ended with ";
 
 /// The programs that are needed, and the Debian packages that have them.
 const PROGRAMS: [(&str, &str); 4] =
-    [("linux.uml", "user-mode-linux"), ("insmod", "kmod"), ("mkfs.xfs", "xfsprogs"), ("mkfs.ext4", "e2fsprogs")];
+    [("linux.uml", "user-mode-linux"), ("modprobe", "kmod"), ("mkfs.xfs", "xfsprogs"), ("mkfs.ext4", "e2fsprogs")];
 
 /// A file system with project quotas, mounted at [`MOUNT_POINT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,56 +68,151 @@ pub fn missing_packages() -> Vec<&'static str> {
 
 /// Boots a guest with this disk, and runs a program in it. The arguments must not need quoting.
 pub async fn run(disk: Disk, program: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
-    let missing = missing_packages().join(" ");
-    ensure!(missing.is_empty(), "user-mode Linux is not complete; run: apt-get install {missing}");
-    let directory = Directory::create()?;
-    let output = directory.0.join("output");
-    let command = machine(&directory.0, &output, &init(disk, program, arguments))?;
-    let mut machine = Running::start(command).context("cannot start user-mode Linux")?;
-    let watchdog = Running::start(watchdog(machine.pid())).context("cannot start a shell")?;
-    let what = match timeout(LIMIT, machine.ended()).await {
-        Ok(_) => "did not run to its end".to_owned(),
-        Err(_) => format!("did not end within {} s", LIMIT.as_secs()),
-    };
-    drop((machine, watchdog));
-    // Terminals end lines with a carriage return, too.
-    let text = String::from_utf8_lossy(&std::fs::read(output)?).replace('\r', "");
-    let (output, status) = parse(&text).with_context(|| format!("the program {what}; the guest printed:\n{text}"))?;
-    Ok(Outcome { output, status })
+    let script = format!("'{}' {}", program.display(), arguments.join(" "));
+    Guest::start(Some(disk), None, &script).await?.ended().await
+}
+
+/// A guest that runs a script of the shell, while its owner does other things. It ends with this value.
+pub struct Guest {
+    machine: Running,
+    directory: Directory,
+    _watchdog: Running,
+}
+
+impl Guest {
+    /// Boots a guest. The script finds what [`Guest::tell`] tells it in the directory `$TOLD`.
+    pub async fn start(disk: Option<Disk>, link: Option<&Link>, script: &str) -> anyhow::Result<Self> {
+        let missing = missing_packages().join(" ");
+        ensure!(missing.is_empty(), "user-mode Linux is not complete; run: apt-get install {missing}");
+        let directory = Directory::create()?;
+        let command = machine(&directory.0, link, &init(disk, link, &directory.0, script))?;
+        let machine = Running::start(command).context("cannot start user-mode Linux")?;
+        let _watchdog = Running::start(watchdog(machine.pid())).context("cannot start a shell")?;
+        let guest = Self { machine, directory, _watchdog };
+        if let Some(link) = link {
+            // The guest makes the device.
+            let up = eventually(Duration::from_secs(30), async || Ok(link.up().then_some(()))).await?;
+            up.with_context(|| format!("the guest has no network; it printed:\n{}", guest.text()))?;
+        }
+        Ok(guest)
+    }
+
+    /// Gives the script a file.
+    pub fn tell(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        let half = self.directory.0.join("half");
+        std::fs::write(&half, text)?;
+        Ok(std::fs::rename(half, self.directory.0.join(name))?)
+    }
+
+    /// What was printed until now, by the guest's kernel, too.
+    pub fn text(&self) -> String {
+        let printed = std::fs::read(self.directory.0.join("output")).unwrap_or_default();
+        // Terminals end lines with a carriage return, too.
+        String::from_utf8_lossy(&printed).replace('\r', "")
+    }
+
+    /// Waits for the script's end.
+    pub async fn ended(mut self) -> anyhow::Result<Outcome> {
+        let what = match timeout(LIMIT, self.machine.ended()).await {
+            Ok(_) => "did not run to its end".to_owned(),
+            Err(_) => format!("did not end within {} s", LIMIT.as_secs()),
+        };
+        let text = self.text();
+        let (output, status) =
+            parse(&text).with_context(|| format!("the program {what}; the guest printed:\n{text}"))?;
+        Ok(Outcome { output, status })
+    }
+}
+
+/// A network of this machine and one guest. Its device goes with the guest.
+#[derive(Debug)]
+pub struct Link {
+    device: String,
+    subnet: [u8; 3],
+    host: u8,
+}
+
+impl Link {
+    /// Chooses addresses that no other test of this machine has.
+    pub fn new() -> anyhow::Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        ensure!(rustix::process::geteuid().is_root(), "only root can give a guest a network");
+        let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let [_, _, high, low] = pid.to_be_bytes();
+        let host = u8::try_from(4 * count).context("too many guests")?;
+        Ok(Self { device: format!("uml{pid}-{count}"), subnet: [10, 192 | high, low], host })
+    }
+
+    /// This machine's address.
+    pub fn here(&self) -> Ipv4Addr {
+        self.address(1)
+    }
+
+    /// The guest's address.
+    pub fn there(&self) -> Ipv4Addr {
+        self.address(2)
+    }
+
+    fn address(&self, number: u8) -> Ipv4Addr {
+        let [a, b, c] = self.subnet;
+        Ipv4Addr::new(a, b, c, self.host + number)
+    }
+
+    /// `false` until the guest has made the device.
+    fn up(&self) -> bool {
+        let ip = |arguments: &[&str]| {
+            let mut command = Command::new("ip");
+            command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        ip(&["address", "replace", &format!("{}/30", self.here()), "dev", &self.device])
+            && ip(&["link", "set", &self.device, "up"])
+    }
 }
 
 /// The first process of the guest.
-fn init(disk: Disk, program: &Path, arguments: &[&str]) -> String {
-    let program = program.display();
-    let arguments = arguments.join(" ");
-    let (size, make) = match disk {
-        Disk::Xfs => ("300M", "mkfs.xfs -q"),
-        Disk::Ext4 => ("128M", "mkfs.ext4 -q -O quota,project -E quotatype=prjquota"),
-    };
+fn init(disk: Option<Disk>, link: Option<&Link>, directory: &Path, script: &str) -> String {
+    let disk = disk.map_or_else(
+        || ":".to_owned(),
+        |disk| {
+            let (size, make) = match disk {
+                Disk::Xfs => ("300M", "mkfs.xfs -q"),
+                Disk::Ext4 => ("128M", "mkfs.ext4 -q -O quota,project -E quotatype=prjquota"),
+            };
+            format!(
+                "modprobe -a -d /run loop quota_v2 &&
+truncate --size {size} /mnt/image && {make} /mnt/image && losetup {DEVICE} /mnt/image &&
+mkdir {MOUNT_POINT} && mount -o prjquota {DEVICE} {MOUNT_POINT}"
+            )
+        },
+    );
+    let link = link.map_or_else(String::new, |link| {
+        format!("ip link set lo up\nip address add {}/30 dev vec0\nip link set vec0 up\n", link.there())
+    });
     format!(
         "#!/bin/sh
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt TMPDIR=/mnt RUST_BACKTRACE=1
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt TMPDIR=/mnt RUST_BACKTRACE=1 NO_COLOR=1
+export TOLD={}
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /mnt
 mount -t tmpfs tmpfs /run
-modules=/usr/lib/uml/modules/$(uname -r)/kernel
-insmod $modules/drivers/block/loop.ko
-insmod $modules/fs/quota/quota_tree.ko
-insmod $modules/fs/quota/quota_v2.ko
-truncate --size {size} /mnt/image && {make} /mnt/image && losetup {DEVICE} /mnt/image &&
-mkdir {MOUNT_POINT} && mount -o prjquota {DEVICE} {MOUNT_POINT} && {{
+mkdir -p /run/lib/modules && ln -s /usr/lib/uml/modules/$(uname -r) /run/lib/modules/
+{link}{disk} && {{
     echo '{BEGIN}'
-    '{program}' {arguments} 2>&1
+    (
+{script}
+    ) 2>&1
     echo \"{END}$?\"
 }}
 echo o > /proc/sysrq-trigger
 sleep 60
-"
+",
+        directory.display()
     )
 }
 
 /// The command that runs a guest until it switches itself off.
-fn machine(directory: &Path, output: &Path, init: &str) -> anyhow::Result<Command> {
+fn machine(directory: &Path, link: Option<&Link>, init: &str) -> anyhow::Result<Command> {
     let script = directory.join("init");
     std::fs::write(&script, init)?;
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
@@ -123,7 +221,8 @@ fn machine(directory: &Path, output: &Path, init: &str) -> anyhow::Result<Comman
     command.args(["con=null", "con0=null,fd:1"]);
     command.arg(format!("uml_dir={}", directory.display()));
     command.arg(format!("init={}", script.display()));
-    let output = File::create(output)?;
+    command.args(link.map(|link| format!("vec0:transport=tap,ifname={},depth=64,gro=1", link.device)));
+    let output = File::create(directory.join("output"))?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
     // It writes to its home, which not everybody has.
     command.env("HOME", directory).process_group(0);
@@ -158,7 +257,6 @@ struct Directory(PathBuf);
 
 impl Directory {
     fn create() -> anyhow::Result<Self> {
-        use std::sync::atomic::{AtomicU32, Ordering};
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("uml-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);

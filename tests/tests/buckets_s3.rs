@@ -1,19 +1,19 @@
 //! Buckets on the real API server and on moto, which checks every signature and every right, made by `aws-s3-provisioner`.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
+use e2e::bucket_cases::{self as cases, BucketScene};
 use e2e::cluster::{BucketSpace, Program, eventually};
 use e2e::control_plane;
-use e2e::s3::{S3, Server};
-use futures::{StreamExt, TryStreamExt, stream};
+use e2e::s3::{S3, Server, sts};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
-use objectbucket_api::ObjectBucketClaim;
 use s3_client::Credentials;
 use serde_json::json;
 
+const VERSIONS: &[(&str, &str)] = &[("versioning", "true")];
 const SOON: Duration = Duration::from_secs(60);
 
 /// One provisioner with its own class and an account of its own.
@@ -27,44 +27,49 @@ impl Scene {
         let buckets = BucketSpace::new(test).await?;
         let aws = S3::start(&control_plane::State::for_tests()?.guard()).await?;
         let scene = Self { buckets, aws };
-        scene.class("class", &[("credentialsOverlap", "3s"), ("region", "eu-central-1")]).await?;
+        scene.class_with("class", &[]).await?;
         Ok(scene)
+    }
+
+    /// A case of every provisioner's.
+    async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let scene = Self::new(test).await?;
+        case(&scene).await?;
+        scene.done().await
     }
 
     fn server(&self) -> &Server {
         self.aws.server()
     }
 
-    async fn start(&self) -> anyhow::Result<Program> {
-        let program = self.spawn()?;
-        program.wait_for_output("connected", SOON).await?;
-        Ok(program)
+    /// Starts the provisioner with these variables, which hold the administrator's credentials.
+    fn spawn_with(&self, variables: &[&str], more: &[&str]) -> anyhow::Result<Program> {
+        let endpoint = &self.server().endpoint;
+        let arguments = [["--endpoint", endpoint], ["--iam-endpoint", endpoint], ["--region", "eu-west-1"]];
+        // Whatever is logged must hold no secrets.
+        let variables = [variables, &["RUST_LOG=trace"]].concat();
+        self.buckets.spawn("aws-s3-provisioner", &variables, &[&arguments.concat(), more].concat())
     }
+
+    async fn done(self) -> anyhow::Result<()> {
+        self.nothing_left().await?;
+        self.buckets.space.done().await
+    }
+}
+
+impl BucketScene for Scene {
+    const PARAMETERS: &[(&str, &str)] = &[("credentialsOverlap", "3s"), ("region", "eu-central-1")];
 
     fn spawn(&self) -> anyhow::Result<Program> {
-        let Server { endpoint, access_key, secret_key, .. } = self.server();
+        let Server { access_key, secret_key, .. } = self.server();
         let key = [format!("AWS_ACCESS_KEY_ID={access_key}"), format!("AWS_SECRET_ACCESS_KEY={secret_key}")];
-        // Whatever is logged must hold no secrets.
-        let variables = [key[0].as_str(), &key[1], "RUST_LOG=trace"];
-        let arguments = ["--endpoint", endpoint, "--iam-endpoint", endpoint, "--region", "eu-west-1"];
-        self.buckets.spawn("aws-s3-provisioner", &variables, &arguments)
+        self.spawn_with(&[&key[0], &key[1]], &[])
     }
 
-    /// The buckets, and the users that the provisioner has made.
     async fn assets(&self) -> anyhow::Result<BTreeSet<String>> {
         let buckets = self.server().admin()?.list_buckets().await?.into_iter().map(|bucket| bucket.name);
         let users = self.server().iam()?.users("/kube-provisioner/").await?;
         Ok(buckets.chain(users).collect())
-    }
-
-    async fn nothing_left(&self) -> anyhow::Result<()> {
-        let gone = eventually(SOON, async || Ok(self.assets().await?.is_empty().then_some(()))).await?;
-        let left = self.assets().await?;
-        gone.with_context(|| format!("this is left: {left:?}"))
-    }
-
-    async fn done(self) -> anyhow::Result<()> {
-        self.buckets.space.done().await
     }
 }
 
@@ -77,7 +82,7 @@ impl std::ops::Deref for Scene {
 }
 
 #[tokio::test]
-async fn s3_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+async fn aws_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
     let scene = Scene::new("s3-use").await?;
     let program = scene.start().await?;
     scene.claim("photos", "class", json!({})).await?;
@@ -110,17 +115,15 @@ async fn s3_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::
     scene.delete("photos").await?;
     scene.delete("videos").await?;
     scene.nothing_left().await?;
-    let said = program.output() + &scene.events().await?;
-    for secret in [&scene.server().secret_key, &photos.secret, &videos.secret, &after.secret, &back.secret] {
-        ensure!(!said.contains(secret), "a secret is in the log or in an event");
-    }
+    let all = [&scene.server().secret_key, &photos.secret, &videos.secret, &after.secret, &back.secret];
+    scene.is_discreet(&program, &all.map(String::as_str)).await?;
     scene.done().await
 }
 
 #[tokio::test]
-async fn s3_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+async fn aws_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
     let scene = Scene::new("s3-grant").await?;
-    let _program = scene.start().await?;
+    let program = scene.start().await?;
     let admin = scene.server().admin()?;
     admin.create_bucket("shared-bucket", Some("eu-central-1")).await?;
     admin.put_object("shared-bucket", "x", "hello").await?;
@@ -145,11 +148,13 @@ async fn s3_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
     ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "somebody's object is gone");
     admin.empty_bucket("shared-bucket").await?;
     admin.delete_bucket("shared-bucket").await?;
+    let secrets = [&scene.server().secret_key, &reader.secret, &writer.secret].map(String::as_str);
+    scene.is_discreet(&program, &secrets).await?;
     scene.done().await
 }
 
 #[tokio::test]
-async fn s3_settings_of_the_class_are_applied_and_versions_go_with_the_bucket() -> anyhow::Result<()> {
+async fn aws_z14_settings_of_the_class_are_applied_and_versions_go_with_the_bucket() -> anyhow::Result<()> {
     let scene = Scene::new("s3-settings").await?;
     let _program = scene.start().await?;
     let rule = r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
@@ -177,12 +182,11 @@ async fn s3_settings_of_the_class_are_applied_and_versions_go_with_the_bucket() 
     scene.claim("nobody", "admin-keys", json!({})).await?;
     scene.told("nobody", "every claim has a user of its own").await?;
     scene.delete("nobody").await?;
-    scene.nothing_left().await?;
     scene.done().await
 }
 
 #[tokio::test]
-async fn s3_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> anyhow::Result<()> {
+async fn aws_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> anyhow::Result<()> {
     let scene = Scene::new("s3-faults").await?;
     let _program = scene.start().await?;
     let admin = |key: &Credentials| -> anyhow::Result<Secret> {
@@ -221,13 +225,36 @@ async fn s3_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> anyh
     scene.bound("videos").await?;
     scene.delete("photos").await?;
     scene.delete("videos").await?;
-    scene.nothing_left().await?;
+    scene.done().await
+}
+
+#[tokio::test]
+async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account() -> anyhow::Result<()> {
+    let scene = Scene::new("s3-role").await?;
+    let role = scene.server().create_role("provisioner").await?;
+    let token = "eyJhbGciOiJSUzI1NiJ9.the-token-of-a-service-account";
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(&file, "an.old.token")?;
+    let sts = sts::start(scene.server(), token).await?;
+    let variables = [format!("AWS_ROLE_ARN={role}"), format!("AWS_WEB_IDENTITY_TOKEN_FILE={}", file.path().display())];
+    let program = scene.spawn_with(&variables.each_ref().map(String::as_str), &["--sts-endpoint", &sts])?;
+    scene.claim("photos", "class", json!({})).await?;
+    scene.told("photos", "cannot be taken: 400 InvalidIdentityToken").await?;
+    // Tokens are written anew while the provisioner runs.
+    std::fs::write(&file, token)?;
+    scene.told("photos", "the administrator needs the right iam:GetUser").await?;
+    scene.server().allow_everything("provisioner").await?;
+    scene.bound("photos").await?;
+    let user = scene.user("photos").await?;
+    ensure!(user.works().await, "the key of the claim does not work");
+    scene.is_discreet(&program, &[token, &user.secret]).await?;
+    scene.delete("photos").await?;
     scene.done().await
 }
 
 /// A bucket that the administrator may not look at can be anybody's, also one of the same account.
 #[tokio::test]
-async fn s3_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result<()> {
+async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result<()> {
     let scene = Scene::new("s3-hidden").await?;
     let _program = scene.start().await?;
     let (admin, iam) = (scene.server().admin()?, scene.server().iam()?);
@@ -258,18 +285,17 @@ async fn s3_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result
     ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "somebody's object is gone");
     admin.empty_bucket("shared-bucket").await?;
     admin.delete_bucket("shared-bucket").await?;
-    scene.nothing_left().await?;
     scene.done().await
 }
 
 /// Claims come, rotate and go while the provisioner is killed at any moment.
 #[tokio::test]
-async fn s3_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn aws_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     let scene = Scene::new("s3-kill").await?;
     let mut program = scene.start().await?;
     scene.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
     scene.bound("owner").await?;
-    scene.class("granted", &[("bucketName", "shared-bucket"), ("region", "eu-central-1")]).await?;
+    scene.class_with("granted", &[("bucketName", "shared-bucket")]).await?;
     program.kill().await?;
     let _program = scene
         .survive_kills(("class", |kill| json!({"bucketName": format!("named-{kill}")}), json!({})), || scene.spawn())
@@ -288,50 +314,41 @@ async fn s3_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Resu
     ensure!(settled.await?.is_some(), "{:?}", scene.assets().await?);
     scene.end_all_but("owner").await?;
     scene.delete("owner").await?;
-    scene.nothing_left().await?;
     scene.done().await
 }
 
-/// What is in a full bucket goes page by page, and nobody waits for that. `E2E_OBJECTS` is for longer runs.
 #[tokio::test]
-async fn s3_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
-    let objects: usize = std::env::var("E2E_OBJECTS").ok().and_then(|count| count.parse().ok()).unwrap_or(1200);
-    let scene = Scene::new("s3-full").await?;
-    let _program = scene.start().await?;
-    scene.class("versions", &[("region", "eu-central-1"), ("versioning", "true")]).await?;
-    scene.claim("full", "versions", json!({"bucketName": "full-bucket"})).await?;
-    scene.bound("full").await?;
-    let admin = scene.server().admin()?;
-    // Every fifth object has a second version.
-    let names = (0..objects).chain((0..objects).step_by(5)).map(|at| format!("object-{at}"));
-    let put = |name: String| {
-        let admin = admin.clone();
-        async move { admin.put_object("full-bucket", &name, "x").await }
-    };
-    stream::iter(names).map(put).buffer_unordered(16).try_collect::<()>().await?;
-    let claims = scene.space.api::<ObjectBucketClaim>();
-    let start = Instant::now();
-    claims.delete("full", &DeleteParams::default()).await?;
-    for other in 0..5 {
-        let name = format!("other-{other}");
-        scene.claim(&name, "class", json!({})).await?;
-        scene.bound(&name).await?;
-    }
-    let served = start.elapsed();
-    let limit = Duration::from_secs(120 + objects as u64 / 20);
-    let gone = eventually(limit, async || Ok(claims.get_opt("full").await?.is_none().then_some(()))).await?;
-    ensure!(gone.is_some(), "the full bucket does not go");
-    #[expect(clippy::print_stdout, reason = "a figure of longer runs")]
-    {
-        println!(
-            "{objects} objects and {} versions more are gone after {:?}, 5 claims bound after {served:?}",
-            objects.div_ceil(5),
-            start.elapsed()
-        );
-    }
-    for other in 0..5 {
-        scene.delete(&format!("other-{other}")).await?;
-    }
-    scene.nothing_left().await?;
-    scene.done().await
+async fn aws_z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
+    let case = async |scene: &Scene| cases::a_full_bucket_goes_while_others_are_served(scene, VERSIONS).await;
+    Scene::case("s3-full", case).await
+}
+
+#[tokio::test]
+async fn aws_u1_u3_u7_u8_y1_y5_claims_of_a_late_class_are_served() -> anyhow::Result<()> {
+    Scene::case("s3-late", cases::claims_of_a_late_class_are_served).await
+}
+
+#[tokio::test]
+async fn aws_z3_z4_buckets_outlive_their_classes() -> anyhow::Result<()> {
+    Scene::case("s3-classes", cases::buckets_outlive_their_classes).await
+}
+
+#[tokio::test]
+async fn aws_z5_z6_z7_z8_what_is_of_others_stays() -> anyhow::Result<()> {
+    Scene::case("s3-others", cases::what_is_of_others_stays).await
+}
+
+#[tokio::test]
+async fn aws_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
+    Scene::case("s3-change", cases::claims_that_change_are_looked_at_at_once).await
+}
+
+#[tokio::test]
+async fn aws_z12_a_replica_takes_over() -> anyhow::Result<()> {
+    Scene::case("s3-two", cases::a_replica_takes_over).await
+}
+
+#[tokio::test]
+async fn aws_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
+    Scene::case("s3-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
 }

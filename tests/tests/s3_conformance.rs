@@ -1,48 +1,50 @@
 //! `aws-s3-provisioner` keeps the contract of provisioners of buckets, on moto.
 
-#[path = "../../provisioners/aws-s3/src/account.rs"]
-mod account;
-#[path = "../../provisioners/aws-s3/src/aws.rs"]
-mod aws;
-#[path = "../../provisioners/aws-s3/src/bucket.rs"]
-mod bucket;
-#[path = "../../provisioners/aws-s3/src/failure.rs"]
-mod failure;
-#[path = "../../provisioners/aws-s3/src/parameters.rs"]
-mod parameters;
-#[path = "../../provisioners/aws-s3/src/policy.rs"]
-mod policy;
-#[path = "../../provisioners/aws-s3/src/region.rs"]
-mod region;
-#[path = "../../provisioners/aws-s3/src/store.rs"]
-mod store;
+use std::time::Duration;
 
+use aws_s3_provisioner::{Args, Aws};
 use clap::Parser as _;
 use e2e::control_plane::State;
+use e2e::s3::proxy::{self, Faults};
 use e2e::s3::{S3, Server};
 use kube_provisioner::conformance::BucketConformance;
 use serde_json::json;
 
-use aws::Aws;
-use store::Defaults;
-
-#[derive(clap::Parser)]
-struct Args {
-    #[command(flatten)]
-    defaults: Defaults,
+#[tokio::test]
+async fn aws_the_contract_is_kept() -> anyhow::Result<()> {
+    contract(None).await
 }
 
 #[tokio::test]
-async fn s3_the_contract_is_kept() -> anyhow::Result<()> {
+async fn aws_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> {
+    let latency = Duration::from_millis(5);
+    contract(Some(Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency })).await
+}
+
+async fn contract(faults: Option<Faults>) -> anyhow::Result<()> {
     let s3 = S3::start(&State::for_tests()?.guard()).await?;
     let server = s3.server().clone();
     server.admin()?.create_bucket("existing", Some("eu-central-1")).await?;
-    let Server { endpoint, access_key, secret_key, .. } = &server;
+    let Server { access_key, secret_key, .. } = &server;
+    let endpoint = match faults {
+        Some(faults) => &proxy::start(&server, faults).await?,
+        None => &server.endpoint,
+    };
     let admin = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
         "stringData": {"AWS_ACCESS_KEY_ID": access_key, "AWS_SECRET_ACCESS_KEY": secret_key},
     });
-    let given = ["test", "--region", "eu-central-1", "--endpoint", endpoint, "--iam-endpoint", endpoint];
+    let given = [
+        "aws-s3-provisioner",
+        "--provisioner-name",
+        "aws",
+        "--region",
+        "eu-central-1",
+        "--endpoint",
+        endpoint,
+        "--iam-endpoint",
+        endpoint,
+    ];
     let defaults = Args::parse_from(given).defaults;
     let listed = server.clone();
     let report = BucketConformance::new(

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use e2e::cluster::{TestSpace, eventually, until};
 use e2e::faults::{Fault, faulty};
+use e2e::http::ask;
 use e2e::toy::{Answer, Toy, options};
 use kube::ResourceExt;
 use kube::api::ListParams;
@@ -56,16 +57,10 @@ async fn g23_outcomes_are_counted_and_readiness_says_why_not() -> anyhow::Result
     options.admin_address = Some(([127, 0, 0, 1], port).into());
     let blind = faulty(&space.client(), |_, path| path.ends_with("/storageclasses").then_some(Fault::Refuse(403)));
     let controller = toy.run_with(options.clone(), blind);
-    let ask = async |path: &str| -> anyhow::Result<String> {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await?;
-        Ok(text)
-    };
     let asked = async |path: &str, holds: &dyn Fn(&str) -> bool| {
-        let answer = eventually(SOON, async || Ok(ask(path).await.ok().filter(|text| holds(text)))).await?;
+        let answer =
+            eventually(SOON, async || Ok(ask(port, &format!("GET {path}"), "").await.ok().filter(|text| holds(text))))
+                .await?;
         answer.ok_or_else(|| anyhow::anyhow!("{path} never answered as it should"))
     };
     asked("/readyz", &|text| text.starts_with("HTTP/1.1 503") && text.contains("storageclasses")).await?;

@@ -209,6 +209,9 @@ fn hint(source: &io::Error) -> &'static str {
         }
         Some(Errno::ROFS) => "; it is mounted read-only: mount it writable",
         Some(Errno::NOSPC | Errno::DQUOT) => "; the file system is full: make room",
+        Some(Errno::PERM | Errno::ACCESS) => {
+            "; the provisioner may not do this: run it as root, and export a share with no_root_squash"
+        }
         Some(Errno::IO | Errno::TIMEDOUT | Errno::HOSTDOWN) => "; see to the disk or to the server",
         _ => "",
     }

@@ -13,7 +13,8 @@ mod request;
 
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
 pub use self::request::{
-    Access, Bucket, BucketRequest, ClaimName, Credentials, Endpoint, ProvisionedBucket, RequestOf, Source,
+    Access, Bucket, BucketRequest, ClaimName, Credentials, DeletionPolicy, Endpoint, ProvisionedBucket, RequestOf,
+    Source,
 };
 #[cfg(feature = "planted-faults")]
 pub use crate::controller::bucket::BucketSafeguard;

@@ -51,7 +51,7 @@ fn ids_of_test(source: &str) -> Vec<String> {
         return Vec::new();
     }
     let name = rest.split('(').next().unwrap_or_default();
-    // The tests that need Ceph say so first.
-    let name = name.strip_prefix("ceph_").unwrap_or(name);
+    // Tests of provisioners of buckets name their object store first.
+    let name = ["ceph_", "gcs_", "aws_"].iter().find_map(|store| name.strip_prefix(store)).unwrap_or(name);
     name.split('_').take_while(|word| is_id(&word.to_uppercase())).map(str::to_owned).collect()
 }

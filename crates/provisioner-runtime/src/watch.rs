@@ -53,7 +53,7 @@ const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Durati
 /// What a watch delivers, in the order of the changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<T> {
-    /// A complete list follows: at the start, and after a gap that only a list closes. If a list could not be completed,
+    /// A complete list is asked for: at the start, and after a gap that only a list closes. If it could not be completed,
     /// this comes again before `Ready`.
     Begin,
     /// An object of the list.
@@ -316,12 +316,13 @@ where
 {
     let mut params = scope.list_params().limit(PAGE);
     let (mut first, mut size) = (true, 0);
+    // Before the request: what the API server shows in other answers from here on may be newer than the list.
+    sink(Change::Begin);
     loop {
         let page = answer(LIST, scope.api.list(&params)).await?;
         health.progress();
         if std::mem::take(&mut first) {
             health.delivers(page.metadata.resource_version.as_deref().unwrap_or_default());
-            sink(Change::Begin);
         }
         let given = |text: &String| !text.is_empty();
         params.continue_token = page.metadata.continue_.filter(given);

@@ -16,8 +16,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::encode;
-use crate::error::{Error, refusal};
+use crate::error::{Answer, Error, refusal};
 use crate::sign::{self, Credentials, Rule, Scope, Signable};
+
+/// The pauses before a request is sent again.
+pub const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(900)];
 
 /// Where a service is and how it is asked.
 #[derive(Clone, Debug)]
@@ -35,6 +38,8 @@ pub struct Settings {
     pub time_limit: Duration,
     /// The most bytes of an answer that are read.
     pub answer_limit: usize,
+    /// Whether a request is sent again, twice at most, when the service is too busy, or when it fails and can be sent twice.
+    pub repeats: bool,
     /// The clock, for signatures.
     pub clock: fn() -> SystemTime,
 }
@@ -49,6 +54,7 @@ impl Settings {
             ca_bundle: None,
             time_limit: Duration::from_secs(15),
             answer_limit: 64 << 20,
+            repeats: false,
             clock: SystemTime::now,
         }
     }
@@ -131,11 +137,22 @@ impl Client {
         &self.shared.base
     }
 
-    /// Sends a request once and reads the answer.
+    /// Sends a request and reads the answer; again, if the settings say so.
     ///
     /// # Errors
     /// When there is no answer, or another one than 2xx.
     pub async fn request(&self, request: Request) -> Result<Response, Error> {
+        let pauses: &[Duration] = if self.shared.settings.repeats { &PAUSES } else { &[] };
+        for pause in pauses {
+            match self.request_once(request.clone()).await {
+                Err(error) if request.may_be_repeated_after(&error) => tokio::time::sleep(*pause).await,
+                answer => return answer,
+            }
+        }
+        self.request_once(request).await
+    }
+
+    async fn request_once(&self, request: Request) -> Result<Response, Error> {
         let limit = self.time_limit;
         let timed_out = || Error::TimedOut { endpoint: self.endpoint().to_owned(), limit };
         tokio::time::timeout(limit, self.send(request)).await.map_err(|_| timed_out())?
@@ -179,7 +196,7 @@ impl Client {
 
     fn signed(&self, request: Request) -> Result<http::Request<Full<Bytes>>, Error> {
         let Shared { settings, base, base_path, host, .. } = &*self.shared;
-        let Request { method, path, query, mut headers, body } = request;
+        let Request { method, path, query, mut headers, body, .. } = request;
         let rule = if settings.service == "s3" { Rule::S3 } else { Rule::General };
         let path = format!("{base_path}{path}");
         let time = (settings.clock)();
@@ -241,12 +258,14 @@ pub struct Request {
     query: Vec<(String, String)>,
     headers: Vec<(String, String)>,
     body: Bytes,
+    repeatable: bool,
 }
 
 impl Request {
     /// A request for this path, which begins with a slash and is not encoded.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), query: Vec::new(), headers: Vec::new(), body: Bytes::new() }
+        let repeatable = [Method::GET, Method::HEAD, Method::DELETE].contains(&method);
+        Self { method, path: path.into(), query: Vec::new(), headers: Vec::new(), body: Bytes::new(), repeatable }
     }
 
     /// Another argument. The value is empty for those that have none.
@@ -265,6 +284,21 @@ impl Request {
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
         self
+    }
+
+    /// Doing it twice is as good as doing it once, as it is for GET, HEAD and DELETE.
+    pub fn repeatable(mut self) -> Self {
+        self.repeatable = true;
+        self
+    }
+
+    fn may_be_repeated_after(&self, error: &Error) -> bool {
+        match error {
+            Error::Answer(answer) if answer.is_busy() => true,
+            Error::Answer(Answer { status, .. }) | Error::NotS3 { status, .. } => self.repeatable && *status >= 500,
+            Error::Unreachable { .. } => self.repeatable,
+            _ => false,
+        }
     }
 }
 

@@ -96,6 +96,15 @@ pub struct Answer {
     pub request_id: String,
 }
 
+impl Answer {
+    /// Whether the service has too much to do, and has not done this.
+    pub(crate) fn is_busy(&self) -> bool {
+        const CODES: [&str; 5] =
+            ["SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException"];
+        self.status == 429 || CODES.contains(&self.code.as_str())
+    }
+}
+
 impl std::error::Error for Answer {}
 
 impl std::fmt::Display for Answer {

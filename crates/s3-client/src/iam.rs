@@ -216,8 +216,12 @@ impl Iam {
     }
 
     async fn call(&self, action: &str, form: Vec<(String, String)>) -> Result<Element, Error> {
-        let request = Request::new(Method::POST, "/").header("content-type", FORM);
-        let Response { status, body, .. } = self.client.request(request.body(body(action, IAM_VERSION, form))).await?;
+        let mut request =
+            Request::new(Method::POST, "/").header("content-type", FORM).body(body(action, IAM_VERSION, form));
+        if !action.starts_with("Create") {
+            request = request.repeatable();
+        }
+        let Response { status, body, .. } = self.client.request(request).await?;
         read(&body, action).ok_or_else(|| Error::NotS3 { endpoint: self.client.endpoint().to_owned(), status })
     }
 

@@ -13,7 +13,7 @@ pub mod lifecycle;
 pub mod policy;
 pub mod sign;
 
-pub use self::client::{Client, Request, Response, Settings, SettingsError};
+pub use self::client::{Client, PAUSES, Request, Response, Settings, SettingsError};
 pub use self::clients::Clients;
 pub use self::error::{Answer, Error};
 pub use self::operations::{BucketInfo, Object, ObjectVersion, Page, Upload};

@@ -97,6 +97,31 @@ async fn errors_by_meaning() {
 }
 
 #[tokio::test]
+async fn what_fails_for_a_moment_is_sent_again_where_that_is_safe() {
+    let busy = "<Error><Code>SlowDown</Code></Error>";
+    let broken = "<Error><Code>InternalError</Code></Error>";
+    let answers =
+        [(503, busy), (429, ""), (200, ""), (500, broken), (200, ""), (500, broken), (502, "<html>"), (500, broken)];
+    let (mut settings, seen) = server(&answers).await;
+    settings.repeats = true;
+    let s3 = client(settings);
+    // Nothing was done, so anything can be sent again.
+    s3.create_bucket("photos", None).await.unwrap();
+    assert_eq!(lines(&seen), ["PUT /photos"; 3]);
+    s3.delete_bucket("photos").await.unwrap();
+    assert_eq!(s3.delete_bucket("photos").await.unwrap_err().code(), "InternalError");
+    assert_eq!(lines(&seen)[3..], ["DELETE /photos"; 5]);
+}
+
+#[tokio::test]
+async fn what_may_have_been_done_is_not_sent_again() {
+    let (mut settings, seen) = server(&[(500, "<Error><Code>InternalError</Code></Error>")]).await;
+    settings.repeats = true;
+    assert_eq!(client(settings).create_bucket("photos", None).await.unwrap_err().code(), "InternalError");
+    assert_eq!(lines(&seen), ["PUT /photos"]);
+}
+
+#[tokio::test]
 async fn answers_are_bounded_in_length_and_time() {
     let long = "x".repeat(5000);
     let (mut settings, _) = server(&[(200, &long)]).await;

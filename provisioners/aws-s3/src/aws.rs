@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube_provisioner::bucket::{
-    Bucket, BucketCapabilities, BucketProvisioner, Credentials, ProvisionedBucket, RequestOf,
+    Bucket, BucketCapabilities, BucketProvisioner, Credentials, DeletionPolicy, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use s3_client::iam::User;
@@ -19,12 +19,12 @@ use crate::store::{ADMIN, Defaults, Misconfigured, Store, Stores};
 const LIFECYCLE: &str = "lifecycle";
 
 /// Makes buckets and users in accounts of AWS.
-pub(crate) struct Aws {
+pub struct Aws {
     stores: Stores,
 }
 
 impl Aws {
-    pub(crate) fn new(defaults: Defaults) -> Self {
+    pub fn new(defaults: Defaults) -> Self {
         Self { stores: Stores::new(defaults) }
     }
 }
@@ -102,6 +102,7 @@ impl BucketProvisioner for Aws {
 
     async fn delete(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.recorded(&bucket).await?;
+        let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
         let name = &bucket.name;
         let user = account.look(&store).await?;
         match bucket::find(&store, name).await? {
@@ -127,9 +128,16 @@ impl BucketProvisioner for Aws {
                     tracing::info!(bucket = name, "left a bucket that was not made for the claim");
                 }
                 Owner::Claim | Owner::Unknown => {
+                    let only_empty = policy == DeletionPolicy::DeleteIfEmpty;
+                    if only_empty && !bucket::is_empty(&store, name).await? {
+                        return Err(DeletionPolicy::not_empty(name));
+                    }
                     // Whoever still writes would write for ever.
                     account.close(&store, user.as_ref()).await?;
-                    bucket::delete(&store, name).await?;
+                    match only_empty {
+                        true => bucket::delete_empty(&store, name).await?,
+                        false => bucket::delete(&store, name).await?,
+                    }
                 }
             },
         }

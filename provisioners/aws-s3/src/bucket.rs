@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube_provisioner::DeleteError;
+use kube_provisioner::bucket::DeletionPolicy;
 use s3_client::Error;
 use tokio::time::Instant;
 
@@ -97,6 +98,26 @@ pub(crate) async fn apply(
         put.map_err(Failure::of(doing("set the object lock"), "s3:PutBucketObjectLockConfiguration"))?;
     }
     Ok(())
+}
+
+/// Whether it holds no version and no delete marker.
+pub(crate) async fn is_empty(store: &Store, name: &str) -> Result<bool, Failure> {
+    match store.s3.list_object_versions(name, "", None).await {
+        Ok(page) => Ok(page.items.is_empty()),
+        Err(error) if error.code() == "NoSuchBucket" => Ok(true),
+        Err(error) => {
+            Err(Failure::of(format!("list the objects of the bucket {name}"), "s3:ListBucketVersions")(error))
+        }
+    }
+}
+
+/// Deletes the bucket if nothing has been written to it.
+pub(crate) async fn delete_empty(store: &Store, name: &str) -> Result<(), DeleteError> {
+    match store.s3.delete_bucket(name).await {
+        Err(error) if error.code() == "BucketNotEmpty" => Err(DeletionPolicy::not_empty(name)),
+        Err(error) => Err(Failure::of(format!("delete the bucket {name}"), "s3:DeleteBucket")(error).into()),
+        Ok(_) => Ok(()),
+    }
 }
 
 /// Deletes the bucket with all that it holds, or a part of it and says so.

@@ -1,6 +1,6 @@
 //! What classes and claims say.
 
-use kube_provisioner::bucket::Access;
+use kube_provisioner::bucket::{Access, DeletionPolicy};
 use s3_client::lifecycle::Lifecycle;
 use serde::Deserialize;
 
@@ -9,13 +9,15 @@ use crate::region::Region;
 /// The parameters of a class, among them those of the provisioner of 2019.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Parameters {
+pub struct Parameters {
     pub(crate) region: Option<RegionName>,
     /// S3's address, where it is not the region's own.
     pub(crate) endpoint: Option<String>,
     /// IAM's address, where it is not the partition's own.
     pub(crate) iam_endpoint: Option<String>,
     pub(crate) access_mode: Access,
+    /// Whether a bucket with objects is deleted.
+    pub(crate) deletion_policy: DeletionPolicy,
     /// Of 2019.
     pub(crate) create_bucket_user: CreateBucketUser,
     pub(crate) permissions_boundary: Option<String>,
@@ -34,6 +36,7 @@ impl Default for Parameters {
             endpoint: None,
             iam_endpoint: None,
             access_mode: Access::default(),
+            deletion_policy: DeletionPolicy::default(),
             create_bucket_user: CreateBucketUser,
             permissions_boundary: None,
             block_public_access: true,
@@ -55,7 +58,7 @@ impl Parameters {
 /// A claim's `additionalConfig`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Config {
+pub struct Config {
     pub(crate) access_mode: Option<Access>,
     pub(crate) bucket_lifecycle: Option<Lifecycle>,
 }

@@ -21,7 +21,7 @@ const RENEWAL: Duration = Duration::from_secs(300);
 
 /// What applies where classes say nothing. The variables are those of AWS's own tools.
 #[derive(Args, Clone)]
-pub(crate) struct Defaults {
+pub struct Defaults {
     /// Region of classes that name none
     #[arg(long, env = "AWS_REGION", value_name = "REGION")]
     region: Option<String>,
@@ -172,6 +172,7 @@ impl Stores {
         settings.service = service.to_owned();
         settings.ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
         settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
+        settings.repeats = true;
         self.clients.get(settings).map_err(|error| Misconfigured(error.to_string()))
     }
 }

@@ -174,16 +174,26 @@ impl Admin {
 
     /// Deletes a bucket with all that it holds.
     pub(crate) async fn delete_bucket(&self, name: &str) -> Result<(), Failure> {
-        let request = request(Method::DELETE, "bucket").query("bucket", name).query("purge-objects", "true");
+        self.remove_bucket(name, true).await.map(drop)
+    }
+
+    /// Deletes a bucket that holds nothing. `false` where it is not empty.
+    pub(crate) async fn delete_empty_bucket(&self, name: &str) -> Result<bool, Failure> {
+        self.remove_bucket(name, false).await
+    }
+
+    async fn remove_bucket(&self, name: &str, purge: bool) -> Result<bool, Failure> {
+        let request = request(Method::DELETE, "bucket").query("bucket", name).query("purge-objects", purge.to_string());
         let deleted = self.client.with_time_limit(PURGE_TIME_LIMIT).request(request).await.map(drop);
         let failure = |error| Failure::of_admin(format!("delete the bucket {name}"), "buckets", error);
         match deleted {
             // Part of it is gone already: the bucket itself counts.
             Err(error) if error.code() == "NoSuchKey" => match self.bucket(name).await? {
-                None => Ok(()),
+                None => Ok(true),
                 Some(_) => Err(failure(error)),
             },
-            other => absent_on(&["NoSuchBucket"], other, failure).map(drop),
+            Err(error) if !purge && error.code() == "BucketNotEmpty" => Ok(false),
+            other => absent_on(&["NoSuchBucket"], other, failure).map(|_| true),
         }
     }
 

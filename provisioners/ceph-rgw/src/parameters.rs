@@ -1,6 +1,6 @@
 //! What classes and claims say.
 
-use kube_provisioner::bucket::Access;
+use kube_provisioner::bucket::{Access, DeletionPolicy};
 use kube_provisioner::quantity::Quantity;
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::Policy;
@@ -20,6 +20,8 @@ pub(crate) struct Parameters {
     pub(crate) region: Option<String>,
     /// What users may do in buckets that classes name.
     pub(crate) access_mode: Access,
+    /// Whether a bucket with objects is deleted.
+    pub(crate) deletion_policy: DeletionPolicy,
 }
 
 /// A claim's `additionalConfig`: Rook's, and `accessMode`.

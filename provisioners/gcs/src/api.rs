@@ -1,19 +1,15 @@
 //! Calls of Google's APIs: the administrator's token, what is tried again, and what refusals mean.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use s3_client::{Client, Error};
+use s3_client::{Client, Error, PAUSES};
 use serde_json::Value;
 
 use crate::token::{TokenError, TokenSource};
-
-/// The pauses before a call is tried again. The controller tries again too, and later.
-const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(900)];
 
 /// A failed call, with what to do about it.
 #[derive(Debug, thiserror::Error)]

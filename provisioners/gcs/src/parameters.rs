@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_provisioner::bucket::Access;
+use kube_provisioner::bucket::{Access, DeletionPolicy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -21,6 +21,8 @@ pub(crate) struct Parameters {
     pub(crate) storage_class: Option<StorageClass>,
     /// What claims may do.
     pub(crate) access_mode: Access,
+    /// Whether a bucket with objects is deleted.
+    pub(crate) deletion_policy: DeletionPolicy,
     /// A service account that exists, instead of one for each claim.
     pub(crate) service_account: Option<String>,
     pub(crate) uniform_bucket_level_access: bool,
@@ -42,6 +44,7 @@ impl Default for Parameters {
             location: "US".to_owned(),
             storage_class: None,
             access_mode: Access::default(),
+            deletion_policy: DeletionPolicy::default(),
             service_account: None,
             uniform_bucket_level_access: true,
             public_access_prevention: PublicAccessPrevention::Enforced,

@@ -91,6 +91,14 @@ impl Storage {
         }
     }
 
+    /// Whether it holds no generation of any object.
+    pub(crate) async fn is_empty(&self, bucket: &str) -> Result<bool, Failure> {
+        let path = format!("{}/o?versions=true&maxResults=1&fields=items(name)", bucket_path(bucket));
+        let doing = format!("list the objects of the bucket {bucket}");
+        let page = self.api.find(Call::new(Method::GET, path, "storage.objects.list", doing)).await?;
+        Ok(page.is_none_or(|page| page["items"].as_array().is_none_or(Vec::is_empty)))
+    }
+
     /// Deletes the first objects with all their generations; `None` where there are none.
     pub(crate) async fn delete_some_objects(&self, bucket: &str) -> Result<Option<usize>, Failure> {
         let fields = "items(name,generation),nextPageToken";

@@ -1,10 +1,9 @@
-//! The provisioner against the fake of Google's services.
-
-mod fake;
+//! The provisioner against the google of Google's services.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use gcs_sim::{Account, Faults, Key, PROJECT, Server};
 use kube_provisioner::bucket::{Bucket, BucketProvisioner, BucketRequest, ProvisionedBucket, RequestOf, Source};
 use kube_provisioner::conformance::BucketConformance;
 use kube_provisioner::{DeleteVerdict, ProvisionError, Secrets, Verdict, parameters};
@@ -15,17 +14,16 @@ use crate::account::{account_id, email};
 use crate::gcs::Gcs;
 use crate::parameters::{Config, Parameters};
 use crate::store::Defaults;
-use fake::{Account, Fake, Faults, Key, PROJECT};
 
 impl Defaults {
-    fn of(fake: &Fake) -> Self {
+    fn of(google: &Server) -> Self {
         Self {
             project: None,
             credentials_file: None,
             workload_identity: false,
-            endpoint: fake.endpoint.clone(),
-            iam_endpoint: fake.endpoint.clone(),
-            metadata_host: fake.endpoint.trim_start_matches("http://").to_owned(),
+            endpoint: google.endpoint.clone(),
+            iam_endpoint: google.endpoint.clone(),
+            metadata_host: google.endpoint.trim_start_matches("http://").to_owned(),
             ca_bundle: None,
             call_timeout: 5,
         }
@@ -33,19 +31,19 @@ impl Defaults {
 }
 
 async fn conformance(faults: Faults, storms: u64) {
-    let fake = Fake::start().await;
+    let google = Server::start().await.unwrap();
     let admin = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
-        "stringData": {"key.json": fake.admin_key()},
+        "stringData": {"key.json": google.admin_key()},
     });
-    fake.model().faults = faults;
-    let lab = Lab { gcs: Gcs::new(Defaults::of(&fake)), fake: fake.clone() };
+    google.model().faults = faults;
+    let lab = Lab { gcs: Gcs::new(Defaults::of(&google)), google: google.clone() };
     lab.own_bucket("existing");
-    let defaults = Defaults::of(&fake);
+    let defaults = Defaults::of(&google);
     let report = BucketConformance::new(
         move || Gcs::new(defaults.clone()),
         move || {
-            let assets = fake.assets();
+            let assets = google.assets();
             async move { assets }
         },
     )
@@ -72,20 +70,20 @@ async fn the_contract_is_kept_when_calls_fail() {
     conformance(faults, 1).await;
 }
 
-/// The fake with a provisioner for it.
+/// The google with a provisioner for it.
 struct Lab {
     gcs: Gcs,
-    fake: Fake,
+    google: Server,
 }
 
 impl Lab {
     async fn new() -> Self {
-        let fake = Fake::start().await;
-        Self { gcs: Gcs::new(Defaults::of(&fake)), fake }
+        let google = Server::start().await.unwrap();
+        Self { gcs: Gcs::new(Defaults::of(&google)), google }
     }
 
     fn secrets(&self) -> Secrets {
-        Secrets::new([("admin", [("key.json", self.fake.admin_key())])])
+        Secrets::new([("admin", [("key.json", self.google.admin_key())])])
     }
 
     /// A request of a claim of this name, whose bucket has its name too.
@@ -125,20 +123,20 @@ impl Lab {
     }
 
     fn s3(&self, key: &kube_provisioner::bucket::Credentials) -> Client {
-        let mut settings = Settings::new(&self.fake.endpoint);
+        let mut settings = Settings::new(&self.google.endpoint);
         settings.region = "auto".to_owned();
         Client::new(settings, Credentials::new(&key.access_key_id, &key.secret_access_key)).unwrap()
     }
 
     /// A bucket of this project that no claim has made.
     fn own_bucket(&self, name: &str) {
-        let mut model = self.fake.model();
+        let mut model = self.google.model();
         let policy = json!({"version": 3, "bindings": [
             {"role": "roles/storage.legacyBucketOwner", "members": ["projectOwner:shop-project"]},
             {"role": "roles/storage.objectUser", "members": ["user:x@example.com"],
              "condition": {"title": "t", "expression": "true"}},
         ]});
-        let bucket = fake::Bucket {
+        let bucket = gcs_sim::Bucket {
             project: PROJECT.to_owned(),
             metadata: json!({}),
             metageneration: 1,
@@ -167,7 +165,7 @@ async fn a_bucket_from_its_claim_to_its_end() {
     assert_eq!(lab.s3(other.credentials()).get_object("photos", "x").await.unwrap_err().code(), "AccessDenied");
     assert_eq!(bucket.endpoint().region, "auto");
     {
-        let model = lab.fake.model();
+        let model = lab.google.model();
         let metadata = &model.buckets["photos"].metadata;
         assert_eq!(metadata["location"], "EU");
         assert_eq!(metadata["labels"]["objectbucketclaim-uid"], "uid-of-photos");
@@ -177,7 +175,7 @@ async fn a_bucket_from_its_claim_to_its_end() {
         assert_eq!(model.tokens_made, 1);
     }
     // Again, nothing is written.
-    let writes = || ["PUT", "PATCH", "POST /storage"].map(|method| lab.fake.count(method));
+    let writes = || ["PUT", "PATCH", "POST /storage"].map(|method| lab.google.count(method));
     let before = writes();
     let same = lab.gcs.provision(lab.again(&request, &bucket)).await.unwrap();
     assert_eq!(same.credentials(), bucket.credentials());
@@ -185,14 +183,14 @@ async fn a_bucket_from_its_claim_to_its_end() {
     // The class has changed.
     let changed = lab.request("photos", &[("versioning", "false"), ("softDeleteDays", "7")]);
     drop(lab.gcs.provision(lab.again(&changed, &bucket)).await.unwrap());
-    let metadata = lab.fake.model().buckets["photos"].metadata.clone();
+    let metadata = lab.google.model().buckets["photos"].metadata.clone();
     assert_eq!(metadata["versioning"]["enabled"], false);
     assert_eq!(metadata["softDeletePolicy"]["retentionDurationSeconds"], "604800");
     for _ in 0..2 {
         lab.gcs.delete(lab.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
     }
     lab.gcs.delete(lab.record(Source::Provisioned, &lab.request("videos", &[]), None)).await.unwrap();
-    assert_eq!(lab.fake.assets(), Vec::<String>::new());
+    assert_eq!(lab.google.assets(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -202,32 +200,32 @@ async fn a_key_whose_answer_was_lost_does_not_stay() {
     let lost = lab.gcs.provision(request.clone()).await.unwrap();
     let bucket = lab.gcs.provision(request.clone()).await.unwrap();
     assert_ne!(lost.credentials(), bucket.credentials());
-    assert_eq!(lab.fake.model().keys.len(), 1);
+    assert_eq!(lab.google.model().keys.len(), 1);
     // The Secret is lost, and nobody can tell what was in it.
     let mut again = lab.again(&request, &bucket);
     again.credentials = None;
     let new = lab.gcs.provision(again).await.unwrap();
     assert!(lab.s3(new.credentials()).get_object("photos", "x").await.is_ok());
     assert!(lab.s3(bucket.credentials()).get_object("photos", "x").await.is_err());
-    assert_eq!(lab.fake.model().keys.len(), 1);
+    assert_eq!(lab.google.model().keys.len(), 1);
     // During a rotation both keys stay when the claim changes.
     let record = lab.record(Source::Provisioned, &request, Some(&new));
     let rotated = lab.gcs.rotate(record.clone()).await.unwrap();
     let rotated = lab.gcs.rotate(record.clone()).await.map(|again| (rotated, again)).unwrap();
-    assert_eq!(lab.fake.model().keys.len(), 2);
+    assert_eq!(lab.google.model().keys.len(), 2);
     let mut again = lab.again(&request, &new);
     again.access_key_id = Some(rotated.1.access_key_id.clone());
     again.credentials = Some(rotated.1.clone());
     assert_eq!(*lab.gcs.provision(again).await.unwrap().credentials(), rotated.1);
-    assert_eq!(lab.fake.model().keys.len(), 2);
+    assert_eq!(lab.google.model().keys.len(), 2);
     let mut retired = record.clone();
     retired.access_key_id = Some(rotated.1.access_key_id.clone());
     lab.gcs.retire(retired).await.unwrap();
     assert!(lab.s3(&rotated.0).get_object("photos", "x").await.is_err());
     assert!(lab.s3(&rotated.1).get_object("photos", "x").await.is_ok());
-    assert_eq!(lab.fake.model().keys.len(), 1);
+    assert_eq!(lab.google.model().keys.len(), 1);
     lab.gcs.delete(record).await.unwrap();
-    assert_eq!(lab.fake.assets(), Vec::<String>::new());
+    assert_eq!(lab.google.assets(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -235,8 +233,8 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
     let lab = Lab::new().await;
     lab.own_bucket("ours-by-hand");
     lab.own_bucket("elsewhere");
-    lab.fake.model().buckets.get_mut("elsewhere").unwrap().project = "another".to_owned();
-    let before = lab.fake.assets();
+    lab.google.model().buckets.get_mut("elsewhere").unwrap().project = "another".to_owned();
+    let before = lab.google.assets();
     for (name, part) in [("ours-by-hand", "was not made for this claim"), ("elsewhere", "belongs to somebody else")] {
         let request = lab.request(name, &[]);
         let error = lab.gcs.provision(request.clone()).await.unwrap_err();
@@ -244,29 +242,29 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
         assert!(error.to_string().contains(part), "{error}");
         lab.gcs.delete(lab.record(Source::Provisioned, &request, None)).await.unwrap();
         lab.gcs.revoke(lab.record(Source::Provisioned, &request, None)).await.unwrap();
-        assert_eq!(lab.fake.assets(), before);
+        assert_eq!(lab.google.assets(), before);
     }
     // Without the right to look, whose a bucket is is not known.
-    lab.fake.model().denied.insert("storage.buckets.get".to_owned());
+    lab.google.model().denied.insert("storage.buckets.get".to_owned());
     let request = lab.request("ours-by-hand", &[]);
     let error = lab.gcs.provision(request.clone()).await.unwrap_err();
     assert_eq!(error.verdict(), Verdict::Retry);
     assert!(error.to_string().contains("needs the permission storage.buckets.get"), "{error}");
     assert!(lab.gcs.delete(lab.record(Source::Provisioned, &request, None)).await.is_err());
-    lab.fake.model().denied.clear();
+    lab.google.model().denied.clear();
 
     // Somebody's service account has the claim's name.
     let request = lab.request("photos", &[]);
     let (address, theirs) = (lab.email_of(&request), "theirs".to_owned());
     let account = Account { description: theirs.clone(), display_name: theirs, unknown_for: 0 };
     let key = Key { email: address.clone(), active: true, secret: "s".into(), etag: 1 };
-    lab.fake.model().accounts.insert(address.clone(), account);
-    lab.fake.model().keys.insert("GOOGTHEIRS".into(), key);
-    let before = lab.fake.assets();
+    lab.google.model().accounts.insert(address.clone(), account);
+    lab.google.model().keys.insert("GOOGTHEIRS".into(), key);
+    let before = lab.google.assets();
     let error = lab.gcs.provision(request.clone()).await.unwrap_err();
     assert!(error.to_string().contains("was not made for this claim: delete it"), "{error}");
     lab.gcs.delete(lab.record(Source::Provisioned, &request, None)).await.unwrap();
-    assert_eq!(lab.fake.assets(), before);
+    assert_eq!(lab.google.assets(), before);
 }
 
 #[tokio::test]
@@ -274,14 +272,14 @@ async fn a_bucket_that_lost_its_label_is_not_deleted() {
     let lab = Lab::new().await;
     let request = lab.request("photos", &[]);
     let bucket = lab.gcs.provision(request.clone()).await.unwrap();
-    lab.fake.model().buckets.get_mut("photos").unwrap().metadata["labels"] = json!({});
+    lab.google.model().buckets.get_mut("photos").unwrap().metadata["labels"] = json!({});
     let record = lab.record(Source::Provisioned, &request, Some(&bucket));
     let error = lab.gcs.delete(record.clone()).await.unwrap_err();
     assert!(error.to_string().contains("set it to uid-of-photos"), "{error}");
     assert_eq!(error.verdict(), DeleteVerdict::Retry);
-    lab.fake.model().buckets.get_mut("photos").unwrap().metadata["labels"] = json!({"objectbucketclaim-uid": "x"});
+    lab.google.model().buckets.get_mut("photos").unwrap().metadata["labels"] = json!({"objectbucketclaim-uid": "x"});
     lab.gcs.delete(record).await.unwrap();
-    assert!(lab.fake.model().accounts.is_empty() && lab.fake.model().buckets.contains_key("photos"));
+    assert!(lab.google.model().accounts.is_empty() && lab.google.model().buckets.contains_key("photos"));
 }
 
 #[tokio::test]
@@ -298,7 +296,7 @@ async fn grants_let_several_claims_in_and_out() {
     let absent = lab.gcs.grant(a.clone()).await.unwrap_err();
     assert!(absent.to_string().contains("does not exist"), "{absent}");
     lab.own_bucket("shared");
-    let policy = lab.fake.model().buckets["shared"].policy.clone();
+    let policy = lab.google.model().buckets["shared"].policy.clone();
     let answers = tokio::join!(lab.gcs.grant(a.clone()), lab.gcs.grant(b.clone()), lab.gcs.grant(c.clone()));
     let (to_a, to_b, to_c) = (answers.0.unwrap(), answers.1.unwrap(), answers.2.unwrap());
     let [s3_a, s3_b, s3_c] = [&to_a, &to_b, &to_c].map(|answer| lab.s3(answer.credentials()));
@@ -313,7 +311,7 @@ async fn grants_let_several_claims_in_and_out() {
         }
         assert!(lab.s3(answer.credentials()).get_object("shared", "x").await.is_err());
     }
-    let model = lab.fake.model();
+    let model = lab.google.model();
     assert_eq!(model.buckets["shared"].policy["bindings"], policy["bindings"]);
     assert!(model.accounts.is_empty() && model.keys.is_empty());
     assert_eq!(model.buckets["shared"].objects.len(), 2);
@@ -328,9 +326,9 @@ async fn an_account_that_the_class_names_stays_with_the_keys_of_others() {
     let missing = lab.gcs.provision(request.clone()).await.unwrap_err();
     assert!(missing.to_string().contains(&format!("make the service account {address}")), "{missing}");
     let account = Account { description: String::new(), display_name: String::new(), unknown_for: 0 };
-    lab.fake.model().accounts.insert(address.to_owned(), account);
+    lab.google.model().accounts.insert(address.to_owned(), account);
     let key = Key { email: address.to_owned(), active: true, secret: "s".into(), etag: 1 };
-    lab.fake.model().keys.insert("GOOGOTHER".into(), key);
+    lab.google.model().keys.insert("GOOGOTHER".into(), key);
     let bucket = lab.gcs.provision(request.clone()).await.unwrap();
     let s3 = lab.s3(bucket.credentials());
     s3.put_object("photos", "x", "hello").await.unwrap();
@@ -339,7 +337,7 @@ async fn an_account_that_the_class_names_stays_with_the_keys_of_others() {
     lab.gcs.retire(record.clone()).await.unwrap();
     assert!(s3.get_object("photos", "x").await.is_ok());
     lab.gcs.delete(record).await.unwrap();
-    let model = lab.fake.model();
+    let model = lab.google.model();
     assert!(model.buckets.is_empty() && model.accounts.contains_key(address));
     assert_eq!(model.keys.keys().collect::<Vec<_>>(), ["GOOGOTHER"]);
 }
@@ -351,16 +349,16 @@ async fn large_buckets_are_deleted_in_pages_and_kept_ones_lose_their_account() {
     let bucket = lab.gcs.provision(request.clone()).await.unwrap();
     for number in 0..700_u64 {
         let generations = (0..2).map(|generation| (number * 2 + generation + 1000, "x".into())).collect();
-        lab.fake.model().buckets.get_mut("photos").unwrap().objects.insert(format!("a/{number}"), generations);
+        lab.google.model().buckets.get_mut("photos").unwrap().objects.insert(format!("a/{number}"), generations);
     }
     let record = lab.record(Source::Provisioned, &request, Some(&bucket));
     lab.gcs.revoke(record.clone()).await.unwrap();
     assert!(lab.s3(bucket.credentials()).get_object("photos", "a/1").await.is_err());
-    assert_eq!(lab.fake.assets().len(), 1);
-    assert!(!lab.fake.assets()[0].contains("serviceAccount:"), "{:?}", lab.fake.assets());
+    assert_eq!(lab.google.assets().len(), 1);
+    assert!(!lab.google.assets()[0].contains("serviceAccount:"), "{:?}", lab.google.assets());
     lab.gcs.delete(record).await.unwrap();
-    assert_eq!(lab.fake.assets(), Vec::<String>::new());
-    assert_eq!(lab.fake.count("DELETE /storage/v1/b/photos/o/"), 1400);
+    assert_eq!(lab.google.assets(), Vec::<String>::new());
+    assert_eq!(lab.google.count("DELETE /storage/v1/b/photos/o/"), 1400);
 }
 
 #[tokio::test]
@@ -380,24 +378,24 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
         "storage.hmacKeys.create",
         "storage.hmacKeys.list",
     ] {
-        lab.fake.model().denied = [permission.to_owned()].into();
+        lab.google.model().denied = [permission.to_owned()].into();
         let text = told(lab.gcs.provision(lab.request("photos", &[])).await.unwrap_err());
         assert!(text.contains(&format!("needs the permission {permission}: give it roles/")), "{text}");
     }
-    lab.fake.model().denied.clear();
+    lab.google.model().denied.clear();
     let secret = |text: String| {
         let mut request = lab.request("videos", &[]);
         request.secrets = Secrets::new([("admin", [("key.json", text)])]);
         request
     };
-    let key = lab.fake.admin_key();
+    let key = lab.google.admin_key();
     for (text, part) in [
         ("no json".to_owned(), "no key of a service account"),
         (key.replace("\"service_account\"", "\"external_account\""), "only service_account is known"),
         (key.replace("BEGIN PRIVATE KEY", "BEGIN"), "no PEM of PKCS#8"),
         (key.replace("admin@", "other@"), "the key may be deleted, disabled or expired"),
         (key.replace("shop-project\"", "unknown-x\""), "check project in the StorageClass"),
-        (key.replace(&lab.fake.endpoint, "http://127.0.0.1:1"), "cannot be reached"),
+        (key.replace(&lab.google.endpoint, "http://127.0.0.1:1"), "cannot be reached"),
     ] {
         let text = told(lab.gcs.provision(secret(text)).await.unwrap_err());
         assert!(text.contains(part), "{part}: {text}");
@@ -406,20 +404,20 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
     let mut request = lab.request("photos", &[]);
     request.secrets = Secrets::new([("admin", [("other", "x")])]);
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), lab.fake.admin_key()).unwrap();
-    let by_file = Gcs::new(Defaults { credentials_file: Some(file.path().into()), ..Defaults::of(&lab.fake) });
+    std::fs::write(file.path(), lab.google.admin_key()).unwrap();
+    let by_file = Gcs::new(Defaults { credentials_file: Some(file.path().into()), ..Defaults::of(&lab.google) });
     assert!(told(by_file.provision(request.clone()).await.unwrap_err()).contains("no entry key.json"));
     request.secrets = Secrets::default();
     assert!(told(lab.gcs.provision(request.clone()).await.unwrap_err()).contains("no credentials are known"));
     // Both others work.
     by_file.probe().await.unwrap();
     let bucket = by_file.provision(request.clone()).await.unwrap();
-    let by_metadata = Gcs::new(Defaults { workload_identity: true, ..Defaults::of(&lab.fake) });
+    let by_metadata = Gcs::new(Defaults { workload_identity: true, ..Defaults::of(&lab.google) });
     by_metadata.probe().await.unwrap();
     let mut record = lab.record(Source::Provisioned, &request, Some(&bucket));
     record.secrets = Secrets::default();
     by_metadata.delete(record).await.unwrap();
-    assert_eq!(lab.fake.assets(), Vec::<String>::new());
+    assert_eq!(lab.google.assets(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -427,15 +425,15 @@ async fn tokens_that_are_revoked_are_renewed() {
     let lab = Lab::new().await;
     let request = lab.request("photos", &[]);
     let bucket = lab.gcs.provision(request.clone()).await.unwrap();
-    lab.fake.model().tokens.clear();
+    lab.google.model().tokens.clear();
     lab.gcs.delete(lab.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
-    assert_eq!(lab.fake.model().tokens_made, 2);
+    assert_eq!(lab.google.model().tokens_made, 2);
 }
 
 #[tokio::test]
 async fn a_new_account_that_is_not_known_yet_is_waited_for() {
     let lab = Lab::new().await;
-    lab.fake.model().faults.spreading = 2;
+    lab.google.model().faults.spreading = 2;
     let request = lab.request("photos", &[]);
     for _ in 0..2 {
         let error = lab.gcs.provision(request.clone()).await.unwrap_err();

@@ -3,6 +3,7 @@
 mod book;
 mod commands;
 mod dbus;
+mod disk;
 mod export;
 mod ganesha;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use clap::Parser;
 use directory_volumes::{Root, Worker};
 use kube_provisioner::Options;
 
+use self::disk::Disk;
 use self::export::Clients;
 use self::ganesha::{Ganesha, Settings, Version};
 use self::provisioner::{Server, Terms};
@@ -90,8 +92,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
             clients: args.export_subnet,
         };
         let terms = Terms { hostname: args.server_hostname, most: u32::try_from(args.max_exports).ok() };
+        let ganesha = Ganesha::new(settings, Disk::wait(worker.root().path()).await?)?;
         tokio::spawn(worker.clone().empty_trash());
-        Ok((Server::new(worker, Arc::new(Ganesha::new(settings)?), terms), args.options))
+        Ok((Server::new(worker, Arc::new(ganesha), terms), args.options))
     };
     kube_provisioner::run_as(arguments, setup, async |command: commands::Commands| command.carry_out().await)
 }

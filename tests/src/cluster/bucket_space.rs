@@ -1,6 +1,7 @@
 //! A provisioner of buckets in a namespace of its own, its classes and claims, and their buckets as pods see them.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -15,7 +16,9 @@ use s3_client::{Client, Credentials, Settings};
 use serde_json::{Value, json};
 
 use super::{Access, Program, TestSpace, eventually, install_bucket_crds, provisioner_program};
+use crate::http;
 
+const ADMIN_ADDRESS: &str = "--admin-address";
 const ROTATE: &str = "kube-provisioner/rotate-credentials";
 /// The limit for everything that is waited for.
 const SOON: Duration = Duration::from_secs(60);
@@ -54,16 +57,16 @@ impl BucketSpace {
             ["--lease-renew-deadline", "2s"],
             ["--lease-retry-period", "500ms"],
         ];
+        // Its metrics are looked at, too.
+        let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let program = provisioner_program(package)?.display().to_string();
-        let command = variables.iter().copied().chain([program.as_str()]).chain(arguments.concat());
+        let command = variables
+            .iter()
+            .copied()
+            .chain([program.as_str()])
+            .chain(arguments.concat())
+            .chain([ADMIN_ADDRESS, &admin]);
         self.space.spawn(package, "env", command.chain(more.iter().copied()))
-    }
-
-    /// The same, and waits until it is connected.
-    pub async fn start(&self, package: &str, variables: &[&str], more: &[&str]) -> anyhow::Result<Program> {
-        let program = self.spawn(package, variables, more)?;
-        program.wait_for_output("connected", SOON).await?;
-        Ok(program)
     }
 
     /// Creates a class of the provisioner's; its name is the test's own.
@@ -212,10 +215,28 @@ impl BucketSpace {
         Ok(())
     }
 
-    /// The events of the namespace as text.
-    pub async fn events(&self) -> anyhow::Result<String> {
-        let events = self.space.api::<Event>().list(&ListParams::default()).await?;
-        Ok(serde_json::to_string(&events.items)?)
+    /// Fails if one of these secrets is anywhere but in Secrets: in what the program has logged, in its arguments, its metrics,
+    /// or in an object.
+    pub async fn is_discreet(&self, program: &Program, secrets: &[&str]) -> anyhow::Result<()> {
+        let arguments = program.arguments()?;
+        let address = arguments.iter().skip_while(|argument| *argument != ADMIN_ADDRESS).nth(1);
+        let port: u16 = address.and_then(|address| address.rsplit_once(':')?.1.parse().ok()).context("no address")?;
+        let metrics = http::ask(port, "GET /metrics", "").await?;
+        ensure!(metrics.contains("provisioner_"), "there are no metrics: {metrics}");
+        let list = ListParams::default();
+        let objects = [
+            ("events", json!(self.space.api::<Event>().list(&list).await?.items)),
+            ("claims", json!(self.space.api::<ObjectBucketClaim>().list(&list).await?.items)),
+            ("ConfigMaps", json!(self.space.api::<ConfigMap>().list(&list).await?.items)),
+            ("ObjectBuckets", json!(self.space.cluster_api::<ObjectBucket>().list(&list).await?.items)),
+        ];
+        let told = [("the log", program.output()), ("argv", arguments.join(" ")), ("metrics", metrics)];
+        let told = told.into_iter().chain(objects.map(|(place, objects)| (place, objects.to_string())));
+        for (place, text) in told {
+            let found = secrets.iter().position(|secret| text.contains(secret));
+            ensure!(found.is_none(), "{place} tells the secret number {found:?}");
+        }
+        Ok(())
     }
 }
 

@@ -51,6 +51,12 @@ impl Program {
         &self.log
     }
 
+    /// What anybody on this machine reads of it: the program and its arguments.
+    pub fn arguments(&self) -> anyhow::Result<Vec<String>> {
+        let text = fs::read_to_string(format!("/proc/{}/cmdline", self.running.pid()))?;
+        Ok(text.split('\0').map(str::to_owned).collect())
+    }
+
     /// Its output up to now.
     pub fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()

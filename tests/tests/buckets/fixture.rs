@@ -1,10 +1,11 @@
 //! The provisioner, its classes and claims, and the gateway as a pod with the claim's Secret sees it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::Context;
+use e2e::bucket_cases::BucketScene;
 use e2e::ceph::State;
-use e2e::cluster::{BucketSpace, Program, eventually};
+use e2e::cluster::{BucketSpace, Program};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -28,25 +29,6 @@ impl Scene {
         scene.set_admin(&scene.ceph.access_key, &scene.ceph.secret_key)?;
         scene.class("class", &[]).await?;
         Ok(scene)
-    }
-
-    /// Starts the provisioner.
-    pub(crate) async fn start(&self) -> anyhow::Result<Program> {
-        let program = self.spawn()?;
-        program.wait_for_output("connected", SOON).await?;
-        Ok(program)
-    }
-
-    pub(crate) fn spawn(&self) -> anyhow::Result<Program> {
-        let file = |name: &str| self.files.path().join(name).display().to_string();
-        let (access, secret) = (file("access"), file("secret"));
-        let arguments = [
-            ["--endpoint", &self.ceph.endpoint],
-            ["--admin-access-key-file", &access],
-            ["--admin-secret-key-file", &secret],
-            ["--allowed-additional-config", ALL_CONFIG],
-        ];
-        self.buckets.spawn("ceph-rgw-provisioner", &[], &arguments.concat())
     }
 
     /// Gives the provisioner other admin keys.
@@ -73,19 +55,30 @@ impl Scene {
         Ok(all.filter(|(name, owner)| owner.starts_with(&mine) || name.contains(named)).collect())
     }
 
-    /// Waits until the gateway has nothing of this test.
-    pub(crate) async fn nothing_left(&self) -> anyhow::Result<()> {
-        let mut left = String::new();
-        let gone = eventually(SOON, async || {
-            let (users, buckets) = (self.users().await?, self.buckets().await?);
-            left = format!("{users:?} {buckets:?}");
-            Ok((users.is_empty() && buckets.is_empty()).then_some(()))
-        });
-        gone.await?.with_context(|| format!("this is left: {left}"))
+    pub(crate) async fn done(self) -> anyhow::Result<()> {
+        self.nothing_left().await?;
+        self.buckets.space.done().await
+    }
+}
+
+impl BucketScene for Scene {
+    const PARAMETERS: &[(&str, &str)] = &[];
+
+    fn spawn(&self) -> anyhow::Result<Program> {
+        let file = |name: &str| self.files.path().join(name).display().to_string();
+        let (access, secret) = (file("access"), file("secret"));
+        let arguments = [
+            ["--endpoint", &self.ceph.endpoint],
+            ["--admin-access-key-file", &access],
+            ["--admin-secret-key-file", &secret],
+            ["--allowed-additional-config", ALL_CONFIG],
+        ];
+        self.buckets.spawn("ceph-rgw-provisioner", &[], &arguments.concat())
     }
 
-    pub(crate) async fn done(self) -> anyhow::Result<()> {
-        self.buckets.space.done().await
+    async fn assets(&self) -> anyhow::Result<BTreeSet<String>> {
+        let (users, buckets) = (self.users().await?, self.buckets().await?);
+        Ok(users.into_iter().chain(buckets.into_iter().map(|(name, owner)| format!("{name} of {owner}"))).collect())
     }
 }
 

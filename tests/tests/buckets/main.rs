@@ -1,5 +1,6 @@
 //! Buckets on the real API server and a real radosgw, made by `ceph-rgw-provisioner`.
 
+mod cases;
 mod claims;
 mod faults;
 mod fixture;

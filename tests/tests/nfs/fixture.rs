@@ -1,15 +1,21 @@
 //! Starting the provisioner in both of its modes.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use e2e::cluster::{Access, Program, TestSpace, eventually, provisioner_program};
 use e2e::nfs::Client;
 use e2e::process::ProcessId;
+use e2e::uml::{Guest, Link};
 use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume};
 use kube_provisioner::rbac::{Account, manifests, rules};
 use kube_provisioner::{Capabilities, Options};
 use tempfile::TempDir;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 pub(crate) const SERVER: &str = "nfs.example.com";
@@ -27,12 +33,12 @@ pub(crate) fn former(space: &TestSpace) -> String {
     format!("former-{}", space.provisioner())
 }
 
-fn common(space: &TestSpace, access: &Access) -> Vec<String> {
+fn common(space: &TestSpace, kubeconfig: &str) -> Vec<String> {
     let mut arguments = vec![
         "--provisioner-name".to_owned(),
         space.provisioner().to_owned(),
         "--kubeconfig".to_owned(),
-        access.kubeconfig.display().to_string(),
+        kubeconfig.to_owned(),
         "--namespace".to_owned(),
         space.namespace().to_owned(),
     ];
@@ -46,7 +52,7 @@ fn common(space: &TestSpace, access: &Access) -> Vec<String> {
 pub(crate) fn subdir(space: &TestSpace, access: &Access, shares: &[String], more: &[&str]) -> anyhow::Result<Program> {
     let mut arguments = vec!["subdir".to_owned(), "--allow-local-directory".to_owned()];
     arguments.extend(shares.iter().map(|share| format!("--share={share}")));
-    arguments.extend(common(space, access));
+    arguments.extend(common(space, &access.kubeconfig.to_string_lossy()));
     arguments.extend(more.iter().map(ToString::to_string));
     space.spawn("nfs-subdir", provisioner_program("nfs-provisioner")?, arguments)
 }
@@ -55,17 +61,59 @@ pub(crate) fn share(root: &Path) -> String {
     format!("{SERVER}:{SHARE}={}", root.display())
 }
 
+/// The command of the shell that runs the provisioner inside a guest, once [`let_in`] was called.
+pub(crate) fn inside(space: &TestSpace, arguments: &[String]) -> anyhow::Result<String> {
+    let program = provisioner_program("nfs-provisioner")?;
+    let arguments = [arguments.to_vec(), common(space, "$TOLD/kubeconfig")].concat().join(" ");
+    Ok(format!("until [ -e $TOLD/kubeconfig ]; do sleep 0.1; done\n{} {arguments} &", program.display()))
+}
+
+/// Lets a guest reach the API server, which may listen on this machine's loopback alone.
+pub(crate) async fn let_in(guest: &Guest, link: &Link, space: &TestSpace, access: &Access) -> anyhow::Result<()> {
+    let server = &space.cluster().state().server;
+    let place = server.trim_start_matches("https://").to_owned();
+    let (host, _) = place.rsplit_once(':').context("the API server has no port")?;
+    let listener = TcpListener::bind((link.here(), 0)).await?;
+    let here = format!("https://{}\", \"tls-server-name\": \"{host}", listener.local_addr()?);
+    let kubeconfig = std::fs::read_to_string(&access.kubeconfig)?.replace(server.as_str(), &here);
+    tokio::spawn(async move {
+        while let Ok((mut guest, _)) = listener.accept().await {
+            let place = place.clone();
+            tokio::spawn(async move { copy_bidirectional(&mut guest, &mut TcpStream::connect(place).await?).await });
+        }
+    });
+    guest.tell("kubeconfig", &kubeconfig)
+}
+
+/// Waits until the script inside a guest prints a text.
+pub(crate) async fn says(guest: &Guest, text: &str) -> anyhow::Result<()> {
+    let said = eventually(2 * SOON, async || Ok(guest.text().contains(text).then_some(()))).await?;
+    said.with_context(|| format!("the guest does not say {text:?}:\n{}", guest.text()))
+}
+
 /// `nfs-provisioner server`, and where its data and its sockets are.
 pub(crate) struct Server {
-    pub(crate) root: TempDir,
+    pub(crate) root: Arc<TempDir>,
     pub(crate) runtime: TempDir,
     pub(crate) client: Client,
+    address: IpAddr,
 }
 
 impl Server {
     pub(crate) fn new() -> anyhow::Result<Self> {
+        Self::at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// A server that listens on another address of this machine.
+    pub(crate) fn at(address: Ipv4Addr) -> anyhow::Result<Self> {
         let client = Client { port: e2e::nfs::free_port()? };
-        Ok(Self { root: tempfile::tempdir()?, runtime: tempfile::tempdir()?, client })
+        let root = Arc::new(tempfile::tempdir()?);
+        Ok(Self { root, runtime: tempfile::tempdir()?, client, address: address.into() })
+    }
+
+    /// Another replica, which has the same disk and the same address.
+    pub(crate) fn standby(&self) -> anyhow::Result<Self> {
+        Ok(Self { root: self.root.clone(), runtime: tempfile::tempdir()?, ..*self })
     }
 
     pub(crate) fn start(&self, space: &TestSpace, access: &Access, more: &[&str]) -> anyhow::Result<Program> {
@@ -74,11 +122,11 @@ impl Server {
             format!("--export-directory={}", self.root.path().display()),
             format!("--runtime-directory={}", self.runtime.path().display()),
             format!("--nfs-port={}", self.client.port),
-            "--server-hostname=127.0.0.1".to_owned(),
-            "--bind-address=127.0.0.1".to_owned(),
+            format!("--server-hostname={}", self.address),
+            format!("--bind-address={}", self.address),
             "--nfs-grace-period=5".to_owned(),
         ];
-        arguments.extend(common(space, access));
+        arguments.extend(common(space, &access.kubeconfig.to_string_lossy()));
         arguments.extend(more.iter().map(ToString::to_string));
         space.spawn("nfs-server", provisioner_program("nfs-provisioner")?, arguments)
     }
@@ -93,7 +141,7 @@ impl Server {
 
     /// Waits until another server than that one answers.
     pub(crate) async fn ready(&self, before: Option<ProcessId>) -> anyhow::Result<()> {
-        let answers = || std::net::TcpStream::connect(("127.0.0.1", self.client.port)).is_ok();
+        let answers = || std::net::TcpStream::connect((self.address, self.client.port)).is_ok();
         let is_new = || self.ganesha().is_ok_and(|id| Some(id) != before && id.is_running());
         let ready = eventually(2 * SOON, async || Ok((is_new() && answers()).then_some(()))).await?;
         anyhow::ensure!(ready.is_some(), "the NFS server is not ready");

@@ -1,11 +1,13 @@
 //! Exports of a server of the provisioner's own.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
 use e2e::cluster::{TestSpace, eventually};
 use e2e::control_plane::Signal;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 
@@ -33,6 +35,22 @@ async fn ganesha_g1_g2_g3_g4_g6_two_clients_see_each_others_file() -> anyhow::Re
     server.client.put(&file, &format!("{path}/hello")).await?;
     assert_eq!(server.client.get(&format!("{path}/hello")).await?, "hello");
     assert!(server.client.list(&path).await?.contains("hello"));
+    // What the old provisioner's own tests refuse beside parameters and limits.
+    let mut selects = space.claim("selects", &class);
+    selects.spec.get_or_insert_default().selector = Some(LabelSelector::default());
+    space.create_claim(selects).await?;
+    space.wait_until_told("PersistentVolumeClaim", "selects", "selector").await?;
+    let named = [("pathPattern", "${.PVC.namespace}-${.PVC.name}"), ("rootSquash", "true")];
+    let named = space.class_with("named", named).await?;
+    let there = server.root.path().join(format!("{}-there", space.namespace()));
+    std::fs::create_dir(&there)?;
+    space.create_claim(space.claim("there", &named)).await?;
+    space.wait_until_told("PersistentVolumeClaim", "there", "no ownership mark").await?;
+    std::fs::remove_dir(&there)?;
+    let (_, volume) = space.wait_bound("there").await?;
+    server.client.put(&file, &format!("{}/hello", source(&volume).path)).await?;
+    assert_ne!(std::fs::metadata(there.join("hello"))?.uid(), 0, "root of a client is nobody here");
+    space.delete_claim("there").await?;
     let start = Instant::now();
     space.delete_claim("claim").await?;
     assert!(start.elapsed().as_secs() < 60);
@@ -99,7 +117,6 @@ async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
     let (_, volume) = space.wait_bound("first").await?;
     assert_eq!(volume.annotations()["pv.beta.kubernetes.io/gid"], "1234");
     let stat = std::fs::metadata(server.root.path().join(volume.name_any()))?;
-    use std::os::unix::fs::MetadataExt;
     assert_eq!((stat.gid(), stat.mode() & 0o7777), (1234, 0o2770));
     space.create_claim(space.claim("second", &class)).await?;
     space.wait_until_told("PersistentVolumeClaim", "second", "as many as there may be").await?;
@@ -139,5 +156,38 @@ async fn ganesha_many_exports_are_served_again() -> anyhow::Result<()> {
     });
     assert!(empty.await?.is_some(), "left: {} exports", server.exports().len());
     println!("{count} exports removed after {:.1?}", start.elapsed());
+    space.done().await
+}
+
+/// The disk is one replica's at a time, and its server's for as long as that runs, wherever the provisioner has gone.
+#[tokio::test]
+async fn ganesha_k13_a_replica_that_stands_by_takes_the_disk() -> anyhow::Result<()> {
+    let (space, server) = (TestSpace::new("ganesha-k13").await?, Server::new()?);
+    let (access, other) = (account(&space).await?, server.standby()?);
+    let mut program = server.started(&space, &access).await?;
+    let class = space.create_class_and_claim("first").await?;
+    let (_, volume) = space.wait_bound("first").await?;
+    let (path, file) = (format!("{}/hello", source(&volume).path), server.runtime.path().join("hello"));
+    std::fs::write(&file, "hello")?;
+    server.client.put(&file, &path).await?;
+
+    let standby = other.start(&space, &access, &[])?;
+    standby.wait_for_output("stands by", SOON).await?;
+    space.create_claim(space.claim("second", &class)).await?;
+    space.wait_bound("second").await?;
+
+    program.kill().await?;
+    let left = server.ganesha()?;
+    space.create_claim(space.claim("third", &class)).await?;
+    space.wait_until_told("PersistentVolumeClaim", "third", "still has the disk").await?;
+    assert!(left.is_running() && other.ganesha().is_err(), "one server at a time");
+    assert_eq!(server.client.get(&path).await?, "hello");
+
+    let exports = server.exports();
+    left.signal(Signal::KILL);
+    other.ready(None).await?;
+    space.wait_bound("third").await?;
+    assert_eq!(other.gets(&path).await?, "hello");
+    assert!(exports.iter().all(|export| other.exports().contains(export)), "every id is the same");
     space.done().await
 }

@@ -14,12 +14,15 @@ pub(crate) enum Kind {
     Ceph,
     /// S3 and IAM as AWS has them: moto
     Aws,
+    /// Google Cloud Storage, simulated in this process
+    Gcs,
 }
 
 /// One that runs.
 pub(super) enum Backend {
     Ceph(Ceph),
     Aws(S3),
+    Gcs(gcs_sim::Server),
 }
 
 impl Kind {
@@ -28,6 +31,7 @@ impl Kind {
         match self {
             Self::Ceph => ceph::obstacle(),
             Self::Aws => s3::obstacle(),
+            Self::Gcs => None,
         }
     }
 
@@ -36,6 +40,7 @@ impl Kind {
         match self {
             Self::Ceph => "ceph-rgw-provisioner",
             Self::Aws => "aws-s3-provisioner",
+            Self::Gcs => "gcs-provisioner",
         }
     }
 
@@ -43,6 +48,7 @@ impl Kind {
         match self {
             Self::Ceph => "Ceph: a monitor, a manager, an OSD and radosgw",
             Self::Aws => "moto, which is S3 and IAM, and checks every signature and every right",
+            Self::Gcs => "a simulated Google Cloud Storage, which checks tokens, etags, signatures and policies",
         }
     }
 
@@ -50,6 +56,7 @@ impl Kind {
         Ok(match self {
             Self::Ceph => Backend::Ceph(Ceph::start(&ceph::Settings::default(), guard, progress).await?),
             Self::Aws => Backend::Aws(S3::start(guard).await?),
+            Self::Gcs => Backend::Gcs(gcs_sim::Server::start().await?),
         })
     }
 }
@@ -66,6 +73,16 @@ impl Backend {
                 let server = aws.server();
                 json!({"AWS_ACCESS_KEY_ID": server.access_key, "AWS_SECRET_ACCESS_KEY": server.secret_key})
             }
+            Self::Gcs(google) => json!({"key.json": google.admin_key()}),
+        }
+    }
+
+    /// The provisioner's options that say where it is.
+    pub(super) fn arguments(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Ceph(_) | Self::Aws(_) => Vec::new(),
+            // Classes do not name Google's services.
+            Self::Gcs(google) => ["--endpoint", "--iam-endpoint"].map(|name| (name, google.endpoint.clone())).into(),
         }
     }
 
@@ -77,6 +94,7 @@ impl Backend {
                 let endpoint = &aws.server().endpoint;
                 json!({"endpoint": endpoint, "iamEndpoint": endpoint, "region": "eu-central-1"})
             }
+            Self::Gcs(_) => json!({"location": "europe-west3"}),
         }
     }
 
@@ -99,6 +117,13 @@ impl Backend {
                 let is_empty = buckets.is_empty() && users.is_empty();
                 ([format!("ListBuckets: {buckets:?}"), format!("ListUsers:   {users:?}")], is_empty)
             }
+            Self::Gcs(google) => {
+                let model = google.model();
+                let (buckets, accounts): (Vec<_>, Vec<_>) =
+                    (model.buckets.keys().collect(), model.accounts.keys().collect());
+                let is_empty = buckets.is_empty() && accounts.is_empty() && model.keys.is_empty();
+                ([format!("buckets:          {buckets:?}"), format!("service accounts: {accounts:?}")], is_empty)
+            }
         };
         ensure!(is_empty, "something is left: {}", lines.join(", "));
         Ok(lines)
@@ -107,7 +132,7 @@ impl Backend {
     pub(super) fn stop(self) -> anyhow::Result<()> {
         match self {
             Self::Ceph(ceph) => ceph.stop(),
-            Self::Aws(_) => Ok(()),
+            Self::Aws(_) | Self::Gcs(_) => Ok(()),
         }
     }
 }

@@ -70,11 +70,12 @@ async fn show(stage: &mut Stage, backend: &Backend, program: &Path, report: &mut
     report.object::<StorageClass>(&client, None, CLASS).await?;
 
     report.begin("start the provisioner as that service account");
-    let arguments = [
+    let mut arguments = vec![
         ("--provisioner-name", PROVISIONER.to_owned()),
         ("--kubeconfig", kubeconfig.display().to_string()),
         ("--namespace", NAMESPACE.to_owned()),
     ];
+    arguments.extend(backend.arguments());
     stage.start_provisioner(ACCOUNT, program, &arguments)?;
     report.done();
 

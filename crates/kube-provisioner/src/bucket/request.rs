@@ -8,7 +8,7 @@ use provisioner_runtime::controller::FencingToken;
 use serde::Deserialize;
 
 use super::provisioner::BucketProvisioner;
-use crate::error::ProvisionError;
+use crate::error::{DeleteError, ProvisionError};
 use crate::secrets::Secrets;
 
 /// What [`BucketProvisioner::provision`] and [`BucketProvisioner::grant`] are asked for.
@@ -133,6 +133,26 @@ impl Access {
     /// Whether objects may be written.
     pub fn writes(self) -> bool {
         self != Self::ReadOnly
+    }
+}
+
+/// What becomes of the objects of a bucket whose claim is deleted, for an author's parameters. `Delete` or `DeleteIfEmpty`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+pub enum DeletionPolicy {
+    /// They go with the bucket.
+    #[default]
+    Delete,
+    /// A bucket with objects stays until somebody has deleted them.
+    DeleteIfEmpty,
+}
+
+impl DeletionPolicy {
+    /// Why a bucket that holds objects is not deleted.
+    pub fn not_empty(bucket: &str) -> DeleteError {
+        DeleteError::retry(format!(
+            "the bucket {bucket} holds objects, and its class deletes empty buckets only (deletionPolicy): delete them, with \
+             the keys of the claim's Secret for example"
+        ))
     }
 }
 

@@ -9,6 +9,7 @@ mod cache;
 mod class;
 mod decide;
 mod delivered;
+mod delivered_table;
 #[cfg(test)]
 mod event_table;
 mod events;

@@ -42,6 +42,13 @@ async fn a_watch_goes_on_where_the_last_one_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_begins_before_it_is_asked_for() {
+    let test = Test::start([Answer::Silence]);
+    test.wait(1).await;
+    assert_eq!((test.events(), test.queries().len()), (vec!["begin".to_owned()], 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_asked_for_again_is_listed_after_that() {
     let test = Test::start([
         Answer::Object(page(&["a"], "1", "")),
@@ -228,7 +235,7 @@ async fn the_delay_is_short_again_after_a_success() {
         Answer::EventsThenSilence(vec![change("ADDED", "b", "3")]),
     ];
     let test = Test::start(refusals().chain(works));
-    while test.events().len() < 3 {
+    while test.events().last().is_none_or(|last| last != "applied a") {
         test.wait(1).await;
     }
     test.wait(62).await;

@@ -30,7 +30,7 @@ impl Client {
         if policy.is_empty() {
             return self.delete_bucket_policy(name).await;
         }
-        self.done(bucket(Method::PUT, name).query("policy", "").body(policy.to_string())).await
+        self.done(bucket(Method::PUT, name).query("policy", "").body(policy.to_string()).repeatable()).await
     }
 
     /// Deletes a bucket's policy. It is no error that there is none.

@@ -1,7 +1,7 @@
 //! What becomes of buckets and users that are not needed any more.
 
 use kube_provisioner::DeleteError;
-use kube_provisioner::bucket::ProvisionedBucket;
+use kube_provisioner::bucket::{DeletionPolicy, ProvisionedBucket};
 
 use super::{Account, Rgw};
 use crate::grants::{change_policy, revoked};
@@ -70,10 +70,20 @@ async fn remove(store: &Store, account: &Account, bucket: &ProvisionedBucket<Par
         Some(_) if !account.made_for(store, name, &bucket.claim, &bucket.state).await? => {
             tracing::info!(bucket = name, owner = account.id, "left a bucket that was not made for the claim");
         }
-        Some(_) => store.admin.delete_bucket(name).await.map_err(|failure| match failure.timed_out() {
-            true => DeleteError::in_progress(format!("the gateway is still deleting what {name} holds")),
-            false => failure.into(),
-        })?,
+        Some(_) => {
+            let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
+            let deleted = match policy {
+                DeletionPolicy::Delete => store.admin.delete_bucket(name).await.map(|()| true),
+                DeletionPolicy::DeleteIfEmpty => store.admin.delete_empty_bucket(name).await,
+            };
+            let deleted = deleted.map_err(|failure| match failure.timed_out() {
+                true => DeleteError::in_progress(format!("the gateway is still deleting what {name} holds")),
+                false => failure.into(),
+            })?;
+            if !deleted {
+                return Err(DeletionPolicy::not_empty(name));
+            }
+        }
         None => {}
     }
     if account.generated {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube_provisioner::DeleteError;
-use kube_provisioner::bucket::ProvisionedBucket;
+use kube_provisioner::bucket::{DeletionPolicy, ProvisionedBucket};
 use tokio::time::Instant;
 
 use super::{Account, Gcs, Source};
@@ -21,13 +21,24 @@ impl Gcs {
     /// Deletes the bucket if it is the claim's, and what was made for it.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.recorded(&bucket).await?;
+        let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
         let name = &bucket.name;
         if let Found::Bucket(live) = store.storage.find_bucket(name).await? {
             match owner(&live, &bucket.claim) {
                 Owner::Claim => {
+                    let only_empty = policy == DeletionPolicy::DeleteIfEmpty;
+                    if only_empty && !store.storage.is_empty(name).await? {
+                        return Err(DeletionPolicy::not_empty(name));
+                    }
                     // Whoever still writes would write for ever.
                     account.close(&store, bucket.access_key_id.as_deref()).await?;
-                    empty(&store, name).await?;
+                    match only_empty {
+                        true if !store.storage.delete_bucket(name).await? => {
+                            return Err(DeletionPolicy::not_empty(name));
+                        }
+                        true => {}
+                        false => empty(&store, name).await?,
+                    }
                 }
                 Owner::Unknown if !bucket.state.is_empty() => {
                     return Err(DeleteError::retry(format!(

@@ -32,7 +32,13 @@ pub(crate) struct Entries {
     pub(crate) exports: Vec<Export>,
     /// Files that nobody understands. Their exports are not served, and their ids are not given to others.
     pub(crate) damaged: Vec<String>,
-    ids: Vec<u16>,
+}
+
+/// The name of an export's file says everything but who may do what, so thousands need not be read to find one.
+struct Name {
+    file: String,
+    id: u16,
+    path: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +48,9 @@ pub(crate) enum BookError {
     #[error("there are {0} exports, as many as there may be; delete volumes, or run another server")]
     Full(usize),
     #[error("the export id {id} belongs to {path}")]
-    Taken { id: u16, path: VolumePath },
+    Taken { id: u16, path: String },
+    #[error("an export cannot be read: {0}; mend it, or remove it")]
+    Damaged(String),
 }
 
 impl Book {
@@ -60,23 +68,24 @@ impl Book {
         most: Option<u32>,
     ) -> Result<Export, BookError> {
         let _lock = self.lock()?;
-        let entries = self.entries()?;
-        if let Some(found) = entries.exports.iter().find(|export| export.path == *path) {
-            return Ok(found.clone());
+        let names = self.names()?;
+        if let Some(found) = self.find_in(&names, path)? {
+            return Ok(found);
         }
-        let count = entries.ids.len();
+        let count = names.len();
         if most.is_some_and(|most| count >= most as usize) || count >= usize::from(u16::MAX) {
             return Err(BookError::Full(count));
         }
+        let holder = |id: u16| names.iter().find(|name| name.id == id);
         let id = match wanted {
-            Some(id) => match entries.exports.iter().find(|export| export.id == id) {
+            Some(id) => match holder(id) {
                 Some(holder) => return Err(BookError::Taken { id, path: holder.path.clone() }),
                 None => id,
             },
             None => {
                 let after = self.next()?;
                 let mut ids = (after..=u16::MAX).chain(1..after);
-                let id = ids.find(|id| !entries.ids.contains(id)).ok_or(BookError::Full(count))?;
+                let id = ids.find(|id| holder(*id).is_none()).ok_or(BookError::Full(count))?;
                 self.write(NEXT, &id.checked_add(1).unwrap_or(1).to_string())?;
                 id
             }
@@ -88,7 +97,12 @@ impl Book {
 
     /// The export of a path.
     pub(crate) fn find(&self, path: &VolumePath) -> Result<Option<Export>, BookError> {
-        Ok(self.entries()?.exports.into_iter().find(|export| export.path == *path))
+        self.find_in(&self.names()?, path)
+    }
+
+    /// How many exports there are.
+    pub(crate) fn count(&self) -> Result<usize, BookError> {
+        Ok(self.names()?.len())
     }
 
     /// Forgets an export, which the server does not have any more. Forgotten already is success.
@@ -103,34 +117,55 @@ impl Book {
     /// Everything that is written down, in the order of the ids.
     pub(crate) fn entries(&self) -> Result<Entries, BookError> {
         let mut entries = Entries::default();
-        let listed = match fs::read_dir(&self.dir) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(entries),
-            listed => listed.map_err(|error| self.error(error))?,
-        };
-        for entry in listed {
-            let name = entry.map_err(|error| self.error(error))?.file_name().to_string_lossy().into_owned();
-            let Some((id, path)) = name.split_once('@') else { continue };
-            entries.ids.extend(id.parse::<u16>());
-            match self.read(&name, id, path) {
+        for name in self.names()? {
+            match self.read(&name) {
                 Ok(Some(export)) => entries.exports.push(export),
                 Ok(None) => {}
-                Err(why) => entries.damaged.push(format!("{}: {why}", self.dir.join(&name).display())),
+                Err(why) => entries.damaged.push(why),
             }
         }
         entries.exports.sort_by_key(|export| export.id);
         Ok(entries)
     }
 
-    /// `None`: it went meanwhile.
-    fn read(&self, name: &str, id: &str, path: &str) -> Result<Option<Export>, String> {
-        let id = id.parse::<u16>().ok().filter(|id| *id > 0).ok_or("no export has this id")?;
-        let path = VolumePath::try_from(path.replace(SLASH, "/")).map_err(|error| error.to_string())?;
-        let text = match fs::read_to_string(self.dir.join(name)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            text => text.map_err(|error| error.to_string())?,
+    fn names(&self) -> Result<Vec<Name>, BookError> {
+        let listed = match fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            listed => listed.map_err(|error| self.error(error))?,
         };
-        let access = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        Ok(Some(Export { id, path, access }))
+        let mut names = Vec::new();
+        for entry in listed {
+            let file = entry.map_err(|error| self.error(error))?.file_name().to_string_lossy().into_owned();
+            let Some((id, path)) = file.split_once('@') else { continue };
+            // 0 is no id of an export, so such a file takes none.
+            let (id, path) = (id.parse().unwrap_or(0), path.replace(SLASH, "/"));
+            names.push(Name { file, id, path });
+        }
+        Ok(names)
+    }
+
+    fn find_in(&self, names: &[Name], path: &VolumePath) -> Result<Option<Export>, BookError> {
+        match names.iter().find(|name| name.path == path.as_str()) {
+            Some(name) => self.read(name).map_err(BookError::Damaged),
+            None => Ok(None),
+        }
+    }
+
+    /// `None`: it went meanwhile.
+    fn read(&self, name: &Name) -> Result<Option<Export>, String> {
+        let Name { file, id, path } = name;
+        let file = self.dir.join(file);
+        let damaged = |why: String| format!("{}: {why}", file.display());
+        if *id == 0 {
+            return Err(damaged("no export has this id".to_owned()));
+        }
+        let path = VolumePath::try_from(path.clone()).map_err(|error| damaged(error.to_string()))?;
+        let text = match fs::read_to_string(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(|error| damaged(error.to_string()))?,
+        };
+        let access = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        Ok(Some(Export { id: *id, path, access }))
     }
 
     fn next(&self) -> Result<u16, BookError> {
@@ -221,8 +256,10 @@ mod tests {
         assert_eq!(book.entries().unwrap().damaged.len(), 1);
         let full = book.reserve(&path("pvc-4"), Access::default(), None, Some(3));
         assert!(matches!(full, Err(BookError::Full(3))), "{full:?}");
-        // Who has an export keeps it.
+        // Who has an export keeps it, and gets no second one while the first cannot be read.
         assert!(book.reserve(&path("pvc-1"), Access::default(), None, Some(3)).is_ok());
+        let damaged = book.reserve(&path("pvc-2"), Access::default(), None, None);
+        assert!(matches!(damaged, Err(BookError::Damaged(_))), "{damaged:?}");
     }
 
     #[test]

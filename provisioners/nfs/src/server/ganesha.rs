@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 pub(crate) use self::config::Version;
 use super::book::Book;
 use super::dbus::{Bus, BusError};
+use super::disk::{self, Disk};
 use super::export::{Clients, Export, is_plain};
 
 /// How long the server may take to answer. With many exports it reads for seconds.
@@ -86,6 +87,7 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Ganesha {
     settings: Settings,
+    _disk: Disk,
     bus: Bus,
     state: watch::Sender<State>,
     /// Held for writing while the server starts: what it reads then is the book.
@@ -93,7 +95,7 @@ pub(crate) struct Ganesha {
 }
 
 impl Ganesha {
-    pub(crate) fn new(settings: Settings) -> Result<Self, String> {
+    pub(crate) fn new(settings: Settings, disk: Disk) -> Result<Self, String> {
         for path in [&settings.root, &settings.runtime] {
             if !is_plain(path) {
                 return Err(format!(
@@ -103,7 +105,7 @@ impl Ganesha {
             }
         }
         let bus = Bus::new(&settings.runtime);
-        Ok(Self { settings, bus, state: watch::Sender::new(State::New), gate: RwLock::new(()) })
+        Ok(Self { settings, _disk: disk, bus, state: watch::Sender::new(State::New), gate: RwLock::new(()) })
     }
 
     /// Runs the server for ever.
@@ -138,11 +140,13 @@ impl Ganesha {
         for name in [config::GANESHA_PID, config::BUS_PID] {
             end_leftover(&runtime.join(name), runtime).await;
         }
+        let lock = disk::locked(&config::recovery(&self.settings)).map_err(|error| format!("cannot lock: {error}"))?;
+        let lock = lock.ok_or("a server that another replica has left behind still has the disk")?;
         let _ = fs::remove_file(self.bus.socket());
         let mut bus = Command::new("dbus-daemon");
         bus.arg(format!("--config-file={}", runtime.join(config::BUS_CONFIG).display()));
         bus.args(["--nofork", "--nopidfile", "--nosyslog"]);
-        let bus = child(&mut bus).map_err(|error| format!("cannot run dbus-daemon: {error}"))?;
+        let bus = child(&mut bus, Stdio::null()).map_err(|error| format!("cannot run dbus-daemon: {error}"))?;
         let pid = bus.id().map(|id| id.to_string()).unwrap_or_default();
         fs::write(runtime.join(config::BUS_PID), pid).map_err(|error| error.to_string())?;
         until(|| self.bus.socket().exists()).await.ok_or("dbus-daemon does not answer")?;
@@ -150,7 +154,8 @@ impl Ganesha {
         let (variable, address) = self.bus.variable();
         server.env(variable, address).args(["-F", "-L", "STDERR", "-N", "NIV_EVENT"]);
         server.arg("-f").arg(runtime.join(config::CONFIG)).arg("-p").arg(runtime.join(config::GANESHA_PID));
-        let server = child(&mut server).map_err(|error| format!("cannot run {}: {error}", program.display()))?;
+        let server =
+            child(&mut server, lock.into()).map_err(|error| format!("cannot run {}: {error}", program.display()))?;
         let mut children = Children { bus, server };
         let answers = async {
             while !self.bus.is_answering().await {
@@ -275,9 +280,9 @@ impl Children {
     }
 }
 
-fn child(command: &mut Command) -> io::Result<Child> {
+fn child(command: &mut Command, input: Stdio) -> io::Result<Child> {
     // Its output is in our log.
-    command.stdin(Stdio::null()).stdout(Stdio::inherit()).stderr(Stdio::inherit()).kill_on_drop(true).spawn()
+    command.stdin(input).stdout(Stdio::inherit()).stderr(Stdio::inherit()).kill_on_drop(true).spawn()
 }
 
 async fn until(is_so: impl Fn() -> bool) -> Option<()> {

@@ -105,7 +105,7 @@ impl<E: Exporter> Provisioner for Server<E> {
         let (most, wanted) = (self.terms.most, path.clone());
         let look = move |root: &directory_volumes::Root| {
             if book.find(&wanted)?.is_none() {
-                let count = book.entries()?.exports.len();
+                let count = book.count()?;
                 if most.is_some_and(|most| count >= most as usize) {
                     return Err(ProvisionError::retry(BookError::Full(count)));
                 }
@@ -164,7 +164,7 @@ impl<E: Exporter> Provisioner for Server<E> {
         let book = self.book.clone();
         let damaged: Vec<String> = self.worker.run(move |_| Ok::<_, StartError>(book.entries()?.damaged)).await?;
         if let Some(damaged) = damaged.first() {
-            return Err(StartError::new(format!("an export cannot be read: {damaged}; mend it, or remove it")));
+            return Err(BookError::Damaged(damaged.clone()).into());
         }
         Ok(self.exporter.ready().await?)
     }

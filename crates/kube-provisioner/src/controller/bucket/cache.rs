@@ -11,6 +11,7 @@ use provisioner_runtime::watch::Change;
 use super::class::ReadClass;
 use super::decide::{Decision, Rules, decide};
 use super::delivered::{DeliveredFacts, Seen};
+use super::delivered_table::DeliveredTable;
 use super::facts::{BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, OurClass};
 use super::key::Key;
 use super::safeguards::BucketSafeguard;
@@ -150,7 +151,7 @@ impl BucketCache {
 
     /// How many lists of Secrets and ConfigMaps are complete: a write is begun at this.
     pub(crate) fn lists(&self) -> u64 {
-        self.secrets.lists + self.config_maps.lists
+        self.secrets.lists() + self.config_maps.lists()
     }
 
     /// Applies a Secret that the API server has returned for a write that was begun at `lists`.
@@ -181,7 +182,7 @@ impl BucketCache {
 
     /// The Secret and the ConfigMap at this path.
     pub(crate) fn delivered(&self, path: &str) -> [Option<&DeliveredFacts>; 2] {
-        [self.secrets.table.get(path), self.config_maps.table.get(path)]
+        [self.secrets.get(path), self.config_maps.get(path)]
     }
 
     /// Claims of ours by whether they have their bucket: waiting and bound ones.
@@ -366,68 +367,6 @@ pub(crate) fn key_of(claim: &ClaimFacts) -> Key {
     Key::of(&claim.namespace, &claim.name, &claim.uid)
 }
 
-/// The Secrets or the ConfigMaps.
-struct DeliveredTable {
-    table: Table<Box<str>, DeliveredFacts>,
-    /// The newest resource version that the watch has shown. A write up to it is known already, and what it made may be
-    /// gone again.
-    shown: u64,
-    /// How many lists are complete. They show a deletion only by what is missing.
-    lists: u64,
-}
-
-impl DeliveredTable {
-    fn new() -> Self {
-        Self { table: Table::new(), shown: 0, lists: 0 }
-    }
-
-    fn event(&mut self, by_path: &HashMap<Box<str>, Key>, event: Change<Option<Seen>>) -> Vec<Key> {
-        let claim_at = |path: &str| by_path.get(path).cloned();
-        if let Change::Applied(Some(seen)) | Change::Deleted(Some(seen)) = &event {
-            self.shown = self.shown.max(seen.facts.resource_version);
-        }
-        match event {
-            Change::Begin => self.table.begin_snapshot(),
-            Change::Listed(Some(seen)) | Change::Applied(Some(seen)) => {
-                let key = claim_at(&seen.path);
-                return if self.put(seen) { key.into_iter().collect() } else { Vec::new() };
-            }
-            Change::Deleted(Some(seen)) => {
-                let same = self.table.get(&*seen.path).is_some_and(|known| known.uid == seen.facts.uid);
-                if same {
-                    self.table.remove(&*seen.path);
-                }
-                return claim_at(&seen.path).into_iter().collect();
-            }
-            Change::Ready => {
-                self.lists += 1;
-                let gone = self.table.end_snapshot();
-                return gone.iter().filter_map(|(path, _)| claim_at(path)).collect();
-            }
-            _ => {}
-        }
-        Vec::new()
-    }
-
-    /// Applies what a write has returned, unless the watch is further already.
-    fn saw(&mut self, seen: Option<Seen>) {
-        if let Some(seen) = seen.filter(|seen| seen.facts.resource_version > self.shown) {
-            self.put(seen);
-        }
-    }
-
-    fn put(&mut self, seen: Seen) -> bool {
-        // A watch that is behind may still show the one that had this name before.
-        let known = self.table.get(&*seen.path);
-        if known.is_some_and(|known| seen.facts.resource_version < known.resource_version) {
-            self.table.keep(&seen.path);
-            return false;
-        }
-        self.table.insert(seen.path, seen.facts);
-        true
-    }
-}
-
 /// Removes an element of one of the sets, and the set when it is empty.
 fn take<T: Ord>(sets: &mut HashMap<Box<str>, BTreeSet<T>>, name: &str, element: &T) {
     if let Some(set) = sets.get_mut(name) {
@@ -440,30 +379,16 @@ fn take<T: Ord>(sets: &mut HashMap<Box<str>, BTreeSet<T>>, name: &str, element: 
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Secret;
     use serde_json::json;
 
     use provisioner_runtime::watch::FromJson as _;
 
-    use super::super::delivered::of_secret;
     use super::super::narrow::{WatchedBucket, bucket_facts};
     use super::super::safeguards::Safeguards;
     use super::*;
     use crate::bucket::BucketCapabilities;
     use crate::controller::names::ProvisionerNames;
     use crate::options::Options;
-
-    const PATH: &str = "shop/photos";
-
-    fn secret(resource_version: &str) -> Option<Seen> {
-        let metadata = json!({"namespace": "shop", "name": "photos", "uid": "s", "resourceVersion": resource_version});
-        let secret: Secret = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-        of_secret(&secret)
-    }
-
-    fn knows(table: &DeliveredTable) -> bool {
-        table.table.get(PATH).is_some()
-    }
 
     #[test]
     fn who_had_the_name_before_takes_no_place() {
@@ -491,18 +416,5 @@ mod tests {
         cache.bucket_event(Change::Listed(Some(bucket("new", 8))));
         cache.bucket_event(Change::Ready);
         assert_eq!(uid(&cache).as_deref(), Some("new"));
-    }
-
-    #[test]
-    fn a_late_answer_brings_nothing_back() {
-        let (mut table, none) = (DeliveredTable::new(), HashMap::new());
-        table.saw(secret("4"));
-        assert!(knows(&table));
-        table.event(&none, Change::Applied(secret("5")));
-        table.event(&none, Change::Deleted(secret("7")));
-        table.saw(secret("5"));
-        assert!(!knows(&table));
-        table.saw(secret("8"));
-        assert!(knows(&table));
     }
 }

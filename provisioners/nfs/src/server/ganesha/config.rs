@@ -55,7 +55,7 @@ pub(super) fn write(settings: &Settings, bus: &Bus, book: &Book) -> Result<Vec<S
     let mut left_out = entries.damaged;
     let written = fs::create_dir_all(runtime.join(EXPORTS)).and_then(|()| {
         fs::set_permissions(runtime, fs::Permissions::from_mode(0o700))?;
-        fs::create_dir_all(root.join(RECOVERY))?;
+        fs::create_dir_all(recovery(settings))?;
         fs::write(runtime.join(BUS_CONFIG), bus_config(bus))?;
         let mut config = server_config(settings);
         for export in &entries.exports {
@@ -71,6 +71,11 @@ pub(super) fn write(settings: &Settings, bus: &Bus, book: &Book) -> Result<Vec<S
     });
     written.map_err(|source| ConfigError::Io { path: runtime.clone(), source })?;
     Ok(left_out)
+}
+
+/// Where the server keeps what it knows of its clients.
+pub(super) fn recovery(settings: &Settings) -> PathBuf {
+    settings.root.join(RECOVERY)
 }
 
 /// Writes the file of one export.
@@ -104,7 +109,7 @@ fn server_config(settings: &Settings) -> String {
          UseGetpwnam = true; }}\n\
          NFS_KRB5 {{ Active_krb5 = false; }}\n",
         protocols(&settings.versions),
-        settings.root.join(RECOVERY).display(),
+        recovery(settings).display(),
     )
 }
 

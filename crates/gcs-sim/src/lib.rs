@@ -10,6 +10,7 @@ mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -21,72 +22,97 @@ use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
-pub(crate) const PROJECT: &str = "shop-project";
-pub(crate) const ADMIN: &str = "admin@shop-project.iam.gserviceaccount.com";
+/// The only project.
+pub const PROJECT: &str = "shop-project";
+/// The administrator's service account.
+pub const ADMIN: &str = "admin@shop-project.iam.gserviceaccount.com";
 const ADMIN_KEY: &str = include_str!("admin-key.pem");
 
 /// A running server. It ends with its runtime.
 #[derive(Clone)]
-pub(crate) struct Fake {
-    pub(crate) endpoint: String,
+pub struct Server {
+    /// The address of every service: tokens, metadata, storage, IAM and S3.
+    pub endpoint: String,
     model: Arc<Mutex<Model>>,
 }
 
 /// All that the server knows.
 #[derive(Default)]
-pub(crate) struct Model {
+pub struct Model {
     endpoint: String,
-    pub(crate) tokens: BTreeSet<String>,
-    pub(crate) tokens_made: u64,
+    /// Those that are good.
+    pub tokens: BTreeSet<String>,
+    /// How many there have been.
+    pub tokens_made: u64,
     /// By address.
-    pub(crate) accounts: BTreeMap<String, Account>,
-    pub(crate) buckets: BTreeMap<String, Bucket>,
+    pub accounts: BTreeMap<String, Account>,
+    /// By name.
+    pub buckets: BTreeMap<String, Bucket>,
     /// By id.
-    pub(crate) keys: BTreeMap<String, Key>,
+    pub keys: BTreeMap<String, Key>,
     /// Permissions that the administrator lacks.
-    pub(crate) denied: BTreeSet<String>,
-    pub(crate) log: Vec<String>,
-    pub(crate) faults: Faults,
+    pub denied: BTreeSet<String>,
+    /// Method and path of each request.
+    pub log: Vec<String>,
+    /// What goes wrong.
+    pub faults: Faults,
     requests: u64,
     counter: u64,
 }
 
-pub(crate) struct Account {
-    pub(crate) description: String,
-    pub(crate) display_name: String,
+/// A service account.
+pub struct Account {
+    /// Whose it is.
+    pub description: String,
+    /// What a person reads.
+    pub display_name: String,
     /// How often Cloud Storage says that it does not know it.
-    pub(crate) unknown_for: u32,
+    pub unknown_for: u32,
 }
 
-pub(crate) struct Bucket {
-    pub(crate) project: String,
-    pub(crate) metadata: Value,
-    pub(crate) metageneration: u64,
-    pub(crate) policy: Value,
-    pub(crate) policy_etag: u64,
+/// A bucket.
+pub struct Bucket {
+    /// Whose it is.
+    pub project: String,
+    /// Its settings, as the JSON API has them.
+    pub metadata: Value,
+    /// Of the settings; grows with every change.
+    pub metageneration: u64,
+    /// Who may do what.
+    pub policy: Value,
+    /// Of the policy; grows with every change.
+    pub policy_etag: u64,
     /// Generations by name, the live one last.
-    pub(crate) objects: BTreeMap<String, Vec<(u64, Bytes)>>,
+    pub objects: BTreeMap<String, Vec<(u64, Bytes)>>,
 }
 
-pub(crate) struct Key {
-    pub(crate) email: String,
-    pub(crate) active: bool,
-    pub(crate) secret: String,
-    pub(crate) etag: u64,
+/// An HMAC key.
+pub struct Key {
+    /// The service account.
+    pub email: String,
+    /// Only those that are not can be deleted.
+    pub active: bool,
+    /// What signs.
+    pub secret: String,
+    /// Grows with every change.
+    pub etag: u64,
 }
 
 /// What goes wrong, each at every so-manieth request; 0 is never.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Faults {
-    pub(crate) unavailable: u64,
-    pub(crate) too_many: u64,
+pub struct Faults {
+    /// 503.
+    pub unavailable: u64,
+    /// 429.
+    pub too_many: u64,
     /// The connection breaks before anything is done.
-    pub(crate) cut_before: u64,
+    pub cut_before: u64,
     /// The connection breaks after all is done.
-    pub(crate) cut_after: u64,
-    pub(crate) latency: Duration,
+    pub cut_after: u64,
+    /// Of every answer.
+    pub latency: Duration,
     /// How often a new service account is unknown to Cloud Storage.
-    pub(crate) spreading: u32,
+    pub spreading: u32,
 }
 
 /// A request, decoded.
@@ -99,19 +125,21 @@ struct Asked {
     body: Bytes,
 }
 
-pub(crate) struct Reply {
+struct Reply {
     status: u16,
     body: Bytes,
 }
 
-impl Fake {
-    pub(crate) async fn start() -> Self {
+impl Server {
+    /// On a free port of the loopback.
+    pub async fn start() -> io::Result<Self> {
         Self::start_at("127.0.0.1:0").await
     }
 
-    pub(crate) async fn start_at(address: &str) -> Self {
-        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    /// On this address.
+    pub async fn start_at(address: &str) -> io::Result<Self> {
+        let listener = tokio::net::TcpListener::bind(address).await?;
+        let endpoint = format!("http://{}", listener.local_addr()?);
         let model = Arc::new(Mutex::new(Model { endpoint: endpoint.clone(), ..Model::default() }));
         let shared = model.clone();
         tokio::spawn(async move {
@@ -123,11 +151,11 @@ impl Fake {
                 );
             }
         });
-        Self { endpoint, model }
+        Ok(Self { endpoint, model })
     }
 
     /// The key file of the administrator.
-    pub(crate) fn admin_key(&self) -> String {
+    pub fn admin_key(&self) -> String {
         json!({
             "type": "service_account", "project_id": PROJECT, "private_key_id": "k1", "client_email": ADMIN,
             "private_key": ADMIN_KEY, "token_uri": format!("{}/token", self.endpoint),
@@ -135,12 +163,13 @@ impl Fake {
         .to_string()
     }
 
-    pub(crate) fn model(&self) -> MutexGuard<'_, Model> {
+    /// All that it knows, to look at and to change.
+    pub fn model(&self) -> MutexGuard<'_, Model> {
         self.model.lock().unwrap()
     }
 
     /// What it holds, without names of keys.
-    pub(crate) fn assets(&self) -> Vec<String> {
+    pub fn assets(&self) -> Vec<String> {
         let model = self.model();
         let buckets = model.buckets.iter().map(|(name, bucket)| {
             let bindings = bucket.policy["bindings"].to_string();
@@ -152,7 +181,7 @@ impl Fake {
     }
 
     /// How many of these requests there were.
-    pub(crate) fn count(&self, request: &str) -> usize {
+    pub fn count(&self, request: &str) -> usize {
         self.model().log.iter().filter(|line| line.starts_with(request)).count()
     }
 }

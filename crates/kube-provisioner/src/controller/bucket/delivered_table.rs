@@ -1,0 +1,113 @@
+//! The Secrets or the ConfigMaps that claims' pods use, from the watch and from answers.
+
+use std::collections::HashMap;
+
+use provisioner_runtime::table::Table;
+use provisioner_runtime::watch::Change;
+
+use super::delivered::{DeliveredFacts, Seen};
+use super::key::Key;
+
+/// The Secrets or the ConfigMaps.
+pub(super) struct DeliveredTable {
+    table: Table<Box<str>, DeliveredFacts>,
+    /// The newest resource version that the watch has shown. A write up to it is known already, and what it made may be
+    /// gone again.
+    shown: u64,
+    /// How many lists are complete. They show a deletion only by what is missing.
+    lists: u64,
+}
+
+impl DeliveredTable {
+    pub(super) fn new() -> Self {
+        Self { table: Table::new(), shown: 0, lists: 0 }
+    }
+
+    pub(super) fn event(&mut self, by_path: &HashMap<Box<str>, Key>, event: Change<Option<Seen>>) -> Vec<Key> {
+        let claim_at = |path: &str| by_path.get(path).cloned();
+        if let Change::Applied(Some(seen)) | Change::Deleted(Some(seen)) = &event {
+            self.shown = self.shown.max(seen.facts.resource_version);
+        }
+        match event {
+            Change::Begin => self.table.begin_snapshot(),
+            Change::Listed(Some(seen)) | Change::Applied(Some(seen)) => {
+                let key = claim_at(&seen.path);
+                return if self.put(seen) { key.into_iter().collect() } else { Vec::new() };
+            }
+            Change::Deleted(Some(seen)) => {
+                let same = self.table.get(&*seen.path).is_some_and(|known| known.uid == seen.facts.uid);
+                if same {
+                    self.table.remove(&*seen.path);
+                }
+                return claim_at(&seen.path).into_iter().collect();
+            }
+            Change::Ready => {
+                self.lists += 1;
+                let gone = self.table.end_snapshot();
+                return gone.iter().filter_map(|(path, _)| claim_at(path)).collect();
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    pub(super) fn get(&self, path: &str) -> Option<&DeliveredFacts> {
+        self.table.get(path)
+    }
+
+    pub(super) fn lists(&self) -> u64 {
+        self.lists
+    }
+
+    /// Applies what a write has returned, unless the watch is further already.
+    pub(super) fn saw(&mut self, seen: Option<Seen>) {
+        if let Some(seen) = seen.filter(|seen| seen.facts.resource_version > self.shown) {
+            self.put(seen);
+        }
+    }
+
+    fn put(&mut self, seen: Seen) -> bool {
+        // A watch that is behind may still show the one that had this name before.
+        let known = self.table.get(&*seen.path);
+        if known.is_some_and(|known| seen.facts.resource_version < known.resource_version) {
+            self.table.keep(&seen.path);
+            return false;
+        }
+        self.table.insert(seen.path, seen.facts);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use serde_json::json;
+
+    use super::super::delivered::of_secret;
+    use super::*;
+
+    const PATH: &str = "shop/photos";
+
+    fn secret(resource_version: &str) -> Option<Seen> {
+        let metadata = json!({"namespace": "shop", "name": "photos", "uid": "s", "resourceVersion": resource_version});
+        let secret: Secret = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        of_secret(&secret)
+    }
+
+    fn knows(table: &DeliveredTable) -> bool {
+        table.table.get(PATH).is_some()
+    }
+
+    #[test]
+    fn a_late_answer_brings_nothing_back() {
+        let (mut table, none) = (DeliveredTable::new(), HashMap::new());
+        table.saw(secret("4"));
+        assert!(knows(&table));
+        table.event(&none, Change::Applied(secret("5")));
+        table.event(&none, Change::Deleted(secret("7")));
+        table.saw(secret("5"));
+        assert!(!knows(&table));
+        table.saw(secret("8"));
+        assert!(knows(&table));
+    }
+}

@@ -1,0 +1,31 @@
+//! Buckets on AWS S3. `aws-s3-provisioner` is the program; this is a library so that tests run the contract on it.
+
+mod account;
+mod aws;
+mod bucket;
+mod failure;
+mod parameters;
+mod policy;
+mod region;
+mod store;
+
+use clap::Parser;
+use kube_provisioner::BucketOptions;
+
+pub use crate::aws::Aws;
+pub use crate::parameters::{Config, Parameters};
+pub use crate::store::Defaults;
+
+/// Makes buckets on AWS S3 for ObjectBucketClaims, each with an IAM user of its own
+#[derive(Parser)]
+#[command(name = "aws-s3-provisioner", version)]
+#[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode")))]
+pub struct Args {
+    #[command(flatten)]
+    /// What applies where a class says nothing.
+    pub defaults: Defaults,
+
+    #[command(flatten)]
+    /// Those of every provisioner of buckets.
+    pub options: BucketOptions,
+}

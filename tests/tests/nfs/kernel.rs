@@ -1,0 +1,99 @@
+//! The kernel's client of NFS, inside user-mode Linux: what nodes have.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use e2e::cluster::{TestSpace, eventually};
+use e2e::control_plane::Signal;
+use e2e::uml::{Guest, Link};
+
+use crate::fixture::*;
+
+/// As long as a client may need that was told that nobody listens: it asks less and less often.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Writes numbers through a file that stays open and locked, each at once to the server. In the end all must be there.
+fn writer(port: u16) -> String {
+    format!(
+        "modprobe -d /run nfsv4
+mkdir /mnt/volume
+until [ -e $TOLD/volume ]; do sleep 0.1; done
+mount -t nfs -o vers=4.1,hard,sync,port={port} $(cat $TOLD/volume) /mnt/volume || exit 1
+exec 3>>/mnt/volume/file
+flock -n 3 || exit 2
+count=0
+until [ -e $TOLD/end ]; do
+    count=$((count + 1))
+    echo $count >&3 || exit 3
+    echo wrote $count
+    sleep 0.05
+done
+exec 3>&-
+seq 1 $count | cmp - /mnt/volume/file && echo all of $count"
+    )
+}
+
+/// The last number that the writer wrote.
+fn written(guest: &Guest) -> u32 {
+    let numbers = guest.text();
+    numbers.lines().filter_map(|line| line.strip_prefix("wrote ")?.parse().ok()).next_back().unwrap_or(0)
+}
+
+#[expect(clippy::print_stdout, reason = "figures")]
+async fn goes_on(guest: &Guest, what: &str) -> anyhow::Result<()> {
+    let (start, before) = (Instant::now(), written(guest));
+    let more = eventually(PATIENCE, async || Ok((written(guest) > before + 20).then_some(()))).await?;
+    more.with_context(|| format!("{what}: the client does not go on; it said:\n{}", guest.text()))?;
+    println!("{what}: 20 more writes after {:.1?}", start.elapsed());
+    Ok(())
+}
+
+/// The file is never closed: the server restarts, is killed, and the provisioner is, alone and with it; in the end another
+/// replica takes over.
+#[tokio::test]
+async fn ganesha_g5_the_kernels_client_goes_on_with_an_open_file() -> anyhow::Result<()> {
+    let (space, link) = (TestSpace::new("ganesha-kernel").await?, Link::new()?);
+    let (access, server) = (account(&space).await?, Server::at(link.here())?);
+    let guest = Guest::start(None, Some(&link), &writer(server.client.port)).await?;
+    let mut program = server.started(&space, &access).await?;
+    space.create_class_and_claim("claim").await?;
+    let (_, volume) = space.wait_bound("claim").await?;
+    let place = source(&volume);
+    guest.tell("volume", &format!("{}:{}", place.server, place.path))?;
+    goes_on(&guest, "mounted").await?;
+
+    let killed = server.ganesha()?;
+    killed.signal(Signal::KILL);
+    server.ready(Some(killed)).await?;
+    goes_on(&guest, "the server was killed").await?;
+
+    program.terminate(SOON).await?;
+    drop(program);
+    let mut program = server.started(&space, &access).await?;
+    goes_on(&guest, "the provisioner ended and was started").await?;
+
+    program.kill().await?;
+    goes_on(&guest, "the provisioner is killed").await?;
+    drop(program);
+    let mut program = server.started(&space, &access).await?;
+    goes_on(&guest, "another one has taken its place").await?;
+
+    program.kill().await?;
+    server.ganesha()?.signal(Signal::KILL);
+    drop(program);
+    let mut program = server.started(&space, &access).await?;
+    goes_on(&guest, "both were killed").await?;
+
+    let other = server.standby()?;
+    let standby = other.start(&space, &access, &[])?;
+    standby.wait_for_output("stands by", SOON).await?;
+    program.kill().await?;
+    server.ganesha()?.signal(Signal::KILL);
+    other.ready(None).await?;
+    goes_on(&guest, "another replica has the disk").await?;
+
+    guest.tell("end", "")?;
+    let outcome = guest.ended().await?;
+    anyhow::ensure!(outcome.status == 0, "it ended with {}:\n{}", outcome.status, outcome.output);
+    space.done().await
+}

@@ -28,6 +28,15 @@ const PACKAGES: [Package; 5] = [
     package("dbus-bin", "/usr/bin/dbus-send", &[]),
 ];
 
+/// What tests of the kernel's client need beside them.
+const KERNEL_PACKAGES: [Package; 5] = [
+    package("user-mode-linux", "/usr/bin/linux.uml", &[]),
+    package("kmod", "/usr/sbin/modprobe", &[]),
+    package("iproute2", "/usr/sbin/ip", &[]),
+    package("xfsprogs", "/usr/sbin/mkfs.xfs", &[]),
+    package("nfs-common", "/usr/sbin/mount.nfs", &[]),
+];
+
 const fn package(name: &'static str, file: &'static str, services: &'static [&'static str]) -> Package {
     Package { name, file, services }
 }
@@ -45,7 +54,7 @@ pub fn obstacle() -> Option<anyhow::Error> {
 
 /// Installs the packages that are missing. Needs root.
 pub fn install_packages(progress: &SharedProgress) -> anyhow::Result<()> {
-    packages::install(&PACKAGES, progress)
+    packages::install(&[&PACKAGES[..], &KERNEL_PACKAGES].concat(), progress)
 }
 
 /// A port that is free now.

@@ -97,3 +97,35 @@ async fn ganesha_g5_the_kernels_client_goes_on_with_an_open_file() -> anyhow::Re
     anyhow::ensure!(outcome.status == 0, "it ended with {}:\n{}", outcome.status, outcome.output);
     space.done().await
 }
+
+/// Version 3 needs rpcbind beside the server, so server and client are inside.
+#[tokio::test]
+async fn ganesha_g3_g4_the_kernels_client_of_version_3() -> anyhow::Result<()> {
+    let (space, link) = (TestSpace::new("ganesha-v3").await?, Link::new()?);
+    let access = account(&space).await?;
+    let server = ["server", "--export-directory=/mnt/export", "--server-hostname=127.0.0.1", "--nfs-versions=3,4"];
+    let server = inside(&space, &server.map(str::to_owned))?;
+    let script = format!(
+        "modprobe -d /run nfsv3
+mkdir -m 0700 /mnt/export
+mkdir -p /run/ganesha /mnt/volume
+rpcbind -w
+{server}
+until [ -e $TOLD/volume ]; do sleep 0.1; done
+for turn in write read; do
+    mount -t nfs -o vers=3,proto=tcp,mountproto=tcp,nolock $(cat $TOLD/volume) /mnt/volume || exit 1
+    [ $turn = write ] && echo hello > /mnt/volume/file
+    cat /mnt/volume/file && umount /mnt/volume || exit 2
+done"
+    );
+    let guest = Guest::start(None, Some(&link), &script).await?;
+    let_in(&guest, &link, &space, &access).await?;
+    space.create_class_and_claim("claim").await?;
+    let bound = space.wait_bound("claim").await.with_context(|| format!("the guest said:\n{}", guest.text()));
+    let place = source(&bound?.1);
+    guest.tell("volume", &format!("{}:{}", place.server, place.path))?;
+    let outcome = guest.ended().await?;
+    anyhow::ensure!(outcome.status == 0, "it ended with {}:\n{}", outcome.status, outcome.output);
+    assert_eq!(outcome.output.matches("hello\n").count(), 2, "{}", outcome.output);
+    space.done().await
+}

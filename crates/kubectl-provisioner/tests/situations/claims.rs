@@ -53,7 +53,6 @@ fn unasked() -> Vec<Situation> {
     let unschedulable = "conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 Insufficient cpu.'}]";
     let manager = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: kube-controller-manager, namespace: kube-system},
         spec: {holderIdentity: m, leaseDurationSeconds: 15, renewTime: '2029-12-31T23:00:00.000000Z'}}";
-    let system = "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}";
     let waits = [&*claim("", GOLD), &class(LATE), &lease(ALIVE)].map(str::to_owned);
     let with = |pod: &str| [&*waits[0], &waits[1], &waits[2], pod].map(str::to_owned);
     let late = |title, objects: &[String]| situation(title, ASK, &objects.iter().map(|one| &**one).collect::<Vec<_>>());
@@ -65,11 +64,7 @@ fn unasked() -> Vec<Situation> {
         late("No pod uses the claim", &waits),
         late("The scheduler places no pod", &with(&pod("", unschedulable))),
         late("A pod that goes by the scheduler", &with(&pod("nodeName: n1", ""))),
-        situation(
-            "kube-controller-manager does not run",
-            ASK,
-            &[&claim("", GOLD), &class(""), &lease(ALIVE), system, manager],
-        ),
+        situation("kube-controller-manager does not run", ASK, &[&claim("", GOLD), &class(""), &lease(ALIVE), manager]),
         situation(
             "A class of hand-made volumes",
             ASK,

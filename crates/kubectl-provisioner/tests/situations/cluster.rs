@@ -29,7 +29,7 @@ impl Authorizer for Denied {
 }
 
 /// The answer of the program.
-pub(crate) async fn answer(situation: &Situation) -> String {
+pub(crate) async fn answer(situation: &Situation) -> Result<String, String> {
     let cluster = Cluster::builder().hide_managed_fields().authorizer(Arc::new(Denied(situation.denied))).build();
     for namespace in ["shop", "storage", "other"] {
         cluster.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).unwrap();
@@ -40,7 +40,7 @@ pub(crate) async fn answer(situation: &Situation) -> String {
     let mut uids: Vec<(String, String)> = Vec::new();
     for object in &situation.objects {
         let text = uids.iter().fold(object.clone(), |text, (name, uid)| text.replace(&format!("UID({name})"), uid));
-        let created = put(&cluster, &text, situation.title);
+        let created = put(&cluster, &text).map_err(|error| format!("{}: {error}: {text}\n", situation.title))?;
         let part = |field: &str| created["metadata"][field].as_str().unwrap_or_default().to_owned();
         uids.push((part("name"), part("uid")));
     }
@@ -48,18 +48,19 @@ pub(crate) async fn answer(situation: &Situation) -> String {
     let args = Args::try_parse_from(words).unwrap();
     let answer = ask(&args, cluster.client("reader"), "shop", Environment::simulated(1, SimClock::EPOCH)).await;
     // Uids are chance.
-    uids.iter().fold(answer, |text, (name, uid)| text.replace(uid, &format!("UID({name})")))
+    Ok(uids.iter().fold(answer, |text, (name, uid)| text.replace(uid, &format!("UID({name})"))))
 }
 
 /// Creates an object with its status. `gone: true` deletes it, so that its finalizers hold it.
-fn put(cluster: &Cluster, text: &str, title: &str) -> Value {
-    let mut object: Value = serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{title}: {error}: {text}"));
+fn put(cluster: &Cluster, text: &str) -> Result<Value, String> {
+    let say = |status: kube_sim::Status| format!("{status:?}");
+    let mut object: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let (status, gone) = (object["status"].take(), object["gone"].take());
     object.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-    let mut created = cluster.create(&object).unwrap_or_else(|error| panic!("{title}: {error:?}: {text}"));
+    let mut created = cluster.create(&object).map_err(say)?;
     if !status.is_null() {
         created["status"] = status;
-        created = cluster.update_status(&created).unwrap_or_else(|error| panic!("{title}: {error:?}: {text}"));
+        created = cluster.update_status(&created).map_err(say)?;
     }
     if gone == true {
         let part = |field: &str| created["metadata"][field].as_str().unwrap_or_default();
@@ -70,9 +71,9 @@ fn put(cluster: &Cluster, text: &str, title: &str) -> Value {
             _ => ("objectbucket.io", "objectbuckets"),
         };
         let target = Target { group, plural, namespace: part("namespace"), name: part("name") };
-        cluster.delete(&target, DeleteOptions::default()).unwrap();
+        cluster.delete(&target, DeleteOptions::default()).map_err(say)?;
     }
-    created
+    Ok(created)
 }
 
 /// A claim `shop/data` with these annotations, and more of its spec.

@@ -15,7 +15,7 @@ fn ours(identity: &str, finalizers: &str, spec: &str, rest: &str) -> String {
 
 const DELETE: &str = "persistentVolumeReclaimPolicy: Delete, nfs: {server: s, path: /v}";
 const RETAIN: &str = "persistentVolumeReclaimPolicy: Retain, nfs: {server: s, path: /v}";
-const CSI: &str = "persistentVolumeReclaimPolicy: Delete, csi: {driver: example.com/p, volumeHandle: h}";
+const CSI: &str = "persistentVolumeReclaimPolicy: Delete, csi: {driver: example.com, volumeHandle: h}";
 const OURS: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 const RELEASED: &str = "status: {phase: Released}";
 

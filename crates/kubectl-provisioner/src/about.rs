@@ -105,7 +105,7 @@ impl Told {
 /// Writes the events down, and what they say of attempts.
 pub(crate) fn tell(answer: &mut Answer, told: &[Told], now: Timestamp) {
     answer.events.extend(told.iter().take(SHOWN).map(|event| event.told(now)));
-    let failed = |event: &&Told| event.warning && event.reason.ends_with("Failed");
+    let failed = |event: &&Told| event.warning && event.reason.contains("Failed");
     let failures: u64 = told.iter().filter(failed).map(|event| event.count).sum();
     if failures > 0 {
         answer.fact("Attempts", format!("at least {failures} failed, as far as events are kept"));
@@ -119,14 +119,20 @@ pub(crate) fn tell_failure(answer: &mut Answer, told: &[Told]) {
     answer.state = format!("{}, and that fails", answer.state);
     answer.why = vec![format!("{}: {}", last.reason, last.message)];
     answer.remedy.extend(last.remedy().map(str::to_owned));
-    answer.fact("Next", "it is tried again by itself, with pauses that grow to 5 minutes by default, and at once when the claim or its class changes");
+    let next = match last.message.contains("(gave up after ") {
+        true => "nothing, until something changes",
+        false => {
+            "it is tried again by itself, with pauses that grow to 5 minutes by default, and at once after a change"
+        }
+    };
+    answer.fact("Next", next);
 }
 
 /// Writes down what a decision means. `message` is what the controller tells with it.
 pub(crate) fn say(answer: &mut Answer, words: Words, message: Option<String>) {
     answer.state = words.state.to_owned();
     answer.why = vec![words.why.to_owned()];
-    answer.why.extend(message);
+    answer.why.extend(message.map(|message| format!("In the provisioner's words: {message}")));
     answer.remedy.extend(Some(words.remedy).filter(|text| !text.is_empty()).map(str::to_owned));
 }
 
@@ -159,18 +165,17 @@ pub(crate) fn tell_turn(answer: &mut Answer, provisioner: &str, fleets: &Fleets,
     match of.first() {
         None if readable => {
             answer.fact("Turn", format!("nobody: there is no Lease and no journal of {provisioner}"));
+            answer.obstacle(format!("Nobody is seen to work for {provisioner}."));
             answer.remedy.push(format!(
                 "look whether {provisioner} is installed; with --coordination per-claim, or if it is no program of this project, its pods alone show that"
             ));
         }
         None => answer.fact("Turn", format!("not known: Leases or journals of {provisioner} cannot be read")),
-        Some(fleet) if fleet.is_abandoned() => answer
-            .remedy
-            .push(format!("look at the pods of {provisioner} in namespace {}: none of them works", fleet.namespace)),
-        Some(fleet) if fleet.shard(key).is_some_and(|shard| !shard.alive) => answer.remedy.push(format!(
-            "look at the pods of {provisioner} in namespace {}: no replica has this shard",
-            fleet.namespace
-        )),
+        Some(fleet) if fleet.is_abandoned() || fleet.shard(key).is_some_and(|shard| !shard.alive) => {
+            let shard = if fleet.is_abandoned() { "" } else { " has this shard, so none" };
+            answer.obstacle(format!("No replica of {provisioner}{shard} works on it."));
+            answer.remedy.push(format!("look at the pods of {provisioner} in namespace {}", fleet.namespace));
+        }
         Some(_) => {}
     }
 }

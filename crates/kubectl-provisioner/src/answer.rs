@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 
+/// How the words begin for what is asked of the provisioner, as far as the rules of the controllers go.
+pub(crate) const NO_OBSTACLE: &str = "Nothing stands in the way";
+
 /// What is said of one object, or a table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Answer {
@@ -53,6 +56,15 @@ impl Answer {
 
     pub(crate) fn fact(&mut self, about: &'static str, text: impl Into<String>) {
         self.facts.push(Fact { about, text: text.into() });
+    }
+
+    /// Says what stands in the way of what the provisioner is asked for.
+    pub(crate) fn obstacle(&mut self, why: impl Into<String>) {
+        if self.why.first().is_some_and(|first| first.starts_with(NO_OBSTACLE)) {
+            self.why.clear();
+            self.state.push_str(", and something is in the way");
+        }
+        self.why.push(why.into());
     }
 
     /// Lines for a terminal.

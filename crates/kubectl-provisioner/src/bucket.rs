@@ -185,6 +185,10 @@ impl Case {
             let state = if own { "is there" } else { "exists and is not the claim's" };
             answer.fact(kind, format!("{} {state}", name(claim)));
             if !own {
+                answer.obstacle(format!(
+                    "The {kind} {} is not the claim's, and the claim's would have its name.",
+                    name(claim)
+                ));
                 answer.remedy.push(format!(
                     "look whose {kind} {} is; delete it, or create the claim under another name",
                     name(claim)

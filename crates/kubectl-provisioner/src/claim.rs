@@ -21,6 +21,9 @@ use crate::object::{annotation, given, is_going, name, text, uid};
 use crate::reader::{CLAIM, CLASS, Found, VOLUME};
 use crate::words::{volume_action, volume_refusal, volume_rest};
 
+/// What classes name whose volumes are made by hand.
+const HAND_MADE: &str = "kubernetes.io/no-provisioner";
+
 /// What was found of a claim.
 pub(crate) struct Case {
     claim: Value,
@@ -45,7 +48,7 @@ pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
     checks::tell_class(asked, &mut answer, &case).await;
     if let Some(provisioner) = &case.provisioner {
         let is_done = case.is_bound() && !answer.state.starts_with("is being");
-        if !is_done {
+        if !is_done && provisioner != HAND_MADE {
             tell_turn(&mut answer, provisioner, &case.fleets, &case.key());
         }
         tell_journal(&mut answer, &case.fleets.of(provisioner), &case.key());
@@ -163,6 +166,10 @@ impl Case {
         answer: &mut Answer,
     ) -> Option<Judgement> {
         let all = self.decide(asked, provisioner, claim, Able::All)?;
+        if let (Decision::Provision, Some(problem)) = (&all.decision, told.first().and_then(bad_parameters)) {
+            let message = told.first().map(|event| event.message.clone());
+            return Some(Judgement { decision: Decision::Refuse(Refusal::Parameters(problem)), message });
+        }
         let least = self.decide(asked, provisioner, claim, Able::Least)?;
         if all == least {
             return Some(all);
@@ -226,7 +233,7 @@ impl Case {
 
     /// kube-controller-manager has not asked the provisioner: what would it say?
     fn not_asked_yet(&self, asked: &Asked<'_>, answer: &mut Answer, provisioner: &str) {
-        let hand_made = provisioner == "kubernetes.io/no-provisioner";
+        let hand_made = provisioner == HAND_MADE;
         if is_going(&self.claim) {
             return say(answer, volume_rest(NoAction::ClaimGoes), None);
         }
@@ -258,4 +265,10 @@ impl Case {
             }
         }
     }
+}
+
+/// What is wrong with the class's parameters, which only the author's code can say.
+fn bad_parameters(last: &Told) -> Option<String> {
+    let (_, problem) = last.message.split_once("StorageClass cannot be used: ")?;
+    last.warning.then(|| problem.to_owned())
 }

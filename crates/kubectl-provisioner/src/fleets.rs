@@ -133,7 +133,7 @@ impl Fleet {
     /// Whose turn it is to work on this key.
     pub(crate) fn turn(&self, key: &str) -> String {
         if self.is_per_node() {
-            return format!("the replica of the claim's node, in namespace {}", self.namespace);
+            return format!("the replica of its node, in namespace {}", self.namespace);
         }
         let of = self.count();
         let place = match of {
@@ -184,11 +184,11 @@ impl Shard {
 
     pub(crate) fn told(&self) -> String {
         match (&self.holder, self.alive) {
-            (Some(holder), true) => format!("{holder} holds it and renewed its Lease {}", self.renewed),
+            (Some(holder), true) => format!("{holder} has the Lease and renewed it {}", self.renewed),
             (Some(holder), false) => {
-                format!("nobody holds it; {holder} had the Lease {} and renewed it last {}", self.lease, self.renewed)
+                format!("nobody; {holder} had the Lease {} and renewed it last {}", self.lease, self.renewed)
             }
-            (None, _) => format!("nobody holds it; the Lease {} was given up", self.lease),
+            (None, _) => format!("nobody; the Lease {} was given up", self.lease),
         }
     }
 
@@ -215,7 +215,7 @@ pub(crate) async fn controller_manager_is_gone(asked: &Asked<'_>) -> Option<Stri
                 .then(|| format!("kube-controller-manager does not run: its Lease was renewed {}", shard.renewed))
         }
         None if lease.is_absent() => {
-            Some("there is no Lease kube-controller-manager in kube-system; does it run?".to_owned())
+            Some("kube-controller-manager has no Lease in kube-system, so it may not run".to_owned())
         }
         None => None,
     }

@@ -61,7 +61,7 @@ fn entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
                 let who = match (fleet.is_held(), fleet.shards.is_empty()) {
                     (true, _) => "its provisioner removes what the attempt has left",
                     (false, true) => "nobody can see whether its provisioner runs",
-                    (false, false) => "and no replica of its provisioner works",
+                    (false, false) => "no replica of its provisioner works",
                 };
                 let why = format!("the claim {} of this attempt is gone; {who}", objects.claim());
                 orphans.push(Orphan {
@@ -120,7 +120,9 @@ fn of_bucket(bucket: &Value, claims: &[Value], fleets: &Fleets) -> Option<Orphan
     }
     let made_by = annotation(bucket, protocol::BUCKET_PROVISIONER);
     let held = made_by.is_some_and(|provisioner| fleets.of(provisioner).iter().any(|fleet| fleet.is_held()));
-    let maker = made_by.or(label(bucket, objectbucket_api::names::PROVISIONER_LABEL)).unwrap_or("nobody that it names");
+    let maker = made_by
+        .or(label(bucket, objectbucket_api::names::PROVISIONER_LABEL))
+        .unwrap_or("its provisioner, which it does not name,");
     let who = match (held, is_going(bucket)) {
         (true, _) => format!("{maker} ends the bucket"),
         (false, true) => format!("it is being deleted, and no replica of {maker} is seen to work"),

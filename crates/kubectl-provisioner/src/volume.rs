@@ -80,9 +80,6 @@ async fn judge(asked: &Asked<'_>, answer: &mut Answer, case: &Case<'_>) {
         return;
     };
     answer.decision = Some(format!("{decision:?}"));
-    if let (Decision::Delete(_), Found::Unknown) = (&decision, claim) {
-        answer.why.push("Whether its claim still exists is not known.".to_owned());
-    }
     match &decision {
         Decision::NoAction(why) => {
             say(answer, volume_rest(*why), None);
@@ -101,6 +98,15 @@ async fn judge(asked: &Asked<'_>, answer: &mut Answer, case: &Case<'_>) {
             _ => say_action(answer, &decision, told),
         },
         _ => say_action(answer, &decision, told),
+    }
+    tell_doubt(answer, &decision, claim);
+}
+
+/// The rules take a claim that cannot be read for one that is gone.
+fn tell_doubt(answer: &mut Answer, decision: &Decision, claim: &Found) {
+    if let (Decision::Delete(_), Found::Unknown) = (decision, claim) {
+        answer.state = "released; the provisioner deletes it if its claim is gone".to_owned();
+        answer.why = vec!["Whether its claim still exists is not known.".to_owned()];
     }
 }
 

@@ -71,7 +71,7 @@ async fn the_commands_tell_what_a_provisioner_does() {
         "{text}"
     );
     assert!(
-        text.contains("holds it") && text.contains("an attempt is recorded in default/example.com-p-journal"),
+        text.contains("has the Lease") && text.contains("an attempt is recorded in default/example.com-p-journal"),
         "{text}"
     );
     let listed: Value = serde_json::from_str(&ask("list -o json").await).unwrap();
@@ -89,5 +89,5 @@ async fn the_commands_tell_what_a_provisioner_does() {
     stop.cancel();
     running.await.unwrap().unwrap();
     let text = ask("explain pvc full").await;
-    assert!(text.contains("nobody holds it"), "{text}");
+    assert!(text.contains("nobody; the Lease example.com-p was given up"), "{text}");
 }

@@ -76,7 +76,7 @@ async fn tell_topology(asked: &Asked<'_>, answer: &mut Answer, case: &Case, clas
     };
     let allowed = terms.iter().any(|term| items(term, &["matchLabelExpressions"]).iter().all(fits));
     if !allowed {
-        answer.why.push(format!("The selected node {selected} is not where the class allows volumes."));
+        answer.obstacle(format!("The selected node {selected} is not where the class allows volumes."));
         answer.remedy.push(
             "delete the pod that waits, so that the scheduler chooses another node; or change the class".to_owned(),
         );
@@ -96,7 +96,8 @@ pub(super) async fn tell_node(asked: &Asked<'_>, answer: &mut Answer, case: &Cas
     match asked.reader.get(&NODE, "", selected).await {
         Found::Is(_) => answer.fact("Node", format!("the scheduler has chosen {selected}")),
         Found::Absent => {
-            answer.fact("Node", format!("the scheduler has chosen {selected}, which does not exist any more"));
+            answer.fact("Node", format!("the scheduler has chosen {selected}"));
+            answer.obstacle(format!("The selected node {selected} does not exist any more."));
             answer.remedy.push(format!(
                 "delete the pod that waits for the claim, or remove the claim's annotation {}: the scheduler chooses another node",
                 protocol::SELECTED_NODE
@@ -172,10 +173,12 @@ pub(super) async fn tell_source(asked: &Asked<'_>, answer: &mut Answer, case: &C
     };
     match exists {
         Found::Is(claim) if given(&claim, &["spec", "volumeName"]).is_none() => {
-            answer.fact("Source", format!("{kind} {source_name}, which is not bound itself"));
+            answer.fact("Source", format!("{kind} {source_name}"));
+            answer.obstacle(format!("The {kind} {source_name} is not bound itself."));
         }
         Found::Absent => {
-            answer.fact("Source", format!("{kind} {source_name}, which does not exist"));
+            answer.fact("Source", format!("{kind} {source_name}"));
+            answer.obstacle(format!("There is no {kind} {source_name} to copy."));
             answer.remedy.push(format!("create {kind} {source_name}, or the claim without a data source"));
         }
         _ => answer.fact("Source", format!("{kind} {source_name}")),

@@ -20,7 +20,8 @@ fn pod(spec: &str, status: &str) -> String {
 }
 
 fn ours(phase: &str, more: &str) -> String {
-    let metadata = "annotations: {pv.kubernetes.io/provisioned-by: example.com/p, kube-provisioner/identity: storage}";
+    let metadata = "annotations: {pv.kubernetes.io/provisioned-by: example.com/p, kube-provisioner/identity: storage},
+        finalizers: [external-provisioner.volume.kubernetes.io/finalizer]";
     let spec = format!(
         "persistentVolumeReclaimPolicy: Delete, nfs: {{server: s, path: /v}},
         claimRef: {{apiVersion: v1, kind: PersistentVolumeClaim, namespace: shop, name: data, uid: UID(data)}}, {more}"

@@ -124,7 +124,7 @@ pub(crate) fn lease_of(name: &str, shards: &str, renewed: &str) -> String {
 pub(crate) fn journal(name: &str, layout: &str, uid: Option<&str>) -> String {
     let entry = uid.map(|uid| {
         let metadata = json!({"metadata": {"name": "data", "namespace": "shop", "uid": uid}});
-        let class = json!({"metadata": {"name": "gold"}, "provisioner": "example.com/p"});
+        let class = json!({"metadata": {"name": "gold", "uid": "UID(gold)"}, "provisioner": "example.com/p"});
         let spec = json!({"storageClassName": "gold"});
         json!({"entries": format!("pvc-{uid} gold-1,spec-1 {metadata}\n"), "shared": format!("gold-1 {class}\nspec-1 {spec}\n")})
     });

@@ -1,7 +1,7 @@
 //! The command line of every provisioner: its author's arguments, and the common commands.
 
 mod check_class;
-mod journal;
+pub(crate) mod journal;
 mod rbac;
 mod served;
 #[cfg(test)]

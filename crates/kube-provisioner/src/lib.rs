@@ -53,6 +53,7 @@ mod cli;
 pub mod conformance;
 mod controller;
 mod error;
+pub mod explain;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

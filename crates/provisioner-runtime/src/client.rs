@@ -39,10 +39,19 @@ pub struct Connection {
 ///
 /// One line that names the server and where its address comes from, and says what to do.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
+    connect_as(kubeconfig, &KubeConfigOptions::default()).await
+}
+
+/// [`connect`], with another context, cluster or user of the kubeconfig than its current ones.
+///
+/// # Errors
+///
+/// As [`connect`].
+pub async fn connect_as(kubeconfig: Option<&Path>, choice: &KubeConfigOptions) -> Result<Connection, ConnectError> {
     // An error means that another provider is installed already, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
 
-    let (mut config, source) = ConfigSources::from_env().config(kubeconfig).await?;
+    let (mut config, source) = ConfigSources::from_env().config(kubeconfig, choice).await?;
     // The queue repeats what failed, with a better back-off.
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
@@ -93,13 +102,17 @@ impl ConfigSources {
     }
 
     /// The connection data, and where they come from.
-    async fn config(&self, explicit: Option<&Path>) -> Result<(Config, String), ConnectError> {
+    async fn config(
+        &self,
+        explicit: Option<&Path>,
+        choice: &KubeConfigOptions,
+    ) -> Result<(Config, String), ConnectError> {
         if let Some(path) = explicit {
-            return from_files(&[path.to_owned()]).await;
+            return from_files(&[path.to_owned()], choice).await;
         }
         if let Some(list) = &self.kubeconfig {
             let paths: Vec<PathBuf> = env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect();
-            return from_files(&paths).await;
+            return from_files(&paths, choice).await;
         }
         if self.in_pod {
             let source = "the pod's service account".to_owned();
@@ -110,18 +123,18 @@ impl ConfigSources {
         }
         let home = self.home.as_ref().map(|home| home.join(".kube/config"));
         match home {
-            Some(path) if path.exists() => from_files(&[path]).await,
+            Some(path) if path.exists() => from_files(&[path], choice).await,
             path => Err(error::no_cluster(path)),
         }
     }
 }
 
-async fn from_files(paths: &[PathBuf]) -> Result<(Config, String), ConnectError> {
+async fn from_files(paths: &[PathBuf], choice: &KubeConfigOptions) -> Result<(Config, String), ConnectError> {
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     let source = format!("the kubeconfig {}", names.join(":"));
     let merged =
         paths.iter().try_fold(Kubeconfig::default(), |merged, path| merged.merge(Kubeconfig::read_from(path)?));
-    let config = async { Config::from_custom_kubeconfig(merged?, &KubeConfigOptions::default()).await };
+    let config = async { Config::from_custom_kubeconfig(merged?, choice).await };
     match config.await {
         Ok(config) => Ok((config, source)),
         Err(error) => Err(error::kubeconfig(source, &error)),

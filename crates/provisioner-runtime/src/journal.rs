@@ -101,7 +101,7 @@ use self::state::{Shared, State, Stored};
 pub use self::adopt::{Adopted, Adoption, Other};
 pub use self::drop::{DropError, request_drop};
 pub use self::error::{JournalError, TakeOverError};
-pub use self::list::{Listing, list};
+pub use self::list::{Listing, list, selector};
 pub use self::options::{JournalOptions, journal_name};
 pub use self::state::JournalStats;
 pub use self::text::Entry;

@@ -92,7 +92,8 @@ fn holding<'a>(listings: &'a [Listing], key: &str) -> Vec<(&'a Listing, &'a Entr
     listings.iter().filter_map(of).collect()
 }
 
-fn table(listings: &[Listing]) -> String {
+/// The table that `journal list` prints.
+pub fn table(listings: &[Listing]) -> String {
     let mut rows = vec![["JOURNAL", "HOLDER", "ENTRY", "CLAIM", "CLASS", "CLAIM SINCE"].map(str::to_owned)];
     let mut notes = String::new();
     for Listing { name, holder, entries, unreadable, dropping, .. } in listings {
@@ -134,14 +135,15 @@ fn left_behind(entry: &Entry) -> String {
 }
 
 /// The objects of an entry, as far as they can be read.
-#[derive(Default)]
-struct EntryObjects {
+#[derive(Debug, Default)]
+pub struct EntryObjects {
     claim: ObjectMeta,
     class: StorageClass,
 }
 
 impl EntryObjects {
-    fn read(entry: &Entry) -> Self {
+    /// Reads them.
+    pub fn read(entry: &Entry) -> Self {
         #[derive(Default, Deserialize)]
         struct EntryText {
             metadata: ObjectMeta,
@@ -151,16 +153,19 @@ impl EntryObjects {
         Self { claim, class }
     }
 
-    fn claim(&self) -> String {
+    /// Namespace and name of the claim; `?` stands for what cannot be read.
+    pub fn claim(&self) -> String {
         let part = |part: &Option<String>| part.clone().unwrap_or_else(|| "?".to_owned());
         format!("{}/{}", part(&self.claim.namespace), part(&self.claim.name))
     }
 
-    fn class_name(&self) -> String {
+    /// The name of the class; `?` if it cannot be read.
+    pub fn class_name(&self) -> String {
         self.class.metadata.name.clone().unwrap_or_else(|| "?".to_owned())
     }
 
-    fn since(&self) -> String {
+    /// When the claim was made; `?` if it cannot be read.
+    pub fn since(&self) -> String {
         self.claim.creation_timestamp.as_ref().map_or("?".to_owned(), |time| time.0.to_string())
     }
 

@@ -7,12 +7,13 @@ mod act;
 mod backend;
 mod cache;
 mod class;
-mod decide;
+pub(crate) mod decide;
 mod delivered;
 mod delivered_table;
 #[cfg(test)]
 mod event_table;
 mod events;
+pub(crate) mod explain;
 mod facts;
 mod key;
 mod messages;

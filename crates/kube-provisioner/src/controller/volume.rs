@@ -7,8 +7,9 @@ mod act;
 mod backend;
 mod cache;
 mod class;
-mod decide;
+pub(crate) mod decide;
 mod events;
+pub(crate) mod explain;
 mod facts;
 #[cfg(feature = "fuzzing")]
 mod fuzzing;

@@ -158,14 +158,14 @@ async fn connection_data_are_looked_for_in_the_promised_order() {
 async fn several_kubeconfigs_are_one() {
     let (first, second) = (kubeconfig("server: http://first"), kubeconfig("server: http://second"));
     let paths = [first.path().to_owned(), second.path().to_owned()];
-    let (config, source) = from_files(&paths).await.unwrap();
+    let (config, source) = from_files(&paths, &KubeConfigOptions::default()).await.unwrap();
     assert_eq!(config.cluster_url, "http://first/");
     let names = paths.map(|path| path.display().to_string());
     assert_eq!(source, format!("the kubeconfig {}", names.join(":")));
 }
 
 async fn server(sources: &ConfigSources, explicit: Option<&Path>) -> Result<String, String> {
-    match sources.config(explicit).await {
+    match sources.config(explicit, &KubeConfigOptions::default()).await {
         Ok((config, _)) => Ok(config.cluster_url.to_string()),
         Err(error) => Err(error.to_string()),
     }

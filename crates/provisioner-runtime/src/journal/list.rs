@@ -34,15 +34,21 @@ pub struct Listing {
 /// When the API server does not answer as it should.
 pub async fn list(client: &Client, namespace: &str, group: Option<&str>) -> Result<Vec<Listing>, CallError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let (component, journal) = COMPONENT;
-    let of_group = group.map(|group| format!(",{INSTANCE}={}", label_value(group))).unwrap_or_default();
-    let parameters = ListParams::default().labels(&format!("{component}={journal}{of_group}"));
+    let parameters = ListParams::default().labels(&selector(group));
     let found = call(LIMIT, api.list(&parameters)).await?;
     Ok(found.items.iter().map(Listing::read).collect())
 }
 
+/// The label selector of journals, of all groups or of one.
+pub fn selector(group: Option<&str>) -> String {
+    let (component, journal) = COMPONENT;
+    let of_group = group.map(|group| format!(",{INSTANCE}={}", label_value(group))).unwrap_or_default();
+    format!("{component}={journal}{of_group}")
+}
+
 impl Listing {
-    fn read(journal: &ConfigMap) -> Self {
+    /// What is in the ConfigMap of a journal.
+    pub fn read(journal: &ConfigMap) -> Self {
         let annotation = |name: &str| journal.annotations().get(name).cloned().unwrap_or_default();
         let data = journal.data.clone().unwrap_or_default();
         let content = match data.get(VERSION_KEY).map(String::as_str) {

@@ -25,7 +25,7 @@ pub(crate) struct Rules {
 
 /// What to do about one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub enum Decision {
     /// Nothing, until something changes.
     NoAction(NoAction),
     /// Nothing, and the claim's user should know why.
@@ -48,13 +48,20 @@ pub(crate) enum Decision {
 
 /// Why nothing is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoAction {
+pub enum NoAction {
+    /// The bucket can be used.
     Bound,
+    /// The class does not exist.
     ClassMissing,
+    /// The claim's class names another provisioner.
     ClassOfAnother,
+    /// There is no claim that asks us, and no ObjectBucket.
     NothingHere,
+    /// The ObjectBucket is being deleted, and our finalizer does not hold it.
     ObjectGoes,
+    /// The bucket was made by another installation.
     OtherInstallation,
+    /// The ObjectBucket is another provisioner's.
     OtherProvisioner,
     /// An ObjectBucket that does not tell its claim, and no claim points at.
     Unclaimed,
@@ -62,7 +69,7 @@ pub(crate) enum NoAction {
 
 /// Why the author's code is called for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub enum Reason {
     /// There is no bucket yet.
     New,
     /// The claim's `additionalConfig` has changed.
@@ -73,18 +80,23 @@ pub(crate) enum Reason {
 
 /// Why a claim gets no bucket for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// The ObjectBucket of an earlier claim of this name is not gone yet.
     Former,
     /// Neither the claim nor the class says how the bucket is to be called.
     NoName,
     /// The name cannot be a bucket's.
     BadName {
+        /// The name.
         name: String,
+        /// What is wrong with it.
         problem: &'static str,
     },
+    /// The class's parameters cannot be used.
     Parameters(String),
+    /// The author's code crashed while it read the class's parameters.
     ParametersCrash(String),
+    /// Claims may not use these keys of `additionalConfig`.
     ConfigNotAllowed(Vec<String>),
     /// The annotation of the ObjectBucket cannot be read.
     Record(String),
@@ -94,13 +106,14 @@ pub(crate) enum Refusal {
     NoRotation,
     /// A Secret or ConfigMap of the claim's name is not the claim's.
     NotOwned {
+        /// Which of them.
         kind: &'static str,
     },
 }
 
 /// How a claim's bucket ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub enum Ending {
     /// Bucket and user are removed.
     Delete,
     /// The user is removed.

@@ -63,7 +63,7 @@ impl Rules {
 
 /// What to do about one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub enum Decision {
     /// Nothing, until something changes.
     NoAction(NoAction),
     /// Nothing, and the claim's user should know why.
@@ -83,13 +83,19 @@ pub(crate) enum Decision {
     /// Save the volume whose asset exists.
     Save,
     /// Check that the node exists whose replica has to delete the volume.
-    LookForNode { name: String },
+    LookForNode {
+        /// The node.
+        name: String,
+    },
     /// Add our finalizer to a volume that was made without it.
     Protect,
     /// Remove our finalizer from a volume that is not to be deleted.
     Unprotect,
     /// Call the author's `expand` with this size.
-    Expand { bytes: u64 },
+    Expand {
+        /// The size.
+        bytes: u64,
+    },
     /// Call the author's `delete`, then delete the object.
     Delete(Deletion),
     /// The asset is gone: delete the object.
@@ -98,7 +104,7 @@ pub(crate) enum Decision {
 
 /// Why there is nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum NoAction {
+pub enum NoAction {
     /// Neither a claim that asks us nor a volume of ours.
     NothingHere,
     /// The claim has a volume.
@@ -131,31 +137,66 @@ pub(crate) enum NoAction {
 
 /// Why a claim gets no volume. The texts for its user are in `report`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
+    /// The claim's access modes are not among these, which are all that there are.
     AccessModes(Vec<String>),
+    /// The class restricts where volumes may be.
     AllowedTopologies,
+    /// The claim records an attempt with other parameters of its class.
     AttemptOfOtherClass,
+    /// The claim names this VolumeAttributesClass.
     AttributesClass(String),
+    /// The claim asks for a block device.
     Block,
+    /// The class with this name does not exist, or the claim names none.
     ClassMissing(Option<String>),
-    DataSource { kind: String, name: String },
+    /// The claim asks for a copy.
+    DataSource {
+        /// The kind of the source, with its group.
+        kind: String,
+        /// The name of the source.
+        name: String,
+    },
+    /// The claim asks for more, and volumes cannot grow.
     Expansion,
+    /// Every node has a replica of its own, and the class lets the scheduler choose none.
     ImmediateClass,
+    /// The class has mount options.
     MountOptions,
+    /// The name of the claim's volume is another one's.
     NameTaken,
-    NodeGone { node: String },
-    OtherInstallation { maker: String },
+    /// The volume is on a node that does not exist any more.
+    NodeGone {
+        /// Its name.
+        node: String,
+    },
+    /// The volume was made by another installation.
+    OtherInstallation {
+        /// Its identity.
+        maker: String,
+    },
+    /// The class's parameters cannot be used.
     Parameters(String),
+    /// The author's code crashed while it read the class's parameters.
     ParametersCrash(String),
-    Populator { kind: String, name: String },
+    /// The claim is to be filled by a volume populator.
+    Populator {
+        /// The kind of the source, with its group.
+        kind: String,
+        /// The name of the source.
+        name: String,
+    },
+    /// The claim's size cannot be read.
     Request(String),
+    /// The volume is to be kept, but its deletion has begun.
     RetainedTooLate,
+    /// The claim has a label selector.
     Selector,
 }
 
 /// How a volume is deleted. The cache alone never suffices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deletion {
+pub enum Deletion {
     /// Our finalizer holds the object: delete it first (the answer is the live object), then the asset.
     Protected,
     /// Read the live object, delete the asset, then the object with its uid as precondition.

@@ -1,0 +1,153 @@
+//! Decisions about objects that no watch has delivered. See [`crate::explain`].
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use provisioner_runtime::Cache;
+use provisioner_runtime::watch::{Change, FromJson};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::cache::BucketCache;
+use super::class::ReadClass;
+use super::decide::{Decision, Rules, decide};
+use super::delivered::{of_config_map, of_secret};
+use super::facts::{Delivered, Facts};
+use super::key::Key;
+use super::messages::told;
+use super::narrow::{bucket_facts, claim_facts};
+use super::outcome::Outcome;
+use super::safeguards::Safeguards;
+use crate::bucket::BucketCapabilities;
+use crate::controller::names::ProvisionerNames;
+use crate::explain::{Able, Anything, Installation};
+
+/// A claim of a bucket and what belongs to it, as the API server's JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct Objects<'a> {
+    /// The claim.
+    pub claim: &'a Value,
+    /// The claim's class.
+    pub class: Option<&'a Value>,
+    /// The ObjectBuckets of the claim's name.
+    pub buckets: &'a [Value],
+    /// The metadata of the Secret of the claim's name. Its data are not wanted.
+    pub secret: Delivery<'a>,
+    /// The ConfigMap of the claim's name.
+    pub config_map: Delivery<'a>,
+}
+
+/// A Secret or a ConfigMap.
+#[derive(Clone, Copy, Debug)]
+pub enum Delivery<'a> {
+    /// Nobody may look. It is taken to be as it should.
+    Unknown,
+    /// There is none.
+    Absent,
+    /// It is there.
+    Present(&'a Value),
+}
+
+/// A decision, and the text that the users are told with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// What is done.
+    pub decision: Decision,
+    /// The message of the event or of the condition `Ready`, where there is one.
+    pub message: Option<String>,
+}
+
+/// What this installation does about the claim. `None` for what is no object of an API server.
+pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_>) -> Option<Judgement> {
+    let text = |field: &str| objects.claim["metadata"][field].as_str();
+    let key = Key::of(text("namespace")?, text("name")?, text("uid")?);
+    let capabilities = match able {
+        Able::Least => BucketCapabilities::default(),
+        Able::All => BucketCapabilities::default().rotation(),
+    };
+    let rules = Rules {
+        names: ProvisionerNames { own: installation.provisioner.clone(), additional: Vec::new() },
+        capabilities,
+        identity: installation.identity.as_str().into(),
+        allowed_config: None,
+        safeguards: Safeguards::default(),
+    };
+    let facts = facts(&key, &Arc::new(rules.clone()), objects);
+    let decision = decide(&facts, &rules);
+    let message = match &decision {
+        Decision::Refuse(refusal) => {
+            let told = told(&Outcome::Refused(refusal.clone()), &facts, &installation.provisioner, None);
+            told.map(|told| told.text)
+        }
+        _ => None,
+    };
+    Some(Judgement { decision, message })
+}
+
+fn facts(key: &Key, rules: &Arc<Rules>, objects: &Objects<'_>) -> Facts {
+    let mut cache = BucketCache::new(rules.clone());
+    if let Some(class) = read(objects.class) {
+        cache.class_event(ReadClass::of_event(Change::Applied(class), rules, &Anything));
+    }
+    cache.claim_event(Change::Applied(read(Some(objects.claim)).as_ref().and_then(claim_facts)));
+    for bucket in objects.buckets {
+        cache.bucket_event(Change::Applied(read(Some(bucket)).as_ref().and_then(bucket_facts)));
+    }
+    if let Delivery::Present(secret) = objects.secret {
+        // Never more than the metadata, whatever is handed in.
+        let secret = typed::<Secret>(&json!({"metadata": secret["metadata"]}));
+        cache.secret_event(Change::Applied(secret.as_ref().and_then(of_secret)));
+    }
+    if let Delivery::Present(map) = objects.config_map {
+        cache.config_map_event(Change::Applied(typed::<ConfigMap>(map).as_ref().and_then(of_config_map)));
+    }
+    let mut facts = cache.facts(key);
+    // Without its data nobody can say whether a Secret was edited.
+    if !matches!(objects.secret, Delivery::Absent) && facts.secret != Delivered::Foreign {
+        facts.secret = Delivered::Intact;
+    }
+    if matches!(objects.config_map, Delivery::Unknown) {
+        facts.config_map = Delivered::Intact;
+    }
+    facts
+}
+
+fn read<T: FromJson>(object: Option<&Value>) -> Option<T> {
+    T::from_json(&object?.to_string()).ok()
+}
+
+fn typed<T: DeserializeOwned>(object: &Value) -> Option<T> {
+    serde_json::from_value(object.clone()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decide::{NoAction, Reason, Refusal};
+    use super::*;
+
+    #[test]
+    fn a_claim_is_judged_by_the_rules_of_the_controller() {
+        let (provisioner, identity) = ("example.com/b".to_owned(), "storage".to_owned());
+        let installation = Installation { provisioner, identity, node: None, claims_record: false };
+        let claim = |name: &str| {
+            json!({
+                "metadata": {"name": "c", "namespace": "n", "uid": "u"},
+                "spec": {"storageClassName": "k", "bucketName": name},
+            })
+        };
+        let class = json!({"metadata": {"name": "k", "uid": "k"}, "provisioner": "example.com/b"});
+        let (good, bad) = (claim("photos"), claim("X"));
+        let (secret, config_map) = (Delivery::Absent, Delivery::Absent);
+        let objects = Objects { claim: &good, class: Some(&class), buckets: &[], secret, config_map };
+        let judge = |objects: &Objects<'_>| about_claim(&installation, Able::All, objects).unwrap();
+        assert_eq!(judge(&objects).decision, Decision::Attempt(Reason::New));
+        let refused = judge(&Objects { claim: &bad, ..objects });
+        assert!(matches!(refused.decision, Decision::Refuse(Refusal::BadName { .. })));
+        assert!(refused.message.unwrap().contains("\"X\" cannot be the name of a bucket"));
+        let without = judge(&Objects { class: None, ..objects });
+        assert_eq!(without.decision, Decision::NoAction(NoAction::ClassMissing));
+        let foreign = json!({"metadata": {"name": "c", "namespace": "n", "uid": "s", "resourceVersion": "1"}});
+        let refused = judge(&Objects { secret: Delivery::Present(&foreign), ..objects });
+        assert_eq!(refused.decision, Decision::Refuse(Refusal::NotOwned { kind: "Secret" }));
+    }
+}

@@ -1,0 +1,175 @@
+//! Decisions about objects that no watch has delivered. See [`crate::explain`].
+
+use std::sync::Arc;
+
+use provisioner_runtime::Cache;
+use provisioner_runtime::journal::Entry;
+use provisioner_runtime::watch::{Change, FromJson};
+use serde_json::Value;
+
+use super::cache::VolumeCache;
+use super::class::ReadClass;
+use super::decide::{Decision, Rules, decide};
+use super::facts::Facts;
+use super::intent;
+use super::key::Key;
+use super::outcome::Outcome;
+use super::report::{Case, Thresholds, report};
+use super::safeguards::Safeguards;
+use crate::capabilities::Capabilities;
+use crate::controller::names::ProvisionerNames;
+use crate::explain::{Able, Anything, Installation};
+
+/// A claim and what belongs to it, as the API server's JSON.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Objects<'a> {
+    /// The claim.
+    pub claim: Option<&'a Value>,
+    /// The claim's class.
+    pub class: Option<&'a Value>,
+    /// The volume: of the claim, or of the name that the claim's volume will have.
+    pub volume: Option<&'a Value>,
+    /// What the journals record of it.
+    pub attempt: Attempt<'a>,
+}
+
+/// What the journals record of a claim.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Attempt<'a> {
+    /// Nothing.
+    #[default]
+    None,
+    /// An attempt that the holder of the journal goes on with.
+    Recorded(&'a Entry),
+    /// An attempt in the journal of another number of shards.
+    AwaitsAdoption,
+}
+
+/// A decision, and the text that the users are told with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// What is done.
+    pub decision: Decision,
+    /// The message of the event, where there is one.
+    pub message: Option<String>,
+}
+
+/// What this installation does about the claim. `None` for what is no object of an API server.
+pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_>) -> Option<Judgement> {
+    let uid = objects.claim?["metadata"]["uid"].as_str()?;
+    Some(judge(&Key::of_claim(uid), installation, able, objects))
+}
+
+/// What this installation does about the volume.
+pub fn about_volume(installation: &Installation, able: Able, objects: &Objects<'_>) -> Option<Judgement> {
+    let name = objects.volume?["metadata"]["name"].as_str()?;
+    Some(judge(&Key::of_volume(name), installation, able, objects))
+}
+
+fn judge(key: &Key, installation: &Installation, able: Able, objects: &Objects<'_>) -> Judgement {
+    let rules = rules(installation, Capabilities::default());
+    let facts = facts(key, Arc::new(rules.clone()), objects);
+    let rules = match able {
+        Able::Least => rules,
+        Able::All => Rules { capabilities: everything(&facts), ..rules },
+    };
+    let decision = decide(&facts, &rules);
+    let message = match &decision {
+        Decision::Refuse(refusal) => {
+            let (provisioner, volume) = (&*installation.provisioner, &*key.to_string());
+            // As of the second attempt: the first one says nothing of a class that may come at once.
+            let thresholds = Thresholds::default();
+            let case = Case { provisioner, volume, facts: &facts, attempt: 2, repeats: 0, waits: 0, thresholds };
+            report(Outcome::Refused(refusal.clone()), &case).event.map(|event| event.text)
+        }
+        _ => None,
+    };
+    Judgement { decision, message }
+}
+
+fn rules(installation: &Installation, capabilities: Capabilities) -> Rules {
+    let Installation { provisioner, identity, node, claims_record } = installation;
+    Rules {
+        names: ProvisionerNames { own: provisioner.clone(), additional: Vec::new() },
+        capabilities,
+        finalizer: true,
+        identity: identity.as_str().into(),
+        node: node.as_deref().map(Into::into),
+        claims_record: *claims_record,
+        safeguards: Safeguards::default(),
+    }
+}
+
+fn facts(key: &Key, rules: Arc<Rules>, objects: &Objects<'_>) -> Facts {
+    let mut cache = VolumeCache::new(rules.clone());
+    if let Some(class) = read(objects.class) {
+        cache.class_event(ReadClass::of_event(Change::Applied(class), &rules, &Anything));
+    }
+    if let Some(volume) = read(objects.volume) {
+        cache.volume_event(Change::Applied(volume));
+    }
+    if let Some(claim) = read(objects.claim) {
+        cache.claim_event(Change::Applied(claim));
+    }
+    match objects.attempt {
+        Attempt::None => {}
+        Attempt::AwaitsAdoption => cache.await_adoption(std::slice::from_ref(key)),
+        Attempt::Recorded(entry) => {
+            if let Ok(pending) = intent::read(entry, (&Anything, &rules.capabilities)) {
+                cache.adopt(key, pending);
+            }
+        }
+    }
+    cache.facts(key)
+}
+
+fn read<T: FromJson>(object: Option<&Value>) -> Option<T> {
+    T::from_json(&object?.to_string()).ok()
+}
+
+/// All that this claim may ask for.
+fn everything(facts: &Facts) -> Capabilities {
+    let source = facts.claim_at_work().and_then(|claim| claim.data_source.as_ref());
+    Capabilities::default()
+        .block()
+        .selectors()
+        .data_sources(source.map(|source| source.type_name()))
+        .volume_attributes_classes()
+        .allowed_topologies()
+        .mount_options()
+        .expansion()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::decide::{NoAction, Refusal};
+    use super::*;
+
+    fn installation() -> Installation {
+        let (provisioner, identity) = ("example.com/p".to_owned(), "storage".to_owned());
+        Installation { provisioner, identity, node: None, claims_record: false }
+    }
+
+    #[test]
+    fn what_only_the_author_knows_is_told_by_both_ends() {
+        let claim = json!({
+            "metadata": {"name": "c", "namespace": "n", "uid": "u",
+                "annotations": {"volume.kubernetes.io/storage-provisioner": "example.com/p"}},
+            "spec": {"storageClassName": "k", "volumeMode": "Block"},
+        });
+        let class = json!({"metadata": {"name": "k", "uid": "k"}, "provisioner": "example.com/p"});
+        let objects = Objects { claim: Some(&claim), class: Some(&class), ..Objects::default() };
+        let judgement = |able, objects| about_claim(&installation(), able, objects).unwrap();
+        assert_eq!(judgement(Able::All, &objects).decision, Decision::Provision);
+        let refused = judgement(Able::Least, &objects);
+        assert_eq!(refused.decision, Decision::Refuse(Refusal::Block));
+        assert!(refused.message.unwrap().contains("does not support block volume"));
+        let without = Objects { class: None, ..objects };
+        let missing = Decision::Refuse(Refusal::ClassMissing(Some("k".to_owned())));
+        assert_eq!(judgement(Able::All, &without).decision, missing);
+        let moving = Objects { attempt: Attempt::AwaitsAdoption, ..objects };
+        assert_eq!(judgement(Able::All, &moving).decision, Decision::NoAction(NoAction::AwaitsAdoption));
+    }
+}

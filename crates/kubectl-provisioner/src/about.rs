@@ -1,0 +1,244 @@
+//! What every explanation needs: what was told, who is asked, and the words for a decision.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::jiff::Timestamp;
+use kube_provisioner::explain::Installation;
+use kube_provisioner::protocol;
+use serde_json::Value;
+
+use crate::Asked;
+use crate::answer::Answer;
+use crate::fleets::{Fleet, Fleets};
+use crate::object::{ago, annotation, at, given, name, namespace, text, time, uid};
+use crate::reader::EVENT;
+use crate::words::Words;
+
+/// Events that are shown.
+const SHOWN: usize = 8;
+
+/// One event.
+pub(crate) struct Told {
+    pub(crate) warning: bool,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) count: u64,
+    last: Option<Timestamp>,
+    source: String,
+}
+
+/// The events about an object, the last one first.
+pub(crate) async fn events(asked: &Asked<'_>, kind: &str, object: &Value) -> Vec<Told> {
+    // Events about objects without a namespace are here.
+    let place = Some(namespace(object)).filter(|place| !place.is_empty()).unwrap_or("default");
+    let selector = format!("involvedObject.kind={kind},involvedObject.name={}", name(object));
+    let found = asked.reader.list(&EVENT, place, ("fieldSelector", &selector)).await;
+    let about = |event: &Value| [uid(object), ""].contains(&text(event, &["involvedObject", "uid"]));
+    let mut told: Vec<Told> = found.iter().flatten().filter(|event| about(event)).map(Told::read).collect();
+    told.sort_by(|a, b| (b.last, &a.reason, &a.message).cmp(&(a.last, &b.reason, &b.message)));
+    told
+}
+
+impl Told {
+    pub(crate) fn read(event: &Value) -> Self {
+        let times = [
+            &["series", "lastObservedTime"][..],
+            &["lastTimestamp"],
+            &["eventTime"],
+            &["metadata", "creationTimestamp"],
+        ];
+        let counts = [&["series", "count"][..], &["count"]];
+        let source = given(event, &["reportingComponent"]).unwrap_or(text(event, &["source", "component"]));
+        Self {
+            warning: text(event, &["type"]) == "Warning",
+            reason: text(event, &["reason"]).to_owned(),
+            message: text(event, &["message"]).to_owned(),
+            count: counts.iter().find_map(|path| at(event, path).as_u64()).unwrap_or(1).max(1),
+            last: times.iter().find_map(|path| given(event, path).and_then(time)),
+            source: source.to_owned(),
+        }
+    }
+
+    pub(crate) fn told(&self, now: Timestamp) -> String {
+        let Self { reason, message, source, .. } = self;
+        let kind = if self.warning { "Warning" } else { "Normal" };
+        let often = if self.count > 1 { format!(", {} times", self.count) } else { String::new() };
+        let when = self.last.map(|last| format!(", {}", ago(now, last))).unwrap_or_default();
+        let from = if source.is_empty() { String::new() } else { format!(", from {source}") };
+        format!("{kind} {reason}{often}{when}{from}: {message}")
+    }
+
+    /// What a person can do about a failure that the controllers tell. `None` where the message itself says it.
+    fn remedy(&self) -> Option<&'static str> {
+        let known = [
+            (
+                "The API server does not allow this",
+                "grant the provisioner's account the right that the event names; the program's command `rbac` prints all of them",
+            ),
+            (
+                "forbidden",
+                "grant the provisioner's account the right that the event names; the program's command `rbac` prints all of them",
+            ),
+            (
+                "cannot write its journal",
+                "mend what the event names: the provisioner begins nothing that it cannot record",
+            ),
+            ("at the moment:", "mend what the event names; the provisioner's /readyz says the same"),
+            (
+                "cannot be used:",
+                "create the class again with good parameters; the program's command `check-class` checks them before",
+            ),
+            (
+                "gave up after",
+                "mend the cause, then change the claim's spec or create its class anew: labels do not count",
+            ),
+            (
+                "gave no answer within",
+                "look after the backend; if it only is slow, raise --provision-timeout or --delete-timeout",
+            ),
+            ("crashed in", "report it to the provisioner's authors"),
+        ];
+        known.into_iter().find(|(part, _)| self.message.contains(part)).map(|(_, remedy)| remedy)
+    }
+}
+
+/// Writes the events down, and what they say of attempts.
+pub(crate) fn tell(answer: &mut Answer, told: &[Told], now: Timestamp) {
+    answer.events.extend(told.iter().take(SHOWN).map(|event| event.told(now)));
+    let failed = |event: &&Told| event.warning && event.reason.contains("Failed");
+    let failures: u64 = told.iter().filter(failed).map(|event| event.count).sum();
+    if failures > 0 {
+        answer.fact("Attempts", format!("at least {failures} failed, as far as events are kept"));
+    }
+}
+
+/// Where a call of the provisioner has failed last, that is why it takes so long.
+pub(crate) fn tell_failure(answer: &mut Answer, told: &[Told]) {
+    // What was told before a success or a change says nothing of the present.
+    let Some(last) = told.first().filter(|last| last.warning) else { return };
+    answer.state = format!("{}, and that fails", answer.state);
+    answer.why = vec![format!("{}: {}", last.reason, last.message)];
+    answer.remedy.extend(last.remedy().map(str::to_owned));
+    let next = match last.message.contains("(gave up after ") {
+        true => "nothing, until something changes",
+        false => {
+            "it is tried again by itself, with pauses that grow to 5 minutes by default, and at once after a change"
+        }
+    };
+    answer.fact("Next", next);
+}
+
+/// Writes down what a decision means. `message` is what the controller tells with it.
+pub(crate) fn say(answer: &mut Answer, words: Words, message: Option<String>) {
+    answer.state = words.state.to_owned();
+    answer.why = vec![words.why.to_owned()];
+    answer.why.extend(message.map(|message| format!("In the provisioner's words: {message}")));
+    answer.remedy.extend(Some(words.remedy).filter(|text| !text.is_empty()).map(str::to_owned));
+}
+
+/// The fleets of a provisioner, and the one that counts: of this namespace, or the first that works.
+pub(crate) async fn fleets(asked: &Asked<'_>, provisioner: &str) -> Fleets {
+    Fleets::find(asked, &BTreeSet::from([provisioner.to_owned()])).await
+}
+
+/// Which installation decides.
+pub(crate) fn installation(
+    asked: &Asked<'_>,
+    provisioner: &str,
+    fleet: Option<&Fleet>,
+    (node, made_by): (Option<&str>, Option<&str>),
+) -> Installation {
+    let per_node = fleet.is_some_and(Fleet::is_per_node);
+    let node = node.filter(|_| per_node).map(str::to_owned);
+    let given = asked.args.identity.as_deref().or(node.as_deref());
+    let identity = given.or(fleet.map(|fleet| &*fleet.namespace)).or(made_by).unwrap_or("default").to_owned();
+    Installation { provisioner: provisioner.to_owned(), identity, node, claims_record: false }
+}
+
+/// Who looks after the key, and whether anybody does.
+pub(crate) fn tell_turn(answer: &mut Answer, provisioner: &str, fleets: &Fleets, key: &str) {
+    let of = fleets.of(provisioner);
+    for fleet in &of {
+        answer.fact("Turn", fleet.turn(key));
+    }
+    let readable = fleets.leases_known && fleets.journals_known;
+    match of.first() {
+        None if readable => {
+            answer.fact("Turn", format!("nobody: there is no Lease and no journal of {provisioner}"));
+            answer.obstacle(format!("Nobody is seen to work for {provisioner}."));
+            answer.remedy.push(format!(
+                "look whether {provisioner} is installed; with --coordination per-claim, or if it is no program of this project, its pods alone show that"
+            ));
+        }
+        None => answer.fact("Turn", format!("not known: Leases or journals of {provisioner} cannot be read")),
+        Some(fleet) if fleet.is_abandoned() || fleet.shard(key).is_some_and(|shard| !shard.alive) => {
+            let shard = if fleet.is_abandoned() { "" } else { " has this shard, so none" };
+            answer.obstacle(format!("No replica of {provisioner}{shard} works on it."));
+            answer.remedy.push(format!("look at the pods of {provisioner} in namespace {}", fleet.namespace));
+        }
+        Some(_) => {}
+    }
+}
+
+/// What the journals record of the key.
+pub(crate) fn tell_journal(answer: &mut Answer, fleets: &[&Fleet], key: &str) {
+    for fleet in fleets {
+        let Some((journal, _, other)) = fleet.entry(key) else { continue };
+        let dropping = if journal.dropping.iter().any(|one| one == key) { ", and a person has dropped it" } else { "" };
+        let moved = if other { ", of another number of shards" } else { "" };
+        answer.fact(
+            "Journal",
+            format!("an attempt is recorded in {}/{}{moved}{dropping}", fleet.namespace, journal.name),
+        );
+    }
+    let unreadable: usize =
+        fleets.iter().flat_map(|fleet| &fleet.journals).map(|journal| journal.unreadable.len()).sum();
+    if unreadable > 0 {
+        answer.fact(
+            "Journal",
+            format!("{unreadable} lines of the journals cannot be read; an attempt may be among them"),
+        );
+    }
+}
+
+/// Who is asked for a claim, by its annotation.
+pub(crate) fn asked_provisioner(claim: &Value) -> Option<&str> {
+    annotation(claim, protocol::STORAGE_PROVISIONER).or(annotation(claim, protocol::BETA_STORAGE_PROVISIONER))
+}
+
+/// The class that a claim or volume names.
+pub(crate) fn class_name(object: &Value) -> Option<&str> {
+    annotation(object, protocol::BETA_STORAGE_CLASS).or(given(object, &["spec", "storageClassName"]))
+}
+
+/// Who made a volume.
+pub(crate) fn maker(volume: &Value) -> Option<&str> {
+    annotation(volume, protocol::PROVISIONED_BY).or(given(volume, &["spec", "csi", "driver"]))
+}
+
+/// The finalizers of an object that is being deleted, and what each waits for.
+pub(crate) fn tell_finalizers(answer: &mut Answer, object: &Value, now: Timestamp) {
+    let Some(since) = given(object, &["metadata", "deletionTimestamp"]) else { return };
+    let since = time(since).map_or_else(|| since.to_owned(), |since| ago(now, since));
+    let finalizers = crate::object::finalizers(object);
+    if finalizers.is_empty() {
+        return answer.fact("Deletion", format!("asked for {since}"));
+    }
+    let meanings: Vec<String> = finalizers.iter().map(|name| format!("{name} ({})", meaning(name))).collect();
+    answer.fact("Deletion", format!("asked for {since}; waits for {}", meanings.join(", ")));
+}
+
+fn meaning(finalizer: &str) -> &'static str {
+    match finalizer {
+        "kubernetes.io/pvc-protection" => "goes when no pod uses the claim",
+        "kubernetes.io/pv-protection" => "goes when the volume is not bound",
+        protocol::FINALIZER => "the provisioner takes it off when the data are deleted",
+        protocol::CLAIM_FINALIZER => "the provisioner takes it off when its attempt has ended",
+        objectbucket_api::names::FINALIZER => "the provisioner takes it off when the bucket has ended",
+        name if name.starts_with("external-attacher/") => "the attacher takes it off when no node has the volume",
+        name if name.starts_with("snapshot.storage.kubernetes.io/") => {
+            "the snapshotter takes it off when its copy is done"
+        }
+        _ => "of another program",
+    }
+}

@@ -1,0 +1,138 @@
+//! An answer, for people and for programs.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// How the words begin for what is asked of the provisioner, as far as the rules of the controllers go.
+pub(crate) const NO_OBSTACLE: &str = "Nothing stands in the way";
+
+/// What is said of one object, or a table.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Answer {
+    /// What it is about.
+    pub subject: String,
+    /// How it is, in some words.
+    pub state: String,
+    /// The controller's decision, as its code calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    /// Why it is so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub why: Vec<String>,
+    /// What a person can do.
+    #[serde(rename = "do", skip_serializing_if = "Vec::is_empty")]
+    pub remedy: Vec<String>,
+    /// What else is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<Fact>,
+    /// What was told about it, the last one first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
+    /// A table as text.
+    #[serde(skip)]
+    pub table: String,
+    /// The same as data.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub items: Value,
+    /// What could not be read, and what is not known therefore.
+    pub unknown: Vec<String>,
+}
+
+/// One thing that is known.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fact {
+    /// What it is about.
+    pub about: &'static str,
+    /// What is known.
+    pub text: String,
+}
+
+impl Answer {
+    pub(crate) fn about(subject: impl Into<String>, state: impl Into<String>) -> Self {
+        Self { subject: subject.into(), state: state.into(), ..Self::default() }
+    }
+
+    pub(crate) fn fact(&mut self, about: &'static str, text: impl Into<String>) {
+        self.facts.push(Fact { about, text: text.into() });
+    }
+
+    /// Says what stands in the way of what the provisioner is asked for.
+    pub(crate) fn obstacle(&mut self, why: impl Into<String>) {
+        if self.why.first().is_some_and(|first| first.starts_with(NO_OBSTACLE)) {
+            self.why.clear();
+            self.state.push_str(", and something is in the way");
+        }
+        self.why.push(why.into());
+    }
+
+    /// Lines for a terminal.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        if !self.subject.is_empty() {
+            line(&mut text, "", &format!("{}: {}", self.subject, self.state));
+        } else if !self.state.is_empty() {
+            line(&mut text, "", &self.state);
+        }
+        self.why.iter().for_each(|why| line(&mut text, "  ", why));
+        self.remedy.iter().for_each(|remedy| line(&mut text, "  Do: ", remedy));
+        text.push_str(&self.table);
+        if !self.facts.is_empty() {
+            text.push('\n');
+        }
+        let width = self.facts.iter().map(|fact| fact.about.len()).max().unwrap_or_default();
+        for Fact { about, text: known } in &self.facts {
+            line(&mut text, &format!("{about:width$}  "), known);
+        }
+        list(&mut text, "Events, the last one first:", &self.events);
+        list(&mut text, "Not known:", &self.unknown);
+        text
+    }
+
+    /// One JSON object.
+    pub(crate) fn json(&self) -> String {
+        // Texts and JSON can be written as JSON.
+        serde_json::to_string_pretty(self).map(|text| text + "\n").unwrap_or_default()
+    }
+}
+
+fn list(text: &mut String, title: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        text.push('\n');
+        line(text, "", title);
+        lines.iter().for_each(|one| line(text, "  ", one));
+    }
+}
+
+/// One line, whatever others have put into its text: objects are not to move a terminal's cursor.
+fn line(text: &mut String, before: &str, content: &str) {
+    let clean: String = content.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let _ = writeln!(text, "{}", format!("{before}{clean}").trim_end());
+}
+
+/// Rows as columns.
+pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let head = head.map(str::to_owned);
+    let all = || [&head].into_iter().chain(rows);
+    let widths: [usize; N] =
+        std::array::from_fn(|at| all().map(|row| row[at].chars().count()).max().unwrap_or_default());
+    let mut text = String::new();
+    for row in all() {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        line(&mut text, "", &cells.join("   "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_moves_no_cursor() {
+        let answer = Answer { events: vec!["a\u{1b}[2Jb\nc".to_owned()], ..Answer::about("x", "y") };
+        assert_eq!(answer.text(), "x: y\n\nEvents, the last one first:\n  a [2Jb c\n");
+        assert!(answer.json().contains("\\u001b"));
+    }
+}

@@ -1,0 +1,122 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Say why claims of volumes and buckets wait, what they became, and who looks after them
+#[derive(Clone, Debug, Parser)]
+#[command(name = "kubectl-provisioner", bin_name = "kubectl provisioner", version)]
+pub struct Args {
+    /// What is asked.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// The namespace of the claim; by default that of the context
+    #[arg(short, long, global = true, value_name = "NAMESPACE", value_parser = name)]
+    pub namespace: Option<String>,
+
+    /// The context of the kubeconfig
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
+
+    /// The kubeconfig; by default the files that KUBECONFIG names, or ~/.kube/config
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// How the answer is printed
+    #[arg(short, long, global = true, value_enum, default_value_t)]
+    pub output: Format,
+
+    /// Where provisioners run, for who may not look into all namespaces
+    #[arg(long, global = true, value_name = "NAMESPACE", value_parser = name)]
+    pub provisioner_namespace: Option<String>,
+
+    /// What the provisioner was started with as --identity; by default its namespace, or its node
+    #[arg(long, global = true, value_name = "NAME")]
+    pub identity: Option<String>,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Say why a claim waits or what it became, or what becomes of a volume
+    #[command(subcommand)]
+    Explain(Explain),
+    /// Say why an ObjectBucketClaim waits or what it became
+    Bucket {
+        /// The ObjectBucketClaim
+        #[arg(value_parser = name)]
+        name: String,
+    },
+    /// List provisioners, their shards, and who holds them
+    List,
+    /// List the attempts that were begun and are not known to have ended
+    Journal,
+    /// List what nobody looks after
+    Orphans,
+}
+
+/// The objects that are explained.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Explain {
+    /// A PersistentVolumeClaim
+    #[command(visible_alias = "persistentvolumeclaim")]
+    Pvc {
+        /// The PersistentVolumeClaim
+        #[arg(value_parser = name)]
+        name: String,
+    },
+    /// A PersistentVolume
+    #[command(visible_alias = "persistentvolume")]
+    Pv {
+        /// The PersistentVolume
+        #[arg(value_parser = name)]
+        name: String,
+    },
+}
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}
+
+/// Names of objects are parts of paths, so nothing else may be in them.
+fn name(text: &str) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    match !text.is_empty() && text.len() <= 253 && text.chars().all(allowed) && !text.starts_with('.') {
+        true => Ok(text.to_owned()),
+        false => Err("names have lower case letters, digits, `-` and `.` only".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn options_may_stand_behind_the_command() {
+        let args = Args::parse_from(["k", "explain", "pvc", "data", "-n", "shop", "-o", "json", "--context", "c"]);
+        assert_eq!((args.namespace.as_deref(), args.output), (Some("shop"), Format::Json));
+        assert!(matches!(args.command, Command::Explain(Explain::Pvc { name }) if name == "data"));
+    }
+
+    #[test]
+    fn a_name_that_is_a_path_is_refused() {
+        for bad in ["../secrets", "a/b", "a?b", "", "..", "A"] {
+            assert!(Args::try_parse_from(["k", "bucket", bad]).is_err(), "{bad}");
+        }
+    }
+}

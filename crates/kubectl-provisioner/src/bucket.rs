@@ -1,0 +1,223 @@
+//! `bucket`: claims of buckets.
+
+use kube_provisioner::explain::Able;
+use kube_provisioner::explain::bucket::{Decision, Delivery, Judgement, NoAction, Objects, Refusal, about_claim};
+use kube_provisioner::protocol;
+use serde_json::Value;
+
+use crate::Asked;
+use crate::about::{Told, events, fleets, installation, say, tell, tell_failure, tell_finalizers, tell_turn};
+use crate::answer::Answer;
+use crate::fleets::{Fleets, provisioner_of};
+use crate::object::{annotation, given, is_going, items, label, name, text, uid};
+use crate::reader::{BUCKET, BUCKET_CLAIM, CLASS, CONFIG_MAP, Found, SECRET};
+use crate::words::{bucket_action, bucket_refusal, bucket_rest};
+
+struct Case {
+    claim: Value,
+    class: Found,
+    buckets: Vec<Value>,
+    secret: Found,
+    config_map: Found,
+    provisioner: Option<String>,
+    fleets: Fleets,
+}
+
+pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
+    let subject = format!("ObjectBucketClaim {}/{claim}", asked.namespace);
+    let claim = match asked.reader.get(&BUCKET_CLAIM, asked.namespace, claim).await {
+        Found::Is(claim) => claim,
+        Found::Absent => return missing(asked, claim, subject).await,
+        Found::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
+    };
+    let case = Case::gather(asked, claim).await;
+    let mut told = events(asked, "ObjectBucketClaim", &case.claim).await;
+    for bucket in &case.buckets {
+        told.extend(events(asked, "ObjectBucket", bucket).await);
+    }
+    let mut answer = Answer::about(subject, "");
+    case.judge(asked, &mut answer, &told);
+    case.tell(&mut answer);
+    tell_finalizers(&mut answer, &case.claim, asked.environment.now());
+    tell(&mut answer, &told, asked.environment.now());
+    answer
+}
+
+impl Case {
+    async fn gather(asked: &Asked<'_>, claim: Value) -> Self {
+        let (namespace, claim_name) = (asked.namespace, name(&claim).to_owned());
+        let class = match given(&claim, &["spec", "storageClassName"]) {
+            Some(class) => asked.reader.get(&CLASS, "", class).await,
+            None => Found::Absent,
+        };
+        let mut names =
+            vec![objectbucket_api::names::object_bucket_name(namespace, &claim_name), format!("obc-{}", uid(&claim))];
+        let pointed = given(&claim, &["spec", "objectBucketName"]).map(str::to_owned);
+        names.extend(pointed.filter(|pointed| !names.contains(pointed)));
+        let mut buckets = Vec::new();
+        for bucket in names {
+            if let Found::Is(bucket) = asked.reader.get(&BUCKET, "", &bucket).await {
+                buckets.push(bucket);
+            }
+        }
+        // Nobody needs the keys for an explanation.
+        let secret = asked.reader.get_metadata(&SECRET, namespace, &claim_name).await;
+        let config_map = asked.reader.get(&CONFIG_MAP, namespace, &claim_name).await;
+        let of_class = class.object().map(provisioner_of);
+        let of_bucket = buckets.iter().find_map(|bucket| annotation(bucket, protocol::BUCKET_PROVISIONER));
+        // An ObjectBucket stays with its maker, whatever the class says now.
+        let provisioner = of_bucket.or(of_class).map(str::to_owned);
+        let fleets = match &provisioner {
+            Some(provisioner) => fleets(asked, provisioner).await,
+            None => Fleets::default(),
+        };
+        Self { claim, class, buckets, secret, config_map, provisioner, fleets }
+    }
+
+    /// The key of the work on the claim.
+    fn key(&self) -> String {
+        let claim = &self.claim;
+        format!("{}/{}/{}", text(claim, &["metadata", "namespace"]), name(claim), uid(claim))
+    }
+
+    fn judge(&self, asked: &Asked<'_>, answer: &mut Answer, told: &[Told]) {
+        let Some(judgement) = self.judgement(asked, told, answer) else { return };
+        let Judgement { decision, message } = judgement;
+        answer.decision = Some(format!("{decision:?}"));
+        match &decision {
+            Decision::NoAction(NoAction::ClassMissing) if !self.class.is_absent() => {
+                answer.state = "not known, because its class cannot be read".to_owned();
+                return;
+            }
+            Decision::NoAction(why) => say(answer, bucket_rest(*why), None),
+            Decision::Refuse(refusal) => {
+                say(answer, bucket_refusal(refusal), message);
+                let next = match refusal {
+                    Refusal::Former => "it is served as soon as the former bucket is gone",
+                    _ => "it is looked at again when the claim, its class or what is in the way changes",
+                };
+                answer.fact("Next", next);
+            }
+            _ => {
+                if let Some(words) = bucket_action(&decision) {
+                    say(answer, words, None);
+                    tell_failure(answer, told);
+                }
+            }
+        }
+        if let Some(provisioner) = &self.provisioner
+            && !matches!(decision, Decision::NoAction(NoAction::Bound))
+        {
+            tell_turn(answer, provisioner, &self.fleets, &self.key());
+        }
+    }
+
+    fn judgement(&self, asked: &Asked<'_>, told: &[Told], answer: &mut Answer) -> Option<Judgement> {
+        let provisioner = self.provisioner.as_deref().unwrap_or_default();
+        let fleets = self.fleets.of(provisioner);
+        let made_by = self.buckets.iter().find_map(|bucket| annotation(bucket, protocol::IDENTITY));
+        let installation = installation(asked, provisioner, fleets.first().copied(), (None, made_by));
+        // The controller's watches see what has its label alone.
+        let labelled =
+            |metadata: &Value| given(metadata, &["labels", objectbucket_api::names::PROVISIONER_LABEL]).is_some();
+        let secret = match &self.secret {
+            Found::Unknown => Delivery::Unknown,
+            Found::Is(metadata) if labelled(metadata) => Delivery::Present(&Value::Null),
+            _ => Delivery::Absent,
+        };
+        let metadata = self.secret.object().map(|metadata| serde_json::json!({ "metadata": metadata }));
+        let secret = match (secret, &metadata) {
+            (Delivery::Present(_), Some(secret)) => Delivery::Present(secret),
+            (secret, _) => secret,
+        };
+        let config_map = match &self.config_map {
+            Found::Unknown => Delivery::Unknown,
+            Found::Is(map) if labelled(&map["metadata"]) => Delivery::Present(map),
+            _ => Delivery::Absent,
+        };
+        let (class, buckets) = (self.class.object(), &*self.buckets);
+        let objects = Objects { claim: &self.claim, class, buckets, secret, config_map };
+        let all = about_claim(&installation, Able::All, &objects)?;
+        let least = about_claim(&installation, Able::Least, &objects)?;
+        if let Some(message) = least.message.as_deref().filter(|_| all != least) {
+            if told.iter().any(|event| event.message.contains(message)) {
+                return Some(least);
+            }
+            answer.fact("Maybe", format!("if the provisioner cannot do what is asked, it says: {message}"));
+        }
+        Some(all)
+    }
+
+    fn tell(&self, answer: &mut Answer) {
+        let claim = &self.claim;
+        match (given(claim, &["spec", "storageClassName"]), self.class.object()) {
+            (Some(class), Some(object)) => {
+                let policy = given(object, &["reclaimPolicy"]).unwrap_or("Delete");
+                answer.fact("Class", format!("{class}: {}, {policy}", provisioner_of(object)));
+            }
+            (Some(class), None) if self.class.is_absent() => {
+                answer.fact("Class", format!("{class}, which does not exist"))
+            }
+            (Some(class), None) => answer.fact("Class", class),
+            (None, _) => answer.fact("Class", "none"),
+        }
+        answer.fact("Phase", given(claim, &["status", "phase"]).unwrap_or("none yet"));
+        for condition in items(claim, &["status", "conditions"]) {
+            let part = |field| text(condition, &[field]);
+            answer.fact(
+                "Condition",
+                format!("{} is {}, {}: {}", part("type"), part("status"), part("reason"), part("message")),
+            );
+        }
+        for bucket in &self.buckets {
+            let of = text(bucket, &["spec", "claimRef", "uid"]);
+            let whose = if of.is_empty() || of == uid(claim) { "" } else { ", of an earlier claim" };
+            let going = if is_going(bucket) { ", is being deleted" } else { "" };
+            let phase = given(bucket, &["status", "phase"]).unwrap_or("without a phase");
+            answer.fact("ObjectBucket", format!("{} is {phase}{whose}{going}", name(bucket)));
+        }
+        for (kind, metadata) in
+            [("Secret", self.secret.object()), ("ConfigMap", self.config_map.object().map(|map| &map["metadata"]))]
+        {
+            let Some(metadata) = metadata else { continue };
+            let owners = items(metadata, &["ownerReferences"]);
+            let own = owners.iter().any(|owner| text(owner, &["uid"]) == uid(claim));
+            let state = if own { "is there" } else { "exists and is not the claim's" };
+            answer.fact(kind, format!("{} {state}", name(claim)));
+            if !own {
+                answer.obstacle(format!(
+                    "The {kind} {} is not the claim's, and the claim's would have its name.",
+                    name(claim)
+                ));
+                answer.remedy.push(format!(
+                    "look whose {kind} {} is; delete it, or create the claim under another name",
+                    name(claim)
+                ));
+            }
+        }
+    }
+}
+
+/// There is no claim: its bucket may be left.
+async fn missing(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
+    let mut answer = Answer::about(subject, "does not exist");
+    let object = objectbucket_api::names::object_bucket_name(asked.namespace, claim);
+    match asked.reader.get(&BUCKET, "", &object).await {
+        Found::Is(bucket) => {
+            answer.why = vec![format!("Its ObjectBucket {object} is still there.")];
+            let provisioner = annotation(&bucket, protocol::BUCKET_PROVISIONER);
+            let maker = provisioner.or(label(&bucket, objectbucket_api::names::PROVISIONER_LABEL));
+            answer.fact("Provisioner", maker.unwrap_or("not named"));
+            if let Some(provisioner) = provisioner {
+                let key = format!("{}/{claim}/{}", asked.namespace, text(&bucket, &["spec", "claimRef", "uid"]));
+                tell_turn(&mut answer, provisioner, &fleets(asked, provisioner).await, &key);
+            }
+            tell_finalizers(&mut answer, &bucket, asked.environment.now());
+            let told = events(asked, "ObjectBucket", &bucket).await;
+            tell(&mut answer, &told, asked.environment.now());
+        }
+        Found::Absent => answer.remedy = vec!["look at the name and the namespace (-n)".to_owned()],
+        Found::Unknown => {}
+    }
+    answer
+}

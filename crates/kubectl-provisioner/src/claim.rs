@@ -1,0 +1,274 @@
+//! `explain pvc`.
+
+mod checks;
+mod missing;
+
+use kube_provisioner::explain::volume::{
+    Attempt, Decision, Judgement, NoAction, Objects, Refusal, about_claim, about_volume,
+};
+use kube_provisioner::explain::{Able, Installation};
+use kube_provisioner::protocol;
+use serde_json::Value;
+
+use crate::Asked;
+use crate::about::{
+    Told, asked_provisioner, class_name, events, fleets, installation, maker, say, tell, tell_failure, tell_finalizers,
+    tell_journal, tell_turn,
+};
+use crate::answer::Answer;
+use crate::fleets::{Fleets, provisioner_of};
+use crate::object::{annotation, given, is_going, name, text, uid};
+use crate::reader::{CLAIM, CLASS, Found, VOLUME};
+use crate::words::{volume_action, volume_refusal, volume_rest};
+
+/// What classes name whose volumes are made by hand.
+const HAND_MADE: &str = "kubernetes.io/no-provisioner";
+
+/// What was found of a claim.
+pub(crate) struct Case {
+    claim: Value,
+    class: Found,
+    volume: Found,
+    /// Who is asked, or would be.
+    provisioner: Option<String>,
+    fleets: Fleets,
+}
+
+pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
+    let subject = format!("PersistentVolumeClaim {}/{claim}", asked.namespace);
+    let claim = match asked.reader.get(&CLAIM, asked.namespace, claim).await {
+        Found::Is(claim) => claim,
+        Found::Absent => return missing::explain(asked, claim, subject).await,
+        Found::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
+    };
+    let told = events(asked, "PersistentVolumeClaim", &claim).await;
+    let case = Case::gather(asked, claim).await;
+    let mut answer = Answer::about(subject, "");
+    case.judge(asked, &mut answer, &told);
+    checks::tell_class(asked, &mut answer, &case).await;
+    if let Some(provisioner) = &case.provisioner {
+        let is_done = case.is_bound() && !answer.state.starts_with("is being");
+        if !is_done && provisioner != HAND_MADE {
+            tell_turn(&mut answer, provisioner, &case.fleets, &case.key());
+        }
+        tell_journal(&mut answer, &case.fleets.of(provisioner), &case.key());
+    }
+    checks::tell_volume(&mut answer, &case);
+    checks::tell_node(asked, &mut answer, &case).await;
+    checks::tell_pods(asked, &mut answer, &case).await;
+    checks::tell_source(asked, &mut answer, &case).await;
+    checks::tell_size(&mut answer, &case.claim);
+    tell_finalizers(&mut answer, &case.claim, asked.environment.now());
+    tell(&mut answer, &told, asked.environment.now());
+    answer
+}
+
+impl Case {
+    async fn gather(asked: &Asked<'_>, claim: Value) -> Self {
+        let class = match class_name(&claim) {
+            Some(class) => asked.reader.get(&CLASS, "", class).await,
+            None => Found::Absent,
+        };
+        let volume = given(&claim, &["spec", "volumeName"]).map(str::to_owned);
+        let volume = volume.unwrap_or_else(|| format!("pvc-{}", uid(&claim)));
+        let volume = asked.reader.get(&VOLUME, "", &volume).await;
+        let of_class = class.object().map(provisioner_of);
+        let of_volume = volume.object().and_then(maker);
+        let provisioner = asked_provisioner(&claim).or(of_class).or(of_volume).map(str::to_owned);
+        let fleets = match &provisioner {
+            Some(provisioner) => fleets(asked, provisioner).await,
+            None => Fleets::default(),
+        };
+        Self { claim, class, volume, provisioner, fleets }
+    }
+
+    /// The name of the claim's volume, which is the key of the work on it.
+    fn key(&self) -> String {
+        format!("pvc-{}", uid(&self.claim))
+    }
+
+    fn is_bound(&self) -> bool {
+        given(&self.claim, &["spec", "volumeName"]).is_some()
+    }
+
+    fn waits_for_consumer(&self) -> bool {
+        let mode = self.class.object().map(|class| text(class, &["volumeBindingMode"]));
+        mode == Some(protocol::WAIT_FOR_FIRST_CONSUMER)
+    }
+
+    fn selected_node(&self) -> Option<&str> {
+        annotation(&self.claim, protocol::SELECTED_NODE)
+    }
+
+    /// The decision of the controller, in words.
+    fn judge(&self, asked: &Asked<'_>, answer: &mut Answer, told: &[Told]) {
+        if self.is_bound() && self.volume.is_absent() {
+            answer.state = "lost".to_owned();
+            answer.why = vec![format!(
+                "It is bound to the volume {}, which does not exist. Kubernetes never binds it to another one.",
+                text(&self.claim, &["spec", "volumeName"])
+            )];
+            answer.remedy = vec![
+                "restore the volume's object if the data exist; otherwise delete the claim and create it again"
+                    .to_owned(),
+            ];
+            return;
+        }
+        let Some(provisioner) = self.provisioner.clone() else { return self.without_provisioner(answer) };
+        if !self.is_bound() && asked_provisioner(&self.claim).is_none() {
+            return self.not_asked_yet(asked, answer, &provisioner);
+        }
+        if self.is_bound() && self.volume.object().is_some_and(|volume| maker(volume).is_none()) {
+            answer.state = "bound".to_owned();
+            answer.why =
+                vec!["Its volume was made by hand or by another program. No provisioner looks after it.".to_owned()];
+            return;
+        }
+        let Some(judgement) = self.judgement(asked, &provisioner, &self.claim, told, answer) else { return };
+        self.tell_judgement(answer, judgement, told);
+    }
+
+    fn tell_judgement(&self, answer: &mut Answer, Judgement { decision, message }: Judgement, told: &[Told]) {
+        answer.decision = Some(format!("{decision:?}"));
+        match &decision {
+            Decision::NoAction(NoAction::Provisioned) if is_going(&self.claim) => {
+                say(answer, volume_rest(NoAction::ClaimGoes), None);
+            }
+            Decision::NoAction(why) => say(answer, volume_rest(*why), None),
+            // The rules do not know a class that cannot be read.
+            Decision::Refuse(Refusal::ClassMissing(Some(_))) if !self.class.is_absent() => {
+                answer.state = "not known, because its class cannot be read".to_owned();
+                return;
+            }
+            Decision::Refuse(refusal) => {
+                say(answer, volume_refusal(refusal), message);
+                answer.fact("Next", "it is looked at again when the claim or its class changes");
+            }
+            _ => {
+                if let Some(words) = volume_action(&decision) {
+                    say(answer, words, None);
+                    tell_failure(answer, told);
+                }
+            }
+        }
+        if is_going(&self.claim) && self.is_bound() {
+            answer.state = format!("is being deleted; {}", answer.state);
+        }
+    }
+
+    /// The decision for the claim in this form. Where only the author's code can say, an event tells what it has said.
+    fn judgement(
+        &self,
+        asked: &Asked<'_>,
+        provisioner: &str,
+        claim: &Value,
+        told: &[Told],
+        answer: &mut Answer,
+    ) -> Option<Judgement> {
+        let all = self.decide(asked, provisioner, claim, Able::All)?;
+        if let (Decision::Provision, Some(problem)) = (&all.decision, told.first().and_then(bad_parameters)) {
+            let message = told.first().map(|event| event.message.clone());
+            return Some(Judgement { decision: Decision::Refuse(Refusal::Parameters(problem)), message });
+        }
+        let least = self.decide(asked, provisioner, claim, Able::Least)?;
+        if all == least {
+            return Some(all);
+        }
+        let message = least.message.as_deref()?;
+        if told.iter().any(|event| event.message.contains(message)) {
+            return Some(least);
+        }
+        answer.fact("Maybe", format!("if the provisioner cannot do what is asked, it says: {message}"));
+        Some(all)
+    }
+
+    fn decide(&self, asked: &Asked<'_>, provisioner: &str, claim: &Value, able: Able) -> Option<Judgement> {
+        let fleets = self.fleets.of(provisioner);
+        let fleet = fleets.first().copied();
+        let made_by = self.volume.object().and_then(|volume| annotation(volume, protocol::IDENTITY));
+        // Any node refuses a class that lets the scheduler choose none; no node decides before one is chosen.
+        let node = self.selected_node().or(made_by).or((!self.waits_for_consumer()).then_some("any"));
+        let installation: Installation = installation(asked, provisioner, fleet, (node, made_by));
+        let entry = fleets.iter().find_map(|fleet| fleet.entry(&self.key()));
+        let attempt = match entry {
+            None => Attempt::None,
+            Some((_, _, true)) => Attempt::AwaitsAdoption,
+            Some((_, entry, false)) => Attempt::Recorded(entry),
+        };
+        let (class, volume) = (self.class.object(), self.volume.object());
+        let objects = Objects { claim: Some(claim), class, volume, attempt };
+        match self.is_bound() && volume.is_some() {
+            true => about_volume(&installation, able, &objects),
+            false => about_claim(&installation, able, &objects),
+        }
+    }
+
+    /// Nobody is asked, and nobody would be.
+    fn without_provisioner(&self, answer: &mut Answer) {
+        if self.is_bound() {
+            answer.state = "bound".to_owned();
+            answer.why =
+                vec!["Its volume was made by hand or by another program. No provisioner looks after it.".to_owned()];
+        } else if is_going(&self.claim) {
+            say(answer, volume_rest(NoAction::ClaimGoes), None);
+        } else if let Some(class) = class_name(&self.claim) {
+            if self.class.is_absent() {
+                let refusal = Refusal::ClassMissing(Some(class.to_owned()));
+                say(answer, volume_refusal(&refusal), None);
+                answer.why.push(format!("There is no StorageClass \"{class}\"."));
+                answer.remedy.push("create the class, or create the claim with another one".to_owned());
+            } else {
+                answer.state = "not known, because its class cannot be read".to_owned();
+            }
+        } else if self.claim["spec"]["storageClassName"] == "" {
+            answer.state = "waits for a volume that is made by hand".to_owned();
+            answer.why = vec!["It has storageClassName \"\", so no provisioner is ever asked.".to_owned()];
+            answer.remedy =
+                vec!["create a PersistentVolume that fits, or the claim with a storageClassName".to_owned()];
+        } else {
+            answer.state = "names no class".to_owned();
+            answer.why = vec!["Without a class no provisioner is asked.".to_owned()];
+        }
+    }
+
+    /// kube-controller-manager has not asked the provisioner: what would it say?
+    fn not_asked_yet(&self, asked: &Asked<'_>, answer: &mut Answer, provisioner: &str) {
+        let hand_made = provisioner == HAND_MADE;
+        if is_going(&self.claim) {
+            return say(answer, volume_rest(NoAction::ClaimGoes), None);
+        }
+        let mut claim = self.claim.clone();
+        claim["metadata"]["annotations"][protocol::STORAGE_PROVISIONER] = provisioner.into();
+        match self.judgement(asked, provisioner, &claim, &[], answer) {
+            Some(judgement) if judgement.decision == Decision::NoAction(NoAction::AwaitsNode) => {
+                answer.decision = Some(format!("{:?}", judgement.decision));
+                say(answer, volume_rest(NoAction::AwaitsNode), None);
+            }
+            _ if hand_made => {
+                answer.state = "waits for a volume that is made by hand".to_owned();
+                answer.why = vec!["The provisioner of its class makes none: kubernetes.io/no-provisioner.".to_owned()];
+                answer.remedy = vec![format!(
+                    "create a PersistentVolume of the class {}",
+                    class_name(&self.claim).unwrap_or_default()
+                )];
+            }
+            judgement => {
+                answer.state = "no provisioner is asked yet".to_owned();
+                answer.why = vec![format!(
+                    "kube-controller-manager asks {provisioner} by an annotation, and the claim {} has none.",
+                    name(&self.claim)
+                )];
+                let refused = judgement.and_then(|judgement| judgement.message);
+                answer.why.extend(refused.map(|message| format!("Once it is asked, it refuses: {message}")));
+                answer.remedy =
+                    vec!["look at kube-controller-manager if this lasts for more than some seconds".to_owned()];
+            }
+        }
+    }
+}
+
+/// What is wrong with the class's parameters, which only the author's code can say.
+fn bad_parameters(last: &Told) -> Option<String> {
+    let (_, problem) = last.message.split_once("StorageClass cannot be used: ")?;
+    last.warning.then(|| problem.to_owned())
+}

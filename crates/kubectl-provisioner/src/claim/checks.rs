@@ -1,0 +1,202 @@
+//! What stands around a claim: its class, node, pods, data source and size.
+
+use kube_provisioner::protocol;
+use serde_json::Value;
+
+use super::Case;
+use crate::Asked;
+use crate::about::class_name;
+use crate::answer::Answer;
+use crate::fleets::{controller_manager_is_gone, provisioner_of};
+use crate::object::{annotation, at, given, is_going, items, name, text, texts};
+use crate::reader::{CLAIM, CLASS, Found, NODE, POD};
+
+const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+
+/// The class, the default class where there is none, and who has to ask the provisioner.
+pub(super) async fn tell_class(asked: &Asked<'_>, answer: &mut Answer, case: &Case) {
+    match (class_name(&case.claim), case.class.object()) {
+        (Some(named), Some(class)) => {
+            answer.fact("Class", format!("{named}: {}", told_class(class)));
+            tell_topology(asked, answer, case, class).await;
+        }
+        (Some(named), None) if case.class.is_absent() => answer.fact("Class", format!("{named}, which does not exist")),
+        (Some(named), None) => answer.fact("Class", named),
+        (None, _) if case.claim["spec"]["storageClassName"].is_null() && !case.is_bound() => {
+            tell_default(asked, answer).await;
+        }
+        (None, _) => {}
+    }
+    if answer.state == "no provisioner is asked yet" || answer.state.contains("not bound yet") {
+        if let Some(sign) = controller_manager_is_gone(asked).await {
+            answer.why.push(format!("{sign}."));
+        }
+    }
+}
+
+fn told_class(class: &Value) -> String {
+    let mode = given(class, &["volumeBindingMode"]).unwrap_or("Immediate");
+    let policy = given(class, &["reclaimPolicy"]).unwrap_or("Delete");
+    let grows = if class["allowVolumeExpansion"] == true { ", volumes may grow" } else { "" };
+    format!("{}, {mode}, {policy}{grows}", provisioner_of(class))
+}
+
+async fn tell_default(asked: &Asked<'_>, answer: &mut Answer) {
+    let Some(classes) = asked.reader.list(&CLASS, "", ("", "")).await else { return };
+    let is_default = |class: &&Value| annotation(class, DEFAULT_CLASS) == Some("true");
+    let defaults: Vec<&str> = classes.iter().filter(is_default).map(name).collect();
+    match defaults.as_slice() {
+        [] => {
+            answer.fact("Class", "none, and there is no default class");
+            answer.remedy.push("make a class the default one, or create the claim with storageClassName".to_owned());
+        }
+        names => {
+            answer.fact("Class", format!("none yet; the default class is {}", names.join(", ")));
+            answer.remedy.push("wait some seconds: kube-controller-manager gives it the default class".to_owned());
+        }
+    }
+}
+
+/// Where the class allows volumes, and whether the selected node is there.
+async fn tell_topology(asked: &Asked<'_>, answer: &mut Answer, case: &Case, class: &Value) {
+    let terms = items(class, &["allowedTopologies"]);
+    if terms.is_empty() || case.is_bound() {
+        return;
+    }
+    let rule = |rule: &Value| format!("{} is one of {}", text(rule, &["key"]), texts(rule, &["values"]).join(", "));
+    let term =
+        |term: &Value| items(term, &["matchLabelExpressions"]).iter().map(rule).collect::<Vec<_>>().join(" and ");
+    answer.fact("Topology", terms.iter().map(term).collect::<Vec<_>>().join("; or "));
+    let Some(selected) = case.selected_node() else { return };
+    let node = asked.reader.get(&NODE, "", selected).await;
+    let Some(node) = node.object() else { return };
+    let fits = |rule: &Value| {
+        let value = given(node, &["metadata", "labels", text(rule, &["key"])]);
+        value.is_some_and(|value| texts(rule, &["values"]).contains(&value))
+    };
+    let allowed = terms.iter().any(|term| items(term, &["matchLabelExpressions"]).iter().all(fits));
+    if !allowed {
+        answer.obstacle(format!("The selected node {selected} is not where the class allows volumes."));
+        answer.remedy.push(
+            "delete the pod that waits, so that the scheduler chooses another node; or change the class".to_owned(),
+        );
+    }
+}
+
+pub(super) fn tell_volume(answer: &mut Answer, case: &Case) {
+    if let Some(volume) = case.volume.object() {
+        let phase = given(volume, &["status", "phase"]).unwrap_or("Pending");
+        answer.fact("Volume", format!("{} is {phase}", name(volume)));
+    }
+}
+
+/// The selected node.
+pub(super) async fn tell_node(asked: &Asked<'_>, answer: &mut Answer, case: &Case) {
+    let Some(selected) = case.selected_node().filter(|_| !case.is_bound()) else { return };
+    match asked.reader.get(&NODE, "", selected).await {
+        Found::Is(_) => answer.fact("Node", format!("the scheduler has chosen {selected}")),
+        Found::Absent => {
+            answer.fact("Node", format!("the scheduler has chosen {selected}"));
+            answer.obstacle(format!("The selected node {selected} does not exist any more."));
+            answer.remedy.push(format!(
+                "delete the pod that waits for the claim, or remove the claim's annotation {}: the scheduler chooses another node",
+                protocol::SELECTED_NODE
+            ));
+        }
+        Found::Unknown => answer.fact("Node", format!("the scheduler has chosen {selected}")),
+    }
+}
+
+/// The pods that use the claim, where something waits for them.
+pub(super) async fn tell_pods(asked: &Asked<'_>, answer: &mut Answer, case: &Case) {
+    let awaits_node = !case.is_bound() && case.waits_for_consumer() && case.selected_node().is_none();
+    if !awaits_node && !is_going(&case.claim) {
+        return;
+    }
+    let Some(pods) = asked.reader.list(&POD, asked.namespace, ("", "")).await else { return };
+    let uses = |pod: &&Value| {
+        let of_claim = |volume: &Value| text(volume, &["persistentVolumeClaim", "claimName"]) == name(&case.claim);
+        // A generic ephemeral volume's claim is called like the pod and the volume.
+        let ephemeral = |volume: &Value| {
+            !volume["ephemeral"].is_null() && format!("{}-{}", name(pod), text(volume, &["name"])) == name(&case.claim)
+        };
+        items(pod, &["spec", "volumes"]).iter().any(|volume| of_claim(volume) || ephemeral(volume))
+    };
+    let users: Vec<&Value> = pods.iter().filter(uses).collect();
+    for pod in &users {
+        answer.fact("Pod", format!("{} {}", name(pod), told_pod(pod)));
+    }
+    if !awaits_node || is_going(&case.claim) {
+        return;
+    }
+    match users.as_slice() {
+        [] => {
+            answer.why.push("No pod uses the claim.".to_owned());
+            answer.remedy.push("create a pod that uses the claim".to_owned());
+        }
+        pods if pods.iter().all(|pod| given(pod, &["spec", "nodeName"]).is_some()) => {
+            answer.why.push(
+                "The pods were given a node without the scheduler, so nobody chooses one for the claim.".to_owned(),
+            );
+            answer.remedy.push("create the pods with a node selector instead of spec.nodeName".to_owned());
+        }
+        _ => answer.remedy.push("see why the scheduler places no pod".to_owned()),
+    }
+}
+
+fn told_pod(pod: &Value) -> String {
+    if let Some(node) = given(pod, &["spec", "nodeName"]) {
+        return format!("is on node {node}");
+    }
+    let conditions = items(pod, &["status", "conditions"]);
+    let scheduled = conditions.iter().find(|condition| condition["type"] == "PodScheduled");
+    let why = scheduled.and_then(|condition| given(condition, &["message"]));
+    let gates: Vec<&str> = items(pod, &["spec", "schedulingGates"]).iter().map(|gate| text(gate, &["name"])).collect();
+    match (why, gates.as_slice()) {
+        (_, [_, ..]) => format!("has no node: the scheduler waits for its gates {}", gates.join(", ")),
+        (Some(why), []) => format!("has no node: {why}"),
+        (None, []) => "has no node yet".to_owned(),
+    }
+}
+
+/// What the volume is to be filled from.
+pub(super) async fn tell_source(asked: &Asked<'_>, answer: &mut Answer, case: &Case) {
+    let spec = |field| at(&case.claim, &["spec", field]);
+    let source = Some(spec("dataSourceRef")).filter(|source| !source.is_null()).unwrap_or(spec("dataSource"));
+    let (kind, source_name) = (text(source, &["kind"]), text(source, &["name"]));
+    if kind.is_empty() || case.is_bound() {
+        return;
+    }
+    let exists = match kind {
+        "PersistentVolumeClaim" => asked.reader.get(&CLAIM, asked.namespace, source_name).await,
+        _ => Found::Unknown,
+    };
+    match exists {
+        Found::Is(claim) if given(&claim, &["spec", "volumeName"]).is_none() => {
+            answer.fact("Source", format!("{kind} {source_name}"));
+            answer.obstacle(format!("The {kind} {source_name} is not bound itself."));
+        }
+        Found::Absent => {
+            answer.fact("Source", format!("{kind} {source_name}"));
+            answer.obstacle(format!("There is no {kind} {source_name} to copy."));
+            answer.remedy.push(format!("create {kind} {source_name}, or the claim without a data source"));
+        }
+        _ => answer.fact("Source", format!("{kind} {source_name}")),
+    }
+}
+
+/// What is asked for and what there is, where they differ.
+pub(super) fn tell_size(answer: &mut Answer, claim: &Value) {
+    let wanted = given(claim, &["spec", "resources", "requests", "storage"]);
+    let has = given(claim, &["status", "capacity", "storage"]);
+    let bytes = |text: &str| kube_provisioner::quantity::parse_bytes(text).ok();
+    if let (Some(wanted), Some(has)) = (wanted, has)
+        && bytes(wanted) > bytes(has)
+    {
+        answer.fact("Size", format!("the claim asks for {wanted} and has {has}"));
+    }
+    for condition in items(claim, &["status", "conditions"]).iter().filter(|condition| condition["status"] == "True") {
+        let message = given(condition, &["message"]).unwrap_or("no message");
+        answer.fact("Condition", format!("{}: {message}", text(condition, &["type"])));
+    }
+}

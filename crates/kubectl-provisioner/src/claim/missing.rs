@@ -1,0 +1,60 @@
+//! A claim that does not exist: whether a quota has refused it, or something else that is told.
+
+use serde_json::Value;
+
+use crate::Asked;
+use crate::about::Told;
+use crate::answer::Answer;
+use crate::object::{at, name};
+use crate::reader::{EVENT, QUOTA};
+
+pub(super) async fn explain(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
+    let mut answer = Answer::about(subject, "does not exist");
+    let events = asked.reader.list(&EVENT, asked.namespace, ("", "")).await.unwrap_or_default();
+    // Whoever creates claims for others tells why it could not, such as a StatefulSet.
+    let mentions = |told: &Told| told.warning && told.message.split(|c: char| !is_of_name(c)).any(|word| word == claim);
+    let told: Vec<Told> = events.iter().map(Told::read).filter(mentions).collect();
+    let now = asked.environment.now();
+    answer.events.extend(told.iter().map(|event| event.told(now)));
+    let full = full_quotas(asked).await;
+    if told.iter().any(|event| event.message.contains("exceeded quota")) {
+        answer.state = "does not exist, because a quota refuses it".to_owned();
+        answer.why =
+            vec!["Its creator was told so by the API server. A provisioner never hears of such a claim.".to_owned()];
+        answer.remedy = vec!["raise the ResourceQuota, or delete claims that nobody needs".to_owned()];
+    } else if told.is_empty() {
+        answer.why = vec![format!("Nothing in namespace {} has told of it.", asked.namespace)];
+        answer.remedy = vec!["look at the name and the namespace (-n)".to_owned()];
+    }
+    for quota in full {
+        answer.fact("Quota", quota);
+    }
+    answer
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-.".contains(c)
+}
+
+/// The quotas on storage that leave no room.
+async fn full_quotas(asked: &Asked<'_>) -> Vec<String> {
+    let quotas = asked.reader.list(&QUOTA, asked.namespace, ("", "")).await.unwrap_or_default();
+    let mut full = Vec::new();
+    for quota in &quotas {
+        let Some(limits) = at(quota, &["status", "hard"]).as_object() else { continue };
+        for (resource, hard) in limits {
+            let of_storage = resource.contains("persistentvolumeclaims") || resource.contains("requests.storage");
+            let used = at(quota, &["status", "used", resource]);
+            if of_storage && reaches(used, hard) {
+                let plain = |amount: &Value| amount.as_str().unwrap_or("?").to_owned();
+                full.push(format!("{} allows {} {resource}, and {} are used", name(quota), plain(hard), plain(used)));
+            }
+        }
+    }
+    full
+}
+
+fn reaches(used: &Value, hard: &Value) -> bool {
+    let amount = |value: &Value| kube_provisioner::quantity::parse_bytes(value.as_str()?).ok();
+    amount(used).zip(amount(hard)).is_some_and(|(used, hard)| used >= hard)
+}

@@ -1,0 +1,51 @@
+//! `kubectl provisioner`: why a claim of a volume or a bucket waits, what it became, and who looks after it.
+//!
+//! The answers come from the controllers' own rules, [`kube_provisioner::explain`], over what the person who asks may read.
+//! What cannot be read is named, and ends no answer. Nothing is ever written, and the data of Secrets are never asked for.
+
+mod about;
+mod answer;
+mod args;
+mod bucket;
+mod claim;
+mod fleets;
+mod object;
+mod orphans;
+mod overview;
+mod reader;
+mod volume;
+mod words;
+
+use kube::Client;
+use provisioner_runtime::Environment;
+
+pub use self::answer::Answer;
+pub use self::args::{Args, Command, Explain, Format};
+use self::reader::Reader;
+
+/// What a command may look at, and the time of day.
+pub(crate) struct Asked<'a> {
+    pub(crate) reader: Reader,
+    pub(crate) environment: Environment,
+    pub(crate) args: &'a Args,
+    pub(crate) namespace: &'a str,
+}
+
+/// The answer to a command, as it is printed. `namespace` is that of the kubeconfig's context.
+pub async fn answer(args: &Args, client: Client, namespace: &str, environment: Environment) -> String {
+    let namespace = args.namespace.as_deref().unwrap_or(namespace);
+    let asked = Asked { reader: Reader::new(client), environment, args, namespace };
+    let answer = match &args.command {
+        Command::Explain(Explain::Pvc { name }) => claim::explain(&asked, name).await,
+        Command::Explain(Explain::Pv { name }) => volume::explain(&asked, name).await,
+        Command::Bucket { name } => bucket::explain(&asked, name).await,
+        Command::List => overview::list(&asked).await,
+        Command::Journal => overview::journal(&asked).await,
+        Command::Orphans => orphans::find(&asked).await,
+    };
+    let answer = Answer { unknown: asked.reader.unknown(), ..answer };
+    match args.output {
+        Format::Text => answer.text(),
+        Format::Json => answer.json(),
+    }
+}

@@ -1,0 +1,87 @@
+//! Reading JSON of the API server, and the times in it.
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+/// The text at this path; empty where there is none.
+pub(crate) fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
+    at(object, path).as_str().unwrap_or_default()
+}
+
+/// The text at this path, unless it is empty.
+pub(crate) fn given<'a>(object: &'a Value, path: &[&str]) -> Option<&'a str> {
+    Some(text(object, path)).filter(|text| !text.is_empty())
+}
+
+pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().fold(object, |value, key| &value[*key])
+}
+
+/// The elements of a list; none where there is no list.
+pub(crate) fn items<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
+    at(object, path).as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The elements of a list of texts.
+pub(crate) fn texts<'a>(object: &'a Value, path: &[&str]) -> Vec<&'a str> {
+    items(object, path).iter().filter_map(Value::as_str).collect()
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    text(object, &["metadata", "name"])
+}
+
+pub(crate) fn namespace(object: &Value) -> &str {
+    text(object, &["metadata", "namespace"])
+}
+
+pub(crate) fn uid(object: &Value) -> &str {
+    text(object, &["metadata", "uid"])
+}
+
+pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    given(object, &["metadata", "annotations", key])
+}
+
+pub(crate) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    given(object, &["metadata", "labels", key])
+}
+
+pub(crate) fn is_going(object: &Value) -> bool {
+    given(object, &["metadata", "deletionTimestamp"]).is_some()
+}
+
+pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
+    texts(object, &["metadata", "finalizers"])
+}
+
+pub(crate) fn time(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+/// How long ago a time was, in its largest unit, as kubectl has it.
+pub(crate) fn ago(now: Timestamp, time: Timestamp) -> String {
+    let seconds = now.as_second().saturating_sub(time.as_second()).max(0);
+    match seconds {
+        0..=119 => format!("{seconds} s ago"),
+        120..=7199 => format!("{} min ago", seconds / 60),
+        7200..=172_799 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_their_largest_unit() {
+        let now = time("2030-01-03T00:00:00Z").unwrap();
+        let told = |text: &str| ago(now, time(text).unwrap());
+        assert_eq!(told("2030-01-02T23:59:30Z"), "30 s ago");
+        assert_eq!(told("2030-01-02T23:30:00Z"), "30 min ago");
+        assert_eq!(told("2030-01-02T12:00:00Z"), "12 h ago");
+        assert_eq!(told("2030-01-01T00:00:00Z"), "2 days ago");
+        assert_eq!(told("2031-01-01T00:00:00Z"), "0 s ago", "clocks differ");
+    }
+}

@@ -1,0 +1,137 @@
+//! `orphans`: what nobody looks after.
+
+use std::collections::BTreeSet;
+
+use kube_provisioner::explain::journal::EntryObjects;
+use kube_provisioner::explain::volume::Decision;
+use kube_provisioner::protocol;
+use serde_json::{Value, json};
+
+use crate::Asked;
+use crate::about::maker;
+use crate::answer::{Answer, table};
+use crate::fleets::{Fleets, claim_uid};
+use crate::object::{annotation, given, is_going, label, name, text, uid};
+use crate::overview::all;
+use crate::reader::{BUCKET, BUCKET_CLAIM, CLAIM, Found, VOLUME};
+use crate::volume::judgement;
+
+struct Orphan {
+    kind: &'static str,
+    name: String,
+    why: String,
+}
+
+pub(crate) async fn find(asked: &Asked<'_>) -> Answer {
+    let (fleets, _) = all(asked).await;
+    let claims = asked.reader.list(&CLAIM, "", ("", "")).await;
+    let volumes = asked.reader.list(&VOLUME, "", ("", "")).await;
+    let mut orphans = entries(&fleets, claims.as_deref());
+    for volume in volumes.iter().flatten() {
+        orphans.extend(of_volume(asked, &fleets, volume, claims.as_deref()));
+    }
+    let buckets = asked.reader.list(&BUCKET, "", ("", "")).await;
+    let bucket_claims = asked.reader.list(&BUCKET_CLAIM, "", ("", "")).await;
+    if let (Some(buckets), Some(claims)) = (&buckets, &bucket_claims) {
+        orphans.extend(buckets.iter().filter_map(|bucket| of_bucket(bucket, claims, &fleets)));
+    }
+    let rows: Vec<[String; 3]> =
+        orphans.iter().map(|Orphan { kind, name, why }| [(*kind).to_owned(), name.clone(), why.clone()]).collect();
+    let items = orphans.iter().map(|Orphan { kind, name, why }| json!({"kind": kind, "name": name, "why": why}));
+    let all_read = claims.is_some() && volumes.is_some() && buckets.is_some() && bucket_claims.is_some();
+    let state = match (rows.is_empty(), all_read && fleets.leases_known && fleets.journals_known) {
+        (false, _) => "",
+        (true, true) => "nothing was found that nobody looks after",
+        (true, false) => "nothing was found, but not everything could be read",
+    };
+    let items = items.collect::<Vec<_>>().into();
+    let table = if rows.is_empty() { String::new() } else { table(["KIND", "NAME", "WHY"], &rows) };
+    Answer { items, table, ..Answer::about("", state) }
+}
+
+/// Attempts whose claim is gone. The holder of the journal removes what they left; without one they stay.
+fn entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
+    let Some(claims) = claims else { return Vec::new() };
+    let live: BTreeSet<&str> = claims.iter().map(uid).collect();
+    let mut orphans = Vec::new();
+    for fleet in &fleets.all {
+        for journal in &fleet.journals {
+            for entry in journal.entries.iter().filter(|entry| !live.contains(claim_uid(entry))) {
+                let objects = EntryObjects::read(entry);
+                let who = match (fleet.is_held(), fleet.shards.is_empty()) {
+                    (true, _) => "its provisioner removes what the attempt has left",
+                    (false, true) => "nobody can see whether its provisioner runs",
+                    (false, false) => "no replica of its provisioner works",
+                };
+                let why = format!("the claim {} of this attempt is gone; {who}", objects.claim());
+                orphans.push(Orphan {
+                    kind: "Entry",
+                    name: format!("{}/{} {}", fleet.namespace, journal.name, entry.key),
+                    why,
+                });
+            }
+        }
+    }
+    orphans
+}
+
+fn of_volume(asked: &Asked<'_>, fleets: &Fleets, volume: &Value, claims: Option<&[Value]>) -> Option<Orphan> {
+    let provisioner = maker(volume)?;
+    let of = fleets.of(provisioner);
+    let ours = annotation(volume, protocol::IDENTITY).is_some() || !of.is_empty();
+    if !ours {
+        return None;
+    }
+    let orphan = |why: String| Some(Orphan { kind: "PersistentVolume", name: name(volume).to_owned(), why });
+    let released = given(volume, &["status", "phase"]) == Some("Released");
+    let deletes = given(volume, &["spec", "persistentVolumeReclaimPolicy"]) == Some("Delete");
+    let released = released && deletes;
+    let state = if released { "it is released, and " } else { "" };
+    if of.is_empty() && fleets.leases_known && fleets.journals_known {
+        return orphan(format!("{state}there is no Lease and no journal of its provisioner {provisioner}"));
+    }
+    if !of.is_empty() && of.iter().all(|fleet| fleet.is_abandoned()) {
+        return orphan(format!("{state}no replica of its provisioner {provisioner} works"));
+    }
+    if !released {
+        return None;
+    }
+    let owner = text(volume, &["spec", "claimRef", "uid"]);
+    let claim = match claims {
+        None => Found::Unknown,
+        Some(claims) => {
+            claims.iter().find(|claim| uid(claim) == owner).map_or(Found::Absent, |claim| Found::Is(claim.clone()))
+        }
+    };
+    match judgement(asked, fleets, provisioner, volume, &claim, &[])? {
+        of if matches!(of.decision, Decision::Delete(_) | Decision::FinishDelete) => None,
+        of => orphan(of.message.unwrap_or_else(|| format!("it is released, and not deleted: {:?}", of.decision))),
+    }
+}
+
+fn of_bucket(bucket: &Value, claims: &[Value], fleets: &Fleets) -> Option<Orphan> {
+    let of = |field| text(bucket, &["spec", "claimRef", field]);
+    let owns = |claim: &Value| {
+        let points = text(claim, &["spec", "objectBucketName"]) == name(bucket);
+        if of("uid").is_empty() { points } else { uid(claim) == of("uid") }
+    };
+    if claims.iter().any(owns) {
+        return None;
+    }
+    let made_by = annotation(bucket, protocol::BUCKET_PROVISIONER);
+    let held = made_by.is_some_and(|provisioner| fleets.of(provisioner).iter().any(|fleet| fleet.is_held()));
+    let maker = made_by
+        .or(label(bucket, objectbucket_api::names::PROVISIONER_LABEL))
+        .unwrap_or("its provisioner, which it does not name,");
+    let who = match (held, is_going(bucket)) {
+        (true, _) => format!("{maker} ends the bucket"),
+        (false, true) => format!("it is being deleted, and no replica of {maker} is seen to work"),
+        (false, false) => format!("no replica of {maker} is seen to work"),
+    };
+    let claim = if of("name").is_empty() {
+        "names no claim".to_owned()
+    } else {
+        format!("claim {}/{} is gone", of("namespace"), of("name"))
+    };
+    Some(Orphan { kind: "ObjectBucket", name: name(bucket).to_owned(), why: format!("{claim}; {who}") })
+}

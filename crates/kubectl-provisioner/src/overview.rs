@@ -1,0 +1,113 @@
+//! `list` and `journal`: who runs, and what the journals record.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_provisioner::explain::journal;
+use kube_provisioner::protocol;
+use provisioner_runtime::journal::Listing;
+use serde_json::json;
+
+use crate::Asked;
+use crate::answer::{Answer, table};
+use crate::fleets::{Fleet, Fleets, or_nobody, provisioner_of};
+use crate::object::{annotation, name};
+use crate::reader::{CLASS, VOLUME};
+
+/// Provisioners, their shards, and who holds them.
+pub(crate) async fn list(asked: &Asked<'_>) -> Answer {
+    let (fleets, names) = all(asked).await;
+    let name_of = |fleet: &Fleet| names.iter().find(|name| fleet.is_of(name)).unwrap_or(&fleet.name).clone();
+    let mut rows: Vec<[String; 7]> = Vec::new();
+    for fleet in &fleets.all {
+        let entries = |shard: Option<(u32, u32)>| {
+            let is_of = |journal: &&Listing| match shard {
+                None | Some((_, 1)) => true,
+                Some((number, of)) => journal.name.ends_with(&format!("-{number}-of-{of}")),
+            };
+            fleet.journals.iter().filter(is_of).map(|journal| journal.entries.len()).sum::<usize>().to_string()
+        };
+        for shard in &fleet.shards {
+            let holder = or_nobody(shard.holder.as_deref().unwrap_or_default()).to_owned();
+            let place = format!("{} of {}", shard.number, shard.of);
+            let (state, of) = (shard.state().to_owned(), Some((shard.number, shard.of)));
+            rows.push([
+                name_of(fleet),
+                fleet.namespace.clone(),
+                place,
+                holder,
+                state,
+                shard.renewed.clone(),
+                entries(of),
+            ]);
+        }
+        if fleet.shards.is_empty() {
+            for journal in &fleet.journals {
+                let (place, holder) =
+                    (journal.layout.replace("node", "per node"), or_nobody(&journal.holder).to_owned());
+                let state = "not known: no Lease".to_owned();
+                let count = journal.entries.len().to_string();
+                rows.push([name_of(fleet), fleet.namespace.clone(), place, holder, state, "-".to_owned(), count]);
+            }
+        }
+    }
+    for name in names.iter().filter(|name| fleets.of(name).is_empty()) {
+        let none = || "-".to_owned();
+        let state = if fleets.leases_known { "no Lease" } else { "not known" };
+        rows.push([name.clone(), none(), none(), none(), state.to_owned(), none(), none()]);
+    }
+    rows.sort();
+    let state = if rows.is_empty() { "no provisioner was found" } else { "" };
+    let head = ["PROVISIONER", "NAMESPACE", "SHARD", "HOLDER", "STATE", "RENEWED", "RECORDED"];
+    let items = rows.iter().map(|[provisioner, namespace, shard, holder, state, renewed, recorded]| {
+        json!({"provisioner": provisioner, "namespace": namespace, "shard": shard, "holder": holder, "state": state,
+            "renewed": renewed, "recorded": recorded})
+    });
+    let items = items.collect::<Vec<_>>().into();
+    let table = if rows.is_empty() { String::new() } else { table(head, &rows) };
+    Answer { items, table, ..Answer::about("", state) }
+}
+
+/// The attempts that the journals record, by namespace.
+pub(crate) async fn journal(asked: &Asked<'_>) -> Answer {
+    let fleets = Fleets::find(asked, &BTreeSet::new()).await;
+    let mut by_namespace: BTreeMap<String, Vec<Listing>> = BTreeMap::new();
+    for fleet in fleets.all {
+        by_namespace.entry(fleet.namespace).or_default().extend(fleet.journals);
+    }
+    by_namespace.retain(|_, journals| !journals.is_empty());
+    let mut items = Vec::new();
+    let mut text = String::new();
+    for (namespace, journals) in &by_namespace {
+        text.push_str(&format!("Namespace {namespace}\n{}", journal::table(journals)));
+        for journal in journals {
+            let entries = journal.entries.iter().map(|entry| {
+                let objects = journal::EntryObjects::read(entry);
+                json!({"entry": entry.key, "claim": objects.claim(), "class": objects.class_name(),
+                    "claimSince": objects.since(), "dropping": journal.dropping.contains(&entry.key)})
+            });
+            items.push(json!({"namespace": namespace, "journal": journal.name, "holder": journal.holder,
+                "entries": entries.collect::<Vec<_>>(), "unreadable": journal.unreadable.len()}));
+        }
+    }
+    let state = match (by_namespace.is_empty(), fleets.journals_known) {
+        (false, _) => "",
+        (true, true) => "there is no journal",
+        (true, false) => "the journals cannot be read",
+    };
+    Answer { items: items.into(), table: text, ..Answer::about("", state) }
+}
+
+/// All fleets, and the provisioners that classes or volumes of this project name.
+pub(crate) async fn all(asked: &Asked<'_>) -> (Fleets, BTreeSet<String>) {
+    let classes = asked.reader.list(&CLASS, "", ("", "")).await.unwrap_or_default();
+    let in_classes: BTreeSet<String> = classes.iter().map(|class| provisioner_of(class).to_owned()).collect();
+    let fleets = Fleets::find(asked, &in_classes).await;
+    // Those of Kubernetes itself have no controller of their own.
+    let mut names: BTreeSet<String> =
+        in_classes.into_iter().filter(|name| !name.starts_with("kubernetes.io/")).collect();
+    let volumes = asked.reader.list(&VOLUME, "", ("", "")).await.unwrap_or_default();
+    let ours =
+        volumes.iter().filter(|volume| annotation(volume, protocol::IDENTITY).is_some() && !name(volume).is_empty());
+    names.extend(ours.filter_map(|volume| annotation(volume, protocol::PROVISIONED_BY)).map(str::to_owned));
+    (fleets, names)
+}

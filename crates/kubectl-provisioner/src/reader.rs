@@ -1,0 +1,180 @@
+//! What is read of the cluster. What cannot be read is noted, with what is not known therefore, and ends nothing.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::Request;
+use http::header::ACCEPT;
+use kube::Client;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use provisioner_runtime::call::{CallError, call, unsent};
+use serde_json::Value;
+
+/// How long one request may take.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Objects in one answer.
+const PAGE: usize = 500;
+
+/// What is escaped in paths and queries. Some texts are from annotations, which anybody may write.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
+
+/// A kind of object.
+pub(crate) struct Kind {
+    /// The path of its version.
+    version: &'static str,
+    plural: &'static str,
+    /// What is not known where it cannot be read.
+    tells: &'static str,
+}
+
+const CORE: &str = "/api/v1";
+const STORAGE: &str = "/apis/storage.k8s.io/v1";
+const BUCKETS: &str = "/apis/objectbucket.io/v1alpha1";
+
+const fn kind(version: &'static str, plural: &'static str, tells: &'static str) -> Kind {
+    Kind { version, plural, tells }
+}
+
+pub(crate) const CLAIM: Kind = kind(CORE, "persistentvolumeclaims", "what the claims ask for");
+pub(crate) const VOLUME: Kind = kind(CORE, "persistentvolumes", "whether there is a volume, and how it is");
+pub(crate) const CLASS: Kind = kind(STORAGE, "storageclasses", "which provisioner is asked, and how");
+pub(crate) const POD: Kind = kind(CORE, "pods", "which pods use the claim");
+pub(crate) const NODE: Kind = kind(CORE, "nodes", "whether the node exists");
+pub(crate) const EVENT: Kind = kind(CORE, "events", "what the controllers have told");
+pub(crate) const LEASE: Kind = kind("/apis/coordination.k8s.io/v1", "leases", "whether a provisioner runs");
+pub(crate) const CONFIG_MAP: Kind = kind(CORE, "configmaps", "what the journals record, and what pods of a bucket get");
+pub(crate) const QUOTA: Kind = kind(CORE, "resourcequotas", "whether a quota is used up");
+pub(crate) const ATTACHMENT: Kind = kind(STORAGE, "volumeattachments", "whether a node still has the volume attached");
+pub(crate) const SECRET: Kind = kind(CORE, "secrets", "whether the claim's Secret is there and its own");
+pub(crate) const BUCKET_CLAIM: Kind = kind(BUCKETS, "objectbucketclaims", "what the claims of buckets ask for");
+pub(crate) const BUCKET: Kind = kind(BUCKETS, "objectbuckets", "what was made for the claim");
+
+/// What a request has found.
+pub(crate) enum Found {
+    Is(Value),
+    /// There is no such object.
+    Absent,
+    /// It could not be read, which is noted.
+    Unknown,
+}
+
+impl Found {
+    pub(crate) fn object(&self) -> Option<&Value> {
+        if let Self::Is(object) = self { Some(object) } else { None }
+    }
+
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+}
+
+/// Reads objects by the rights of who asks.
+pub(crate) struct Reader {
+    client: Client,
+    unknown: Mutex<Vec<String>>,
+}
+
+impl Reader {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client, unknown: Mutex::default() }
+    }
+
+    /// One object. An empty namespace is for kinds without.
+    pub(crate) async fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Found {
+        self.get_as(kind, namespace, name, "application/json").await
+    }
+
+    /// The metadata of one object: the server sends nothing else.
+    pub(crate) async fn get_metadata(&self, kind: &Kind, namespace: &str, name: &str) -> Found {
+        let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        match self.get_as(kind, namespace, name, accept).await {
+            Found::Is(mut object) => Found::Is(object["metadata"].take()),
+            other => other,
+        }
+    }
+
+    async fn get_as(&self, kind: &Kind, namespace: &str, name: &str, accept: &str) -> Found {
+        if ["", ".", ".."].contains(&name) {
+            return Found::Absent;
+        }
+        let path = format!("{}/{}", collection(kind, namespace), utf8_percent_encode(name, ESCAPED));
+        match self.request(&path, accept).await {
+            Ok(object) => Found::Is(object),
+            Err(CallError::NotFound) => Found::Absent,
+            Err(error) => {
+                self.note(kind, "get", namespace, &error);
+                Found::Unknown
+            }
+        }
+    }
+
+    /// All objects of a kind; an empty namespace is for all. `None` where they cannot be read, which is noted.
+    pub(crate) async fn list(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        (selector, text): (&str, &str),
+    ) -> Option<Vec<Value>> {
+        let mut objects = Vec::new();
+        let mut next = String::new();
+        loop {
+            let encoded = |text: &str| utf8_percent_encode(text, ESCAPED).to_string();
+            let path = collection(kind, namespace);
+            let mut query = format!("{path}?limit={PAGE}");
+            for (key, value) in [(selector, text), ("continue", &next)] {
+                if !value.is_empty() {
+                    query.push_str(&format!("&{key}={}", encoded(value)));
+                }
+            }
+            match self.request(&query, "application/json").await {
+                Ok(mut page) => {
+                    next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+                    if let Value::Array(items) = page["items"].take() {
+                        objects.extend(items);
+                    }
+                }
+                // The kind itself is not there.
+                Err(CallError::NotFound) => return Some(objects),
+                Err(error) => {
+                    self.note(kind, "list", namespace, &error);
+                    return None;
+                }
+            }
+            if next.is_empty() {
+                return Some(objects);
+            }
+        }
+    }
+
+    /// What could not be read, and what is not known therefore.
+    pub(crate) fn unknown(&self) -> Vec<String> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn request(&self, path: &str, accept: &str) -> Result<Value, CallError> {
+        let request = Request::get(path).header(ACCEPT, accept).body(Vec::new()).map_err(unsent)?;
+        call(LIMIT, self.client.request(request)).await
+    }
+
+    fn note(&self, Kind { plural, tells, .. }: &Kind, verb: &str, namespace: &str, error: &CallError) {
+        let place = match namespace {
+            "" => String::new(),
+            namespace => format!(" in namespace {namespace}"),
+        };
+        let note = match error {
+            CallError::Forbidden(_) => format!("{tells}: you may not {verb} {plural}{place}"),
+            error => format!("{tells}: {plural}{place} cannot be read. {error}"),
+        };
+        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        if !unknown.contains(&note) {
+            unknown.push(note);
+        }
+    }
+}
+
+fn collection(Kind { version, plural, .. }: &Kind, namespace: &str) -> String {
+    match namespace {
+        "" => format!("{version}/{plural}"),
+        namespace => format!("{version}/namespaces/{}/{plural}", utf8_percent_encode(namespace, ESCAPED)),
+    }
+}

@@ -1,0 +1,229 @@
+//! `explain pv`.
+
+use kube_provisioner::explain::Able;
+use kube_provisioner::explain::volume::{Attempt, Decision, Judgement, NoAction, Objects, Refusal, about_volume};
+use kube_provisioner::protocol;
+use serde_json::Value;
+
+use crate::Asked;
+use crate::about::{
+    Told, events, fleets, installation, maker, say, tell, tell_failure, tell_finalizers, tell_journal, tell_turn,
+};
+use crate::answer::Answer;
+use crate::fleets::{Fleet, Fleets};
+use crate::object::{annotation, given, is_going, name, text, uid};
+use crate::reader::{ATTACHMENT, CLAIM, Found, NODE, VOLUME};
+use crate::words::{volume_action, volume_refusal, volume_rest};
+
+pub(crate) async fn explain(asked: &Asked<'_>, volume: &str) -> Answer {
+    let subject = format!("PersistentVolume {volume}");
+    let volume = match asked.reader.get(&VOLUME, "", volume).await {
+        Found::Is(volume) => volume,
+        Found::Absent => return missing(asked, volume, subject).await,
+        Found::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
+    };
+    let now = asked.environment.now();
+    let told = events(asked, "PersistentVolume", &volume).await;
+    let mut answer = Answer::about(subject, "");
+    let claim = owner(asked, &volume).await;
+    match maker(&volume) {
+        None => {
+            answer.state = "made by hand or by another program".to_owned();
+            answer.why = vec!["It has no annotation that names a provisioner, so none ever deletes it.".to_owned()];
+        }
+        Some(provisioner) => {
+            let fleets = fleets(asked, provisioner).await;
+            judge(
+                asked,
+                &mut answer,
+                &Case { volume: &volume, claim: &claim, provisioner, fleets: &fleets, told: &told },
+            )
+            .await;
+            answer.fact("Provisioner", provisioner);
+            if !answer.state.starts_with("bound") || is_going(&volume) {
+                tell_turn(&mut answer, provisioner, &fleets, name(&volume));
+            }
+            tell_journal(&mut answer, &fleets.of(provisioner), name(&volume));
+        }
+    }
+    tell_object(&mut answer, &volume, &claim);
+    tell_attachments(asked, &mut answer, &volume).await;
+    tell_finalizers(&mut answer, &volume, now);
+    tell(&mut answer, &told, now);
+    answer
+}
+
+struct Case<'a> {
+    volume: &'a Value,
+    claim: &'a Found,
+    provisioner: &'a str,
+    fleets: &'a Fleets,
+    told: &'a [Told],
+}
+
+/// The claim that the volume names.
+async fn owner(asked: &Asked<'_>, volume: &Value) -> Found {
+    let of = |field| text(volume, &["spec", "claimRef", field]);
+    if of("name").is_empty() {
+        return Found::Absent;
+    }
+    match asked.reader.get(&CLAIM, of("namespace"), of("name")).await {
+        // Another claim of the same name is no owner.
+        Found::Is(claim) if !of("uid").is_empty() && uid(&claim) != of("uid") => Found::Absent,
+        found => found,
+    }
+}
+
+async fn judge(asked: &Asked<'_>, answer: &mut Answer, case: &Case<'_>) {
+    let Case { volume, claim, provisioner, told, .. } = case;
+    let Some(Judgement { decision, message }) = judgement(asked, case.fleets, provisioner, volume, claim, told) else {
+        return;
+    };
+    answer.decision = Some(format!("{decision:?}"));
+    match &decision {
+        Decision::NoAction(why) => {
+            say(answer, volume_rest(*why), None);
+            tell_rest(answer, *why, volume);
+        }
+        Decision::Refuse(refusal) => say(answer, volume_refusal(refusal), message),
+        Decision::LookForNode { name } => match asked.reader.get(&NODE, "", name).await {
+            Found::Absent => {
+                let refusal = Refusal::NodeGone { node: name.clone() };
+                say(answer, volume_refusal(&refusal), None);
+                answer.why.push(format!("There is no node {name}."));
+                answer.remedy.push(
+                    "delete the PersistentVolume if the node's disk is gone; otherwise bring the node back".to_owned(),
+                );
+            }
+            _ => say_action(answer, &decision, told),
+        },
+        _ => say_action(answer, &decision, told),
+    }
+    tell_doubt(answer, &decision, claim);
+}
+
+/// The rules take a claim that cannot be read for one that is gone.
+fn tell_doubt(answer: &mut Answer, decision: &Decision, claim: &Found) {
+    if let (Decision::Delete(_), Found::Unknown) = (decision, claim) {
+        answer.state = "released; the provisioner deletes it if its claim is gone".to_owned();
+        answer.why = vec!["Whether its claim still exists is not known.".to_owned()];
+    }
+}
+
+fn say_action(answer: &mut Answer, decision: &Decision, told: &[Told]) {
+    if let Some(words) = volume_action(decision) {
+        say(answer, words, None);
+        if !matches!(decision, Decision::Protect | Decision::Unprotect) {
+            tell_failure(answer, told);
+        }
+    }
+}
+
+/// What the words for a rest leave open.
+fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
+    match why {
+        NoAction::Retained => match given(volume, &["status", "phase"]) {
+            Some("Released") => {
+                answer.state = "released and kept".to_owned();
+                answer.remedy.push(
+                    "set persistentVolumeReclaimPolicy to Delete if the data may go; to use them again, remove spec.claimRef".to_owned(),
+                );
+            }
+            phase => {
+                answer.state = format!("{}, and kept when its claim goes", phase.unwrap_or("Pending").to_lowercase())
+            }
+        },
+        NoAction::OtherInstallation => answer.why.extend(
+            annotation(volume, protocol::IDENTITY).map(|maker| format!("Its maker's identity is \"{maker}\".")),
+        ),
+        NoAction::VolumeGoes if given(volume, &["status", "phase"]) == Some("Bound") => {
+            answer.why = vec![
+                "It was deleted by hand while it is in use. It goes after its claim, and the data with it.".to_owned(),
+            ];
+        }
+        _ => {}
+    }
+}
+
+/// The decision of the installation that counts. Where only the author's code can say, an event tells it.
+pub(crate) fn judgement(
+    asked: &Asked<'_>,
+    fleets: &Fleets,
+    provisioner: &str,
+    volume: &Value,
+    claim: &Found,
+    told: &[Told],
+) -> Option<Judgement> {
+    let identity = annotation(volume, protocol::IDENTITY);
+    let of = fleets.of(provisioner);
+    // Its maker's namespace tells who of several installations made it, unless it has a name of its own.
+    let made = of.iter().find(|fleet| Some(&*fleet.namespace) == identity).or(of.first()).copied();
+    let node = identity.filter(|_| made.is_some_and(Fleet::is_per_node));
+    let gone = node.is_some_and(|node| !has_replica(made, node));
+    // The replicas of other nodes look after what one that is gone has made.
+    let node = if gone { Some("another") } else { node };
+    let installation = installation(asked, provisioner, made, (node, identity));
+    let entry = of.iter().find_map(|fleet| fleet.entry(name(volume)));
+    let attempt = match entry {
+        None => Attempt::None,
+        Some((_, _, true)) => Attempt::AwaitsAdoption,
+        Some((_, entry, false)) => Attempt::Recorded(entry),
+    };
+    let objects = Objects { claim: claim.object(), class: None, volume: Some(volume), attempt };
+    let all = about_volume(&installation, Able::All, &objects)?;
+    let least = about_volume(&installation, Able::Least, &objects)?;
+    let is_told = |text: &String| told.iter().any(|event| event.message.contains(text));
+    if least.message.as_ref().is_some_and(is_told) { Some(least) } else { Some(all) }
+}
+
+/// Whether the journal of a node's replica is there.
+fn has_replica(fleet: Option<&Fleet>, node: &str) -> bool {
+    let part = format!("-journal-node-{node}");
+    fleet.is_some_and(|fleet| fleet.journals.iter().any(|journal| journal.name.ends_with(&part)))
+}
+
+fn tell_object(answer: &mut Answer, volume: &Value, claim: &Found) {
+    let phase = given(volume, &["status", "phase"]).unwrap_or("Pending");
+    let policy = given(volume, &["spec", "persistentVolumeReclaimPolicy"]).unwrap_or("Retain");
+    answer.fact("Volume", format!("{phase}, reclaim policy {policy}"));
+    let of = |field| text(volume, &["spec", "claimRef", field]);
+    if !of("name").is_empty() {
+        let exists = match claim {
+            Found::Is(claim) if is_going(claim) => ", which is being deleted",
+            Found::Is(_) => "",
+            Found::Absent => ", which is gone",
+            Found::Unknown => ", of which nothing is known",
+        };
+        answer.fact("Claim", format!("{}/{}{exists}", of("namespace"), of("name")));
+    }
+    if let Some(identity) = annotation(volume, protocol::IDENTITY) {
+        answer.fact("Made by", identity);
+    }
+}
+
+/// Nodes that still have it.
+async fn tell_attachments(asked: &Asked<'_>, answer: &mut Answer, volume: &Value) {
+    let phase = given(volume, &["status", "phase"]);
+    if given(volume, &["spec", "csi", "driver"]).is_none() || phase == Some("Bound") && !is_going(volume) {
+        return;
+    }
+    let Some(all) = asked.reader.list(&ATTACHMENT, "", ("", "")).await else { return };
+    let of = |attachment: &&Value| text(attachment, &["spec", "source", "persistentVolumeName"]) == name(volume);
+    for attachment in all.iter().filter(of) {
+        let state = if attachment["status"]["attached"] == true { "attached" } else { "being attached or detached" };
+        answer.fact("Attachment", format!("{state} on node {}", text(attachment, &["spec", "nodeName"])));
+        answer.remedy.push("wait until the node has let the volume go; pods that use it have to end first".to_owned());
+    }
+}
+
+/// There is no object: an attempt may still be recorded.
+async fn missing(asked: &Asked<'_>, volume: &str, subject: String) -> Answer {
+    let mut answer = Answer::about(subject, "does not exist");
+    let fleets = Fleets::find(asked, &std::collections::BTreeSet::new()).await;
+    let of: Vec<&Fleet> = fleets.all.iter().filter(|fleet| fleet.entry(volume).is_some()).collect();
+    if !of.is_empty() {
+        answer.why = vec!["An attempt to make it is recorded, so its storage may be in the backend.".to_owned()];
+    }
+    tell_journal(&mut answer, &of, volume);
+    answer
+}

@@ -1,0 +1,147 @@
+//! Decisions about claims of buckets.
+
+use kube_provisioner::explain::bucket::{Decision, Ending, NoAction, Reason, Refusal};
+
+use super::{Words, words};
+
+/// Why the controller rests.
+pub(crate) fn rest(why: NoAction) -> Words {
+    match why {
+        NoAction::Bound => words("bound", "The bucket can be used with the claim's Secret and ConfigMap.", ""),
+        NoAction::ClassMissing => words(
+            "waits for its class",
+            "The claim's StorageClass does not exist, so nobody knows which provisioner is asked.",
+            "create the StorageClass, or create the claim with another one",
+        ),
+        NoAction::ClassOfAnother => words(
+            "its class is another provisioner's",
+            "The provisioner of the claim's StorageClass is another one.",
+            "look at that provisioner",
+        ),
+        NoAction::NothingHere => words(
+            "nothing is to be done",
+            "The claim is being deleted, and nothing of this provisioner hangs on it.",
+            "",
+        ),
+        NoAction::ObjectGoes => words(
+            "its ObjectBucket is being deleted",
+            "The provisioner's finalizer is off already. The object goes when its last finalizer goes.",
+            "",
+        ),
+        NoAction::OtherInstallation => words(
+            "another installation looks after it",
+            "The ObjectBucket says that another installation of this provisioner made the bucket.",
+            "start that installation, or this one with its --identity",
+        ),
+        NoAction::OtherProvisioner => words(
+            "its ObjectBucket is another provisioner's",
+            "The ObjectBucket of this claim was made by another provisioner, which has to remove it.",
+            "look at that provisioner",
+        ),
+        NoAction::Unclaimed => words(
+            "an ObjectBucket without a claim",
+            "The ObjectBucket does not say which claim it is of, and no claim points at it.",
+            "look in the backend whose bucket it is, then delete it there and here",
+        ),
+    }
+}
+
+/// Why a claim gets no bucket for now. What the provisioner tells says what to do.
+pub(crate) fn refusal(refusal: &Refusal) -> Words {
+    match refusal {
+        Refusal::Former => words(
+            "waits until the former claim's bucket is gone",
+            "A claim of this name was deleted, and its bucket is not removed yet.",
+            "",
+        ),
+        Refusal::NoName => words("refused: no name", "Neither the claim nor its class names a bucket.", ""),
+        Refusal::BadName { .. } => words("refused: bad name", "No bucket can have this name.", ""),
+        Refusal::Parameters(_) => words("refused: its class cannot be used", "The class's parameters are wrong.", ""),
+        Refusal::ParametersCrash(_) => words(
+            "refused: its class cannot be read",
+            "The provisioner's code crashes on the parameters of the class.",
+            "",
+        ),
+        Refusal::ConfigNotAllowed(_) => words(
+            "refused: additionalConfig",
+            "The administrator allows claims fewer keys of additionalConfig than the provisioner knows.",
+            "",
+        ),
+        Refusal::Record(_) => words(
+            "its ObjectBucket cannot be read",
+            "The ObjectBucket records how the bucket was made, and that record is damaged or of a newer version.",
+            "",
+        ),
+        Refusal::ObjectDeleted => {
+            words("bound, and its ObjectBucket was deleted by hand", "A bucket goes with its claim alone.", "")
+        }
+        Refusal::NoRotation => {
+            words("bound; its keys cannot be rotated", "This provisioner makes one key for each claim.", "")
+        }
+        Refusal::NotOwned { .. } => words(
+            "refused: something else has its name",
+            "The claim's Secret and ConfigMap are called like the claim, and others' objects are never overwritten.",
+            "",
+        ),
+    }
+}
+
+/// What the controller does. `None` where it rests or refuses.
+pub(crate) fn action(decision: &Decision) -> Option<Words> {
+    Some(match decision {
+        Decision::NoAction(_) | Decision::Refuse(_) => return None,
+        Decision::Attempt(Reason::New) => words(
+            "the provisioner is asked to make its bucket",
+            "Nothing stands in the way on Kubernetes' side. The provisioner makes the bucket now, or tries again after a failure.",
+            "",
+        ),
+        Decision::Attempt(Reason::Config) => words(
+            "its changed additionalConfig is being applied",
+            "The claim asks for something else than what was applied last.",
+            "",
+        ),
+        Decision::Attempt(Reason::Secret) => words(
+            "its Secret is being written again",
+            "The Secret is gone, and the provisioner gives the user's key once more.",
+            "",
+        ),
+        Decision::Adopt => words(
+            "is being taken over from another provisioner",
+            "The bucket was made by another provisioner, and the claim's class names this one.",
+            "",
+        ),
+        Decision::Restore => words(
+            "its ConfigMap or status is being written again",
+            "Something of what the ObjectBucket tells is missing in the claim's namespace.",
+            "",
+        ),
+        Decision::Rotate => words("gets new keys", "The claim's annotation asks for another key.", ""),
+        Decision::Retire => words(
+            "bound; its former keys are removed later",
+            "The keys were rotated, and the class lets the former ones live for some time.",
+            "",
+        ),
+        Decision::Release(Ending::Delete) => words("is being deleted, with bucket and user", "The claim is going.", ""),
+        Decision::Release(Ending::Revoke) => words(
+            "is being deleted; the bucket is kept",
+            "The class keeps the bucket, or it existed before. The user is removed.",
+            "",
+        ),
+        Decision::Release(Ending::RevokeUnknown) => words(
+            "is being deleted; the bucket is kept",
+            "Nobody knows any more whether the bucket was made for this claim. The user is removed.",
+            "delete the bucket in the backend if nobody needs it",
+        ),
+        Decision::Release(Ending::CleanUp) => {
+            words("is being deleted before it had a bucket", "What was begun for it is removed.", "")
+        }
+        Decision::Release(Ending::Abandon) => words(
+            "is being given up",
+            "A person has asked for it, whatever is left in the backend.",
+            "remove by hand what the backend may still have",
+        ),
+        Decision::ReleaseClaim => {
+            words("is being deleted", "Nothing was made for it. The provisioner takes its finalizer off.", "")
+        }
+    })
+}

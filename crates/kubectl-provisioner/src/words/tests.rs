@@ -1,0 +1,116 @@
+//! Every rest and every refusal of both controllers is explained. A new one does not compile before it has its words here
+//! and a sample in these lists.
+
+use kube_provisioner::explain::{bucket, volume};
+
+use super::*;
+
+/// All variants, once each: the match in it is complete.
+macro_rules! all {
+    ($kind:ty: $($pattern:pat => $sample:expr),+ $(,)?) => {{
+        fn _is_complete(one: &$kind) {
+            match one { $($pattern => {}),+ }
+        }
+        let samples: Vec<$kind> = vec![$($sample),+];
+        samples
+    }};
+}
+
+fn volume_rests() -> Vec<volume::NoAction> {
+    use volume::NoAction as N;
+    all!(N: N::NothingHere => N::NothingHere, N::Bound => N::Bound, N::Provisioned => N::Provisioned,
+        N::Vetoed => N::Vetoed, N::AwaitsAdoption => N::AwaitsAdoption, N::ClassOfAnother => N::ClassOfAnother,
+        N::OtherNode => N::OtherNode, N::OtherInstallation => N::OtherInstallation, N::AwaitsNode => N::AwaitsNode,
+        N::ClaimGoes => N::ClaimGoes, N::NotReleased => N::NotReleased, N::Retained => N::Retained,
+        N::ClaimStillSeen => N::ClaimStillSeen, N::VolumeGoes => N::VolumeGoes)
+}
+
+fn volume_refusals() -> Vec<volume::Refusal> {
+    use volume::Refusal as R;
+    let text = || "x".to_owned();
+    all!(R: R::AccessModes(_) => R::AccessModes(vec![]), R::AllowedTopologies => R::AllowedTopologies,
+        R::AttemptOfOtherClass => R::AttemptOfOtherClass, R::AttributesClass(_) => R::AttributesClass(text()),
+        R::Block => R::Block, R::ClassMissing(Some(_)) => R::ClassMissing(Some(text())),
+        R::ClassMissing(None) => R::ClassMissing(None),
+        R::DataSource { .. } => R::DataSource { kind: text(), name: text() }, R::Expansion => R::Expansion,
+        R::ImmediateClass => R::ImmediateClass, R::MountOptions => R::MountOptions, R::NameTaken => R::NameTaken,
+        R::NodeGone { .. } => R::NodeGone { node: text() },
+        R::OtherInstallation { .. } => R::OtherInstallation { maker: text() }, R::Parameters(_) => R::Parameters(text()),
+        R::ParametersCrash(_) => R::ParametersCrash(text()),
+        R::Populator { .. } => R::Populator { kind: text(), name: text() }, R::Request(_) => R::Request(text()),
+        R::RetainedTooLate => R::RetainedTooLate, R::Selector => R::Selector)
+}
+
+fn volume_actions() -> Vec<volume::Decision> {
+    use volume::{Decision as D, Deletion};
+    all!(D: D::NoAction(_) => D::NoAction(volume::NoAction::Bound), D::Refuse(_) => D::Refuse(volume::Refusal::Block),
+        D::Provision => D::Provision, D::CleanUp => D::CleanUp, D::DeleteSurplus => D::DeleteSurplus,
+        D::ReleaseClaim => D::ReleaseClaim, D::Confirm => D::Confirm, D::ConfirmVolume => D::ConfirmVolume,
+        D::Save => D::Save, D::LookForNode { .. } => D::LookForNode { name: "n".to_owned() }, D::Protect => D::Protect,
+        D::Unprotect => D::Unprotect, D::Expand { .. } => D::Expand { bytes: 1 },
+        D::Delete(Deletion::Protected) => D::Delete(Deletion::Protected),
+        D::Delete(Deletion::Checked) => D::Delete(Deletion::Checked),
+        D::Delete(Deletion::NeverBound) => D::Delete(Deletion::NeverBound), D::FinishDelete => D::FinishDelete)
+}
+
+fn bucket_rests() -> Vec<bucket::NoAction> {
+    use bucket::NoAction as N;
+    all!(N: N::Bound => N::Bound, N::ClassMissing => N::ClassMissing, N::ClassOfAnother => N::ClassOfAnother,
+        N::NothingHere => N::NothingHere, N::ObjectGoes => N::ObjectGoes,
+        N::OtherInstallation => N::OtherInstallation, N::OtherProvisioner => N::OtherProvisioner,
+        N::Unclaimed => N::Unclaimed)
+}
+
+fn bucket_refusals() -> Vec<bucket::Refusal> {
+    use bucket::Refusal as R;
+    let text = || "x".to_owned();
+    all!(R: R::Former => R::Former, R::NoName => R::NoName,
+        R::BadName { .. } => R::BadName { name: text(), problem: "p" }, R::Parameters(_) => R::Parameters(text()),
+        R::ParametersCrash(_) => R::ParametersCrash(text()),
+        R::ConfigNotAllowed(_) => R::ConfigNotAllowed(vec![]), R::Record(_) => R::Record(text()),
+        R::ObjectDeleted => R::ObjectDeleted, R::NoRotation => R::NoRotation,
+        R::NotOwned { .. } => R::NotOwned { kind: "Secret" })
+}
+
+fn bucket_actions() -> Vec<bucket::Decision> {
+    use bucket::{Decision as D, Ending as E, Reason};
+    all!(D: D::NoAction(_) => D::NoAction(bucket::NoAction::Bound), D::Refuse(_) => D::Refuse(bucket::Refusal::NoName),
+        D::Attempt(Reason::New) => D::Attempt(Reason::New), D::Attempt(Reason::Config) => D::Attempt(Reason::Config),
+        D::Attempt(Reason::Secret) => D::Attempt(Reason::Secret), D::Adopt => D::Adopt, D::Restore => D::Restore,
+        D::Rotate => D::Rotate, D::Retire => D::Retire, D::Release(E::Delete) => D::Release(E::Delete),
+        D::Release(E::Revoke) => D::Release(E::Revoke), D::Release(E::RevokeUnknown) => D::Release(E::RevokeUnknown),
+        D::Release(E::CleanUp) => D::Release(E::CleanUp), D::Release(E::Abandon) => D::Release(E::Abandon),
+        D::ReleaseClaim => D::ReleaseClaim)
+}
+
+/// Whether these are words for a person, and no two say the same.
+fn check(all: &[Words]) {
+    for (at, Words { state, why, remedy }) in all.iter().enumerate() {
+        assert!(!state.is_empty() && !state.ends_with('.'), "{state:?}");
+        assert!(why.ends_with('.') && why.starts_with(|c: char| c.is_uppercase() || "kA".contains(c)), "{why:?}");
+        assert!(!remedy.ends_with('.'), "{remedy:?}");
+        assert!(all[..at].iter().all(|other| other.why != *why || other.state == *state), "twice: {why:?}");
+    }
+}
+
+#[test]
+fn every_rest_and_every_refusal_of_volumes_is_explained() {
+    let rests = volume_rests().into_iter().map(volume_rest);
+    let refusals = volume_refusals();
+    let actions = volume_actions();
+    let all: Vec<Words> =
+        rests.chain(refusals.iter().map(volume_refusal)).chain(actions.iter().filter_map(volume_action)).collect();
+    assert_eq!(all.len(), 14 + 20 + 15);
+    check(&all);
+}
+
+#[test]
+fn every_rest_and_every_refusal_of_buckets_is_explained() {
+    let rests = bucket_rests().into_iter().map(bucket_rest);
+    let refusals = bucket_refusals();
+    let actions = bucket_actions();
+    let all: Vec<Words> =
+        rests.chain(refusals.iter().map(bucket_refusal)).chain(actions.iter().filter_map(bucket_action)).collect();
+    assert_eq!(all.len(), 8 + 10 + 13);
+    check(&all);
+}

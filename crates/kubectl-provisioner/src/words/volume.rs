@@ -1,0 +1,214 @@
+//! Decisions about claims and their volumes.
+
+use kube_provisioner::explain::volume::{Decision, Deletion, NoAction, Refusal};
+
+use super::{Words, words};
+
+/// Why the controller rests.
+pub(crate) fn rest(why: NoAction) -> Words {
+    match why {
+        NoAction::NothingHere => words(
+            "no provisioner is asked",
+            "The claim has no annotation that asks a provisioner, and there is no volume of its name.",
+            "",
+        ),
+        NoAction::Bound => words("bound", "The claim has its volume, and nothing is to be done.", ""),
+        NoAction::Provisioned => words(
+            "its volume is made and not bound yet",
+            "The volume is saved. kube-controller-manager binds the claim to it.",
+            "look at kube-controller-manager if this lasts for more than some seconds",
+        ),
+        NoAction::Vetoed => words(
+            "the provisioner does not accept it",
+            "The provisioner's own code has declined this claim.",
+            "look at the provisioner's documentation for the claims that it accepts",
+        ),
+        NoAction::AwaitsAdoption => words(
+            "waits until its attempt is taken over",
+            "An attempt was begun by a replica with another number of shards, and the journal that takes it over has no room yet.",
+            "wait until other attempts end; `kubectl provisioner journal` names them",
+        ),
+        NoAction::ClassOfAnother => words(
+            "its class is another provisioner's",
+            "The claim asks one provisioner, and its class names another one, so the first leaves it alone.",
+            "create the claim again, so that kube-controller-manager asks the class's provisioner",
+        ),
+        NoAction::OtherNode => words(
+            "another node's replica looks after it",
+            "Every node has a replica of this provisioner, and this claim or volume is for another node.",
+            "look whether the replica of that node runs",
+        ),
+        NoAction::OtherInstallation => words(
+            "another installation looks after it",
+            "The volume says that another installation of this provisioner made it. Nobody else touches it.",
+            "",
+        ),
+        NoAction::AwaitsNode => words(
+            "waits for a node",
+            "Its class has volumeBindingMode WaitForFirstConsumer, and the scheduler has chosen no node yet.",
+            "",
+        ),
+        NoAction::ClaimGoes => words(
+            "is being deleted, and nothing was made for it",
+            "Nothing is made any more for a claim that is being deleted.",
+            "end the pods that use the claim, or what else its finalizers stand for",
+        ),
+        NoAction::NotReleased => words(
+            "not released",
+            "The volume is in use, or no claim was ever bound to it. It is deleted only after its claim is gone.",
+            "",
+        ),
+        NoAction::Retained => {
+            words("kept", "Its reclaim policy keeps it. The provisioner deletes neither the object nor the data.", "")
+        }
+        NoAction::ClaimStillSeen => words(
+            "released, but its claim still exists",
+            "A volume is never deleted while the claim that it names exists, whatever its phase says.",
+            "delete the claim if the data may go; otherwise look at kube-controller-manager, which has released the volume",
+        ),
+        NoAction::VolumeGoes => words(
+            "is being deleted",
+            "The provisioner has nothing left to do: the object goes when its last finalizer goes.",
+            "",
+        ),
+    }
+}
+
+/// Why a claim gets no volume, or a volume is not deleted. What the provisioner tells says what to do.
+pub(crate) fn refusal(refusal: &Refusal) -> Words {
+    match refusal {
+        Refusal::AccessModes(_) => {
+            words("refused: access modes", "A volume would be bound without the access mode that was asked for.", "")
+        }
+        Refusal::AllowedTopologies => {
+            words("refused: allowedTopologies", "The volume might be where the class does not allow it.", "")
+        }
+        Refusal::AttemptOfOtherClass => words(
+            "refused: an attempt of the former class",
+            "What the attempt may have left can be found only with the former parameters.",
+            "",
+        ),
+        Refusal::AttributesClass(_) => {
+            words("refused: VolumeAttributesClass", "The volume would not have the attributes that were asked for.", "")
+        }
+        Refusal::Block => words("refused: block device", "A file system would be where the claim wants a device.", ""),
+        Refusal::ClassMissing(Some(_)) => {
+            words("refused: its class does not exist", "Only the class says how the volume is made.", "")
+        }
+        Refusal::ClassMissing(None) => {
+            words("refused: it names no class", "Only a class says how the volume is made.", "")
+        }
+        Refusal::DataSource { .. } => {
+            words("refused: data source", "The claim would get an empty volume instead of a copy.", "")
+        }
+        Refusal::Expansion => {
+            words("bound, and cannot grow", "The claim asks for more than its volume has. The volume stays usable.", "")
+        }
+        Refusal::ImmediateClass => words(
+            "refused: no node will be chosen",
+            "Each node makes its own volumes, and only the scheduler can say which node it is.",
+            "",
+        ),
+        Refusal::MountOptions => {
+            words("refused: mountOptions", "The volume would be mounted without the options of its class.", "")
+        }
+        Refusal::NameTaken => words(
+            "refused: the name of its volume is taken",
+            "Each claim's volume has one name, and a volume of that name is somebody else's.",
+            "",
+        ),
+        Refusal::NodeGone { .. } => words("its node is gone", "Only that node's replica can delete the data.", ""),
+        Refusal::OtherInstallation { .. } => words(
+            "released, and left to another installation",
+            "Two installations may share a backend, so nobody deletes what the other one has made.",
+            "",
+        ),
+        Refusal::Parameters(_) => {
+            words("refused: its class cannot be used", "The parameters of the class are wrong.", "")
+        }
+        Refusal::ParametersCrash(_) => words(
+            "refused: its class cannot be read",
+            "The provisioner's code crashes on the parameters of the class.",
+            "",
+        ),
+        Refusal::Populator { .. } => words(
+            "waits for a volume populator",
+            "Another program fills the volume, and this provisioner makes none meanwhile.",
+            "",
+        ),
+        Refusal::Request(_) => {
+            words("refused: its size cannot be read", "Nobody knows how large the volume is to be.", "")
+        }
+        Refusal::RetainedTooLate => words(
+            "kept after its deletion had begun",
+            "Only the object leads to what is left in the backend, so it stays.",
+            "",
+        ),
+        Refusal::Selector => {
+            words("refused: label selector", "A new volume would not be one that the claim selects.", "")
+        }
+    }
+}
+
+/// What the controller does. `None` where it rests or refuses.
+pub(crate) fn action(decision: &Decision) -> Option<Words> {
+    Some(match decision {
+        Decision::NoAction(_) | Decision::Refuse(_) => return None,
+        Decision::Provision => words(
+            "the provisioner is asked to make its volume",
+            "Nothing stands in the way on Kubernetes' side. The provisioner makes the volume now, or tries again after a failure.",
+            "",
+        ),
+        Decision::CleanUp => words(
+            "what its attempt left is being removed",
+            "An attempt was begun that will have no volume: its claim or its class is gone, or was made anew.",
+            "",
+        ),
+        Decision::DeleteSurplus => {
+            words("a second asset is being removed", "Another process has saved the volume with another asset.", "")
+        }
+        Decision::ReleaseClaim => {
+            words("its attempt has ended", "The provisioner takes its finalizer off the claim.", "")
+        }
+        Decision::Confirm => words(
+            "is read once more",
+            "Its volume was deleted while the claim looked unbound, so the provisioner asks before it makes another one.",
+            "",
+        ),
+        Decision::ConfirmVolume => words(
+            "its volume is read once more",
+            "A volume exists, and an attempt is still recorded. The provisioner compares the two and ends the attempt.",
+            "",
+        ),
+        Decision::Save => words("its volume is being saved", "The storage is made, and its object is written now.", ""),
+        Decision::LookForNode { .. } => words(
+            "released on a node",
+            "The node's replica deletes the data. The others look whether the node still exists.",
+            "look whether the node is there and its replica runs",
+        ),
+        Decision::Protect => words(
+            "bound; the provisioner adds its finalizer",
+            "A finalizer keeps the object until its data are deleted.",
+            "",
+        ),
+        Decision::Unprotect => words(
+            "kept; the provisioner takes its finalizer off",
+            "The volume is not to be deleted with its claim, so nothing needs to hold the object.",
+            "",
+        ),
+        Decision::Expand { .. } => words(
+            "is being expanded",
+            "The claim asks for more than its volume has, and the provisioner makes it larger.",
+            "",
+        ),
+        Decision::Delete(Deletion::Protected | Deletion::Checked) => {
+            words("released; the provisioner deletes it", "Its claim is gone and its reclaim policy is Delete.", "")
+        }
+        Decision::Delete(Deletion::NeverBound) => words(
+            "deleted by a user before it was bound",
+            "The provisioner deletes its data, and the claim gets another volume.",
+            "",
+        ),
+        Decision::FinishDelete => words("its data are deleted", "The provisioner removes the object now.", ""),
+    })
+}

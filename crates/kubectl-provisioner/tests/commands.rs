@@ -1,0 +1,93 @@
+//! The commands beside a provisioner that works, by a client that may only read.
+
+use std::time::Duration;
+
+use clap::Parser as _;
+use kube_provisioner::{
+    CancellationToken, Controller, DeleteError, Environment, Options, ProvisionError, ProvisionRequest,
+    ProvisionedVolume, Provisioner, Volume,
+};
+use kube_sim::{Actors, Cluster, SimClock};
+use kubectl_provisioner::{Args, answer};
+use serde_json::{Value, json};
+
+struct Exports;
+
+impl Provisioner for Exports {
+    type Parameters = ();
+
+    async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+        match request.claim.metadata.name.as_deref() {
+            Some("full") => Err(ProvisionError::retry("the pool is full")),
+            _ => Ok(Volume::nfs("server", format!("/{}", request.name))),
+        }
+    }
+
+    async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
+        Ok(())
+    }
+}
+
+fn claim(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "gold", "resources": {"requests": {"storage": "1Gi"}}},
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_commands_tell_what_a_provisioner_does() {
+    let cluster = Cluster::builder().hide_managed_fields().build();
+    let _actors = cluster.run(Actors::all());
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "gold"}, "provisioner": "example.com/p",
+    });
+    for object in [class, claim("data"), claim("full")] {
+        cluster.create(&object).unwrap();
+    }
+    let mut options = Options::new("example.com/p");
+    options.namespace = Some("default".to_owned());
+    let environment = Environment::simulated(1, SimClock::EPOCH);
+    let stop = CancellationToken::new();
+    let controller = Controller::new(Exports, options).environment(environment);
+    let running = tokio::spawn(controller.run_with(cluster.client("provisioner"), stop.clone()));
+    let bound = |cluster: &Cluster| {
+        let claim = cluster.get("", "persistentvolumeclaims", "default", "data");
+        claim.is_ok_and(|claim| claim["status"]["phase"] == "Bound")
+    };
+    cluster.wait(Duration::from_secs(600), bound).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+
+    let ask = async |command: &str| {
+        let words = ["kubectl-provisioner"].into_iter().chain(command.split(' '));
+        answer(&Args::try_parse_from(words).unwrap(), cluster.client("reader"), "default", environment).await
+    };
+    let text = ask("explain pvc data").await;
+    assert!(text.starts_with("PersistentVolumeClaim default/data: bound\n"), "{text}");
+    assert!(!text.contains("Not known:"), "{text}");
+    let text = ask("explain pvc full").await;
+    assert!(
+        text.contains("and that fails") && text.contains("The pool is full") || text.contains("the pool is full"),
+        "{text}"
+    );
+    assert!(
+        text.contains("has the Lease") && text.contains("an attempt is recorded in default/example.com-p-journal"),
+        "{text}"
+    );
+    let listed: Value = serde_json::from_str(&ask("list -o json").await).unwrap();
+    assert_eq!(
+        (&listed["items"][0]["provisioner"], &listed["items"][0]["state"]),
+        (&json!("example.com/p"), &json!("alive"))
+    );
+    assert!(ask("journal").await.contains("default/full"));
+    let volume =
+        cluster.list("", "persistentvolumes", None).unwrap()[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let text = ask(&format!("explain pv {volume}")).await;
+    assert!(text.starts_with(&format!("PersistentVolume {volume}: bound\n")), "{text}");
+    assert_eq!(ask("orphans").await, "nothing was found that nobody looks after\n");
+
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    let text = ask("explain pvc full").await;
+    assert!(text.contains("nobody; the Lease example.com-p was given up"), "{text}");
+}

@@ -1,0 +1,80 @@
+//! Claims of buckets.
+
+use super::cluster::{ALIVE, class, event, lease};
+use super::{Situation, situation};
+
+const ASK: &str = "bucket photos";
+
+fn claim(metadata: &str, spec: &str, rest: &str) -> String {
+    format!(
+        "{{apiVersion: objectbucket.io/v1alpha1, kind: ObjectBucketClaim, metadata: {{name: photos, namespace: shop, {metadata}}},
+        spec: {{storageClassName: gold, {spec}}}, {rest}}}"
+    )
+}
+
+fn bucket(uid: &str, annotations: &str, rest: &str) -> String {
+    format!(
+        "{{apiVersion: objectbucket.io/v1alpha1, kind: ObjectBucket, metadata: {{name: obc-shop-photos, finalizers: [objectbucket.io/finalizer],
+        annotations: {{kube-provisioner/provisioned-by: example.com/p, kube-provisioner/identity: storage, {annotations}}}}},
+        spec: {{storageClassName: gold, reclaimPolicy: Delete, endpoint: {{bucketName: photos}},
+        claimRef: {{namespace: shop, name: photos, uid: '{uid}'}}}}, {rest}}}"
+    )
+}
+
+pub(crate) fn all() -> Vec<Situation> {
+    let good = claim("", "bucketName: photos", "");
+    let secret = "{apiVersion: v1, kind: Secret, metadata: {name: photos, namespace: shop, labels: {bucket-provisioner: example.com-p}},
+        stringData: {AWS_SECRET_ACCESS_KEY: sesame}}";
+    let unlabelled =
+        "{apiVersion: v1, kind: Secret, metadata: {name: photos, namespace: shop}, stringData: {password: sesame}}";
+    let fails = event("ObjectBucketClaim", "photos", "ProvisioningFailed", "the store does not answer");
+    let record = "kube-provisioner/bucket: '{\"source\":\"Provisioned\",\"made\":true}'";
+    let bound = claim("", "bucketName: photos, objectBucketName: obc-shop-photos", "status: {phase: Bound}");
+    let rotate = claim(
+        "annotations: {kube-provisioner/rotate-credentials: '1'}",
+        "bucketName: photos, objectBucketName: obc-shop-photos",
+        "status: {phase: Bound}",
+    );
+    let going = claim("finalizers: [objectbucket.io/finalizer]", "bucketName: photos", "gone: true");
+    let own = "{apiVersion: v1, kind: Secret, metadata: {name: photos, namespace: shop, labels: {bucket-provisioner: example.com-p},
+        ownerReferences: [{apiVersion: objectbucket.io/v1alpha1, kind: ObjectBucketClaim, name: photos, uid: UID(photos)}]},
+        stringData: {AWS_SECRET_ACCESS_KEY: sesame}}";
+    let is = |title, objects: &[&str]| situation(title, ASK, objects);
+    vec![
+        is("A bucket's claim that does not exist", &[]),
+        is("A bucket's class does not exist", &[&good]),
+        is("A bucket is being made", &[&good, &class(""), &lease(ALIVE)]),
+        is("A bucket cannot be made", &[&good, &class(""), &lease(ALIVE), &fails]),
+        is("A bucket without a name", &[&claim("", "", ""), &class(""), &lease(ALIVE)]),
+        is("A name that no bucket can have", &[&claim("", "bucketName: My_Photos", ""), &class(""), &lease(ALIVE)]),
+        is("A Secret has the claim's name", &[&good, &class(""), &lease(ALIVE), secret]),
+        is("An unrelated Secret has the claim's name", &[&good, &class(""), &lease(ALIVE), unlabelled]),
+        is(
+            "The former bucket is not gone",
+            &[&good, &class(""), &lease(ALIVE), &bucket("former", record, "gone: true")],
+        ),
+        is(
+            "A damaged record",
+            &[&bound, &class(""), &lease(ALIVE), &bucket("UID(photos)", "kube-provisioner/bucket: '{'", "")],
+        ),
+        is(
+            "A bucket whose ConfigMap is gone",
+            &[&bound, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, "status: {phase: Bound}"), own],
+        ),
+        is(
+            "A bucket whose Secret is gone",
+            &[&bound, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, "status: {phase: Bound}")],
+        ),
+        is(
+            "New keys are asked for",
+            &[&rotate, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, "status: {phase: Bound}"), own],
+        ),
+        is("A bucket's claim goes before anything was made", &[&going, &class(""), &lease(ALIVE)]),
+        is(
+            "A bucket goes with its claim",
+            &[&going, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, "status: {phase: Bound}")],
+        ),
+        is("Nobody may look at Secrets", &[&good, &class(""), &lease(ALIVE), secret]).without(&["secrets"]),
+        is("A claim is gone, and its ObjectBucket is not", &[&bucket("former", record, "gone: true"), &lease(ALIVE)]),
+    ]
+}

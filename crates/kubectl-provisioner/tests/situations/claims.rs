@@ -1,0 +1,225 @@
+//! Claims of volumes.
+
+use super::cluster::{ALIVE, ASKED, DEAD, claim, claim_with, class, class_of, event, journal, lease, volume};
+use super::{Situation, situation};
+
+const ASK: &str = "explain pvc data";
+const GOLD: &str = "storageClassName: gold";
+const LATE: &str = "volumeBindingMode: WaitForFirstConsumer";
+const PVC: &str = "PersistentVolumeClaim";
+
+fn selected(node: &str) -> String {
+    format!("{ASKED}, volume.kubernetes.io/selected-node: {node}")
+}
+
+fn pod(spec: &str, status: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: web, namespace: shop}}, spec: {{containers: [{{name: c, image: i}}],
+        volumes: [{{name: v, persistentVolumeClaim: {{claimName: data}}}}], {spec}}}, status: {{{status}}}}}"
+    )
+}
+
+fn ours(phase: &str, more: &str) -> String {
+    let metadata = "annotations: {pv.kubernetes.io/provisioned-by: example.com/p, kube-provisioner/identity: storage},
+        finalizers: [external-provisioner.volume.kubernetes.io/finalizer]";
+    let spec = format!(
+        "persistentVolumeReclaimPolicy: Delete, nfs: {{server: s, path: /v}},
+        claimRef: {{apiVersion: v1, kind: PersistentVolumeClaim, namespace: shop, name: data, uid: UID(data)}}, {more}"
+    );
+    volume("pvc-UID(data)", metadata, &spec, &format!("status: {{phase: {phase}}}"))
+}
+
+pub(crate) fn all() -> Vec<Situation> {
+    [missing(), unasked(), asked(), refused(), recorded(), bound()].concat()
+}
+
+fn missing() -> Vec<Situation> {
+    let quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: small, namespace: shop}, spec: {hard: {persistentvolumeclaims: '2'}},
+        status: {hard: {persistentvolumeclaims: '2'}, used: {persistentvolumeclaims: '2'}}}";
+    let refused = event(
+        "StatefulSet",
+        "web",
+        "FailedCreate",
+        "create Claim data for Pod web-0 in StatefulSet web failed error: persistentvolumeclaims \"data\" is forbidden: exceeded quota: small",
+    );
+    vec![
+        situation("A claim that nobody has made", ASK, &[]),
+        situation("A claim that a quota refuses", ASK, &[quota, &refused.replace("UID(web)", "")]),
+    ]
+}
+
+fn unasked() -> Vec<Situation> {
+    let default = class("")
+        .replace("{name: gold}", "{name: gold, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}");
+    let unschedulable = "conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 Insufficient cpu.'}]";
+    let manager = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: kube-controller-manager, namespace: kube-system},
+        spec: {holderIdentity: m, leaseDurationSeconds: 15, renewTime: '2029-12-31T23:00:00.000000Z'}}";
+    let waits = [&*claim("", GOLD), &class(LATE), &lease(ALIVE)].map(str::to_owned);
+    let with = |pod: &str| [&*waits[0], &waits[1], &waits[2], pod].map(str::to_owned);
+    let late = |title, objects: &[String]| situation(title, ASK, &objects.iter().map(|one| &**one).collect::<Vec<_>>());
+    vec![
+        situation("No class, and no default class", ASK, &[&claim("", "")]),
+        situation("No class yet, and a default class", ASK, &[&claim("", ""), &default]),
+        situation("A claim for a volume that is made by hand", ASK, &[&claim("", "storageClassName: ''")]),
+        situation("A class that does not exist", ASK, &[&claim("", GOLD)]),
+        late("No pod uses the claim", &waits),
+        late("The scheduler places no pod", &with(&pod("", unschedulable))),
+        late("A pod that goes by the scheduler", &with(&pod("nodeName: n1", ""))),
+        situation("kube-controller-manager does not run", ASK, &[&claim("", GOLD), &class(""), &lease(ALIVE), manager]),
+        situation(
+            "A class of hand-made volumes",
+            ASK,
+            &[&claim("", GOLD), &class_of("gold", "kubernetes.io/no-provisioner", "")],
+        ),
+    ]
+}
+
+fn asked() -> Vec<Situation> {
+    let failed = |message: &str| event(PVC, "data", "ProvisioningFailed", message);
+    let fails = |title, message: &str| {
+        situation(title, ASK, &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &failed(message)])
+    };
+    vec![
+        situation("The provisioner is at work", ASK, &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE)]),
+        situation("All replicas are dead", ASK, &[&claim(ASKED, GOLD), &class(""), &lease(DEAD)]),
+        situation("The provisioner is not installed", ASK, &[&claim(ASKED, GOLD), &class("")]),
+        fails(
+            "A right is missing",
+            "Creating the volume: The API server does not allow this: persistentvolumes is forbidden",
+        ),
+        fails("A Secret is missing", "The Secret storage/admin does not exist; create it"),
+        fails("The class is wrong", "the claim's StorageClass cannot be used: parameter \"pool\" is missing"),
+        fails(
+            "The provisioner has given up",
+            "backend: pool is full (gave up after 15 attempts; change the claim or its class to try again)",
+        ),
+        situation("The selected node is gone", ASK, &[&claim(&selected("n9"), GOLD), &class(LATE), &lease(ALIVE)]),
+        situation(
+            "The selected node is not where the class allows volumes",
+            ASK,
+            &[
+                &claim(&selected("n1"), GOLD),
+                &class(&format!(
+                    "{LATE}, allowedTopologies: [{{matchLabelExpressions: [{{key: zone, values: [a, b]}}]}}]"
+                )),
+                &lease(ALIVE),
+                "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {zone: c}}}",
+            ],
+        ),
+        situation("Only the claim can be read", ASK, &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE)]).without(&[
+            "leases",
+            "configmaps",
+            "storageclasses",
+            "persistentvolumes",
+            "events",
+            "nodes",
+            "pods",
+        ]),
+        situation("Provisioners cannot be seen", ASK, &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE)])
+            .without(&["leases", "configmaps"]),
+        situation("Not even the claim can be read", ASK, &[&claim(ASKED, GOLD)]).without(&["persistentvolumeclaims"]),
+    ]
+}
+
+fn refused() -> Vec<Situation> {
+    let block = claim(ASKED, "storageClassName: gold, volumeMode: Block");
+    let told = event(
+        PVC,
+        "data",
+        "ProvisioningFailed",
+        "example.com/p does not support block volume provisioning; create the claim with volumeMode: Filesystem",
+    );
+    let copy = claim(ASKED, "storageClassName: gold, dataSource: {kind: PersistentVolumeClaim, name: old}");
+    let filled = claim(ASKED, "storageClassName: gold, dataSourceRef: {apiGroup: example.com, kind: Backup, name: b1}");
+    let foreign = volume("pvc-UID(data)", "", "persistentVolumeReclaimPolicy: Retain, nfs: {server: s, path: /v}", "");
+    vec![
+        situation("A block device, refused", ASK, &[&block, &class(""), &lease(ALIVE), &told]),
+        situation("A block device, and nothing is told yet", ASK, &[&block, &class(""), &lease(ALIVE)]),
+        situation("A copy of a claim that does not exist", ASK, &[&copy, &class(""), &lease(ALIVE)]),
+        situation("A claim for a populator", ASK, &[&filled, &class(""), &lease(ALIVE)]),
+        situation("The class is gone", ASK, &[&claim(ASKED, GOLD), &lease(ALIVE)]),
+        situation(
+            "The class is another provisioner's",
+            ASK,
+            &[&claim(ASKED, GOLD), &class_of("gold", "example.com/q", ""), &lease(ALIVE)],
+        ),
+        situation("The name of the volume is taken", ASK, &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &foreign]),
+        situation(
+            "A replica on each node, and a class that binds at once",
+            ASK,
+            &[&claim(ASKED, GOLD), &class(""), &journal("example.com-p-journal-node-n1", "node", None)],
+        ),
+    ]
+}
+
+fn recorded() -> Vec<Situation> {
+    let entry = |name: &str, layout: &str| journal(name, layout, Some("UID(data)"));
+    let going = |metadata: &str| claim_with(metadata, GOLD, "gone: true");
+    let held = going(&format!("annotations: {{{ASKED}}}, finalizers: [example.com/keep]"));
+    vec![
+        situation(
+            "An attempt is recorded",
+            ASK,
+            &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &entry("example.com-p-journal", "1")],
+        ),
+        situation(
+            "An attempt of another number of shards",
+            ASK,
+            &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &entry("example.com-p-journal-0-of-2", "2")],
+        ),
+        situation("A claim that goes, and nothing was made", ASK, &[&held, &class(""), &lease(ALIVE)]),
+        situation(
+            "A claim that goes while its attempt is recorded",
+            ASK,
+            &[&held, &class(""), &lease(ALIVE), &entry("example.com-p-journal", "1")],
+        ),
+    ]
+}
+
+fn bound() -> Vec<Situation> {
+    let status = "status: {phase: Bound, capacity: {storage: 1Gi}}";
+    let of = |metadata: &str, rest: &str| {
+        claim_with(&format!("annotations: {{{ASKED}}}, {metadata}"), "storageClassName: gold, volumeName: VOLUME", rest)
+    };
+    // The claim's own uid is not known before it is made, so its volume has another name.
+    let named = |text: &str| text.replace("VOLUME", "disk");
+    let disk = |phase: &str| ours(phase, "").replace("pvc-UID(data)", "disk");
+    let resized = event(
+        PVC,
+        "data",
+        "VolumeResizeFailed",
+        "example.com/p cannot expand volumes; for more space create a larger claim and copy the data, and remove allowVolumeExpansion from the StorageClass",
+    );
+    let larger = named(&of("", status)).replace("storage: 1Gi}}, storage", "storage: 2Gi}}, storage");
+    let user = pod("nodeName: n1", "");
+    vec![
+        situation(
+            "The volume is made and not bound",
+            ASK,
+            &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &ours("Available", "")],
+        ),
+        situation("A bound claim", ASK, &[&named(&of("", status)), &class(""), &lease(ALIVE), &disk("Bound")]),
+        situation("A bound claim whose volume is gone", ASK, &[&named(&of("", "status: {phase: Lost}")), &class("")]),
+        situation(
+            "A bound claim that goes while a pod uses it",
+            ASK,
+            &[
+                &named(&of("finalizers: [kubernetes.io/pvc-protection]", &format!("{status}, gone: true"))),
+                &class(""),
+                &lease(ALIVE),
+                &disk("Bound"),
+                &user,
+            ],
+        ),
+        situation(
+            "A claim that wants more",
+            ASK,
+            &[&larger, &class("allowVolumeExpansion: true"), &lease(ALIVE), &disk("Bound")],
+        ),
+        situation(
+            "A claim that wants more of who cannot",
+            ASK,
+            &[&larger, &class("allowVolumeExpansion: true"), &lease(ALIVE), &disk("Bound"), &resized],
+        ),
+    ]
+}

@@ -1,0 +1,154 @@
+//! The simulated cluster of a situation, and the objects that many of them have.
+
+use std::sync::Arc;
+
+use clap::Parser as _;
+use kube_sim::{Attributes, Authorizer, Cluster, Decision, DeleteOptions, SimClock, Target};
+use kubectl_provisioner::{Args, answer as ask};
+use provisioner_runtime::Environment;
+use serde_json::{Value, json};
+
+use super::Situation;
+
+pub(crate) const ASKED: &str = "volume.kubernetes.io/storage-provisioner: example.com/p";
+pub(crate) const ALIVE: &str = "2029-12-31T23:59:55.000000Z";
+pub(crate) const DEAD: &str = "2029-12-31T22:00:00.000000Z";
+
+struct Denied(&'static [&'static str]);
+
+impl Authorizer for Denied {
+    fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        let ours = attributes.user == "reader";
+        let reads = ["get", "list"].contains(&attributes.verb);
+        Decision { allowed: !ours || reads && !self.0.contains(&attributes.resource), reason: String::new() }
+    }
+
+    fn rules(&self, _: &str, _: &[String], _: &str) -> Value {
+        json!({})
+    }
+}
+
+/// The answer of the program.
+pub(crate) async fn answer(situation: &Situation) -> Result<String, String> {
+    let cluster = Cluster::builder().hide_managed_fields().authorizer(Arc::new(Denied(situation.denied))).build();
+    for namespace in ["shop", "storage", "other"] {
+        cluster.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).unwrap();
+    }
+    for definition in objectbucket_api::crds(objectbucket_api::Validation::Standard) {
+        cluster.create(&definition).unwrap();
+    }
+    let mut uids: Vec<(String, String)> = Vec::new();
+    for object in &situation.objects {
+        let text = uids.iter().fold(object.clone(), |text, (name, uid)| text.replace(&format!("UID({name})"), uid));
+        let created = put(&cluster, &text).map_err(|error| format!("{}: {error}: {text}\n", situation.title))?;
+        let part = |field: &str| created["metadata"][field].as_str().unwrap_or_default().to_owned();
+        uids.push((part("name"), part("uid")));
+    }
+    let words = ["kubectl-provisioner"].into_iter().chain(situation.command.split(' '));
+    let args = Args::try_parse_from(words).unwrap();
+    let answer = ask(&args, cluster.client("reader"), "shop", Environment::simulated(1, SimClock::EPOCH)).await;
+    // Uids are chance.
+    Ok(uids.iter().fold(answer, |text, (name, uid)| text.replace(uid, &format!("UID({name})"))))
+}
+
+/// Creates an object with its status. `gone: true` deletes it, so that its finalizers hold it.
+fn put(cluster: &Cluster, text: &str) -> Result<Value, String> {
+    let say = |status: kube_sim::Status| format!("{status:?}");
+    let mut object: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let (status, gone) = (object["status"].take(), object["gone"].take());
+    object.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    let mut created = cluster.create(&object).map_err(say)?;
+    if !status.is_null() {
+        created["status"] = status;
+        created = cluster.update_status(&created).map_err(say)?;
+    }
+    if gone == true {
+        let part = |field: &str| created["metadata"][field].as_str().unwrap_or_default();
+        let (group, plural) = match created["kind"].as_str().unwrap() {
+            "PersistentVolumeClaim" => ("", "persistentvolumeclaims"),
+            "PersistentVolume" => ("", "persistentvolumes"),
+            "ObjectBucketClaim" => ("objectbucket.io", "objectbucketclaims"),
+            _ => ("objectbucket.io", "objectbuckets"),
+        };
+        let target = Target { group, plural, namespace: part("namespace"), name: part("name") };
+        cluster.delete(&target, DeleteOptions::default()).map_err(say)?;
+    }
+    Ok(created)
+}
+
+/// A claim `shop/data` with these annotations, and more of its spec.
+pub(crate) fn claim(annotations: &str, spec: &str) -> String {
+    claim_with(&format!("annotations: {{{annotations}}}"), spec, "")
+}
+
+pub(crate) fn claim_with(metadata: &str, spec: &str, rest: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: data, namespace: shop, {metadata}}},
+        spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}, {spec}}}, {rest}}}"
+    )
+}
+
+/// A class `gold` of `example.com/p`.
+pub(crate) fn class(more: &str) -> String {
+    class_of("gold", "example.com/p", more)
+}
+
+pub(crate) fn class_of(name: &str, provisioner: &str, more: &str) -> String {
+    format!(
+        "{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: {name}}}, provisioner: {provisioner}, {more}}}"
+    )
+}
+
+/// A volume of `example.com/p`.
+pub(crate) fn volume(name: &str, metadata: &str, spec: &str, rest: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: {name}, {metadata}}},
+        spec: {{capacity: {{storage: 1Gi}}, accessModes: [ReadWriteOnce], storageClassName: gold, {spec}}}, {rest}}}"
+    )
+}
+
+/// The Lease of the only shard of `example.com/p`.
+pub(crate) fn lease(renewed: &str) -> String {
+    lease_of("example.com-p", "1", renewed)
+}
+
+pub(crate) fn lease_of(name: &str, shards: &str, renewed: &str) -> String {
+    format!(
+        "{{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {{name: {name}, namespace: storage,
+        labels: {{kube-provisioner/fleet: example.com-p}}, annotations: {{kube-provisioner/shards: '{shards}'}}}},
+        spec: {{holderIdentity: pod-1_0a, leaseDurationSeconds: 15, renewTime: '{renewed}'}}}}"
+    )
+}
+
+/// A journal of `example.com/p`; with an entry for the claim `data` of this uid, where one is given.
+pub(crate) fn journal(name: &str, layout: &str, uid: Option<&str>) -> String {
+    let entry = uid.map(|uid| {
+        let metadata = json!({"metadata": {"name": "data", "namespace": "shop", "uid": uid}});
+        let class = json!({"metadata": {"name": "gold", "uid": "UID(gold)"}, "provisioner": "example.com/p"});
+        let spec = json!({"storageClassName": "gold"});
+        json!({"entries": format!("pvc-{uid} gold-1,spec-1 {metadata}\n"), "shared": format!("gold-1 {class}\nspec-1 {spec}\n")})
+    });
+    let mut data = entry.unwrap_or_else(|| json!({}));
+    data["version"] = json!("1");
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "storage",
+            "labels": {"app.kubernetes.io/component": "journal", "app.kubernetes.io/instance": "example.com-p"},
+            "annotations": {"kube-provisioner/holder": "pod-1_0a", "kube-provisioner/layout": layout}},
+        "data": data,
+    })
+    .to_string()
+}
+
+/// An event about an object of this kind.
+pub(crate) fn event(kind: &str, object: &str, reason: &str, message: &str) -> String {
+    let namespace = if ["PersistentVolume", "ObjectBucket"].contains(&kind) { "default" } else { "shop" };
+    json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("{object}.{}", reason.to_lowercase()), "namespace": namespace},
+        "involvedObject": {"kind": kind, "name": object, "namespace": namespace, "uid": format!("UID({object})")},
+        "reason": reason, "message": message, "count": 3, "lastTimestamp": "2029-12-31T23:58:00Z",
+        "type": if reason.contains("Failed") { "Warning" } else { "Normal" }, "reportingComponent": "example.com/p",
+        "reportingInstance": "pod-1_0a", "action": "Provision",
+    })
+    .to_string()
+}

@@ -1,0 +1,31 @@
+//! Provisioners, journals, and what nobody looks after.
+
+use super::cluster::{ALIVE, DEAD, class, class_of, journal, lease, lease_of, volume};
+use super::{Situation, situation};
+
+pub(crate) fn all() -> Vec<Situation> {
+    let shards = [lease_of("example.com-p-0", "2", ALIVE), lease_of("example.com-p-1", "2", DEAD)];
+    let entry = journal("example.com-p-journal-0-of-2", "2", Some("4d6f"));
+    let other = class_of("blue", "example.com/q", "");
+    let metadata = "annotations: {pv.kubernetes.io/provisioned-by: example.com/p, kube-provisioner/identity: storage}";
+    let released = "persistentVolumeReclaimPolicy: Delete, nfs: {server: s, path: /v},
+        claimRef: {apiVersion: v1, kind: PersistentVolumeClaim, namespace: shop, name: data, uid: 4d6f}";
+    let disk = volume("disk", metadata, released, "status: {phase: Released}");
+    let elsewhere = disk.replace("name: disk", "name: far").replace("identity: storage", "identity: elsewhere");
+    let bucket = "{apiVersion: objectbucket.io/v1alpha1, kind: ObjectBucket, metadata: {name: obc-shop-photos},
+        spec: {storageClassName: gold, claimRef: {namespace: shop, name: photos, uid: 7a}}}";
+    let each_node = journal("example.com-p-journal-node-n1", "node", None);
+    vec![
+        situation("Two shards, one without a holder", "list", &[&class(""), &other, &shards[0], &shards[1], &entry]),
+        situation("A replica on each node", "list", &[&class(""), &each_node]),
+        situation("The same as JSON", "list -o json", &[&class(""), &each_node]),
+        situation("Leases cannot be read", "list", &[&class(""), &lease(ALIVE)]).without(&["leases"]),
+        situation("What the journals record", "journal", &[&entry, &each_node]),
+        situation("No journal", "journal", &[]),
+        situation("Only one namespace may be read", "journal --provisioner-namespace storage", &[&entry]),
+        situation("Nobody looks after these", "orphans", &[&class(""), &lease(DEAD), &entry, &disk, bucket]),
+        situation("A volume of another installation", "orphans", &[&class(""), &lease(ALIVE), &disk, &elsewhere]),
+        situation("All is looked after", "orphans", &[&class(""), &lease(ALIVE), &disk]),
+        situation("Nothing found, and little read", "orphans", &[&disk]).without(&["persistentvolumes", "leases"]),
+    ]
+}

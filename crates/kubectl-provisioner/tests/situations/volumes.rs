@@ -1,0 +1,66 @@
+//! Volumes.
+
+use super::cluster::{ALIVE, DEAD, event, journal, lease, volume};
+use super::{Situation, situation};
+
+const ASK: &str = "explain pv disk";
+
+fn ours(identity: &str, finalizers: &str, spec: &str, rest: &str) -> String {
+    let metadata = format!(
+        "annotations: {{pv.kubernetes.io/provisioned-by: example.com/p, kube-provisioner/identity: {identity}}}, finalizers: [{finalizers}]"
+    );
+    let reference = "claimRef: {apiVersion: v1, kind: PersistentVolumeClaim, namespace: shop, name: data, uid: 4d6f}";
+    volume("disk", &metadata, &format!("{spec}, {reference}"), rest)
+}
+
+const DELETE: &str = "persistentVolumeReclaimPolicy: Delete, nfs: {server: s, path: /v}";
+const RETAIN: &str = "persistentVolumeReclaimPolicy: Retain, nfs: {server: s, path: /v}";
+const CSI: &str = "persistentVolumeReclaimPolicy: Delete, csi: {driver: example.com, volumeHandle: h}";
+const OURS: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+const RELEASED: &str = "status: {phase: Released}";
+
+pub(crate) fn all() -> Vec<Situation> {
+    let attachment = "{apiVersion: storage.k8s.io/v1, kind: VolumeAttachment, metadata: {name: a},
+        spec: {attacher: example.com/p, nodeName: n1, source: {persistentVolumeName: disk}}, status: {attached: true}}";
+    let in_use = event("PersistentVolume", "disk", "VolumeFailedDelete", "the export is still mounted by 10.0.0.7");
+    let going = format!("{RELEASED}, gone: true");
+    let orphan = journal("example.com-p-journal", "1", Some("4d6f"));
+    vec![
+        situation("Released and kept", ASK, &[&ours("storage", "", RETAIN, RELEASED), &lease(ALIVE)]),
+        situation(
+            "Released, and its deletion fails",
+            ASK,
+            &[&ours("storage", OURS, DELETE, RELEASED), &lease(ALIVE), &in_use],
+        ),
+        situation(
+            "Released, and made by another installation",
+            ASK,
+            &[&ours("elsewhere", OURS, DELETE, RELEASED), &lease(ALIVE)],
+        ),
+        situation(
+            "The same, with its identity given",
+            "explain pv disk --identity elsewhere",
+            &[&ours("elsewhere", OURS, DELETE, RELEASED), &lease(ALIVE)],
+        ),
+        situation(
+            "Released, nobody works, and a node has it",
+            ASK,
+            &[&ours("storage", OURS, CSI, RELEASED), &lease(DEAD), attachment],
+        ),
+        situation("Kept after its deletion had begun", ASK, &[&ours("storage", OURS, RETAIN, &going), &lease(ALIVE)]),
+        situation(
+            "Deleted by hand while it is in use",
+            ASK,
+            &[&ours("storage", OURS, DELETE, "status: {phase: Bound}, gone: true"), &lease(ALIVE)],
+        ),
+        situation(
+            "Released on a node that is gone",
+            ASK,
+            &[&ours("n9", OURS, DELETE, RELEASED), &journal("example.com-p-journal-node-n1", "node", None)],
+        ),
+        situation("Made by hand", ASK, &[&volume("disk", "", RETAIN, "status: {phase: Available}")]),
+        situation("No volume, but an attempt", "explain pv pvc-4d6f", &[&lease(ALIVE), &orphan]),
+        situation("The claim cannot be read", ASK, &[&ours("storage", OURS, DELETE, RELEASED), &lease(ALIVE)])
+            .without(&["persistentvolumeclaims"]),
+    ]
+}

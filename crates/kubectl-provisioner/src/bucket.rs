@@ -156,7 +156,7 @@ impl Case {
                 answer.fact("Class", format!("{class}: {}, {policy}", provisioner_of(object)));
             }
             (Some(class), None) if self.class.is_absent() => {
-                answer.fact("Class", format!("{class}, which does not exist"))
+                answer.fact("Class", format!("{class}, which does not exist"));
             }
             (Some(class), None) => answer.fact("Class", class),
             (None, _) => answer.fact("Class", "none"),

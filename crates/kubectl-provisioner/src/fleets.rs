@@ -84,7 +84,7 @@ impl Fleets {
         }
         let named = |((namespace, name), fleet)| Fleet { namespace, name, ..fleet };
         let mut all: Vec<Fleet> = fleets.into_iter().map(named).collect();
-        all.iter_mut().for_each(|fleet| fleet.shards.sort_by(|a, b| (a.of, a.number).cmp(&(b.of, b.number))));
+        all.iter_mut().for_each(|fleet| fleet.shards.sort_by_key(|shard| (shard.of, shard.number)));
         Self { all, leases_known, journals_known }
     }
 

@@ -130,7 +130,7 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
                 );
             }
             phase => {
-                answer.state = format!("{}, and kept when its claim goes", phase.unwrap_or("Pending").to_lowercase())
+                answer.state = format!("{}, and kept when its claim goes", phase.unwrap_or("Pending").to_lowercase());
             }
         },
         NoAction::OtherInstallation => answer.why.extend(

@@ -27,10 +27,9 @@ pub(super) async fn tell_class(asked: &Asked<'_>, answer: &mut Answer, case: &Ca
         }
         (None, _) => {}
     }
-    if answer.state == "no provisioner is asked yet" || answer.state.contains("not bound yet") {
-        if let Some(sign) = controller_manager_is_gone(asked).await {
-            answer.why.push(format!("{sign}."));
-        }
+    let awaits_manager = answer.state == "no provisioner is asked yet" || answer.state.contains("not bound yet");
+    if awaits_manager && let Some(sign) = controller_manager_is_gone(asked).await {
+        answer.why.push(format!("{sign}."));
     }
 }
 

@@ -177,20 +177,17 @@ fn recorded() -> Vec<Situation> {
 }
 
 fn bound() -> Vec<Situation> {
-    let status = "status: {phase: Bound, capacity: {storage: 1Gi}}";
-    let of = |metadata: &str, rest: &str| {
-        claim_with(&format!("annotations: {{{ASKED}}}, {metadata}"), "storageClassName: gold, volumeName: VOLUME", rest)
-    };
-    // The claim's own uid is not known before it is made, so its volume has another name.
-    let named = |text: &str| text.replace("VOLUME", "disk");
-    let disk = |phase: &str| ours(phase, "").replace("pvc-UID(data)", "disk");
+    let bind =
+        |more: &str| format!("{{bind: pvc-UID(data), status: {{phase: Bound, capacity: {{storage: 1Gi}}}}, {more}}}");
+    let plain = claim(ASKED, GOLD);
     let resized = event(
         PVC,
         "data",
         "VolumeResizeFailed",
         "example.com/p cannot expand volumes; for more space create a larger claim and copy the data, and remove allowVolumeExpansion from the StorageClass",
     );
-    let larger = named(&of("", status)).replace("storage: 1Gi}}, storage", "storage: 2Gi}}, storage");
+    let larger = plain.replace("storage: 1Gi", "storage: 2Gi");
+    let grows = class("allowVolumeExpansion: true");
     let user = pod("nodeName: n1", "");
     vec![
         situation(
@@ -198,28 +195,18 @@ fn bound() -> Vec<Situation> {
             ASK,
             &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &ours("Available", "")],
         ),
-        situation("A bound claim", ASK, &[&named(&of("", status)), &class(""), &lease(ALIVE), &disk("Bound")]),
-        situation("A bound claim whose volume is gone", ASK, &[&named(&of("", "status: {phase: Lost}")), &class("")]),
+        situation("A bound claim", ASK, &[&plain, &class(""), &lease(ALIVE), &ours("Bound", ""), &bind("")]),
+        situation("A bound claim whose volume is gone", ASK, &[&plain, &class(""), &bind("")]),
         situation(
             "A bound claim that goes while a pod uses it",
             ASK,
-            &[
-                &named(&of("finalizers: [kubernetes.io/pvc-protection]", &format!("{status}, gone: true"))),
-                &class(""),
-                &lease(ALIVE),
-                &disk("Bound"),
-                &user,
-            ],
+            &[&plain, &class(""), &lease(ALIVE), &ours("Bound", ""), &bind("gone: true"), &user],
         ),
-        situation(
-            "A claim that wants more",
-            ASK,
-            &[&larger, &class("allowVolumeExpansion: true"), &lease(ALIVE), &disk("Bound")],
-        ),
+        situation("A claim that wants more", ASK, &[&larger, &grows, &lease(ALIVE), &ours("Bound", ""), &bind("")]),
         situation(
             "A claim that wants more of who cannot",
             ASK,
-            &[&larger, &class("allowVolumeExpansion: true"), &lease(ALIVE), &disk("Bound"), &resized],
+            &[&larger, &grows, &lease(ALIVE), &ours("Bound", ""), &bind(""), &resized],
         ),
     ]
 }

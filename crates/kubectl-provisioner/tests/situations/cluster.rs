@@ -57,7 +57,15 @@ fn put(cluster: &Cluster, text: &str) -> Result<Value, String> {
     let mut object: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let (status, gone) = (object["status"].take(), object["gone"].take());
     object.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-    let mut created = cluster.create(&object).map_err(say)?;
+    let mut created = match &object["bind"] {
+        Value::Null => cluster.create(&object).map_err(say)?,
+        // The claim `data` gets this volume, as kube-controller-manager does it.
+        volume => {
+            let mut claim = cluster.get("", "persistentvolumeclaims", "shop", "data").map_err(say)?;
+            claim["spec"]["volumeName"] = volume.clone();
+            cluster.update(&claim).map_err(say)?
+        }
+    };
     if !status.is_null() {
         created["status"] = status;
         created = cluster.update_status(&created).map_err(say)?;

@@ -77,7 +77,7 @@ impl Answer {
         }
         self.why.iter().for_each(|why| line(&mut text, "  ", why));
         self.remedy.iter().for_each(|remedy| line(&mut text, "  Do: ", remedy));
-        text.push_str(&self.table);
+        self.table.lines().for_each(|row| line(&mut text, "", row));
         if !self.facts.is_empty() {
             text.push('\n');
         }

@@ -1,6 +1,6 @@
 //! Claims of volumes.
 
-use super::cluster::{ALIVE, ASKED, DEAD, claim, claim_with, class, class_of, event, journal, lease, volume};
+use super::cluster::{ALIVE, ASKED, DEAD, claim, claim_with, class, class_of, event, journal, lease, lease_of, volume};
 use super::{Situation, situation};
 
 const ASK: &str = "explain pvc data";
@@ -154,6 +154,12 @@ fn refused() -> Vec<Situation> {
 
 fn recorded() -> Vec<Situation> {
     let entry = |name: &str, layout: &str| journal(name, layout, Some("UID(data)"));
+    // Which of the two the claim belongs to is in its uid.
+    let shards = ["example.com-p-0", "example.com-p-1"]
+        .map(|name| lease_of(name, "2", if name.ends_with('0') { ALIVE } else { DEAD }));
+    let records =
+        format!("annotations: {{{ASKED}, kube-provisioner/attempt: '00ff'}}, finalizers: [kube-provisioner/attempt]");
+    let other_class = claim_with(&records, GOLD, "");
     let going = |metadata: &str| claim_with(metadata, GOLD, "gone: true");
     let held = going(&format!("annotations: {{{ASKED}}}, finalizers: [example.com/keep]"));
     vec![
@@ -167,6 +173,8 @@ fn recorded() -> Vec<Situation> {
             ASK,
             &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &entry("example.com-p-journal-0-of-2", "2")],
         ),
+        situation("A shard without a holder", ASK, &[&claim(ASKED, GOLD), &class(""), &shards[0], &shards[1]]),
+        situation("An attempt that its claim records, of a former class", ASK, &[&other_class, &class("")]),
         situation("A claim that goes, and nothing was made", ASK, &[&held, &class(""), &lease(ALIVE)]),
         situation(
             "A claim that goes while its attempt is recorded",

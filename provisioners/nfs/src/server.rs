@@ -24,7 +24,7 @@ use directory_volumes::{Root, Worker};
 use kube_provisioner::Options;
 
 use self::disk::Disk;
-use self::export::Clients;
+use self::export::{Clients, hostname};
 use self::ganesha::{Ganesha, Settings, Version};
 use self::provisioner::{Server, Terms};
 
@@ -38,7 +38,7 @@ struct Args {
     export_directory: PathBuf,
 
     /// The address by which nodes reach the server: it is in every volume, so it must stay, as that of a Service does
-    #[arg(long, env = "NFS_SERVER_HOSTNAME", value_name = "NAME")]
+    #[arg(long, env = "NFS_SERVER_HOSTNAME", value_name = "NAME", value_parser = hostname)]
     server_hostname: String,
 
     /// Who may use the exports: addresses and subnets such as 10.0.0.0/8, or * for everybody

@@ -10,7 +10,7 @@ use kube_provisioner::k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVo
 use kube_provisioner::kube::Client;
 
 use super::book::Book;
-use super::export::{Access, Clients};
+use super::export::{Access, Clients, hostname};
 use super::ganesha::{Settings, Version, add_beside};
 use super::provisioner::{ANNOTATIONS, ROOT_SQUASH};
 use crate::source::{Location, on_server};
@@ -29,7 +29,7 @@ pub(crate) struct Site {
     export_directory: PathBuf,
 
     /// The address by which nodes reach the server
-    #[arg(long, env = "NFS_SERVER_HOSTNAME", value_name = "NAME")]
+    #[arg(long, env = "NFS_SERVER_HOSTNAME", value_name = "NAME", value_parser = hostname)]
     server_hostname: String,
 
     /// Who may use the exports

@@ -64,6 +64,16 @@ fn is_client(text: &str) -> bool {
     length.is_none_or(|length| length.parse::<u8>().is_ok_and(|length| length <= bits))
 }
 
+/// The server's name or address as volumes have it. A variable that the pod's environment does not have stays as it is
+/// written, and would be in every volume.
+pub(crate) fn hostname(text: &str) -> Result<String, String> {
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | ':' | '[' | ']');
+    match !text.is_empty() && text.chars().all(allowed) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is no name and no address; does the Service exist that its variable is of?")),
+    }
+}
+
 /// Whether a path can be in the configuration as it is.
 pub(crate) fn is_plain(path: &Path) -> bool {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '/' | '.' | '_' | '-');
@@ -73,6 +83,16 @@ pub(crate) fn is_plain(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_the_server() {
+        for good in ["10.96.0.20", "nfs.storage.svc", "fd00::1", "[fd00::1]"] {
+            assert_eq!(hostname(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "$(NFS_SERVICE_HOST)", "a b", "server:/path"] {
+            assert!(hostname(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn an_export_says_who_may_do_what() {

@@ -35,8 +35,20 @@ pub(crate) async fn events(asked: &Asked<'_>, kind: &str, object: &Value) -> Vec
     let found = asked.reader.list(&EVENT, place, ("fieldSelector", &selector)).await;
     let about = |event: &Value| [uid(object), ""].contains(&text(event, &["involvedObject", "uid"]));
     let mut told: Vec<Told> = found.iter().flatten().filter(|event| about(event)).map(Told::read).collect();
-    told.sort_by(|a, b| (b.last, &a.reason, &a.message).cmp(&(a.last, &b.reason, &b.message)));
+    newest_first(&mut told);
     told
+}
+
+pub(crate) fn newest_first(told: &mut [Told]) {
+    told.sort_by(|a, b| (b.last, &a.reason, &a.message).cmp(&(a.last, &b.reason, &b.message)));
+}
+
+/// What the provisioner has told last. Others, and that a call takes its time, say nothing of how it went.
+pub(crate) fn last_word(told: &[Told]) -> Option<&Told> {
+    const OF_OTHERS: [&str; 3] = ["ExternalProvisioning", "WaitForFirstConsumer", "WaitForPodScheduled"];
+    let is_begin =
+        |event: &Told| event.message.contains(" is provisioning a ") || event.message.contains(" is resizing volume ");
+    told.iter().find(|event| !OF_OTHERS.contains(&&*event.reason) && !is_begin(event))
 }
 
 impl Told {
@@ -114,8 +126,17 @@ pub(crate) fn tell(answer: &mut Answer, told: &[Told], now: Timestamp) {
 
 /// Where a call of the provisioner has failed last, that is why it takes so long.
 pub(crate) fn tell_failure(answer: &mut Answer, told: &[Told]) {
-    // What was told before a success or a change says nothing of the present.
-    let Some(last) = told.first().filter(|last| last.warning) else { return };
+    let Some(last) = last_word(told) else { return };
+    if !last.warning {
+        // The backend is at work, or still uses what is to go.
+        if ["Provisioning", "Resizing", "VolumeDelete", "BucketDelete"].contains(&&*last.reason) {
+            answer.why.push(format!("In the provisioner's words: {}", last.message));
+        }
+        return;
+    }
+    if last.reason == "ProvisioningWarning" {
+        return;
+    }
     answer.state = format!("{}, and that fails", answer.state);
     answer.why = vec![format!("{}: {}", last.reason, last.message)];
     answer.remedy.extend(last.remedy().map(str::to_owned));

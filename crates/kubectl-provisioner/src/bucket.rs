@@ -6,7 +6,9 @@ use kube_provisioner::protocol;
 use serde_json::Value;
 
 use crate::Asked;
-use crate::about::{Told, events, fleets, installation, say, tell, tell_failure, tell_finalizers, tell_turn};
+use crate::about::{
+    Told, events, fleets, installation, newest_first, say, tell, tell_failure, tell_finalizers, tell_turn,
+};
 use crate::answer::Answer;
 use crate::fleets::{Fleets, provisioner_of};
 use crate::object::{annotation, given, is_going, items, label, name, text, uid};
@@ -35,6 +37,7 @@ pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
     for bucket in &case.buckets {
         told.extend(events(asked, "ObjectBucket", bucket).await);
     }
+    newest_first(&mut told);
     let mut answer = Answer::about(subject, "");
     case.judge(asked, &mut answer, &told);
     case.tell(&mut answer);

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::Asked;
 use crate::about::{
-    Told, asked_provisioner, class_name, events, fleets, installation, maker, say, tell, tell_failure, tell_finalizers,
-    tell_journal, tell_turn,
+    Told, asked_provisioner, class_name, events, fleets, installation, last_word, maker, say, tell, tell_failure,
+    tell_finalizers, tell_journal, tell_turn,
 };
 use crate::answer::Answer;
 use crate::fleets::{Fleets, provisioner_of};
@@ -166,8 +166,8 @@ impl Case {
         answer: &mut Answer,
     ) -> Option<Judgement> {
         let all = self.decide(asked, provisioner, claim, Able::All)?;
-        if let (Decision::Provision, Some(problem)) = (&all.decision, told.first().and_then(bad_parameters)) {
-            let message = told.first().map(|event| event.message.clone());
+        if let (Decision::Provision, Some(problem)) = (&all.decision, last_word(told).and_then(bad_parameters)) {
+            let message = last_word(told).map(|event| event.message.clone());
             return Some(Judgement { decision: Decision::Refuse(Refusal::Parameters(problem)), message });
         }
         let least = self.decide(asked, provisioner, claim, Able::Least)?;

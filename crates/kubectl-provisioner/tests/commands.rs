@@ -66,10 +66,7 @@ async fn the_commands_tell_what_a_provisioner_does() {
     assert!(text.starts_with("PersistentVolumeClaim default/data: bound\n"), "{text}");
     assert!(!text.contains("Not known:"), "{text}");
     let text = ask("explain pvc full").await;
-    assert!(
-        text.contains("and that fails") && text.contains("The pool is full") || text.contains("the pool is full"),
-        "{text}"
-    );
+    assert!(text.contains("and that fails") && text.contains("ProvisioningFailed: the pool is full"), "{text}");
     assert!(
         text.contains("has the Lease") && text.contains("an attempt is recorded in default/example.com-p-journal"),
         "{text}"

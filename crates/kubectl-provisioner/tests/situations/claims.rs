@@ -76,6 +76,9 @@ fn unasked() -> Vec<Situation> {
 
 fn asked() -> Vec<Situation> {
     let failed = |message: &str| event(PVC, "data", "ProvisioningFailed", message);
+    let later = |reason, message| event(PVC, "data", reason, message).replace("23:58:00", "23:59:50");
+    let others = later("ExternalProvisioning", "Waiting for a volume to be created").replace("pod-1_0a", "manager");
+    let at_work = later("Provisioning", "the copy is at 40 %");
     let fails = |title, message: &str| {
         situation(title, ASK, &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &failed(message)])
     };
@@ -92,6 +95,16 @@ fn asked() -> Vec<Situation> {
         fails(
             "The provisioner has given up",
             "backend: pool is full (gave up after 15 attempts; change the claim or its class to try again)",
+        ),
+        situation(
+            "Others tell more often than the provisioner",
+            ASK,
+            &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &failed("the pool is full"), &others],
+        ),
+        situation(
+            "The backend is at work",
+            ASK,
+            &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &failed("no answer"), &at_work],
         ),
         situation("The selected node is gone", ASK, &[&claim(&selected("n9"), GOLD), &class(LATE), &lease(ALIVE)]),
         situation(

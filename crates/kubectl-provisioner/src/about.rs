@@ -82,15 +82,10 @@ impl Told {
 
     /// What a person can do about a failure that the controllers tell. `None` where the message itself says it.
     fn remedy(&self) -> Option<&'static str> {
+        const GRANT: &str = "grant the provisioner's account the right that the event names; the program's command `rbac` prints all of them";
         let known = [
-            (
-                "The API server does not allow this",
-                "grant the provisioner's account the right that the event names; the program's command `rbac` prints all of them",
-            ),
-            (
-                "forbidden",
-                "grant the provisioner's account the right that the event names; the program's command `rbac` prints all of them",
-            ),
+            ("The API server does not allow this", GRANT),
+            ("forbidden", GRANT),
             (
                 "cannot write its journal",
                 "mend what the event names: the provisioner begins nothing that it cannot record",
@@ -157,7 +152,23 @@ pub(crate) fn say(answer: &mut Answer, words: Words, message: Option<String>) {
     answer.remedy.extend(Some(words.remedy).filter(|text| !text.is_empty()).map(str::to_owned));
 }
 
-/// The fleets of a provisioner, and the one that counts: of this namespace, or the first that works.
+/// Which of two decisions counts: that of a provisioner that can do all, or of one that can do the least. Where they differ,
+/// an event tells what the author's code has said.
+pub(crate) fn settled<J: PartialEq>(
+    answer: &mut Answer,
+    told: &[Told],
+    [all, least]: [J; 2],
+    message: impl Fn(&J) -> Option<&str>,
+) -> J {
+    let Some(message) = message(&least).filter(|_| all != least) else { return all };
+    if told.iter().any(|event| event.message.contains(message)) {
+        return least;
+    }
+    answer.fact("Maybe", format!("if the provisioner cannot do what is asked, it says: {message}"));
+    all
+}
+
+/// The fleets of a provisioner.
 pub(crate) async fn fleets(asked: &Asked<'_>, provisioner: &str) -> Fleets {
     Fleets::find(asked, &BTreeSet::from([provisioner.to_owned()])).await
 }

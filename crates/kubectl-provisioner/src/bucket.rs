@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Asked;
 use crate::about::{
-    Told, events, fleets, installation, newest_first, say, tell, tell_failure, tell_finalizers, tell_turn,
+    Told, events, fleets, installation, newest_first, say, settled, tell, tell_failure, tell_finalizers, tell_turn,
 };
 use crate::answer::Answer;
 use crate::fleets::{Fleets, provisioner_of};
@@ -121,34 +121,19 @@ impl Case {
         let made_by = self.buckets.iter().find_map(|bucket| annotation(bucket, protocol::IDENTITY));
         let installation = installation(asked, provisioner, fleets.first().copied(), (None, made_by));
         // The controller's watches see what has its label alone.
-        let labelled =
-            |metadata: &Value| given(metadata, &["labels", objectbucket_api::names::PROVISIONER_LABEL]).is_some();
-        let secret = match &self.secret {
-            Found::Unknown => Delivery::Unknown,
-            Found::Is(metadata) if labelled(metadata) => Delivery::Present(&Value::Null),
+        let delivery = |found| match found {
+            &Found::Unknown => Delivery::Unknown,
+            Found::Is(object) if label(object, objectbucket_api::names::PROVISIONER_LABEL).is_some() => {
+                Delivery::Present(object)
+            }
             _ => Delivery::Absent,
         };
-        let metadata = self.secret.object().map(|metadata| serde_json::json!({ "metadata": metadata }));
-        let secret = match (secret, &metadata) {
-            (Delivery::Present(_), Some(secret)) => Delivery::Present(secret),
-            (secret, _) => secret,
-        };
-        let config_map = match &self.config_map {
-            Found::Unknown => Delivery::Unknown,
-            Found::Is(map) if labelled(&map["metadata"]) => Delivery::Present(map),
-            _ => Delivery::Absent,
-        };
+        let [secret, config_map] = [&self.secret, &self.config_map].map(delivery);
         let (class, buckets) = (self.class.object(), &*self.buckets);
         let objects = Objects { claim: &self.claim, class, buckets, secret, config_map };
         let all = about_claim(&installation, Able::All, &objects)?;
         let least = about_claim(&installation, Able::Least, &objects)?;
-        if let Some(message) = least.message.as_deref().filter(|_| all != least) {
-            if told.iter().any(|event| event.message.contains(message)) {
-                return Some(least);
-            }
-            answer.fact("Maybe", format!("if the provisioner cannot do what is asked, it says: {message}"));
-        }
-        Some(all)
+        Some(settled(answer, told, [all, least], |judgement| judgement.message.as_deref()))
     }
 
     fn tell(&self, answer: &mut Answer) {
@@ -179,11 +164,9 @@ impl Case {
             let phase = given(bucket, &["status", "phase"]).unwrap_or("without a phase");
             answer.fact("ObjectBucket", format!("{} is {phase}{whose}{going}", name(bucket)));
         }
-        for (kind, metadata) in
-            [("Secret", self.secret.object()), ("ConfigMap", self.config_map.object().map(|map| &map["metadata"]))]
-        {
-            let Some(metadata) = metadata else { continue };
-            let owners = items(metadata, &["ownerReferences"]);
+        for (kind, found) in [("Secret", &self.secret), ("ConfigMap", &self.config_map)] {
+            let Some(object) = found.object() else { continue };
+            let owners = items(object, &["metadata", "ownerReferences"]);
             let own = owners.iter().any(|owner| text(owner, &["uid"]) == uid(claim));
             let state = if own { "is there" } else { "exists and is not the claim's" };
             answer.fact(kind, format!("{} {state}", name(claim)));

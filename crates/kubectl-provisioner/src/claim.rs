@@ -3,22 +3,20 @@
 mod checks;
 mod missing;
 
-use kube_provisioner::explain::volume::{
-    Attempt, Decision, Judgement, NoAction, Objects, Refusal, about_claim, about_volume,
-};
+use kube_provisioner::explain::volume::{Decision, Judgement, NoAction, Objects, Refusal, about_claim, about_volume};
 use kube_provisioner::explain::{Able, Installation};
 use kube_provisioner::protocol;
 use serde_json::Value;
 
 use crate::Asked;
 use crate::about::{
-    Told, asked_provisioner, class_name, events, fleets, installation, last_word, maker, say, tell, tell_failure,
-    tell_finalizers, tell_journal, tell_turn,
+    Told, asked_provisioner, class_name, events, fleets, installation, last_word, maker, say, settled, tell,
+    tell_failure, tell_finalizers, tell_journal, tell_turn,
 };
 use crate::answer::Answer;
 use crate::fleets::{Fleets, provisioner_of};
 use crate::object::{annotation, given, is_going, name, text, uid};
-use crate::reader::{CLAIM, CLASS, Found, VOLUME};
+use crate::reader::{CLAIM, CLASS, Found, NODE, VOLUME};
 use crate::words::{volume_action, volume_refusal, volume_rest};
 
 /// What classes name whose volumes are made by hand.
@@ -29,6 +27,8 @@ pub(crate) struct Case {
     claim: Value,
     class: Found,
     volume: Found,
+    /// The selected node, until the claim is bound.
+    node: Option<(String, Found)>,
     /// Who is asked, or would be.
     provisioner: Option<String>,
     fleets: Fleets,
@@ -54,7 +54,7 @@ pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
         tell_journal(&mut answer, &case.fleets.of(provisioner), &case.key());
     }
     checks::tell_volume(&mut answer, &case);
-    checks::tell_node(asked, &mut answer, &case).await;
+    checks::tell_node(&mut answer, &case);
     checks::tell_pods(asked, &mut answer, &case).await;
     checks::tell_source(asked, &mut answer, &case).await;
     checks::tell_size(&mut answer, &case.claim);
@@ -79,7 +79,12 @@ impl Case {
             Some(provisioner) => fleets(asked, provisioner).await,
             None => Fleets::default(),
         };
-        Self { claim, class, volume, provisioner, fleets }
+        let is_bound = given(&claim, &["spec", "volumeName"]).is_some();
+        let node = match annotation(&claim, protocol::SELECTED_NODE).filter(|_| !is_bound).map(str::to_owned) {
+            Some(node) => Some((node.clone(), asked.reader.get(&NODE, "", &node).await)),
+            None => None,
+        };
+        Self { claim, class, volume, node, provisioner, fleets }
     }
 
     /// The name of the claim's volume, which is the key of the work on it.
@@ -119,10 +124,7 @@ impl Case {
             return self.not_asked_yet(asked, answer, &provisioner);
         }
         if self.is_bound() && self.volume.object().is_some_and(|volume| maker(volume).is_none()) {
-            answer.state = "bound".to_owned();
-            answer.why =
-                vec!["Its volume was made by hand or by another program. No provisioner looks after it.".to_owned()];
-            return;
+            return bound_to_another_programs(answer);
         }
         let Some(judgement) = self.judgement(asked, &provisioner, &self.claim, told, answer) else { return };
         self.tell_judgement(answer, judgement, told);
@@ -171,30 +173,16 @@ impl Case {
             return Some(Judgement { decision: Decision::Refuse(Refusal::Parameters(problem)), message });
         }
         let least = self.decide(asked, provisioner, claim, Able::Least)?;
-        if all == least {
-            return Some(all);
-        }
-        let message = least.message.as_deref()?;
-        if told.iter().any(|event| event.message.contains(message)) {
-            return Some(least);
-        }
-        answer.fact("Maybe", format!("if the provisioner cannot do what is asked, it says: {message}"));
-        Some(all)
+        Some(settled(answer, told, [all, least], |judgement| judgement.message.as_deref()))
     }
 
     fn decide(&self, asked: &Asked<'_>, provisioner: &str, claim: &Value, able: Able) -> Option<Judgement> {
-        let fleets = self.fleets.of(provisioner);
-        let fleet = fleets.first().copied();
+        let fleet = self.fleets.of(provisioner).first().copied();
         let made_by = self.volume.object().and_then(|volume| annotation(volume, protocol::IDENTITY));
         // Any node refuses a class that lets the scheduler choose none; no node decides before one is chosen.
         let node = self.selected_node().or(made_by).or((!self.waits_for_consumer()).then_some("any"));
         let installation: Installation = installation(asked, provisioner, fleet, (node, made_by));
-        let entry = fleets.iter().find_map(|fleet| fleet.entry(&self.key()));
-        let attempt = match entry {
-            None => Attempt::None,
-            Some((_, _, true)) => Attempt::AwaitsAdoption,
-            Some((_, entry, false)) => Attempt::Recorded(entry),
-        };
+        let attempt = self.fleets.attempt(provisioner, &self.key());
         let (class, volume) = (self.class.object(), self.volume.object());
         let objects = Objects { claim: Some(claim), class, volume, attempt };
         match self.is_bound() && volume.is_some() {
@@ -206,9 +194,7 @@ impl Case {
     /// Nobody is asked, and nobody would be.
     fn without_provisioner(&self, answer: &mut Answer) {
         if self.is_bound() {
-            answer.state = "bound".to_owned();
-            answer.why =
-                vec!["Its volume was made by hand or by another program. No provisioner looks after it.".to_owned()];
+            bound_to_another_programs(answer);
         } else if is_going(&self.claim) {
             say(answer, volume_rest(NoAction::ClaimGoes), None);
         } else if let Some(class) = class_name(&self.claim) {
@@ -265,6 +251,11 @@ impl Case {
             }
         }
     }
+}
+
+fn bound_to_another_programs(answer: &mut Answer) {
+    answer.state = "bound".to_owned();
+    answer.why = vec!["Its volume was made by hand or by another program. No provisioner looks after it.".to_owned()];
 }
 
 /// What is wrong with the class's parameters, which only the author's code can say.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube_provisioner::explain::volume::Attempt;
 use provisioner_runtime::controller::shard_of;
 use provisioner_runtime::journal::{Entry, Listing, selector};
 use provisioner_runtime::lease_name;
@@ -86,6 +87,15 @@ impl Fleets {
         let mut all: Vec<Fleet> = fleets.into_iter().map(named).collect();
         all.iter_mut().for_each(|fleet| fleet.shards.sort_by_key(|shard| (shard.of, shard.number)));
         Self { all, leases_known, journals_known }
+    }
+
+    /// What the journals of this provisioner record of the key.
+    pub(crate) fn attempt(&self, provisioner: &str, key: &str) -> Attempt<'_> {
+        match self.of(provisioner).into_iter().find_map(|fleet| fleet.entry(key)) {
+            None => Attempt::None,
+            Some((_, _, true)) => Attempt::AwaitsAdoption,
+            Some((_, entry, false)) => Attempt::Recorded(entry),
+        }
     }
 
     /// The installations of this provisioner, those that work first.

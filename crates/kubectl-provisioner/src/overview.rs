@@ -15,7 +15,8 @@ use crate::reader::{CLASS, VOLUME};
 
 /// Provisioners, their shards, and who holds them.
 pub(crate) async fn list(asked: &Asked<'_>) -> Answer {
-    let (fleets, names) = all(asked).await;
+    let (fleets, in_classes) = all(asked).await;
+    let names = names(asked, in_classes).await;
     let name_of = |fleet: &Fleet| names.iter().find(|name| fleet.is_of(name)).unwrap_or(&fleet.name).clone();
     let mut rows: Vec<[String; 7]> = Vec::new();
     for fleet in &fleets.all {
@@ -97,11 +98,16 @@ pub(crate) async fn journal(asked: &Asked<'_>) -> Answer {
     Answer { items: items.into(), table: text, ..Answer::about("", state) }
 }
 
-/// All fleets, and the provisioners that classes or volumes of this project name.
+/// All fleets, and the provisioners that classes name.
 pub(crate) async fn all(asked: &Asked<'_>) -> (Fleets, BTreeSet<String>) {
     let classes = asked.reader.list(&CLASS, "", ("", "")).await.unwrap_or_default();
     let in_classes: BTreeSet<String> = classes.iter().map(|class| provisioner_of(class).to_owned()).collect();
     let fleets = Fleets::find(asked, &in_classes).await;
+    (fleets, in_classes)
+}
+
+/// The provisioners that classes or volumes of this project name.
+async fn names(asked: &Asked<'_>, in_classes: BTreeSet<String>) -> BTreeSet<String> {
     // Those of Kubernetes itself have no controller of their own.
     let mut names: BTreeSet<String> =
         in_classes.into_iter().filter(|name| !name.starts_with("kubernetes.io/")).collect();
@@ -109,5 +115,5 @@ pub(crate) async fn all(asked: &Asked<'_>) -> (Fleets, BTreeSet<String>) {
     let ours =
         volumes.iter().filter(|volume| annotation(volume, protocol::IDENTITY).is_some() && !name(volume).is_empty());
     names.extend(ours.filter_map(|volume| annotation(volume, protocol::PROVISIONED_BY)).map(str::to_owned));
-    (fleets, names)
+    names
 }

@@ -8,7 +8,7 @@ use http::header::ACCEPT;
 use kube::Client;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use provisioner_runtime::call::{CallError, call, unsent};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// How long one request may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -84,11 +84,11 @@ impl Reader {
         self.get_as(kind, namespace, name, "application/json").await
     }
 
-    /// The metadata of one object: the server sends nothing else.
+    /// One object with its metadata alone: the server sends nothing else, and nothing else is kept.
     pub(crate) async fn get_metadata(&self, kind: &Kind, namespace: &str, name: &str) -> Found {
         let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         match self.get_as(kind, namespace, name, accept).await {
-            Found::Is(mut object) => Found::Is(object["metadata"].take()),
+            Found::Is(mut object) => Found::Is(json!({"metadata": object["metadata"].take()})),
             other => other,
         }
     }

@@ -1,7 +1,9 @@
 //! `explain pv`.
 
+use std::collections::BTreeSet;
+
 use kube_provisioner::explain::Able;
-use kube_provisioner::explain::volume::{Attempt, Decision, Judgement, NoAction, Objects, Refusal, about_volume};
+use kube_provisioner::explain::volume::{Decision, Judgement, NoAction, Objects, Refusal, about_volume};
 use kube_provisioner::protocol;
 use serde_json::Value;
 
@@ -163,12 +165,7 @@ pub(crate) fn judgement(
     // The replicas of other nodes look after what one that is gone has made.
     let node = if gone { Some("another") } else { node };
     let installation = installation(asked, provisioner, made, (node, identity));
-    let entry = of.iter().find_map(|fleet| fleet.entry(name(volume)));
-    let attempt = match entry {
-        None => Attempt::None,
-        Some((_, _, true)) => Attempt::AwaitsAdoption,
-        Some((_, entry, false)) => Attempt::Recorded(entry),
-    };
+    let attempt = fleets.attempt(provisioner, name(volume));
     let objects = Objects { claim: claim.object(), class: None, volume: Some(volume), attempt };
     let all = about_volume(&installation, Able::All, &objects)?;
     let least = about_volume(&installation, Able::Least, &objects)?;
@@ -219,7 +216,7 @@ async fn tell_attachments(asked: &Asked<'_>, answer: &mut Answer, volume: &Value
 /// There is no object: an attempt may still be recorded.
 async fn missing(asked: &Asked<'_>, volume: &str, subject: String) -> Answer {
     let mut answer = Answer::about(subject, "does not exist");
-    let fleets = Fleets::find(asked, &std::collections::BTreeSet::new()).await;
+    let fleets = Fleets::find(asked, &BTreeSet::new()).await;
     let of: Vec<&Fleet> = fleets.all.iter().filter(|fleet| fleet.entry(volume).is_some()).collect();
     if !of.is_empty() {
         answer.why = vec!["An attempt to make it is recorded, so its storage may be in the backend.".to_owned()];

@@ -9,7 +9,7 @@ use crate::about::class_name;
 use crate::answer::Answer;
 use crate::fleets::{controller_manager_is_gone, provisioner_of};
 use crate::object::{annotation, at, given, is_going, items, name, text, texts};
-use crate::reader::{CLAIM, CLASS, Found, NODE, POD};
+use crate::reader::{CLAIM, CLASS, Found, POD};
 
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
@@ -18,7 +18,7 @@ pub(super) async fn tell_class(asked: &Asked<'_>, answer: &mut Answer, case: &Ca
     match (class_name(&case.claim), case.class.object()) {
         (Some(named), Some(class)) => {
             answer.fact("Class", format!("{named}: {}", told_class(class)));
-            tell_topology(asked, answer, case, class).await;
+            tell_topology(answer, case, class);
         }
         (Some(named), None) if case.class.is_absent() => answer.fact("Class", format!("{named}, which does not exist")),
         (Some(named), None) => answer.fact("Class", named),
@@ -57,7 +57,7 @@ async fn tell_default(asked: &Asked<'_>, answer: &mut Answer) {
 }
 
 /// Where the class allows volumes, and whether the selected node is there.
-async fn tell_topology(asked: &Asked<'_>, answer: &mut Answer, case: &Case, class: &Value) {
+fn tell_topology(answer: &mut Answer, case: &Case, class: &Value) {
     let terms = items(class, &["allowedTopologies"]);
     if terms.is_empty() || case.is_bound() {
         return;
@@ -66,9 +66,7 @@ async fn tell_topology(asked: &Asked<'_>, answer: &mut Answer, case: &Case, clas
     let term =
         |term: &Value| items(term, &["matchLabelExpressions"]).iter().map(rule).collect::<Vec<_>>().join(" and ");
     answer.fact("Topology", terms.iter().map(term).collect::<Vec<_>>().join("; or "));
-    let Some(selected) = case.selected_node() else { return };
-    let node = asked.reader.get(&NODE, "", selected).await;
-    let Some(node) = node.object() else { return };
+    let Some((selected, Found::Is(node))) = &case.node else { return };
     let fits = |rule: &Value| {
         let value = given(node, &["metadata", "labels", text(rule, &["key"])]);
         value.is_some_and(|value| texts(rule, &["values"]).contains(&value))
@@ -90,19 +88,15 @@ pub(super) fn tell_volume(answer: &mut Answer, case: &Case) {
 }
 
 /// The selected node.
-pub(super) async fn tell_node(asked: &Asked<'_>, answer: &mut Answer, case: &Case) {
-    let Some(selected) = case.selected_node().filter(|_| !case.is_bound()) else { return };
-    match asked.reader.get(&NODE, "", selected).await {
-        Found::Is(_) => answer.fact("Node", format!("the scheduler has chosen {selected}")),
-        Found::Absent => {
-            answer.fact("Node", format!("the scheduler has chosen {selected}"));
-            answer.obstacle(format!("The selected node {selected} does not exist any more."));
-            answer.remedy.push(format!(
-                "delete the pod that waits for the claim, or remove the claim's annotation {}: the scheduler chooses another node",
-                protocol::SELECTED_NODE
-            ));
-        }
-        Found::Unknown => answer.fact("Node", format!("the scheduler has chosen {selected}")),
+pub(super) fn tell_node(answer: &mut Answer, case: &Case) {
+    let Some((selected, node)) = &case.node else { return };
+    answer.fact("Node", format!("the scheduler has chosen {selected}"));
+    if node.is_absent() {
+        answer.obstacle(format!("The selected node {selected} does not exist any more."));
+        answer.remedy.push(format!(
+            "delete the pod that waits for the claim, or remove the claim's annotation {}: the scheduler chooses another node",
+            protocol::SELECTED_NODE
+        ));
     }
 }
 

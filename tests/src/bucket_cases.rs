@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt};
 use objectbucket_api::ObjectBucketClaim;
 use serde_json::json;
 
-use crate::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
+use crate::cluster::{BucketSpace, Program, eventually, is_bucket_bound, named};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -130,14 +130,11 @@ pub async fn what_is_of_others_stays(scene: &impl BucketScene) -> anyhow::Result
     ensure!(photos.works().await, "the owner's key opens the bucket no more");
 
     // Both of these names are NAMESPACE-b-c when they are put together.
-    let other = Namespace {
-        metadata: kube::api::ObjectMeta { name: Some(format!("{}-b", scene.space.namespace())), ..Default::default() },
-        ..Default::default()
-    };
+    let other = Namespace { metadata: named(&format!("{}-b", scene.space.namespace())), ..Namespace::default() };
     let other = scene.space.create_cluster_wide(&other).await?.name_any();
     let there = Api::<ObjectBucketClaim>::namespaced(scene.space.client(), &other);
     let mut twin = scene.claim("b-c", "class", json!({})).await?;
-    twin.metadata = kube::api::ObjectMeta { name: Some("c".to_owned()), ..Default::default() };
+    twin.metadata = named("c");
     twin.status = None;
     there.create(&PostParams::default(), &twin).await?;
     let one = scene.bound("b-c").await?.spec.object_bucket_name;

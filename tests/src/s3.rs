@@ -143,9 +143,7 @@ impl Server {
 
     /// A request that the provisioner has no use for.
     async fn ask_iam(&self, action: &str, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
-        let mut settings = Settings::new(&self.endpoint);
-        settings.service = "iam".to_owned();
-        let client = Client::new(settings, Credentials::new(&self.access_key, &self.secret_key))?;
+        let client = client_of_iam(&self.endpoint, Credentials::new(&self.access_key, &self.secret_key))?;
         let parameters = [&[("Action", action), ("Version", "2010-05-08")], parameters].concat();
         let encoded = |text: &str| utf8_percent_encode(text, RESERVED).to_string();
         let form: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={}", encoded(value))).collect();
@@ -166,9 +164,13 @@ impl Server {
 }
 
 fn iam(endpoint: &str, credentials: Credentials) -> anyhow::Result<Iam> {
+    Ok(Iam::new(client_of_iam(endpoint, credentials)?))
+}
+
+fn client_of_iam(endpoint: &str, credentials: Credentials) -> anyhow::Result<Client> {
     let mut settings = Settings::new(endpoint);
     settings.service = "iam".to_owned();
-    Ok(Iam::new(Client::new(settings, credentials)?))
+    Ok(Client::new(settings, credentials)?)
 }
 
 async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard) -> anyhow::Result<Server> {

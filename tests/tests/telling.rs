@@ -8,6 +8,7 @@ use std::time::Duration;
 use e2e::cluster::{TestSpace, eventually, until};
 use e2e::faults::{Fault, faulty};
 use e2e::http::ask;
+use e2e::nfs::free_port;
 use e2e::toy::{Answer, Toy, options};
 use kube::ResourceExt;
 use kube::api::ListParams;
@@ -53,7 +54,7 @@ async fn g23_outcomes_are_counted_and_readiness_says_why_not() -> anyhow::Result
         _ => Answer::Done,
     });
     let mut options = options(&space);
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = free_port()?;
     options.admin_address = Some(([127, 0, 0, 1], port).into());
     let blind = faulty(&space.client(), |_, path| path.ends_with("/storageclasses").then_some(Fault::Refuse(403)));
     let controller = toy.run_with(options.clone(), blind);

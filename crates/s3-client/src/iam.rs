@@ -218,6 +218,7 @@ impl Iam {
     async fn call(&self, action: &str, form: Vec<(String, String)>) -> Result<Element, Error> {
         let mut request =
             Request::new(Method::POST, "/").header("content-type", FORM).body(body(action, IAM_VERSION, form));
+        // What is created twice is there twice, or the second answer is that it exists.
         if !action.starts_with("Create") {
             request = request.repeatable();
         }

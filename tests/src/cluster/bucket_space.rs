@@ -1,7 +1,6 @@
 //! A provisioner of buckets in a namespace of its own, its classes and claims, and their buckets as pods see them.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -17,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Access, Program, TestSpace, eventually, install_bucket_crds, provisioner_program};
 use crate::http;
+use crate::nfs::free_port;
 
 const ADMIN_ADDRESS: &str = "--admin-address";
 const ROTATE: &str = "kube-provisioner/rotate-credentials";
@@ -58,7 +58,7 @@ impl BucketSpace {
             ["--lease-retry-period", "500ms"],
         ];
         // Its metrics are looked at, too.
-        let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let admin = format!("127.0.0.1:{}", free_port()?);
         let program = provisioner_program(package)?.display().to_string();
         let command = variables
             .iter()

@@ -40,6 +40,7 @@ pub use audit::{AuditEntry, AuditLog};
 pub use bucket_space::{BucketSpace, BucketUser, is_bucket_bound};
 pub use buckets::install_bucket_crds;
 pub use installed::{Installed, Variant};
+pub(crate) use objects::named;
 pub use objects::{claim, class, is_bound, random_suffix, rule};
 pub use program::Program;
 pub use space::TestSpace;

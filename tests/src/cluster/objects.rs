@@ -59,7 +59,7 @@ pub fn random_suffix() -> String {
     (0..5).map(|place| char::from(DIGITS[(random >> (5 * place)) as usize % 32])).collect()
 }
 
-pub(super) fn named(name: &str) -> ObjectMeta {
+pub(crate) fn named(name: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
 }
 

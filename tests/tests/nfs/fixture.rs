@@ -197,6 +197,12 @@ pub(crate) fn names(root: &Path) -> Vec<String> {
     names
 }
 
+/// What a client mounts.
+pub(crate) fn place(volume: &PersistentVolume) -> String {
+    let source = source(volume);
+    format!("{}:{}", source.server, source.path)
+}
+
 pub(crate) fn source(volume: &PersistentVolume) -> NFSVolumeSource {
     volume.spec.as_ref().unwrap().nfs.clone().unwrap()
 }

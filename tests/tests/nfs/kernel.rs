@@ -58,8 +58,7 @@ async fn ganesha_g5_the_kernels_client_goes_on_with_an_open_file() -> anyhow::Re
     let mut program = server.started(&space, &access).await?;
     space.create_class_and_claim("claim").await?;
     let (_, volume) = space.wait_bound("claim").await?;
-    let place = source(&volume);
-    guest.tell("volume", &format!("{}:{}", place.server, place.path))?;
+    guest.tell("volume", &place(&volume))?;
     goes_on(&guest, "mounted").await?;
 
     let killed = server.ganesha()?;
@@ -122,8 +121,7 @@ done"
     let_in(&guest, &link, &space, &access).await?;
     space.create_class_and_claim("claim").await?;
     let bound = space.wait_bound("claim").await.with_context(|| format!("the guest said:\n{}", guest.text()));
-    let place = source(&bound?.1);
-    guest.tell("volume", &format!("{}:{}", place.server, place.path))?;
+    guest.tell("volume", &place(&bound?.1))?;
     let outcome = guest.ended().await?;
     anyhow::ensure!(outcome.status == 0, "it ended with {}:\n{}", outcome.status, outcome.output);
     assert_eq!(outcome.output.matches("hello\n").count(), 2, "{}", outcome.output);

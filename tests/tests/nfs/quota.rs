@@ -71,8 +71,7 @@ async fn fills(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
         claim["spec"]["resources"] = size("9Mi")["spec"]["resources"].clone();
         space.create_claim(serde_json::from_value(claim)?).await?;
         let (_, volume) = space.wait_bound(name).await?;
-        let place = source(&volume);
-        guest.tell(name, &format!("{}:{}", place.server, place.path))?;
+        guest.tell(name, &place(&volume))?;
         volumes.push(volume.name_any());
     }
     for told in ["first with 128: 0", "first with 160: 1", "second with 128: 0"] {

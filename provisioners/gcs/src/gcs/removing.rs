@@ -32,12 +32,10 @@ impl Gcs {
                     }
                     // Whoever still writes would write for ever.
                     account.close(&store, bucket.access_key_id.as_deref()).await?;
-                    match only_empty {
-                        true if !store.storage.delete_bucket(name).await? => {
-                            return Err(DeletionPolicy::not_empty(name));
-                        }
-                        true => {}
-                        false => empty(&store, name).await?,
+                    if !only_empty {
+                        empty(&store, name).await?;
+                    } else if !store.storage.delete_bucket(name).await? {
+                        return Err(DeletionPolicy::not_empty(name));
                     }
                 }
                 Owner::Unknown if !bucket.state.is_empty() => {

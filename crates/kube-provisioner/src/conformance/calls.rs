@@ -100,6 +100,20 @@ pub(super) async fn capacity(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
+/// As a rolling update waits for it: the new process has no Lease yet, and so was not started.
+pub(super) async fn standby(subject: &Subject) -> CheckResult {
+    let before = subject.assets_now().await;
+    let working = subject.start().await?;
+    let made = subject.provision(&working, &subject.new_name()).await?;
+    for (process, what) in [(&subject.new_process(), "before `start`"), (&working, "after it")] {
+        let ready = process.probe().await;
+        ready.map_err(|error| Broken(format!("`probe` {what}: {error}")))?;
+    }
+    subject.expect(&before, 1, "after `probe`").await?;
+    subject.delete(&working, &made.object).await?;
+    Ok(Judgement::Kept)
+}
+
 pub(super) async fn expand(subject: &Subject) -> CheckResult {
     let (before, first) = (subject.assets_now().await, subject.start().await?);
     if !first.capabilities().expansion {

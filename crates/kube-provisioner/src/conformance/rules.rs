@@ -28,6 +28,7 @@ pub(super) enum Rule {
     ForeignVolume,
     UnknownParameters,
     RefusedParameters,
+    Standby,
     Restart,
     TwoReplicas,
     HundredClaims,
@@ -36,7 +37,7 @@ pub(super) enum Rule {
 
 impl Rule {
     /// All there are, the simpler ones first: what breaks them breaks the later ones too.
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Provision,
         Self::Idempotent,
         Self::Separate,
@@ -52,6 +53,7 @@ impl Rule {
         Self::ForeignVolume,
         Self::UnknownParameters,
         Self::RefusedParameters,
+        Self::Standby,
         Self::Restart,
         Self::TwoReplicas,
         Self::HundredClaims,
@@ -76,6 +78,7 @@ impl Rule {
             Self::ForeignVolume => "foreign-volume",
             Self::UnknownParameters => "unknown-parameters",
             Self::RefusedParameters => "refused-parameters",
+            Self::Standby => "standby",
             Self::Restart => "restart",
             Self::TwoReplicas => "two-replicas",
             Self::HundredClaims => "hundred-claims",
@@ -100,6 +103,7 @@ impl Rule {
             Self::ForeignVolume => "deleting a volume that says it is another leaves the other alone",
             Self::UnknownParameters => "a parameter that nobody knows is refused, and the claim's user told its name",
             Self::RefusedParameters => "bad parameters are refused once, the claim's user told, the backend untouched",
+            Self::Standby => "a process that waits for its turn says that it is ready, and changes nothing",
             Self::Restart => "killed again and again, it binds every claim, makes nothing twice and leaves nothing",
             Self::TwoReplicas => "two at once, as while one replaces the other, make nothing twice and leave nothing",
             Self::HundredClaims => "a hundred claims at once are all bound, and all removed",
@@ -127,6 +131,7 @@ pub(super) async fn judge(rule: Rule, subject: &Subject) -> RuleResult {
             Rule::ForeignVolume => calls::foreign_volume(subject).await,
             Rule::UnknownParameters => parameters::unknown(subject).await,
             Rule::RefusedParameters => parameters::refused(subject).await,
+            Rule::Standby => calls::standby(subject).await,
             Rule::Restart => runs::restart(subject).await,
             Rule::TwoReplicas => runs::two_replicas(subject).await,
             Rule::HundredClaims => runs::hundred_claims(subject).await,

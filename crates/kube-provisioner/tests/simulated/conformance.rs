@@ -56,6 +56,7 @@ fn what_is_wrong_is_found_for_the_right_reason() {
         (Flaw::TooSmall, "capacity", "the claim asks for 1"),
         (Flaw::DeletesByPath, "foreign-volume", "assets that were there before are gone"),
         (Flaw::RetriesBadParameters, "refused-parameters", "can never succeed"),
+        (Flaw::ReadyWhenItWorks, "standby", "`probe` before `start`: nothing is set up"),
         (Flaw::LooksThenMakes, "two-replicas", "not every claim has one volume and one asset"),
         (Flaw::Panics, "provision", "panicked: no way to delete"),
         (Flaw::CleansUpWithoutParts, "abandoned", ".part"),

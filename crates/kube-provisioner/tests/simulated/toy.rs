@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume,
-    Provisioner, Volume,
+    Provisioner, StartError, Volume,
 };
 use tokio::time::sleep;
 
@@ -36,6 +36,8 @@ pub(crate) enum Flaw {
     ForgetsTrash,
     /// Only what this process made is deleted.
     RemembersInProcess,
+    /// It is ready only once it works.
+    ReadyWhenItWorks,
     /// A bad parameter is found late, and called a passing failure.
     RetriesBadParameters,
     /// A call panics.
@@ -237,6 +239,13 @@ impl Provisioner for Toy {
             }
         }
         Ok(())
+    }
+
+    async fn probe(&self) -> Result<(), StartError> {
+        match self.flaw == Flaw::ReadyWhenItWorks && self.made.lock().unwrap().is_empty() {
+            true => Err(StartError::new("nothing is set up")),
+            false => Ok(()),
+        }
     }
 }
 

@@ -130,7 +130,7 @@ impl Provisioner for Subdir {
 
     async fn probe(&self) -> Result<(), StartError> {
         for share in &self.shares {
-            share.worker().await?.probe().await?;
+            share.probe().await?;
         }
         Ok(())
     }

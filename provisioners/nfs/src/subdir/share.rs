@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use directory_volumes::{Annotations, DirectoryError, Root, Worker};
 use kube_provisioner::{ProvisionedVolume, Start, StartError};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
@@ -82,10 +83,13 @@ pub(crate) struct Share {
     pub(crate) name: ShareName,
     mounted: Mounted,
     state: watch::Sender<State>,
+    /// Held while a replica that waits for its turn looks at the share.
+    look: Arc<Semaphore>,
 }
 
 #[derive(Clone)]
 enum State {
+    /// Another replica works on it.
     New,
     /// Somebody looks at it.
     Opening,
@@ -95,12 +99,14 @@ enum State {
 
 impl Share {
     pub(crate) fn new(name: ShareName, mounted: Mounted) -> Self {
-        Self { name, mounted, state: watch::Sender::new(State::New) }
+        Self { name, mounted, state: watch::Sender::new(State::New), look: Arc::new(Semaphore::new(1)) }
     }
 
     #[cfg(test)]
     pub(crate) fn usable(name: ShareName, root: Root) -> Self {
-        Self { name, mounted: Mounted::Anyhow, state: watch::Sender::new(State::Usable(Worker::new(root))) }
+        let share = Self::new(name, Mounted::Anyhow);
+        share.state.send_replace(State::Usable(Worker::new(root)));
+        share
     }
 
     /// Looks at the share until it can be used, with one thread at a time: a call that hangs costs that one.
@@ -130,16 +136,35 @@ impl Share {
         });
     }
 
+    /// Whether the share can be used. A replica that waits for its turn looks without changing anything, with one thread at
+    /// a time: a call that hangs costs that one.
+    pub(crate) async fn probe(&self) -> Result<(), StartError> {
+        if !matches!(*self.state.borrow(), State::New) {
+            return self.worker().await?.probe().await;
+        }
+        let permit = self.look.clone().try_acquire_owned().map_err(|_| self.hangs())?;
+        let (directory, mounted) = (self.name.directory.clone(), self.mounted);
+        let looked = spawn_blocking(move || {
+            let _permit = permit;
+            root(&directory, mounted).map(drop)
+        });
+        let unusable = |why: DirectoryError| ShareError::Unusable { name: self.name.to_string(), why: why.to_string() };
+        Ok(looked.await?.map_err(unusable)?)
+    }
+
+    fn hangs(&self) -> ShareError {
+        ShareError::Hangs { name: self.name.to_string(), path: self.name.directory.clone() }
+    }
+
     /// The share, when it can be used.
     pub(crate) async fn worker(&self) -> Result<Worker, ShareError> {
         let mut state = self.state.subscribe();
         let looked = timeout(LIMIT, state.wait_for(|state| !matches!(state, State::New | State::Opening))).await;
-        let name = self.name.to_string();
         let state = looked.ok().and_then(|state| state.ok().map(|state| state.clone()));
         match state {
             Some(State::Usable(worker)) => Ok(worker),
-            Some(State::Unusable(why)) => Err(ShareError::Unusable { name, why }),
-            _ => Err(ShareError::Hangs { name, path: self.name.directory.clone() }),
+            Some(State::Unusable(why)) => Err(ShareError::Unusable { name: self.name.to_string(), why }),
+            _ => Err(self.hangs()),
         }
     }
 }

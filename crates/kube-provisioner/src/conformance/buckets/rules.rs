@@ -24,11 +24,12 @@ pub(super) enum BucketRule {
     Grant,
     Rotate,
     Refuse,
+    Standby,
     Storm,
 }
 
 impl BucketRule {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Provision,
         Self::Again,
         Self::EachItsOwn,
@@ -38,6 +39,7 @@ impl BucketRule {
         Self::Grant,
         Self::Rotate,
         Self::Refuse,
+        Self::Standby,
         Self::Storm,
     ];
 
@@ -53,6 +55,7 @@ impl BucketRule {
             Self::Grant => "bucket-grant",
             Self::Rotate => "bucket-rotate",
             Self::Refuse => "bucket-refuse",
+            Self::Standby => "bucket-standby",
             Self::Storm => "bucket-storm",
         }
     }
@@ -68,6 +71,7 @@ impl BucketRule {
             Self::Grant => "claims are let into a bucket that exists and out again, and the bucket stays",
             Self::Rotate => "a new key works beside the old one, which goes later",
             Self::Refuse => "unknown parameters are refused",
+            Self::Standby => "a process that waits for its turn says that it is ready, and changes nothing",
             Self::Storm => "killed at any moment, one bucket and one key for each claim, and nothing in the end",
         }
     }
@@ -136,6 +140,13 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
             let failed = || lab.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
             lab.until("a class with an unknown parameter is refused", failed).await?;
             end(&lab, &["one"], &before, process).await
+        }
+        BucketRule::Standby => {
+            let lab = Lab::new(subject);
+            // As a rolling update waits for it: the new process has no Lease yet, and so was not started.
+            let ready = (subject.start)(lab.cluster.client("kit")).probe().await;
+            ready.map_err(|error| Broken(format!("`probe` before `start`: {error}")))?;
+            lab.assets("asked whether it is ready", &before).await.map(|()| Judgement::Kept)
         }
         BucketRule::Storm => {
             for seed in &subject.seeds {

@@ -21,7 +21,7 @@ fn kit(store: &Store) -> BucketConformance {
 async fn what_is_right_passes() {
     let report = kit(&Store::with(None)).run().await;
     assert!(report.is_kept(), "{report}");
-    assert_eq!(report.results().len(), 10);
+    assert_eq!(report.results().len(), 11);
 }
 
 #[tokio::test(start_paused = true)]
@@ -34,6 +34,7 @@ async fn what_is_wrong_is_found() {
         (Fault::FailsWhereNothingIs, "bucket-nothing-there"),
         (Fault::RevokesAll, "bucket-grant"),
         (Fault::NeverRetires, "bucket-rotate"),
+        (Fault::ReadyWhenItWorks, "bucket-standby"),
     ] {
         let report = kit(&Store::with(Some(fault))).only(rule).run().await;
         assert!(report.broken().any(|broken| broken == rule), "{fault:?} is not found by {rule}:\n{report}");

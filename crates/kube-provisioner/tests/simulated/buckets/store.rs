@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use kube_provisioner::bucket::{
     Bucket, BucketCapabilities, BucketProvisioner, Credentials, Endpoint, ProvisionedBucket, RequestOf,
 };
-use kube_provisioner::{DeleteError, ProvisionError};
+use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde::Deserialize;
 
 #[derive(Clone, Default)]
@@ -38,6 +38,7 @@ pub(crate) enum Fault {
     FailsWhereNothingIs,
     RevokesAll,
     NeverRetires,
+    ReadyWhenItWorks,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -227,6 +228,14 @@ impl BucketProvisioner for Store {
         let current = bucket.access_key_id;
         state.users.entry(user).or_default().retain(|key| Some(&key.access_key_id) == current.as_ref());
         Ok(())
+    }
+
+    async fn probe(&self) -> Result<(), StartError> {
+        let state = self.state();
+        match state.fault == Some(Fault::ReadyWhenItWorks) && state.users.is_empty() {
+            true => Err(StartError::new("nothing is set up")),
+            false => Ok(()),
+        }
     }
 
     fn capabilities() -> BucketCapabilities {

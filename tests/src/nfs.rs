@@ -1,7 +1,7 @@
 //! What tests of NFS need of this machine: NFS-Ganesha, which the provisioner runs itself, and clients that need no kernel.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,17 +29,39 @@ const PACKAGES: [Package; 5] = [
 ];
 
 /// What tests of the kernel's client need beside them.
-const KERNEL_PACKAGES: [Package; 5] = [
+const KERNEL_PACKAGES: [Package; 6] = [
     package("user-mode-linux", "/usr/bin/linux.uml", &[]),
     package("kmod", "/usr/sbin/modprobe", &[]),
     package("iproute2", "/usr/sbin/ip", &[]),
     package("xfsprogs", "/usr/sbin/mkfs.xfs", &[]),
     package("nfs-common", "/usr/sbin/mount.nfs", &[]),
+    // For kube-proxy on a node of that kernel.
+    package("iptables", "/usr/sbin/xtables-legacy-multi", &[]),
 ];
 
 const fn package(name: &'static str, file: &'static str, services: &'static [&'static str]) -> Package {
     Package { name, file, services }
 }
+
+/// The Debian packages that the image of the provisioner's mode `server` has, and those that it does without.
+pub const IMAGE_PACKAGES: (&[&str], &[&str]) = (
+    &["nfs-ganesha", "nfs-ganesha-vfs", "dbus-daemon", "dbus-bin"],
+    // Of what Ganesha depends on, version 3 alone needs rpcbind. The others set services up, or are the scripts' tools.
+    &[
+        "adduser",
+        "dbus",
+        "debconf",
+        "dpkg",
+        "init-system-helpers",
+        "libpam-runtime",
+        "nfs-common",
+        "passwd",
+        "perl",
+        "python3",
+        "rpcbind",
+        "sysvinit-utils",
+    ],
+);
 
 /// Why this machine can have no NFS server now, and what to do about it.
 pub fn obstacle() -> Option<anyhow::Error> {
@@ -98,10 +120,12 @@ impl Client {
     }
 }
 
-/// The configuration of NFS-Ganesha on loopback, with directories under their own paths, and what is said of each.
-pub fn configuration(port: u16, recovery: &Path, exports: &[(&Path, &str)]) -> String {
+/// The configuration of NFS-Ganesha at an address of this machine, with directories under their own paths, and what is said
+/// of each.
+pub fn configuration(address: SocketAddrV4, recovery: &Path, exports: &[(&Path, &str)]) -> String {
+    let (port, address) = (address.port(), address.ip());
     let mut text = format!(
-        "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = 127.0.0.1; Enable_NLM = false; Enable_RQUOTA = false; \
+        "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = {address}; Enable_NLM = false; Enable_RQUOTA = false; \
          Rquota_Port = 0; Enable_UDP = false; }}\n\
          NFSv4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = \"{}\"; Only_Numeric_Owners = true; \
          UseGetpwnam = true; }}\nNFS_KRB5 {{ Active_krb5 = false; }}\n",
@@ -115,6 +139,16 @@ pub fn configuration(port: u16, recovery: &Path, exports: &[(&Path, &str)]) -> S
         ));
     }
     text
+}
+
+/// The arguments with which NFS-Ganesha exports one directory and squashes nobody; its own files go into `dir`.
+pub fn serving(dir: &Path, address: SocketAddrV4, share: &Path) -> anyhow::Result<Vec<String>> {
+    create_private_dir(&dir.join("recovery"))?;
+    let config = configuration(address, &dir.join("recovery"), &[(share, "Squash = No_Root_Squash")]);
+    fs::write(dir.join("ganesha.conf"), config)?;
+    let of = |name: &str| dir.join(name).display().to_string();
+    let arguments = ["-F", "-L", "STDERR", "-N", "NIV_EVENT", "-f", &of("ganesha.conf"), "-p", &of("ganesha.pid")];
+    Ok(arguments.map(str::to_owned).to_vec())
 }
 
 /// An NFS server that exports one directory, kept by [`up`] until [`down`].
@@ -138,17 +172,13 @@ pub async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Standing, b
     }
     let port = port.map_or_else(free_port, Ok)?;
     let share = dir.join("share");
-    create_private_dir(&dir.join("recovery"))?;
     create_private_dir(&share)?;
-    let config = configuration(port, &dir.join("recovery"), &[(&share, "Squash = No_Root_Squash")]);
-    fs::write(dir.join("ganesha.conf"), config)?;
-    let of = |name: &str| dir.join(name).display().to_string();
-    let arguments = ["-F", "-L", "STDERR", "-N", "NIV_EVENT", "-f", &of("ganesha.conf"), "-p", &of("ganesha.pid")];
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
     let process = Process {
         name: "ganesha.nfsd".to_owned(),
         id: None,
         program,
-        arguments: arguments.map(str::to_owned).to_vec(),
+        arguments: serving(&dir, address, &share)?,
         log: dir.join("ganesha.log"),
         health: None,
     };

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
+mod debian;
+
 /// What an image is made of.
 ///
 /// ```

@@ -27,6 +27,9 @@ pub const MOUNT_POINT: &str = "/mnt/disk";
 /// The device of the [`Disk`], which a program may mount anew.
 pub const DEVICE: &str = "/dev/loop0";
 
+/// The last bytes of the addresses of pods begin here; those of guests and of this machine are below.
+const PODS: u8 = 64;
+
 /// A machine that hangs is killed after this time.
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -69,7 +72,31 @@ pub fn missing_packages() -> Vec<&'static str> {
 /// Boots a guest with this disk, and runs a program in it. The arguments must not need quoting.
 pub async fn run(disk: Disk, program: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
     let script = format!("'{}' {}", program.display(), arguments.join(" "));
-    Guest::start(Some(disk), None, &script).await?.ended().await
+    Guest::start(Machine { disk: Some(disk), ..Machine::default() }, &script).await?.ended().await
+}
+
+/// What a guest has.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine<'a> {
+    /// A disk of its own.
+    pub disk: Option<Disk>,
+    /// The way to this machine's programs.
+    pub link: Option<&'a Link>,
+    /// Its memory in MiB, of which this machine lends what is used.
+    pub memory: u32,
+}
+
+impl Default for Machine<'_> {
+    fn default() -> Self {
+        Self { disk: None, link: None, memory: 512 }
+    }
+}
+
+impl<'a> Machine<'a> {
+    /// One that this machine's programs reach.
+    pub fn with(link: &'a Link) -> Self {
+        Self { link: Some(link), ..Self::default() }
+    }
 }
 
 /// A guest that runs a script of the shell, while its owner does other things. It ends with this value.
@@ -81,15 +108,15 @@ pub struct Guest {
 
 impl Guest {
     /// Boots a guest. The script finds what [`Guest::tell`] tells it in the directory `$TOLD`.
-    pub async fn start(disk: Option<Disk>, link: Option<&Link>, script: &str) -> anyhow::Result<Self> {
+    pub async fn start(machine: Machine<'_>, script: &str) -> anyhow::Result<Self> {
         let missing = missing_packages().join(" ");
         ensure!(missing.is_empty(), "user-mode Linux is not complete; run: apt-get install {missing}");
         let directory = Directory::create()?;
-        let command = machine(&directory.0, link, &init(disk, link, &directory.0, script))?;
-        let machine = Running::start(command).context("cannot start user-mode Linux")?;
-        let _watchdog = Running::start(watchdog(machine.pid())).context("cannot start a shell")?;
-        let guest = Self { machine, directory, _watchdog };
-        if let Some(link) = link {
+        let command = command(&directory.0, machine, &init(machine, &directory.0, script))?;
+        let running = Running::start(command).context("cannot start user-mode Linux")?;
+        let _watchdog = Running::start(watchdog(running.pid())).context("cannot start a shell")?;
+        let guest = Self { machine: running, directory, _watchdog };
+        if let Some(link) = machine.link {
             // The guest makes the device.
             let up = eventually(Duration::from_secs(30), async || Ok(link.up().then_some(()))).await?;
             up.with_context(|| format!("the guest has no network; it printed:\n{}", guest.text()))?;
@@ -109,6 +136,11 @@ impl Guest {
         let printed = std::fs::read(self.directory.0.join("output")).unwrap_or_default();
         // Terminals end lines with a carriage return, too.
         String::from_utf8_lossy(&printed).replace('\r', "")
+    }
+
+    /// Whether the script has ended.
+    pub fn has_ended(&self) -> bool {
+        parse(&self.text()).is_some()
     }
 
     /// Waits for the script's end.
@@ -139,7 +171,8 @@ impl Link {
         ensure!(rustix::process::geteuid().is_root(), "only root can give a guest a network");
         let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let [_, _, high, low] = pid.to_be_bytes();
-        let host = u8::try_from(4 * count).context("too many guests")?;
+        let host = u8::try_from(4 * count).ok().filter(|host| 4 * u32::from(*host) < 256 - u32::from(PODS));
+        let host = host.context("too many guests")?;
         Ok(Self { device: format!("uml{pid}-{count}"), subnet: [10, 192 | high, low], host })
     }
 
@@ -153,6 +186,19 @@ impl Link {
         self.address(2)
     }
 
+    /// Addresses for pods inside, which this machine reaches once [`Link::route`] was called.
+    pub fn pods(&self) -> String {
+        let [a, b, c] = self.subnet;
+        format!("{a}.{b}.{c}.{}/28", PODS + 4 * self.host)
+    }
+
+    /// Leads what is for the pods inside to the guest.
+    pub(crate) fn route(&self) -> anyhow::Result<()> {
+        let (pods, guest) = (self.pods(), self.there().to_string());
+        ensure!(ip(&["route", "replace", &pods, "via", &guest, "dev", &self.device]), "no way leads to {pods}");
+        Ok(())
+    }
+
     fn address(&self, number: u8) -> Ipv4Addr {
         let [a, b, c] = self.subnet;
         Ipv4Addr::new(a, b, c, self.host + number)
@@ -160,19 +206,20 @@ impl Link {
 
     /// `false` until the guest has made the device.
     fn up(&self) -> bool {
-        let ip = |arguments: &[&str]| {
-            let mut command = Command::new("ip");
-            command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
-            command.status().is_ok_and(|status| status.success())
-        };
         ip(&["address", "replace", &format!("{}/30", self.here()), "dev", &self.device])
             && ip(&["link", "set", &self.device, "up"])
     }
 }
 
+fn ip(arguments: &[&str]) -> bool {
+    let mut command = Command::new("ip");
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
 /// The first process of the guest.
-fn init(disk: Option<Disk>, link: Option<&Link>, directory: &Path, script: &str) -> String {
-    let disk = disk.map_or_else(
+fn init(machine: Machine<'_>, directory: &Path, script: &str) -> String {
+    let disk = machine.disk.map_or_else(
         || ":".to_owned(),
         |disk| {
             let (size, make) = match disk {
@@ -186,7 +233,7 @@ mkdir {MOUNT_POINT} && mount -o prjquota {DEVICE} {MOUNT_POINT}"
             )
         },
     );
-    let link = link.map_or_else(String::new, |link| {
+    let link = machine.link.map_or_else(String::new, |link| {
         format!("ip link set lo up\nip address add {}/30 dev vec0\nip link set vec0 up\n", link.there())
     });
     format!(
@@ -212,16 +259,17 @@ sleep 60
 }
 
 /// The command that runs a guest until it switches itself off.
-fn machine(directory: &Path, link: Option<&Link>, init: &str) -> anyhow::Result<Command> {
+fn command(directory: &Path, machine: Machine<'_>, init: &str) -> anyhow::Result<Command> {
     let script = directory.join("init");
     std::fs::write(&script, init)?;
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
     let mut command = Command::new(find("linux.uml").context("no linux.uml")?);
-    command.args(["mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"]);
+    command.arg(format!("mem={}M", machine.memory));
+    command.args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"]);
     command.args(["con=null", "con0=null,fd:1"]);
     command.arg(format!("uml_dir={}", directory.display()));
     command.arg(format!("init={}", script.display()));
-    command.args(link.map(|link| format!("vec0:transport=tap,ifname={},depth=64,gro=1", link.device)));
+    command.args(machine.link.map(|link| format!("vec0:transport=tap,ifname={},depth=64,gro=1", link.device)));
     let output = File::create(directory.join("output"))?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
     // It writes to its home, which not everybody has.

@@ -1,49 +1,13 @@
 //! `kubectl apply -k deploy/…` on a real control plane: installed, upgraded, and removed with nothing left.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
-use e2e::cluster::{TestSpace, eventually};
+use e2e::cluster::{Kubectl, TestSpace, eventually};
 use e2e::manifests::{PROVISIONERS, project};
 
 /// A namespace goes with all that is in it.
 const LIMIT: Duration = Duration::from_secs(90);
-
-struct Kubectl<'a>(&'a TestSpace);
-
-impl Kubectl<'_> {
-    /// What it says; warnings are taken for errors.
-    fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let state = self.0.cluster().state();
-        let mut command = Command::new(state.kubectl.as_ref().context("the control plane has no kubectl")?);
-        command.arg("--kubeconfig").arg(&state.kubeconfig).args(arguments).current_dir(project());
-        command.env("HOME", &state.dir);
-        let output = command.stdin(Stdio::null()).output()?;
-        let (said, complained) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
-        ensure!(
-            output.status.success() && !complained.contains("Warning"),
-            "kubectl {arguments:?}: {said}{complained}"
-        );
-        Ok(said)
-    }
-
-    fn apply(&self, folder: &str) -> anyhow::Result<String> {
-        self.run(&["apply", "--validate=strict", "-k", folder])
-    }
-
-    /// Removes what a folder has, and what is in the namespace; then nothing of it is left.
-    async fn remove(&self, folder: &str) -> anyhow::Result<()> {
-        self.run(&["delete", "--wait=false", "-k", folder])?;
-        let mut left = String::new();
-        let gone = eventually(LIMIT, async || {
-            left = self.run(&["get", "--ignore-not-found", "--output", "name", "-k", folder])?;
-            Ok(left.is_empty().then_some(()))
-        });
-        gone.await?.with_context(|| format!("{folder} leaves\n{left}"))
-    }
-}
 
 /// What kubectl says has changed. It says so of every PodDisruptionBudget, whose selector it replaces each time.
 fn changed(said: &str) -> Vec<&str> {
@@ -63,7 +27,7 @@ fn next_version(text: &str) -> String {
 #[tokio::test]
 async fn manifests_are_installed_upgraded_and_removed_with_nothing_left() -> anyhow::Result<()> {
     let space = TestSpace::new_alone("deploy").await?;
-    let kubectl = Kubectl(&space);
+    let kubectl = space.kubectl();
     kubectl.run(&["apply", "--server-side", "--force-conflicts", "-k", "crates/objectbucket-api/crds/standard"])?;
     let scratch = tempfile::tempdir()?;
     for provisioner in &PROVISIONERS {
@@ -99,7 +63,7 @@ fn upgrade(kubectl: &Kubectl<'_>, folder: &str, scratch: &Path) -> anyhow::Resul
 #[tokio::test]
 async fn pod_security_lets_the_pods_in() -> anyhow::Result<()> {
     let space = TestSpace::new_alone("deploy-pods").await?;
-    let kubectl = Kubectl(&space);
+    let kubectl = space.kubectl();
     // Restricted namespaces, a baseline one, and privileged ones.
     for (folder, namespace, count) in [
         ("deploy/ceph-rgw/default", "ceph-rgw-provisioner", 2),

@@ -1,6 +1,7 @@
-//! Nodes and pods that exist only as objects, for the scheduler.
+//! Nodes: further real ones, and such that exist only as objects, for the scheduler, with their pods.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{
     Container, Node, NodeCondition, NodeStatus, PersistentVolumeClaimVolumeSource, Pod, PodSpec, Volume,
@@ -8,13 +9,23 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use kube::core::ApiResource;
+
 use super::TestSpace;
 use super::objects::named;
+use crate::control_plane::GuestNode;
 
 /// On the nodes of a test, with the test's namespace as value, so that its pods go nowhere else.
 const SPACE_LABEL: &str = "e2e.example.com/space";
 
 impl TestSpace {
+    /// Boots a further real node with these images. It runs until the value is dropped.
+    pub async fn guest_node(&self, images: &[PathBuf]) -> anyhow::Result<GuestNode> {
+        let node = GuestNode::join(self.cluster().state(), images).await?;
+        self.delete_at_end(ApiResource::erase::<Node>(&()), node.name().to_owned());
+        Ok(node)
+    }
+
     /// Creates a node that is ready and takes this test's pods. Nothing runs on it.
     pub async fn create_node(&self, suffix: &str, labels: &[(&str, &str)]) -> anyhow::Result<Node> {
         let name = self.cluster_wide_name(suffix);

@@ -21,22 +21,22 @@ pub struct Binaries {
     pub controller_manager: PathBuf,
     /// kube-scheduler.
     pub scheduler: PathBuf,
-    /// The kubelet, if a node was asked for.
-    pub kubelet: Option<PathBuf>,
+    /// The folder of the kubelet and kube-proxy, if a node was asked for.
+    pub node: Option<PathBuf>,
     /// kubectl, which only people need.
     pub kubectl: Option<PathBuf>,
 }
 
 impl Binaries {
     /// Takes the programs from `KUBEBUILDER_ASSETS` when all are there, else from the user's cache, else builds them
-    /// once from their Go modules into that cache. The kubelet, where a `node` is asked for, comes from the cache.
+    /// once from their Go modules into that cache. What a `node` needs, where one is asked for, comes from the cache.
     pub async fn find(node: bool, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Self> {
         let mut binaries = Self::of_control_plane(guard, progress).await?;
         if node {
             let versions = Versions::of_this_project()?;
             let cache = cache_dir()?.join(versions.cache_key());
             go_build::build(&go_build::NODE, &cache, &versions, guard, progress).await?;
-            binaries.kubelet = Some(cache.join(go_build::NODE.folder).join("kubelet"));
+            binaries.node = Some(cache.join(go_build::NODE.folder));
         }
         Ok(binaries)
     }
@@ -94,7 +94,7 @@ impl Binaries {
             api_server: dir.join("kube-apiserver"),
             controller_manager: dir.join("kube-controller-manager"),
             scheduler: dir.join("kube-scheduler"),
-            kubelet: None,
+            node: None,
             kubectl: is_program(&kubectl).then_some(kubectl),
         })
     }

@@ -141,10 +141,10 @@ pub(super) fn plan(
         kubeconfig: kubeconfig_of("admin", &pki.admin)?,
         audit_log,
     };
-    if let (Some(node), Some(kubelet)) = (node, &binaries.kubelet) {
+    if let Some(node) = node {
         node::write_kubelet_config(dir, node, pki)?;
         let kubeconfig = kubeconfig_of("kubelet", &pki.kubelet)?;
-        plan.components.extend(node::components(dir, node, kubelet, &kubeconfig)?);
+        plan.components.extend(node::components(dir, node, &kubeconfig)?);
     }
     Ok(plan)
 }
@@ -178,8 +178,6 @@ fn api_server(
         flag("bind-address", ports.address()),
         flag("advertise-address", ports.address()),
         flag("secure-port", ports.api_server),
-        // A loopback address is refused as an endpoint of the `kubernetes` service.
-        flag("endpoint-reconciler-type", "none"),
         flag("tls-cert-file", pki.serving_cert.display()),
         flag("tls-private-key-file", pki.serving_key.display()),
         flag("client-ca-file", pki.ca.display()),
@@ -195,7 +193,10 @@ fn api_server(
         // It taints new nodes until the node lifecycle controller, which is off, finds them ready.
         flag("disable-admission-plugins", "TaintNodesByCondition"),
     ];
-    if ports.network.is_some() {
+    if ports.network.is_none() {
+        // A loopback address is refused as an endpoint of the `kubernetes` service.
+        flags.push(flag("endpoint-reconciler-type", "none"));
+    } else {
         let (cert, key) = (dir.join("pki/kubelet-client.crt"), dir.join("pki/kubelet-client.key"));
         fs::write(&cert, &pki.kubelet_client.cert_pem)?;
         write_secret(&key, &pki.kubelet_client.key_pem)?;

@@ -67,10 +67,13 @@ pub(super) const CONTROL_PLANE: Set =
 
 /// Only who wants a node waits for it.
 pub(super) const NODE: Set = Set {
-    what: "the kubelet",
-    time: "half a minute after the control plane",
+    what: "the kubelet and kube-proxy",
+    time: "a minute after the control plane",
     folder: "node",
-    programs: &[kubernetes("kubelet", "k8s.io/kubernetes/cmd/kubelet")],
+    programs: &[
+        kubernetes("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+        kubernetes("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
+    ],
 };
 
 struct Program {

@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -22,11 +22,13 @@ use crate::guard::{Guard, Lifetime};
 use crate::process::ProcessId;
 
 mod cgroups;
+mod guest;
 mod images;
 mod network;
 mod packages;
 mod runtime;
 
+pub use guest::GuestNode;
 pub use images::BUSYBOX;
 pub(super) use images::import_all;
 pub(super) use network::Network;
@@ -49,6 +51,8 @@ pub struct Node {
     /// The first process in the node's namespaces.
     pub init: ProcessId,
     pub(super) network: Network,
+    /// The folder of the kubelet and kube-proxy.
+    programs: PathBuf,
 }
 
 impl Node {
@@ -61,7 +65,12 @@ impl Node {
 }
 
 /// Makes the namespaces and the way to them.
-pub(super) fn create(dir: &Path, lifetime: Lifetime, guard: &Guard) -> anyhow::Result<(Node, Process, Child)> {
+pub(super) fn create(
+    dir: &Path,
+    programs: PathBuf,
+    lifetime: Lifetime,
+    guard: &Guard,
+) -> anyhow::Result<(Node, Process, Child)> {
     if let Some(obstacle) = packages::obstacle() {
         return Err(obstacle);
     }
@@ -86,7 +95,7 @@ pub(super) fn create(dir: &Path, lifetime: Lifetime, guard: &Guard) -> anyhow::R
     };
     let (mut child, id) = start::spawn(&process, lifetime, guard)?;
     process.id = Some(id);
-    let made = made(&ready, &process, id, &mut child);
+    let made = made(&ready, &process, id, programs, &mut child);
     match made {
         Ok(node) => Ok((node, process, child)),
         Err(error) => {
@@ -97,7 +106,7 @@ pub(super) fn create(dir: &Path, lifetime: Lifetime, guard: &Guard) -> anyhow::R
     }
 }
 
-fn made(ready: &Path, process: &Process, id: ProcessId, child: &mut Child) -> anyhow::Result<Node> {
+fn made(ready: &Path, process: &Process, id: ProcessId, programs: PathBuf, child: &mut Child) -> anyhow::Result<Node> {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !ready.exists() {
         if child.try_wait()?.is_some() || Instant::now() > deadline {
@@ -107,12 +116,13 @@ fn made(ready: &Path, process: &Process, id: ProcessId, child: &mut Child) -> an
     }
     let init = id.children().first().copied().context("the node's first process is gone")?;
     let network = Network::create(init.pid)?;
-    Ok(Node { name: NAME.to_owned(), address: network.node(), init, network })
+    Ok(Node { name: NAME.to_owned(), address: network.node(), init, network, programs })
 }
 
 /// What the first process does. As such it is also the parent of those whose own parent has ended, and waits for them.
 ///
-/// The kubelet, containerd and CNI have paths that cannot be chosen. Below them are directories of ours.
+/// The kubelet, containerd and CNI have paths that cannot be chosen. Below them are directories of ours. The empty directories
+/// that they are mounted on stay for ever: removing one would take it from every other node of this machine.
 fn init_script(dir: &Path) -> String {
     let dir = dir.display();
     format!(
@@ -137,8 +147,12 @@ while :; do sleep 1000000 & wait $!; done
 /// Waits until the node says that it is ready.
 pub(super) async fn is_ready(state: &State) -> bool {
     let Some(node) = &state.node else { return true };
+    says_ready(state, &node.name).await
+}
+
+async fn says_ready(state: &State, name: &str) -> bool {
     let Ok(client) = client_from(&state.kubeconfig).await else { return false };
-    let Ok(object) = Api::<NodeObject>::all(client).get(&node.name).await else { return false };
+    let Ok(object) = Api::<NodeObject>::all(client).get(name).await else { return false };
     let conditions = object.status.and_then(|status| status.conditions).unwrap_or_default();
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
@@ -161,10 +175,6 @@ pub(super) fn remove_traces(dir: &Path) {
         return;
     }
     cgroups::remove(&dir);
-    // Made for the node, unless they have something in them.
-    for path in ["/var/lib/kubelet", "/var/lib/cni"] {
-        let _ = fs::remove_dir(path);
-    }
 }
 
 /// Imports an image archive into the node's container runtime.

@@ -41,6 +41,9 @@ pub(super) struct Identity {
     pub(super) key_pem: String,
 }
 
+/// The authority's key, beside its certificate.
+const CA_KEY: &str = "ca.key";
+
 /// The names of the API server.
 const API_SERVER_NAMES: [&str; 5] =
     ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
@@ -49,7 +52,9 @@ impl Pki {
     /// `addresses` are those at which the components are asked.
     pub(super) fn create(dir: &Path, addresses: &[Ipv4Addr]) -> anyhow::Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        let (ca_pem, issuer) = authority()?;
+        let key = KeyPair::generate()?;
+        write_secret(&dir.join(CA_KEY), &key.serialize_pem())?;
+        let (ca_pem, issuer) = authority_of(key)?;
         let ca = dir.join("ca.crt");
         fs::write(&ca, &ca_pem)?;
 
@@ -76,8 +81,30 @@ impl Pki {
             controller_manager: client(&issuer, "system:kube-controller-manager", None)?,
             scheduler: client(&issuer, "system:kube-scheduler", None)?,
             kubelet_client: client(&issuer, "kube-apiserver-kubelet-client", Some("system:masters"))?,
-            kubelet: client(&issuer, &format!("system:node:{}", super::node::NAME), Some("system:nodes"))?,
+            kubelet: node(&issuer, super::node::NAME)?,
         })
+    }
+}
+
+/// What a further node shows, and as what it asks. All that is in a control plane's directory is its own.
+pub(super) struct NodePki {
+    pub(super) serving_cert: PathBuf,
+    pub(super) serving_key: PathBuf,
+    pub(super) kubelet: Identity,
+    pub(super) kube_proxy: Identity,
+}
+
+impl NodePki {
+    /// Writes files into `dir`. `pki` is the directory of [`Pki::create`].
+    pub(super) fn create(dir: &Path, pki: &Path, name: &str, address: Ipv4Addr) -> anyhow::Result<Self> {
+        let key = fs::read_to_string(pki.join(CA_KEY)).context("the authority's key cannot be read")?;
+        let (_, issuer) = authority_of(KeyPair::from_pem(&key)?)?;
+        let (serving_cert, serving_key) = (dir.join("serving.crt"), dir.join("serving.key"));
+        let (cert, key) = serving(&issuer, name, &[name], &[address])?;
+        fs::write(&serving_cert, cert)?;
+        write_secret(&serving_key, &key)?;
+        let kube_proxy = client(&issuer, "system:kube-proxy", None)?;
+        Ok(Self { serving_cert, serving_key, kubelet: node(&issuer, name)?, kube_proxy })
     }
 }
 
@@ -96,11 +123,14 @@ pub(crate) fn write_secret(path: &Path, text: &str) -> anyhow::Result<()> {
 
 /// A new authority: its certificate, and what signs with it.
 pub(crate) fn authority() -> anyhow::Result<(String, Issuer<'static, KeyPair>)> {
+    authority_of(KeyPair::generate()?)
+}
+
+fn authority_of(key: KeyPair) -> anyhow::Result<(String, Issuer<'static, KeyPair>)> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "authority for tests");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    let key = KeyPair::generate()?;
     let pem = params.self_signed(&key)?.pem();
     Ok((pem, Issuer::new(params, key)))
 }
@@ -132,6 +162,11 @@ fn client(issuer: &Issuer<'_, KeyPair>, user: &str, group: Option<&str>) -> anyh
     Ok(Identity { user: user.to_owned(), cert_pem, key_pem })
 }
 
+/// As what a kubelet asks.
+fn node(issuer: &Issuer<'_, KeyPair>, name: &str) -> anyhow::Result<Identity> {
+    client(issuer, &format!("system:node:{name}"), Some("system:nodes"))
+}
+
 fn signed(params: &mut CertificateParams, issuer: &Issuer<'_, KeyPair>) -> anyhow::Result<(String, String)> {
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -149,7 +184,7 @@ mod tests {
     fn keys_are_readable_by_their_owner_only() {
         let dir = std::env::temp_dir().join(format!("e2e-pki-{}", std::process::id()));
         let pki = Pki::create(&dir, &[Ipv4Addr::LOCALHOST]).unwrap();
-        for key in [&pki.serving_key, &pki.service_account_key] {
+        for key in [&pki.serving_key, &pki.service_account_key, &dir.join(CA_KEY)] {
             assert_eq!(fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600, "{}", key.display());
         }
         let public = fs::read_to_string(&pki.service_account_public_key).unwrap();

@@ -32,8 +32,8 @@ pub(super) async fn start(
     loop {
         let mut children = Children::default();
         let (mut node, mut all) = (None, Vec::new());
-        if settings.node {
-            let (made, namespaces, child) = node::create(dir, lifetime, guard)?;
+        if let Some(programs) = &binaries.node {
+            let (made, namespaces, child) = node::create(dir, programs.clone(), lifetime, guard)?;
             children.0.push(child);
             node = Some(made);
             all.push(namespaces);

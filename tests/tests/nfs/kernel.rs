@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use e2e::cluster::{TestSpace, eventually};
 use e2e::control_plane::Signal;
-use e2e::uml::{Guest, Link};
+use e2e::uml::{Guest, Link, Machine};
 
 use crate::fixture::*;
 
@@ -54,7 +54,7 @@ async fn goes_on(guest: &Guest, what: &str) -> anyhow::Result<()> {
 async fn ganesha_g5_the_kernels_client_goes_on_with_an_open_file() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-kernel").await?, Link::new()?);
     let (access, server) = (account(&space).await?, Server::at(link.here())?);
-    let guest = Guest::start(None, Some(&link), &writer(server.client.port)).await?;
+    let guest = Guest::start(Machine::with(&link), &writer(server.client.port)).await?;
     let mut program = server.started(&space, &access).await?;
     space.create_class_and_claim("claim").await?;
     let (_, volume) = space.wait_bound("claim").await?;
@@ -117,7 +117,7 @@ for turn in write read; do
     cat /mnt/volume/file && umount /mnt/volume || exit 2
 done"
     );
-    let guest = Guest::start(None, Some(&link), &script).await?;
+    let guest = Guest::start(Machine::with(&link), &script).await?;
     let_in(&guest, &link, &space, &access).await?;
     space.create_class_and_claim("claim").await?;
     let bound = space.wait_bound("claim").await.with_context(|| format!("the guest said:\n{}", guest.text()));

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use e2e::cluster::TestSpace;
-use e2e::uml::{Disk, Guest, Link, MOUNT_POINT};
+use e2e::uml::{Disk, Guest, Link, MOUNT_POINT, Machine};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
@@ -51,7 +51,8 @@ async fn sizes_hold(test: &str, disk: Disk) -> anyhow::Result<()> {
     let access = account(&space).await?;
     let arguments = ["server".to_owned(), format!("--export-directory={MOUNT_POINT}/volumes")];
     let server = [&arguments[..], &["--server-hostname=127.0.0.1", "--nfs-grace-period=0"].map(str::to_owned)].concat();
-    let guest = Guest::start(Some(disk), Some(&link), &script(&inside(&space, &server)?)).await?;
+    let guest =
+        Guest::start(Machine { disk: Some(disk), ..Machine::with(&link) }, &script(&inside(&space, &server)?)).await?;
     let_in(&guest, &link, &space, &access).await?;
     fills(&space, &guest).await.with_context(|| format!("the guest said:\n{}", guest.text()))?;
     guest.tell("end", "")?;

@@ -1,11 +1,12 @@
 //! Shares with trouble, as the kernel's client of NFS has it: provisioner, client and servers are inside user-mode Linux.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use e2e::cluster::{TestSpace, eventually};
 use e2e::nfs::configuration;
-use e2e::uml::{Guest, Link};
+use e2e::uml::{Guest, Link, Machine};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
@@ -20,7 +21,7 @@ fn script(provisioner: &str) -> String {
     let config = |port: u16, shares: &[(&str, &str)]| {
         let exports: Vec<_> = shares.iter().map(|(share, said)| (path(share), *said)).collect();
         let exports: Vec<_> = exports.iter().map(|(path, said)| (path.as_path(), *said)).collect();
-        configuration(port, Path::new("/mnt/recovery"), &exports)
+        configuration(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port), Path::new("/mnt/recovery"), &exports)
     };
     let root = "Squash = No_Root_Squash";
     let well = [
@@ -92,7 +93,7 @@ async fn ganesha_k1_k6_s7_shares_with_trouble_are_told_and_stop_no_other() -> an
     let access = account(&space).await?;
     let shares = SHARES.map(|share| format!("--share=127.0.0.1:/mnt/exported/{share}=/mnt/shares/{share}"));
     let provisioner = inside(&space, &[vec!["subdir".to_owned()], shares.to_vec()].concat())?;
-    let guest = Guest::start(None, Some(&link), &script(&provisioner)).await?;
+    let guest = Guest::start(Machine::with(&link), &script(&provisioner)).await?;
     let_in(&guest, &link, &space, &access).await?;
     troubles(&space, &guest).await.with_context(|| format!("the guest said:\n{}", guest.text()))?;
     guest.tell("end", "")?;

@@ -1,7 +1,7 @@
 //! The images that every node has. No registry is asked for any.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
@@ -19,6 +19,15 @@ const PROGRAM: &str = "/bin/busybox";
 
 /// Makes and imports them.
 pub(in crate::control_plane) fn import_all(state: &State) -> anyhow::Result<()> {
+    for archive in write_all(&state.dir)? {
+        import_image(state, &archive)?;
+        fs::remove_file(&archive)?;
+    }
+    Ok(())
+}
+
+/// Writes their archives into a directory.
+pub(super) fn write_all(dir: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let program = Path::new(PROGRAM);
     let applets = Command::new(program).arg("--list").output().context("cannot run busybox")?;
     let mut busybox = Image::new(BUSYBOX).host_program(PROGRAM, program)?.directory("tmp", 0o1777).entrypoint(["sh"]);
@@ -27,11 +36,8 @@ pub(in crate::control_plane) fn import_all(state: &State) -> anyhow::Result<()> 
     }
     busybox = busybox.env("PATH", "/bin").file("etc/passwd", 0o644, "root:x:0:0:root:/root:/bin/sh\n");
     let pause = Image::new(PAUSE).host_program(PROGRAM, program)?.entrypoint([PROGRAM, "tail", "-f", "/dev/null"]);
-    for (name, image) in [("busybox", busybox), ("pause", pause)] {
-        let archive = state.dir.join(format!("{name}.tar"));
-        image.write(&archive)?;
-        import_image(state, &archive)?;
-        fs::remove_file(&archive)?;
-    }
-    Ok(())
+    let archives = ["busybox.tar", "pause.tar"].map(|name| dir.join(name));
+    busybox.write(&archives[0])?;
+    pause.write(&archives[1])?;
+    Ok(archives)
 }

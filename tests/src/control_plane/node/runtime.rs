@@ -1,7 +1,8 @@
 //! The programs of a node, and their settings.
 
 use std::fs;
-use std::path::Path;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -10,20 +11,14 @@ use crate::control_plane::pki::Pki;
 use crate::control_plane::state::{Health, Process};
 use crate::packages;
 
-const SOCKET: &str = "/run/containerd/containerd.sock";
+pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
 const METRICS_PORT: u16 = 1338;
 const HEALTH_PORT: u16 = 10248;
 
 /// containerd and the kubelet, in the order in which they are started.
-pub(in crate::control_plane) fn components(
-    dir: &Path,
-    node: &Node,
-    kubelet: &Path,
-    kubeconfig: &Path,
-) -> anyhow::Result<[Process; 2]> {
+pub(in crate::control_plane) fn components(dir: &Path, node: &Node, kubeconfig: &Path) -> anyhow::Result<[Process; 2]> {
     let own = dir.join("node");
-    let containerd = own.join("containerd.toml");
-    fs::write(&containerd, containerd_config(&own, node)?)?;
+    let containerd = write_containerd_config(&own, &own.join("containerd"), node.address, &node.network.pods())?;
     let nsenter = packages::program("nsenter")?;
     // nsenter stays outside, as the parent. What it started must not outlive it.
     let inside = |program: &Path, arguments: &[String]| {
@@ -52,7 +47,7 @@ pub(in crate::control_plane) fn components(
             "kubelet",
             format!("http://{address}:{HEALTH_PORT}/healthz"),
             inside(
-                kubelet,
+                &node.programs.join("kubelet"),
                 &[
                     format!("--config={}", own.join("kubelet.json").display()),
                     format!("--kubeconfig={}", kubeconfig.display()),
@@ -66,19 +61,25 @@ pub(in crate::control_plane) fn components(
 
 /// Writes the kubelet's settings.
 pub(in crate::control_plane) fn write_kubelet_config(dir: &Path, node: &Node, pki: &Pki) -> anyhow::Result<()> {
-    let config = json!({
+    let config = kubelet_config(node.address, &pki.serving_cert, &pki.serving_key, &pki.ca);
+    Ok(fs::write(dir.join("node/kubelet.json"), config.to_string())?)
+}
+
+/// Of a kubelet at this address, with the certificate and key that it shows and the authority of those whom it answers.
+pub(super) fn kubelet_config(address: Ipv4Addr, cert: &Path, key: &Path, ca: &Path) -> serde_json::Value {
+    json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": format!("unix://{SOCKET}"),
-        "tlsCertFile": pki.serving_cert,
-        "tlsPrivateKeyFile": pki.serving_key,
+        "tlsCertFile": cert,
+        "tlsPrivateKeyFile": key,
         "authentication": {
             "anonymous": { "enabled": false },
             "webhook": { "enabled": true },
-            "x509": { "clientCAFile": pki.ca },
+            "x509": { "clientCAFile": ca },
         },
         "authorization": { "mode": "Webhook" },
-        "healthzBindAddress": node.address,
+        "healthzBindAddress": address,
         "healthzPort": HEALTH_PORT,
         "clusterDomain": "cluster.local",
         // There is no name server.
@@ -101,11 +102,16 @@ pub(in crate::control_plane) fn write_kubelet_config(dir: &Path, node: &Node, pk
         "localStorageCapacityIsolation": false,
         // Nothing here is routed by iptables.
         "makeIPTablesUtilChains": false,
-    });
-    Ok(fs::write(dir.join("node/kubelet.json"), config.to_string())?)
+    })
 }
 
-fn containerd_config(own: &Path, node: &Node) -> anyhow::Result<String> {
+/// Writes containerd's settings into the node's directory. `root` has images and containers.
+pub(super) fn write_containerd_config(
+    own: &Path,
+    root: &Path,
+    address: Ipv4Addr,
+    pods: &str,
+) -> anyhow::Result<PathBuf> {
     let networks = own.join("networks");
     fs::create_dir_all(&networks)?;
     let network = json!({
@@ -115,19 +121,19 @@ fn containerd_config(own: &Path, node: &Node) -> anyhow::Result<String> {
             "type": "ptp",
             "ipam": {
                 "type": "host-local",
-                "ranges": [[{ "subnet": node.network.pods() }]],
+                "ranges": [[{ "subnet": pods }]],
                 "routes": [{ "dst": "0.0.0.0/0" }],
             },
         }],
     });
     fs::write(networks.join("10-pods.conflist"), network.to_string())?;
-    let (own, networks, pause) = (own.display(), networks.display(), images::PAUSE);
-    let (runc, address) = (packages::program("runc")?, node.address);
+    let (root, networks, pause) = (root.display(), networks.display(), images::PAUSE);
+    let runc = packages::program("runc")?;
     let runc = runc.display();
     // Without `restrict_oom_score_adj` no pod starts where root may not lower it.
-    Ok(format!(
+    let config = format!(
         r#"version = 2
-root = "{own}/containerd"
+root = "{root}"
 state = "/run/containerd"
 [grpc]
   address = "{SOCKET}"
@@ -147,5 +153,8 @@ state = "/run/containerd"
         SystemdCgroup = false
         BinaryName = "{runc}"
 "#
-    ))
+    );
+    let file = own.join("containerd.toml");
+    fs::write(&file, config)?;
+    Ok(file)
 }

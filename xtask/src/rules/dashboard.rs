@@ -12,14 +12,15 @@ use serde_json::Value;
 #[derive(Deserialize)]
 pub(super) struct Dashboard {
     templating: Templating,
-    pub(super) panels: Vec<Panel>,
+    panels: Vec<Panel>,
 }
 
 /// One of its panels.
 #[derive(Deserialize)]
 pub(super) struct Panel {
     pub(super) title: String,
-    #[serde(rename = "targets")]
+    /// A heading has none.
+    #[serde(rename = "targets", default)]
     queries: Vec<Query>,
 }
 
@@ -52,6 +53,11 @@ impl Dashboard {
     pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(file)?;
         serde_json::from_str(&text).with_context(|| format!("{} is no dashboard", file.display()))
+    }
+
+    /// The panels, without the headings between them.
+    pub(super) fn panels(&self) -> impl Iterator<Item = &Panel> {
+        self.panels.iter().filter(|panel| !panel.queries.is_empty())
     }
 
     pub(super) fn queries(&self) -> impl Iterator<Item = (&Panel, &Query)> {

@@ -127,12 +127,7 @@ impl Site {
                 && made.list(&listed).await?.items.len() == buckets.len();
             Ok(is_settled.then_some(()))
         });
-        settled.await?.context("the claims are not bound, or something is left of others")
-    }
-
-    pub(super) fn logs(&self) -> String {
-        let end = |(program, target): &(Program, Target)| format!("{}:\n{}", target.pod, last_lines(program.log(), 15));
-        format!("the logs end:\n{}\n", self.programs.iter().map(end).collect::<Vec<_>>().join("\n"))
+        settled.await?.with_context(|| format!("claims are not bound, or something is left of others\n{}", self.logs()))
     }
 
     pub(super) async fn stop(mut self) -> anyhow::Result<()> {
@@ -167,6 +162,13 @@ impl Site {
         };
         self.programs.push((started, target));
         Ok(())
+    }
+
+    fn logs(&self) -> String {
+        let end = |(program, target): &(Program, Target)| {
+            format!("the log of {} ends:\n{}", target.pod, last_lines(program.log(), 15))
+        };
+        self.programs.iter().map(end).collect::<Vec<_>>().join("\n")
     }
 
     fn claims(&self) -> (Api<PersistentVolumeClaim>, Api<ObjectBucketClaim>) {

@@ -117,7 +117,11 @@ async fn work_until_shown(
     eventually(LIMIT, async || {
         site.round().await?;
         let all = dashboard.variables(prometheus, None).await?;
-        missing.clear();
+        let without = all.iter().filter(|(_, value)| value.as_str() == "()");
+        missing = without.map(|(name, _)| format!("a value of the variable {name}")).collect();
+        if !missing.is_empty() {
+            return Ok(None);
+        }
         for (panel, query) in dashboard.queries() {
             let may_be_missing = panel.title == MADE_AND_DELETED && failed.contains(&query.legend.as_str());
             if !panel.shows(query, &all, prometheus).await? && !may_be_missing {

@@ -1,8 +1,8 @@
-//! helm and promtool, for the commands that check charts and rules; no ordinary test needs them.
+//! helm, for the commands that write and check charts; no ordinary test needs it.
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, ensure};
 
@@ -36,29 +36,5 @@ pub async fn helm(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Pa
     let status = progress::during(progress, "building helm", go.ended()).await?;
     ensure!(status.success(), "cannot build helm: {status}\n{}", crate::control_plane::last_lines(&log, 15));
     fs::rename(unfinished.join("helm"), &program)?;
-    Ok(program)
-}
-
-/// promtool of Debian's package `prometheus`, unpacked into the user's cache and not installed; `PROMTOOL` names another one.
-pub fn promtool(progress: &SharedProgress) -> anyhow::Result<PathBuf> {
-    if let Some(named) = std::env::var_os("PROMTOOL") {
-        return Ok(named.into());
-    }
-    let folder = cache_dir()?.join("promtool");
-    let program = folder.join("usr/bin/promtool");
-    if program.is_file() {
-        return Ok(program);
-    }
-    fs::create_dir_all(&folder)?;
-    progress.line(&format!("unpacking Debian's package prometheus into {}", folder.display()));
-    let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).current_dir(&folder).stdin(Stdio::null()).output();
-        let output = output.with_context(|| format!("cannot run {program}, or set PROMTOOL"))?;
-        ensure!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
-        anyhow::Ok(())
-    };
-    run("apt-get", &["download", "prometheus"])?;
-    run("sh", &["-c", "dpkg -x prometheus_*.deb . && rm prometheus_*.deb"])?;
-    ensure!(program.is_file(), "Debian's package prometheus has no promtool");
     Ok(program)
 }

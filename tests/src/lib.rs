@@ -12,7 +12,7 @@
 //!
 //! [`nfs`] is what tests of NFS need of the machine.
 //!
-//! [`manifests`] is what `deploy/` is made of, and [`helm`] finds the tools that check it.
+//! [`manifests`] is what `deploy/` is made of; [`helm`] and [`prometheus`] check it.
 //!
 //! [`oci`] writes container images without a container engine.
 //!
@@ -41,6 +41,7 @@ pub mod oci;
 pub mod packages;
 pub mod process;
 pub mod progress;
+pub mod prometheus;
 pub mod rights;
 pub mod s3;
 pub mod scenario;

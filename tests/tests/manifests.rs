@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::{Command, Stdio};
 
+use anyhow::Context;
 use e2e::cluster::provisioner_program;
 use e2e::manifests::{PROVISIONERS, compare, is_up_to_date, parse, project};
 use regex::Regex;
@@ -138,9 +139,48 @@ fn rules_and_dashboard_use_metrics_that_exist() -> anyhow::Result<()> {
             assert!(exists, "{file} uses {name}, which no program has: {metrics:?}");
         }
     }
+    Ok(())
+}
+
+/// `cargo xtask rules` looks at the data; this is what needs no Prometheus.
+#[test]
+fn panels_say_what_they_show_and_lie_beside_each_other() -> anyhow::Result<()> {
     let dashboard: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json"))?;
-    let targets = dashboard["panels"].as_array().into_iter().flatten().map(|panel| &panel["targets"]);
-    assert!(targets.clone().count() > 10 && targets.into_iter().all(|targets| targets[0]["expr"].is_string()));
+    let panels = dashboard["panels"].as_array().context("no panels")?;
+    let (mut ids, mut titles, mut places) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for panel in panels {
+        let title = panel["title"].as_str().context("a panel has no title")?;
+        assert!(
+            ids.insert(panel["id"].as_u64()) && titles.insert(title),
+            "{title}: two panels have its id or its title"
+        );
+        let place = |name: &str| panel["gridPos"][name].as_u64().with_context(|| format!("{title} has no {name}"));
+        let (x, y, width, height) = (place("x")?, place("y")?, place("w")?, place("h")?);
+        assert!(x + width <= 24, "{title} is too wide");
+        for place in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
+            assert!(places.insert(place), "{title} lies on another panel");
+        }
+        if panel["type"] == "row" {
+            continue;
+        }
+        let field = &panel["fieldConfig"]["defaults"];
+        assert!(!panel["description"].as_str().unwrap_or_default().is_empty(), "{title} has no description");
+        assert!(field["unit"].is_string(), "{title} has no unit");
+        // Grafana's own make everything red from 80.
+        assert!(panel["type"] != "stat" || field["thresholds"].is_object(), "{title} has no thresholds");
+        assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
+        let targets = panel["targets"].as_array().with_context(|| format!("{title} asks nothing"))?;
+        for target in targets {
+            let text = |name: &str| target[name].as_str().unwrap_or_default();
+            let expression = text("expr");
+            let chosen = expression.matches(r#"{namespace=~"$namespace", job=~"$job"}"#).count();
+            assert!(chosen == 1 && expression.matches('{').count() == 1, "{title}: {expression}");
+            assert!(!text("legendFormat").is_empty(), "{title}: {expression} has no legend");
+        }
+        let letters: BTreeSet<_> = targets.iter().map(|target| target["refId"].as_str()).collect();
+        assert!(!targets.is_empty() && letters.len() == targets.len(), "{title}: {letters:?}");
+    }
+    assert!(panels.len() > 10);
     Ok(())
 }
 

@@ -18,6 +18,7 @@ mod manifests;
 mod new;
 mod nfs;
 mod package;
+mod rules;
 mod s3;
 mod signals;
 mod sim;
@@ -122,8 +123,12 @@ enum Command {
     /// Lint and render the charts, and compare them with `deploy/`; the first time this builds helm
     Charts,
 
-    /// Check the rules of Prometheus by promtool, with their unit tests
-    Rules,
+    /// Check the rules of Prometheus by promtool, with their unit tests, and the dashboard with provisioners at work
+    Rules {
+        /// Leave Prometheus and the provisioners running until Ctrl-C, to look at the dashboard with data
+        #[arg(long)]
+        stay: bool,
+    },
 
     /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists what
     Bench {
@@ -218,7 +223,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Book => book::run(&guard).await,
             Command::Manifests => manifests::run(&guard).await,
             Command::Charts => manifests::charts(&guard).await,
-            Command::Rules => manifests::prometheus_rules(),
+            Command::Rules { stay } => rules::run(stay, &guard).await,
             Command::Image(arguments) => image::run(&arguments, &guard).await,
             Command::Demo { context: Some(_), .. } => {
                 anyhow::bail!("only volumes are shown on a cluster of yours: leave --context out")

@@ -1,4 +1,4 @@
-//! `cargo xtask manifests`, `charts` and `rules`
+//! `cargo xtask manifests` and `charts`
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -49,18 +49,6 @@ pub(crate) async fn charts(guard: &Guard) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks the rules of Prometheus, and that alerts fire when they should.
-pub(crate) fn prometheus_rules() -> anyhow::Result<ExitCode> {
-    let progress = progress::terminal();
-    let promtool = helm::promtool(&progress)?;
-    for arguments in
-        [["check", "rules", "deploy/monitoring/rules.yaml"], ["test", "rules", "deploy/monitoring/rules_test.yaml"]]
-    {
-        progress.output(run_tool(&promtool, &arguments)?.trim_end());
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 async fn program(provisioner: &Provisioner, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
     build::program(build::Profile::Dev, provisioner.package, &[], guard, progress).await
 }
@@ -98,7 +86,7 @@ fn set<'a>(values: &[&'a str]) -> Vec<&'a str> {
     values.iter().flat_map(|value| ["--set-json", value]).collect()
 }
 
-fn run_tool(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+pub(crate) fn run_tool(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(program).args(arguments).current_dir(project()).stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("cannot run {}", program.display()))?;
     let (said, complained) = (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr).into_owned());

@@ -1,0 +1,167 @@
+//! `cargo xtask rules`: what `deploy/monitoring` has, on a Prometheus that reads provisioners at work.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use e2e::cluster::eventually;
+use e2e::guard::Guard;
+use e2e::manifests::{parse, project};
+use e2e::progress::{self, SharedProgress};
+use e2e::prometheus::{self, Prometheus};
+
+use crate::manifests::run_tool;
+
+mod dashboard;
+mod site;
+
+use dashboard::Dashboard;
+use site::{BUCKETS, Site, VOLUMES};
+
+const RULES: &str = "deploy/monitoring/rules.yaml";
+const TESTS: &str = "deploy/monitoring/rules_test.yaml";
+const DASHBOARD: &str = "deploy/monitoring/dashboard.json";
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The panel with the lines that are missing while all is well: their counters begin with the first failure.
+const MADE_AND_DELETED: &str = "Made and deleted, in 5 minutes";
+const FAILED: [&str; 2] = ["making failed", "deleting failed"];
+
+/// Panels that are empty where no provisioner of volumes is chosen.
+const ABOUT_VOLUMES: [&str; 6] = [
+    "Claims without a volume",
+    "Oldest claim without a volume",
+    MADE_AND_DELETED,
+    "From the first attempt to the volume",
+    "Attempts by what came of them, in 5 minutes",
+    "Duration of one attempt, 99 %",
+];
+
+/// Panels that are empty where no provisioner of buckets is chosen.
+const ABOUT_BUCKETS: [&str; 4] = [
+    "Claims without a bucket",
+    "Claims with a bucket",
+    "Attempts for buckets by what came of them, in 5 minutes",
+    "Duration of one attempt for a bucket, 99 %",
+];
+
+/// Checks the rules and their unit tests, then rules and dashboard while all is well and while nothing is.
+pub(crate) async fn run(stay: bool, guard: &Guard) -> anyhow::Result<ExitCode> {
+    let progress = progress::terminal();
+    let promtool = prometheus::promtool(&progress)?;
+    for arguments in [["check", "rules", RULES], ["test", "rules", TESTS]] {
+        progress.output(run_tool(&promtool, &arguments)?.trim_end());
+    }
+    let dashboard = Dashboard::read(&project().join(DASHBOARD))?;
+    for line in FAILED {
+        let exists = dashboard.queries().any(|(panel, query)| panel.title == MADE_AND_DELETED && query.legend == line);
+        ensure!(exists, "{DASHBOARD} has no {line:?} of {MADE_AND_DELETED:?}");
+    }
+    let mut site = Site::start(guard, &progress).await?;
+    let prometheus = Prometheus::start(site.state(), &site.targets(), &project().join(RULES), &progress).await?;
+    look(&dashboard, &prometheus, &mut site, &progress).await?;
+    if stay {
+        progress.output(&format!("Prometheus is at {} until Ctrl-C", prometheus.url));
+        loop {
+            site.round().await?;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+    site.stop().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn look(
+    dashboard: &Dashboard,
+    prometheus: &Prometheus,
+    site: &mut Site,
+    progress: &SharedProgress,
+) -> anyhow::Result<()> {
+    let missing = work_until_shown(dashboard, prometheus, site, &FAILED);
+    let missing = progress::during(progress, "all is well", missing).await?;
+    ensure!(missing.is_empty(), "while all is well, the dashboard does not show {}", missing.join(", "));
+    let quiet = eventually(LIMIT, async || Ok(alerts(prometheus, "ALERTS").await?.is_empty().then_some(())));
+    if quiet.await?.is_none() {
+        let alerts = alerts(prometheus, "ALERTS").await?;
+        bail!("while all is well, there are the alerts {}", alerts.join(", "));
+    }
+    progress.output("while all is well: the dashboard shows all that it should, and no alert is pending");
+
+    site.break_down()?;
+    let missing = work_until_shown(dashboard, prometheus, site, &[]);
+    let missing = progress::during(progress, "disk and Google are away", missing).await?;
+    ensure!(missing.is_empty(), "the dashboard does not show {}", missing.join(", "));
+    check_each_namespace(dashboard, prometheus).await?;
+    for name in recorded()? {
+        ensure!(!prometheus.query(&name).await?.is_empty(), "the rule {name} records nothing");
+    }
+    site.mend()?;
+    progress::during(progress, "disk and Google are back", site.settled()).await?;
+    let fired = alerts(prometheus, "max_over_time(ALERTS{alertstate=\"firing\"}[1h])").await?;
+    ensure!(fired.is_empty(), "alerts fired in a minute: {}", fired.join(", "));
+    let (panels, queries) = (dashboard.panels().count(), dashboard.queries().count());
+    progress.output(&format!("with failures: each of {queries} queries of {panels} panels has data, no alert fired"));
+    Ok(())
+}
+
+/// Lets claims come and go until each line of each panel is there, and returns those that are not. Those that `failed` may be
+/// missing.
+async fn work_until_shown(
+    dashboard: &Dashboard,
+    prometheus: &Prometheus,
+    site: &mut Site,
+    failed: &[&str],
+) -> anyhow::Result<Vec<String>> {
+    let mut missing = Vec::new();
+    eventually(LIMIT, async || {
+        site.round().await?;
+        let all = dashboard.variables(prometheus, None).await?;
+        let without = all.iter().filter(|(_, value)| value.as_str() == "()");
+        missing = without.map(|(name, _)| format!("a value of the variable {name}")).collect();
+        if !missing.is_empty() {
+            return Ok(None);
+        }
+        for (panel, query) in dashboard.queries() {
+            let may_be_missing = panel.title == MADE_AND_DELETED && failed.contains(&query.legend.as_str());
+            if !panel.shows(query, &all, prometheus).await? && !may_be_missing {
+                missing.push(format!("{:?} of {:?}", query.legend, panel.title));
+            }
+        }
+        Ok(missing.is_empty().then_some(()))
+    })
+    .await?;
+    Ok(missing)
+}
+
+/// A person chooses one namespace: its job alone can be chosen then, and only panels about the others are empty.
+async fn check_each_namespace(dashboard: &Dashboard, prometheus: &Prometheus) -> anyhow::Result<()> {
+    for (namespace, others) in [(VOLUMES, &ABOUT_BUCKETS[..]), (BUCKETS, &ABOUT_VOLUMES)] {
+        let chosen = dashboard.variables(prometheus, Some(namespace)).await?;
+        let mut empty = BTreeSet::new();
+        for panel in dashboard.panels() {
+            if !panel.shows_something(&chosen, prometheus).await? {
+                empty.insert(panel.title.as_str());
+            }
+        }
+        let expected = others.iter().copied().collect();
+        ensure!(empty == expected, "with the namespace {namespace} alone, {empty:?} are empty, not {expected:?}");
+    }
+    Ok(())
+}
+
+/// The names of the alerts that an expression names.
+async fn alerts(prometheus: &Prometheus, expression: &str) -> anyhow::Result<Vec<String>> {
+    let alerts = prometheus.query(expression).await?;
+    Ok(alerts.iter().map(|alert| alert.labels.get("alertname").cloned().unwrap_or_default()).collect())
+}
+
+/// The names of recording rules.
+fn recorded() -> anyhow::Result<Vec<String>> {
+    let rules = parse(&std::fs::read_to_string(project().join(RULES))?)?;
+    let groups = rules.iter().flat_map(|file| file["groups"].as_array()).flatten();
+    let rules = groups.flat_map(|group| group["rules"].as_array()).flatten();
+    let names: Vec<_> = rules.filter_map(|rule| Some(rule["record"].as_str()?.to_owned())).collect();
+    ensure!(!names.is_empty(), "{RULES} records nothing");
+    Ok(names)
+}

@@ -1,0 +1,128 @@
+//! The dashboard as Grafana reads it, as far as its queries go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use e2e::prometheus::{Prometheus, Sample};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// What it asks Prometheus.
+#[derive(Deserialize)]
+pub(super) struct Dashboard {
+    templating: Templating,
+    panels: Vec<Panel>,
+}
+
+/// One of its panels.
+#[derive(Deserialize)]
+pub(super) struct Panel {
+    pub(super) title: String,
+    /// A heading has none.
+    #[serde(rename = "targets", default)]
+    queries: Vec<Query>,
+}
+
+/// One expression, and what its series are called.
+#[derive(Deserialize)]
+pub(super) struct Query {
+    #[serde(rename = "expr")]
+    expression: String,
+    #[serde(rename = "legendFormat")]
+    pub(super) legend: String,
+}
+
+/// What stands for each variable in an expression.
+pub(super) type Chosen = BTreeMap<String, String>;
+
+#[derive(Deserialize)]
+struct Templating {
+    list: Vec<Variable>,
+}
+
+#[derive(Deserialize)]
+struct Variable {
+    name: String,
+    #[serde(rename = "type")]
+    kind: String,
+    query: Value,
+}
+
+impl Dashboard {
+    pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(file)?;
+        serde_json::from_str(&text).with_context(|| format!("{} is no dashboard", file.display()))
+    }
+
+    /// The panels, without the headings between them.
+    pub(super) fn panels(&self) -> impl Iterator<Item = &Panel> {
+        self.panels.iter().filter(|panel| !panel.queries.is_empty())
+    }
+
+    pub(super) fn queries(&self) -> impl Iterator<Item = (&Panel, &Query)> {
+        self.panels.iter().flat_map(|panel| panel.queries.iter().map(move |query| (panel, query)))
+    }
+
+    /// Finds the values of the variables as Grafana does, and chooses all, or one namespace and all that it has.
+    pub(super) async fn variables(&self, prometheus: &Prometheus, namespace: Option<&str>) -> anyhow::Result<Chosen> {
+        let mut chosen = Chosen::new();
+        for Variable { name, kind, query } in &self.templating.list {
+            if kind == "datasource" {
+                ensure!(query == "prometheus", "the variable {name} is of no Prometheus");
+                continue;
+            }
+            let query = query["query"].as_str().unwrap_or_default();
+            let parts = query.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')'));
+            let Some((selector, label)) = parts.and_then(|parts| parts.rsplit_once(", ")) else {
+                bail!("the variable {name} asks for {query:?}, which is not understood here");
+            };
+            let found = prometheus.label_values(&fill_in(selector, &chosen), label).await?;
+            let value = match (name.as_str(), namespace) {
+                ("namespace", Some(namespace)) => {
+                    ensure!(found.iter().any(|value| value == namespace), "{query} finds {found:?}, not {namespace}");
+                    namespace.to_owned()
+                }
+                ("job", Some(namespace)) => {
+                    ensure!(matches!(&found[..], [job] if job.starts_with(namespace)), "{query} finds {found:?}");
+                    found[0].clone()
+                }
+                _ => format!("({})", found.join("|")),
+            };
+            chosen.insert(name.clone(), value);
+        }
+        Ok(chosen)
+    }
+}
+
+impl Panel {
+    /// Whether a query has data, of which each series has a name of its own.
+    pub(super) async fn shows(&self, query: &Query, chosen: &Chosen, prometheus: &Prometheus) -> anyhow::Result<bool> {
+        let samples = prometheus.query(&fill_in(&query.expression, chosen)).await?;
+        let names: BTreeSet<_> = samples.iter().map(|sample| named(&query.legend, sample)).collect();
+        ensure!(names.len() == samples.len(), "in {:?}, series of one query have the same name: {names:?}", self.title);
+        Ok(!samples.is_empty())
+    }
+
+    /// Whether any query has data.
+    pub(super) async fn shows_something(&self, chosen: &Chosen, prometheus: &Prometheus) -> anyhow::Result<bool> {
+        for query in &self.queries {
+            if self.shows(query, chosen, prometheus).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The expression with the values of its variables.
+fn fill_in(expression: &str, chosen: &Chosen) -> String {
+    let fill = |text: String, (name, value): (&String, &String)| text.replace(&format!("${name}"), value);
+    chosen.iter().fold(expression.to_owned(), fill)
+}
+
+/// The name of a series.
+fn named(legend: &str, sample: &Sample) -> String {
+    let fill = |text: String, (name, value): (&String, &String)| text.replace(&format!("{{{{{name}}}}}"), value);
+    sample.labels.iter().fold(legend.to_owned(), fill)
+}

@@ -3,25 +3,17 @@
 use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use e2e::cluster::{ImageOf, TestSpace, claim, eventually};
+use e2e::cluster::{ImageOf, TestSpace, claim};
 use e2e::control_plane::GuestNode;
 use e2e::manifests::project;
-use e2e::uml::MOUNT_POINT;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 /// A node in user-mode Linux is slow.
 const LIMIT: &str = "--timeout=240s";
-
-/// The name of the server's manifests, in their namespace of the same name.
-const SERVER: &str = "nfs-server-provisioner";
-
-/// How long a client may stand still when the server's pod is another one.
-const PATIENCE: Duration = Duration::from_secs(400);
 
 /// A kustomization of the test's own on top of one in `deploy`, as its users write one.
 struct Kustomization {
@@ -104,65 +96,5 @@ async fn ganesha_a_share_serves_the_pods_of_a_node() -> anyhow::Result<()> {
     assert!(!directory.exists());
 
     kubectl.remove(&of("e2e")?.path()).await?;
-    space.done().await
-}
-
-/// The disk of the server: the node's own, which its claim finds by name.
-fn disk(node: &GuestNode) -> Value {
-    let on_node = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name()]});
-    json!({
-        "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": format!("disk-of-{}", node.name())},
-        "spec": {
-            "capacity": {"storage": "100Gi"}, "accessModes": ["ReadWriteOnce"],
-            "persistentVolumeReclaimPolicy": "Retain", "local": {"path": MOUNT_POINT},
-            "claimRef": {"namespace": SERVER, "name": format!("disk-{SERVER}-0")},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_node]}]}},
-        },
-    })
-}
-
-#[tokio::test]
-#[expect(clippy::print_stdout, reason = "figures")]
-async fn ganesha_a_server_in_a_pod_serves_the_pods_of_a_node() -> anyhow::Result<()> {
-    let space = TestSpace::new("node-server").await?;
-    let node = space.guest_node(&[ImageOf::NfsServer.archive(space.cluster().state())?]).await?;
-    space.apply(&[disk(&node)]).await?;
-    let (kubectl, folder) = (space.kubectl(), tempfile::tempdir()?);
-    let installed = Kustomization::new(folder.path(), "deploy/nfs/server", SERVER, "e2e", "")?;
-    kubectl.apply(&installed.path())?;
-    let in_server = |arguments: &[&str]| kubectl.run(&[arguments, &["-n", SERVER]].concat());
-    let ready = || in_server(&["rollout", "status", &format!("statefulset/{SERVER}"), LIMIT]);
-    ready().with_context(|| node.text())?;
-
-    space.create_claim(claim("data", "nfs-server")).await?;
-    let (_, volume) = space.wait_bound("data").await?;
-    let service = in_server(&["get", "service", SERVER, "-o", "jsonpath={.spec.clusterIP}"])?;
-    assert_eq!(volume.spec.as_ref().and_then(|spec| Some(spec.nfs.as_ref()?.server.as_str())), Some(service.as_str()));
-    // The file stays open.
-    let write = "exec 3>>/data/file; while :; do echo line >&3; echo; sleep 0.2; done";
-    let mut writer = script(&space, &node, "writer", "data", "")?;
-    writer["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-ec", write]);
-    space.start_pod(&writer).await?;
-    let reader = script(&space, &node, "reader", "data", "test -s /data/file && mount | grep ' /data '")?;
-    let mount = space.run(&reader).await?;
-    assert!(mount.contains("type nfs4"), "{mount}");
-    space.delete_pod("reader").await?;
-
-    let lines = async || anyhow::Ok(space.logs("writer").await?.lines().count());
-    for (how, grace) in [("ended", "--grace-period=30"), ("killed", "--grace-period=0")] {
-        let (start, before) = (Instant::now(), lines().await?);
-        in_server(&["delete", "pod", &format!("{SERVER}-0"), grace, "--force=false"])?;
-        ready()?;
-        let up = start.elapsed();
-        let goes_on = eventually(PATIENCE, async || Ok((lines().await? > before + 20).then_some(()))).await?;
-        goes_on.with_context(|| format!("the writer stands still; the node said:\n{}", node.text()))?;
-        println!("the server's pod was {how}: another one after {up:.1?}, 20 writes after {:.1?}", start.elapsed());
-    }
-    space.delete_pod("writer").await?;
-    delete_claim(&space, &volume).await?;
-    let listed = in_server(&["exec", &format!("{SERVER}-0"), "--", "/nfs-provisioner", "server", "orphans", "--help"])?;
-    println!("{listed}");
-    kubectl.remove(&installed.path()).await?;
     space.done().await
 }

@@ -10,6 +10,8 @@
 //!
 //! [`ceph`] is a Ceph cluster with an object store that speaks S3, where its packages are installed.
 //!
+//! [`go_module`] downloads modules of Go.
+//!
 //! [`nfs`] is what tests of NFS need of the machine.
 //!
 //! [`manifests`] is what `deploy/` is made of; [`helm`] and [`prometheus`] check it.
@@ -31,6 +33,7 @@ pub mod ceph;
 pub mod cluster;
 pub mod control_plane;
 pub mod faults;
+pub mod go_module;
 pub mod go_provisioner;
 pub mod guard;
 pub mod helm;

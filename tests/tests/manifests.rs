@@ -198,3 +198,45 @@ fn every_alert_has_a_test_and_a_page() {
     let told = page.lines().filter_map(|line| line.strip_prefix("### Provisioner")).count();
     assert_eq!(told, alerts.len(), "docs/operations.md tells of alerts that do not exist");
 }
+
+/// What the objects of a folder ask for: capabilities that are added, and kinds of volumes.
+fn asked_for(folder: &str) -> anyhow::Result<[BTreeSet<String>; 2]> {
+    let (mut capabilities, mut volumes) = (BTreeSet::new(), BTreeSet::new());
+    for entry in fs::read_dir(project().join("deploy").join(folder))? {
+        for object in parse(&fs::read_to_string(entry?.path())?)? {
+            let pod = &object["spec"]["template"]["spec"];
+            for container in pod["containers"].as_array().into_iter().flatten() {
+                let added = container["securityContext"]["capabilities"]["add"].as_array();
+                capabilities.extend(added.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+            }
+            let kinds = pod["volumes"].as_array().into_iter().flatten().filter_map(Value::as_object);
+            volumes.extend(kinds.flat_map(|volume| volume.keys().filter(|key| *key != "name").cloned()));
+            let has_claims = object["spec"]["volumeClaimTemplates"].is_array();
+            volumes.extend(has_claims.then(|| "persistentVolumeClaim".to_owned()));
+        }
+    }
+    Ok([capabilities, volumes])
+}
+
+#[test]
+fn openshift_lets_pods_do_what_they_ask_for_and_no_more() -> anyhow::Result<()> {
+    for (folder, pods, account) in [
+        ("hostpath/openshift", "hostpath/per-node", "hostpath-provisioner"),
+        ("nfs/subdir-openshift", "nfs/subdir", "nfs-subdir-provisioner"),
+        ("nfs/server-openshift", "nfs/server", "nfs-server-provisioner"),
+    ] {
+        let constraints = &parse(&read(&format!("deploy/{folder}/securitycontextconstraints.yaml")))?[0];
+        let listed = |field: &str| -> BTreeSet<String> {
+            let texts = constraints[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+            texts.map(str::to_owned).collect()
+        };
+        let [capabilities, volumes] = asked_for(pods)?;
+        assert!(!capabilities.is_empty() && !volumes.is_empty(), "{pods}");
+        assert_eq!(listed("allowedCapabilities"), capabilities, "{folder}");
+        // The token of every pod is in a volume that OpenShift adds; a share may be named in the pod or by a claim.
+        let allowed = listed("volumes");
+        assert!(volumes.is_subset(&allowed) && allowed.contains("projected"), "{folder}: {volumes:?}, not {allowed:?}");
+        assert_eq!(listed("users"), BTreeSet::from([format!("system:serviceaccount:{account}:{account}")]), "{folder}");
+    }
+    Ok(())
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use e2e::cluster::{DEFAULT_LIMIT, TestSpace, Variant, eventually, provisioner_program, until};
-use e2e::control_plane::{BUSYBOX, ControlPlane, Settings, Signal, client_from};
+use e2e::control_plane::{BUSYBOX, ControlPlane, Settings, Signal, Versions, client_from};
 use e2e::progress;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use kube::Api;
@@ -31,7 +31,9 @@ async fn the_node_is_ready_and_nothing_keeps_pods_away() -> anyhow::Result<()> {
     assert_eq!(ready.map(|condition| condition.status).as_deref(), Some("True"));
     assert_eq!(node.spec.and_then(|spec| spec.taints), None);
     let version = status.node_info.map(|info| info.kubelet_version);
-    assert_eq!(version, Some(format!("v{}", e2e::control_plane::Versions::of_this_project()?.kubernetes)));
+    let asked_for = space.cluster().state().kubernetes.clone();
+    let kubernetes = asked_for.map_or_else(|| Versions::of_this_project().map(|own| own.kubernetes), Ok)?;
+    assert_eq!(version, Some(format!("v{kubernetes}")));
     space.done().await
 }
 
@@ -111,7 +113,8 @@ async fn pods_outlive_the_kubelet_and_containerd() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_second_node_lives_beside_the_first_and_leaves_nothing_when_its_owner_crashes() -> anyhow::Result<()> {
     let space = TestSpace::new("second").await?;
-    let settings = Settings { node: true, ..Settings::default() };
+    let kubernetes = space.cluster().state().kubernetes.clone();
+    let settings = Settings { node: true, kubernetes, ..Settings::default() };
     let guard = space.cluster().state().guard();
     let second = ControlPlane::start(&settings, &guard, &progress::silent()).await?;
     let state = second.state();

@@ -34,6 +34,19 @@ impl TestProgram {
     pub(crate) fn needs_node(&self) -> bool {
         self.suite == "e2e node" || self.suite.starts_with("e2e node_")
     }
+
+    /// Whether tests in it need Ceph, all of which begin with `ceph_`.
+    pub(crate) fn needs_ceph(&self) -> bool {
+        ["e2e ceph", "e2e buckets"].contains(&self.suite.as_str())
+    }
+
+    /// Whether it has tests on a control plane that hold for every version of Kubernetes that is supported. Recordings are
+    /// of one version, and so is what the simulator says.
+    pub(crate) fn meets_any_version(&self) -> bool {
+        const ONE_VERSION: [&str; 3] = ["e2e (library)", "e2e kubectl", "e2e scenarios"];
+        let on_control_plane = self.suite.starts_with("e2e ") || self.suite == "xtask context";
+        on_control_plane && !ONE_VERSION.contains(&self.suite.as_str())
+    }
 }
 
 /// The examples in the documentation of one library.
@@ -165,6 +178,12 @@ pub(crate) fn workspace_root() -> &'static Path {
 }
 
 impl Built {
+    /// The names of everything that can be run.
+    pub(crate) fn suites(&self) -> impl Iterator<Item = &str> {
+        let docs = self.doc_tests.iter().map(|docs| docs.suite.as_str());
+        self.programs.iter().map(|program| program.suite.as_str()).chain(docs)
+    }
+
     fn add(&mut self, packages: &BTreeMap<String, Package>, artifact: &Value) {
         let known = PROVISIONERS.iter().find(|(package, _)| artifact["target"]["name"] == *package);
         if let (Some((_, variable)), Some(executable)) = (known, executable(artifact)) {

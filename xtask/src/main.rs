@@ -69,9 +69,8 @@ enum Command {
         #[arg(long)]
         install_s3_packages: bool,
 
-        /// What to pass to every test program, such as a part of a test's name
-        #[arg(last = true)]
-        filter: Vec<String>,
+        #[command(flatten)]
+        selection: test::Selection,
     },
 
     /// Show a provisioner at work, on a simulated API server: a claim is bound, and its volume goes with it
@@ -201,7 +200,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 install_ceph_packages,
                 install_nfs_packages,
                 install_s3_packages,
-                filter,
+                selection,
             } => {
                 if install_node_packages {
                     e2e::control_plane::install_node_packages(&e2e::progress::terminal())?;
@@ -215,7 +214,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 if install_s3_packages {
                     e2e::s3::install_packages(&e2e::progress::terminal())?;
                 }
-                test::run(&filter, &guard).await
+                test::run(&selection, &guard).await
             }
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
             Command::New(arguments) => new::run(&arguments).map(|()| ExitCode::SUCCESS),

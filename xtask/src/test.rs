@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use anyhow::bail;
+use clap::Args;
 use e2e::ceph::{self, Ceph};
 use e2e::control_plane::{ControlPlane, STATE_VARIABLE, Settings, node_obstacle};
 use e2e::go_provisioner::go_provisioner;
@@ -24,7 +26,24 @@ const GANESHA: &str = "ganesha_";
 /// How the names of the tests begin that need S3 and IAM.
 const S3: &str = "s3_";
 
-pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
+/// What is tested.
+#[derive(Args)]
+pub(crate) struct Selection {
+    /// Run the tests that need a control plane on another version of Kubernetes, such as 1.35 or 1.35.4, which is built
+    /// the first time
+    #[arg(long, value_name = "VERSION")]
+    kubernetes: Option<String>,
+
+    /// Run these suites alone, by the names that the summary has for them, or by a word of these, such as deploy,volumes
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    suite: Vec<String>,
+
+    /// What to pass to every test program, such as a part of a test's name
+    #[arg(last = true)]
+    filter: Vec<String>,
+}
+
+pub(crate) async fn run(selection: &Selection, guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
     let start = Instant::now();
     let no_node = node_obstacle().map(|reason| format!("the tests of a real node are left out: {reason:#}"));
@@ -51,20 +70,24 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
     let step = Instant::now();
     progress.line("building the tests and the provisioner");
     let mut built = build::tests(guard, &progress).await?;
+    selection.apply(&mut built)?;
     let left_out = if no_node.is_some() { leave_out_node(&mut built) } else { Vec::new() };
     progress.line(&format!("built in {}", seconds(step.elapsed())));
 
     go_provisioner(guard, &progress).await?;
 
     let step = Instant::now();
-    let settings = Settings { audit: true, node: no_node.is_none(), ..Settings::default() };
+    let node = built.programs.iter().any(TestProgram::needs_node);
+    let settings = Settings { audit: true, node, kubernetes: selection.kubernetes.clone(), ..Settings::default() };
     let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
     progress.line(&format!("control plane ready after {}", seconds(step.elapsed())));
+    let other_version = control_plane.state().kubernetes.map(|version| format!("on Kubernetes {version}"));
 
     let step = Instant::now();
-    let ceph = match no_ceph {
-        Some(_) => None,
-        None => Some(Ceph::start(&ceph::Settings::default(), guard, &progress).await?),
+    let ceph = if no_ceph.is_none() && built.programs.iter().any(TestProgram::needs_ceph) {
+        Some(Ceph::start(&ceph::Settings::default(), guard, &progress).await?)
+    } else {
+        None
     };
     if ceph.is_some() {
         progress.line(&format!("Ceph ready after {}", seconds(step.elapsed())));
@@ -74,9 +97,15 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
     if let Some(ceph) = &ceph {
         environment.insert(ceph::STATE_VARIABLE, ceph.state().path());
     }
-    let mut suites =
-        run_suites(&built, filter, environment, [(GANESHA, no_nfs.is_none()), (S3, no_s3.is_none())], guard, &progress)
-            .await;
+    let mut suites = run_suites(
+        &built,
+        &selection.filter,
+        environment,
+        [(GANESHA, no_nfs.is_none()), (S3, no_s3.is_none())],
+        guard,
+        &progress,
+    )
+    .await;
     suites.extend(built.failures.iter().map(|failure| Suite::broken(failure, "did not compile")));
 
     let step = Instant::now();
@@ -97,6 +126,9 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
         progress.line(&format!("control plane stopped; its logs, until the next start: {}", logs.display()));
     }
     print_summary(&suites, start);
+    if let Some(other_version) = other_version {
+        println!("{other_version}");
+    }
     if let Some(no_node) = no_node {
         println!("{} suites left out ({}): {no_node}", left_out.len(), left_out.join(", "));
     }
@@ -110,6 +142,33 @@ pub(crate) async fn run(filter: &[String], guard: &Guard) -> anyhow::Result<Exit
         println!("{no_s3}");
     }
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Selection {
+    /// Takes away what is not asked for.
+    fn apply(&self, built: &mut Built) -> anyhow::Result<()> {
+        if self.kubernetes.is_some() {
+            built.programs.retain(|program| program.meets_any_version() || self.names(&program.suite));
+            built.doc_tests.clear();
+        }
+        if let Some(unknown) = self.suite.iter().find(|name| !built.suites().any(|suite| is_called(suite, name))) {
+            bail!("no suite is called {unknown}; there are {}", built.suites().collect::<Vec<_>>().join(", "));
+        }
+        if !self.suite.is_empty() {
+            built.programs.retain(|program| self.names(&program.suite));
+            built.doc_tests.retain(|docs| self.names(&docs.suite));
+        }
+        Ok(())
+    }
+
+    fn names(&self, suite: &str) -> bool {
+        self.suite.iter().any(|name| is_called(suite, name))
+    }
+}
+
+/// By the whole name or a word of it.
+fn is_called(suite: &str, name: &str) -> bool {
+    suite == name || suite.split(' ').any(|word| word == name)
 }
 
 /// Takes the tests of the node away, and returns their names.

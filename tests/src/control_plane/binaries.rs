@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::go_build;
 use super::versions::Versions;
+use super::{go_build, other_version};
 use crate::guard::Guard;
 use crate::progress::SharedProgress;
 
@@ -25,16 +25,29 @@ pub struct Binaries {
     pub node: Option<PathBuf>,
     /// kubectl, which only people need.
     pub kubectl: Option<PathBuf>,
+    /// The version of Kubernetes, if it was asked for.
+    pub kubernetes: Option<String>,
 }
 
 impl Binaries {
     /// Takes the programs from `KUBEBUILDER_ASSETS` when all are there, else from the user's cache, else builds them
-    /// once from their Go modules into that cache. What a `node` needs, where one is asked for, comes from the cache.
-    pub async fn find(node: bool, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Self> {
+    /// once from their Go modules into that cache. What a `node` needs, where one is asked for, comes from the cache, and so
+    /// do all programs of another version of `kubernetes` than this project's.
+    pub async fn find(
+        kubernetes: Option<&str>,
+        node: bool,
+        guard: &Guard,
+        progress: &SharedProgress,
+    ) -> anyhow::Result<Self> {
         let mut binaries = Self::of_control_plane(guard, progress).await?;
+        let mut versions = Versions::of_this_project()?;
+        let mut cache = cache_dir()?.join(versions.cache_key());
+        if let Some(kubernetes) = kubernetes {
+            (cache, versions) = other_version::of(kubernetes, versions, guard, progress).await?;
+            go_build::build(&go_build::WITHOUT_ETCD, &cache, &versions, guard, progress).await?;
+            binaries = Self { kubernetes: Some(versions.kubernetes.clone()), ..binaries.with_kubernetes_of(&cache) };
+        }
         if node {
-            let versions = Versions::of_this_project()?;
-            let cache = cache_dir()?.join(versions.cache_key());
             go_build::build(&go_build::NODE, &cache, &versions, guard, progress).await?;
             binaries.node = Some(cache.join(go_build::NODE.folder));
         }
@@ -81,6 +94,17 @@ impl Binaries {
         Versions::of_this_project().and_then(|versions| go_build::check_go(&versions)).err()
     }
 
+    fn with_kubernetes_of(self, cache: &Path) -> Self {
+        let bin = cache.join(go_build::WITHOUT_ETCD.folder);
+        Self {
+            api_server: bin.join("kube-apiserver"),
+            controller_manager: bin.join("kube-controller-manager"),
+            scheduler: bin.join("kube-scheduler"),
+            kubectl: Some(bin.join("kubectl")),
+            ..self
+        }
+    }
+
     /// The programs in `dir`, or the names of those that are missing.
     fn complete(dir: &Path) -> Result<Self, Vec<&'static str>> {
         let missing: Vec<_> = NEEDED.iter().copied().filter(|name| !is_program(&dir.join(name))).collect();
@@ -96,6 +120,7 @@ impl Binaries {
             scheduler: dir.join("kube-scheduler"),
             node: None,
             kubectl: is_program(&kubectl).then_some(kubectl),
+            kubernetes: None,
         })
     }
 }

@@ -42,6 +42,7 @@ impl Existing {
             guard: guard.exe().to_owned(),
             kubeconfig: PathBuf::new(),
             kubectl: None,
+            kubernetes: None,
             server: cluster.cluster.as_ref().and_then(|cluster| cluster.server.clone()).unwrap_or_default(),
             ca_pem: String::new(),
             audit_log: None,

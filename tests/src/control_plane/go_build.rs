@@ -65,6 +65,9 @@ pub(super) struct Set {
 pub(super) const CONTROL_PLANE: Set =
     Set { what: "the control plane", time: "some 6 to 10 minutes", folder: "bin", programs: &PROGRAMS };
 
+/// Of another version of Kubernetes; etcd stays.
+pub(super) const WITHOUT_ETCD: Set = Set { programs: PROGRAMS.split_at(1).1, ..CONTROL_PLANE };
+
 /// Only who wants a node waits for it.
 pub(super) const NODE: Set = Set {
     what: "the kubelet and kube-proxy",
@@ -82,7 +85,7 @@ struct Program {
     kubernetes: bool,
 }
 
-const PROGRAMS: [Program; 5] = [
+static PROGRAMS: [Program; 5] = [
     Program { name: "etcd", package: "go.etcd.io/etcd/server/v3", kubernetes: false },
     kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
     kubernetes("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
@@ -106,7 +109,13 @@ async fn build_one(
     let output = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = guard.command(Lifetime::WithOwner, "go");
     command
-        .args(["build", "-mod=readonly", "-trimpath", "-ldflags", &linker_flags(program, versions)])
+        .args([
+            "build",
+            if versions.pinned { "-mod=readonly" } else { "-mod=mod" },
+            "-trimpath",
+            "-ldflags",
+            &linker_flags(program, versions),
+        ])
         .arg("-o")
         .arg(bin.join(program.name));
     if program.kubernetes {

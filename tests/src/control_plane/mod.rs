@@ -21,6 +21,7 @@ mod instance;
 mod kubeconfig;
 mod logs;
 mod node;
+mod other_version;
 mod pki;
 mod simulated;
 mod start;
@@ -64,11 +65,20 @@ pub struct Settings {
     pub api_server_arguments: Vec<String>,
     /// Whether it has a real node. The API server's port is 443 then, of an address of its own.
     pub node: bool,
+    /// Another version of Kubernetes than this project's, such as `1.35.4`; `1.35` is its newest patch.
+    pub kubernetes: Option<String>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { port: None, audit: false, requests_per_second: 5000, api_server_arguments: Vec::new(), node: false }
+        Self {
+            port: None,
+            audit: false,
+            requests_per_second: 5000,
+            api_server_arguments: Vec::new(),
+            node: false,
+            kubernetes: None,
+        }
     }
 }
 

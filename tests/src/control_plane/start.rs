@@ -26,7 +26,7 @@ pub(super) async fn start(
     guard: &Guard,
     progress: &SharedProgress,
 ) -> anyhow::Result<(State, Children)> {
-    let binaries = Binaries::find(settings.node, guard, progress).await?;
+    let binaries = Binaries::find(settings.kubernetes.as_deref(), settings.node, guard, progress).await?;
     let lifetime = if owner.is_some() { Lifetime::WithOwner } else { Lifetime::Detached };
     let mut attempt = 1;
     loop {
@@ -49,6 +49,7 @@ pub(super) async fn start(
             guard: guard.exe().to_owned(),
             kubeconfig,
             kubectl: binaries.kubectl.clone(),
+            kubernetes: binaries.kubernetes.clone(),
             server: ports.server(),
             ca_pem: pki.ca_pem.clone(),
             audit_log,

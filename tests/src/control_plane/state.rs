@@ -27,6 +27,9 @@ pub struct State {
     pub kubeconfig: PathBuf,
     /// kubectl, if it was found.
     pub kubectl: Option<PathBuf>,
+    /// The version of Kubernetes, if another one than this project's was asked for.
+    #[serde(default)]
+    pub kubernetes: Option<String>,
     /// The API server's address, such as `https://127.0.0.1:40123`.
     pub server: String,
     /// The certificate of the authority that signed the API server's certificate.

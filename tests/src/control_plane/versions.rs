@@ -16,6 +16,8 @@ pub struct Versions {
     pub etcd: String,
     /// The oldest Go toolchain that builds them, such as `1.26.0`.
     pub go: String,
+    /// Whether the wrapper module has all sums already, as this project's has.
+    pub(super) pinned: bool,
     /// Changes whenever `go.mod` or `go.sum` does.
     fingerprint: u64,
 }
@@ -38,6 +40,12 @@ impl Versions {
         (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
     }
 
+    /// With Kubernetes from a wrapper module whose sums are not known yet.
+    pub(super) fn with_kubernetes(self, kubernetes: &str, module: &Path, go: &str) -> Self {
+        let (kubernetes, module, go) = (kubernetes.to_owned(), module.to_owned(), go.to_owned());
+        Self { kubernetes, module, go, pinned: false, ..self }
+    }
+
     fn read(module: &Path) -> anyhow::Result<Self> {
         let file = module.join("go.mod");
         let go_mod = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -52,6 +60,7 @@ impl Versions {
             kubernetes: required(go_mod, "k8s.io/kubernetes")?,
             etcd: required(go_mod, "go.etcd.io/etcd/server/v3")?,
             go: go_mod.lines().find_map(|line| line.strip_prefix("go "))?.trim().to_owned(),
+            pinned: true,
             fingerprint: fnv1a([go_mod, go_sum]),
         })
     }

@@ -50,6 +50,11 @@ const LEASE: (&str, &[&str]) = ("lease", &["--coordination", "lease"]);
 /// The chart puts the names for its own number of shards there.
 const LEASE_SHARDED: (&str, &[&str]) = ("lease-sharded", &["--coordination", "lease", "--shards", "2"]);
 
+/// What OpenShift wants to have before pods that need more than `restricted-v2`.
+const fn openshift(folder: &'static str, about: &'static str) -> Variant {
+    Variant { folder, about, values: &["openshift.enabled=true"], only: Some("securitycontextconstraints.yaml") }
+}
+
 const ALL: &str = "common/schema.yaml";
 const REPLICAS: &str = "common/schema-replicas.yaml";
 const BUCKETS: &str = "common/schema-buckets.yaml";
@@ -95,6 +100,7 @@ pub const PROVISIONERS: [Provisioner; 6] = [
                 values: &["goneNodes.enabled=true"],
                 only: Some("gone-nodes.yaml"),
             },
+            openshift("openshift", "What OpenShift lets the provisioner do. Beside per-node or single."),
         ],
     },
     Provisioner {
@@ -104,12 +110,15 @@ pub const PROVISIONERS: [Provisioner; 6] = [
         folder: "nfs",
         values: &[ALL, REPLICAS],
         rights: &[LEASE, LEASE_SHARDED],
-        variants: &[Variant {
-            folder: "subdir",
-            about: "Directories of a share. Name the share in NFS_SHARES and in the pods' volume.",
-            values: &[],
-            only: None,
-        }],
+        variants: &[
+            Variant {
+                folder: "subdir",
+                about: "Directories of a share. Name the share in NFS_SHARES and in the pods' volume.",
+                values: &[],
+                only: None,
+            },
+            openshift("subdir-openshift", "What OpenShift lets the provisioner do. Beside subdir."),
+        ],
     },
     Provisioner {
         name: "nfs-server-provisioner",
@@ -118,12 +127,15 @@ pub const PROVISIONERS: [Provisioner; 6] = [
         folder: "nfs",
         values: &[ALL],
         rights: &[LEASE],
-        variants: &[Variant {
-            folder: "server",
-            about: "An NFS server on a disk of the cluster's default class. With the namespace go the disk and all volumes.",
-            values: &[],
-            only: None,
-        }],
+        variants: &[
+            Variant {
+                folder: "server",
+                about: "An NFS server on a disk of the cluster's default class. With the namespace go the disk and all volumes.",
+                values: &[],
+                only: None,
+            },
+            openshift("server-openshift", "What OpenShift lets the provisioner do. Beside server."),
+        ],
     },
     Provisioner {
         name: "ceph-rgw-provisioner",

@@ -68,7 +68,7 @@ fn agreed(context: &str, server: &str, progress: &SharedProgress) -> anyhow::Res
     progress.output(&format!("    PersistentVolumeClaim {CLAIM}, and its PersistentVolume"));
     progress
         .output("The provisioner is a process of this machine, and so is the volume's directory. No pod is started.");
-    ensure!(stdin().is_terminal(), "nobody can be asked here; --yes goes on without");
+    ensure!(stdin().is_terminal(), "nobody can be asked here, so nothing was made; --yes goes on without asking");
     progress.output("Go on? [y/N]");
     let mut answer = String::new();
     stdin().lock().read_line(&mut answer)?;

@@ -22,6 +22,8 @@ fsGroup: {type: RunAsAny}
 supplementalGroups: {type: RunAsAny}
 seLinuxContext: {type: RunAsAny}
 seccompProfiles: [runtime/default]
+# As where none is named, which the API server refuses.
+priority: 0
 volumes: [{{ append (index . 2) "projected" | join ", " }}]
 users: ["system:serviceaccount:{{ $context.Release.Namespace }}:{{ include "common.account" $context }}"]
 groups: []

@@ -218,6 +218,15 @@ mod tests {
     }
 
     #[test]
+    fn the_page_names_what_the_nfs_servers_image_has() -> anyhow::Result<()> {
+        let page = fs::read_to_string(build::workspace_root().join("docs/nfs.md"))?;
+        let (_, named) = page.split_once("Debian's packages ").context("the page names no packages")?;
+        let named = named.split(" in its image").next().unwrap_or_default().split('`').skip(1).step_by(2);
+        assert_eq!(named.collect::<Vec<_>>(), e2e::nfs::IMAGE_PACKAGES.0);
+        Ok(())
+    }
+
+    #[test]
     fn a_release_has_each_image() -> anyhow::Result<()> {
         let workflow = fs::read_to_string(build::workspace_root().join(".github/workflows/release.yaml"))?;
         let loops: Vec<Vec<&str>> = workflow

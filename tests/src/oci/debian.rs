@@ -35,6 +35,8 @@ impl Image {
         }
         // Of which release the packages are.
         self = self.copy("etc/os-release", 0o644, "/etc/os-release");
+        // A system that boots has it, and programs look there for what is mounted.
+        self = self.link("etc/mtab", "/proc/self/mounts");
         let accounts = "root:x:0:0:root:/:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n";
         Ok(self.file("etc/passwd", 0o644, accounts).file("etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n"))
     }

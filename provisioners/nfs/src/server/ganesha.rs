@@ -69,6 +69,11 @@ pub(crate) enum ExportError {
     #[error("cannot write the configuration of the NFS server: {0}")]
     Configuration(io::Error),
     #[error(
+        "the NFS server refused the export; its log says why, and where that is `Operation not permitted` when it wants a handle, the \
+         container's seccomp profile forbids name_to_handle_at (deploy/nfs/README.md): {0}"
+    )]
+    Refused(String),
+    #[error(
         "the NFS server does not serve {0}, although it took the export: it needs the capability DAC_READ_SEARCH, and a file \
          system that can be exported (not overlayfs)"
     )]
@@ -236,7 +241,7 @@ async fn added(settings: &Settings, bus: &Bus, export: &Export) -> Result<(), Ex
     let path = settings.root.join(export.path.as_str()).to_string_lossy().into_owned();
     match (bus.path_of(export.id).await?, refused) {
         (Some(served), _) if served == path => Ok(()),
-        (_, Some(why)) => Err(ExportError::Bus(BusError::Refused(why))),
+        (_, Some(why)) => Err(ExportError::Refused(why)),
         _ => Err(ExportError::Absent(path)),
     }
 }

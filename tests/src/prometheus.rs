@@ -53,6 +53,13 @@ pub struct Sample {
     at: (f64, String),
 }
 
+impl Sample {
+    /// What was measured.
+    pub fn value(&self) -> f64 {
+        self.at.1.parse().unwrap_or(f64::NAN)
+    }
+}
+
 impl Prometheus {
     /// Starts one that reads the targets and evaluates the rules each second; `PROMETHEUS` names another program. Its files
     /// are in the control plane's directory.
@@ -82,7 +89,7 @@ impl Prometheus {
     pub async fn query(&self, expression: &str) -> anyhow::Result<Vec<Sample>> {
         let text = self.ask(&["instant", &self.url, expression]).await?;
         let samples: Vec<Sample> = serde_json::from_str(&text).with_context(|| format!("{expression} gives {text}"))?;
-        Ok(samples.into_iter().filter(|sample| sample.at.1 != "NaN").collect())
+        Ok(samples.into_iter().filter(|sample| !sample.value().is_nan()).collect())
     }
 
     /// The values of a label, in the series that a selector names.

@@ -70,7 +70,11 @@ async fn g23_outcomes_are_counted_and_readiness_says_why_not() -> anyhow::Result
     until("the port is free", || std::net::TcpListener::bind(("127.0.0.1", port)).is_ok()).await?;
     let _controller = toy.run_with(options, space.client());
     asked("/readyz", &|text| text.starts_with("HTTP/1.1 200")).await?;
-    let class = space.create_class_and_claim("claim").await?;
+    let class = space.create_class(space.class("class")).await?;
+    let labels = format!("{{class=\"{}\"}} 0", class.name_any());
+    asked("/metrics", &|text| text.contains(&format!("controller_persistentvolume_delete_failed_total{labels}")))
+        .await?;
+    space.create_claim(space.claim("claim", &class)).await?;
     space.wait_bound("claim").await?;
     let labels = format!("{{class=\"{}\",source=\"\"}} 1", class.name_any());
     let metrics =

@@ -96,18 +96,23 @@ impl Dashboard {
 }
 
 impl Panel {
-    /// Whether a query has data, of which each series has a name of its own.
-    pub(super) async fn shows(&self, query: &Query, chosen: &Chosen, prometheus: &Prometheus) -> anyhow::Result<bool> {
+    /// The highest value of a query, if it has data. Each series has a name of its own.
+    pub(super) async fn highest(
+        &self,
+        query: &Query,
+        chosen: &Chosen,
+        prometheus: &Prometheus,
+    ) -> anyhow::Result<Option<f64>> {
         let samples = prometheus.query(&fill_in(&query.expression, chosen)).await?;
         let names: BTreeSet<_> = samples.iter().map(|sample| named(&query.legend, sample)).collect();
         ensure!(names.len() == samples.len(), "in {:?}, series of one query have the same name: {names:?}", self.title);
-        Ok(!samples.is_empty())
+        Ok(samples.iter().map(|sample| sample.value()).reduce(f64::max))
     }
 
     /// Whether any query has data.
     pub(super) async fn shows_something(&self, chosen: &Chosen, prometheus: &Prometheus) -> anyhow::Result<bool> {
         for query in &self.queries {
-            if self.shows(query, chosen, prometheus).await? {
+            if self.highest(query, chosen, prometheus).await?.is_some() {
                 return Ok(true);
             }
         }

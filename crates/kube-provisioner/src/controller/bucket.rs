@@ -155,12 +155,17 @@ impl Reconciler for BucketReconciler {
             |event: Change<WatchedBucket>| event.map(|bucket| bucket_facts(&bucket)),
             BucketCache::bucket_event,
         );
-        let actions = self.actions.clone();
+        let (actions, metrics) = (self.actions.clone(), self.metrics.clone());
+        let read_class = move |event: Change<WatchedClass>| {
+            let event = ReadClass::of_event(event, &actions.rules, &*actions.backend);
+            metrics.start_class_of(&event);
+            event
+        };
         let classes = WatchSpec::new(
             "storageclasses",
             Api::<WatchedClass>::all(client()),
             WatchHealth::new(),
-            move |event: Change<WatchedClass>| ReadClass::of_event(event, &actions.rules, &*actions.backend),
+            read_class,
             BucketCache::class_event,
         );
         let selector = self.selector();

@@ -160,8 +160,12 @@ impl Reconciler for VolumeReconciler {
         let on_claim = move |cache: &mut VolumeCache, event: Change<WatchedClaim>| {
             cache.claim_event_at(claims.delivering(), event)
         };
-        let read_class =
-            move |event: Change<WatchedClass>| ReadClass::of_event(event, &actions.rules, &*actions.backend);
+        let metrics = self.metrics.clone();
+        let read_class = move |event: Change<WatchedClass>| {
+            let event = ReadClass::of_event(event, &actions.rules, &*actions.backend);
+            metrics.start_class_of(&event);
+            event
+        };
         let claims = WatchSpec::new(
             "persistentvolumeclaims",
             Api::all(client()),

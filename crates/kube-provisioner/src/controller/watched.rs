@@ -137,6 +137,7 @@ pub(crate) struct Meta<A, L = IgnoredAny> {
     pub(crate) namespace: Option<String>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
+    pub(crate) creation_timestamp: Option<Box<str>>,
     pub(crate) deletion_timestamp: Option<IgnoredAny>,
     #[serde(deserialize_with = "null_as_default")]
     pub(crate) annotations: A,

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use provisioner_runtime::Cache;
 use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Change;
@@ -33,6 +34,15 @@ pub(crate) struct BucketCache {
     /// Claims by the ObjectBucket that they point at.
     pointing: HashMap<Box<str>, Key>,
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
+}
+
+/// Claims by whether they have their bucket.
+#[derive(Default)]
+pub(crate) struct ClaimCounts {
+    pub(crate) waiting: usize,
+    pub(crate) bound: usize,
+    /// When the oldest waiting one was created.
+    pub(crate) oldest_waiting: Option<Timestamp>,
 }
 
 impl BucketCache {
@@ -185,14 +195,19 @@ impl BucketCache {
         [self.secrets.get(path), self.config_maps.get(path)]
     }
 
-    /// Claims of ours by whether they have their bucket: waiting and bound ones.
-    pub(crate) fn counts(&self) -> (usize, usize) {
+    /// Claims of ours by whether they have their bucket.
+    pub(crate) fn claim_counts(&self) -> ClaimCounts {
         let ours = |claim: &&Arc<ClaimFacts>| matches!(self.class(claim.class.as_deref()), ClassState::Ours(_));
-        let claims = self.claims.iter().map(|(_, claim)| claim).filter(ours);
-        claims.fold((0, 0), |(waiting, bound), claim| match claim.is_bound() {
-            true => (waiting, bound + 1),
-            false => (waiting + 1, bound),
-        })
+        let mut counts = ClaimCounts::default();
+        for claim in self.claims.iter().map(|(_, claim)| claim).filter(ours) {
+            if claim.is_bound() {
+                counts.bound += 1;
+            } else {
+                counts.waiting += 1;
+                counts.oldest_waiting = counts.oldest_waiting.into_iter().chain(claim.created).min();
+            }
+        }
+        counts
     }
 
     fn put_claim(&mut self, claim: ClaimFacts) -> Option<Key> {
@@ -390,8 +405,7 @@ mod tests {
     use crate::controller::names::ProvisionerNames;
     use crate::options::Options;
 
-    #[test]
-    fn who_had_the_name_before_takes_no_place() {
+    fn cache() -> BucketCache {
         let rules = Rules {
             names: ProvisionerNames::of(&Options::new("example.com/bucket")),
             capabilities: BucketCapabilities::default(),
@@ -399,7 +413,12 @@ mod tests {
             allowed_config: None,
             safeguards: Safeguards::default(),
         };
-        let mut cache = BucketCache::new(Arc::new(rules));
+        BucketCache::new(Arc::new(rules))
+    }
+
+    #[test]
+    fn who_had_the_name_before_takes_no_place() {
+        let mut cache = cache();
         let bucket = |uid: &str, resource_version: u64| {
             let version = resource_version.to_string();
             let metadata = json!({"name": "obc-shop-photos", "uid": uid, "resourceVersion": version});

@@ -93,6 +93,7 @@ fn facts(deleting: bool) -> Facts {
         name: "CLAIM".into(),
         uid: "uid".into(),
         resource_version: 1,
+        created: None,
         deleting,
         finalizers: Vec::new(),
         label: None,

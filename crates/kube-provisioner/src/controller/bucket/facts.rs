@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use objectbucket_api::names::generated_bucket_name;
 use provisioner_runtime::stable_hash;
 
@@ -30,6 +31,7 @@ pub(crate) struct ClaimFacts {
     pub(crate) name: Arc<str>,
     pub(crate) uid: Arc<str>,
     pub(crate) resource_version: u64,
+    pub(crate) created: Option<Timestamp>,
     pub(crate) deleting: bool,
     pub(crate) finalizers: Vec<String>,
     /// The label that says whose it is.

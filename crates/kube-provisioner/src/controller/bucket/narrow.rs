@@ -170,6 +170,7 @@ pub(crate) fn claim_facts(watched: &WatchedClaim) -> Option<ClaimFacts> {
         name: metadata.name?.into(),
         uid: metadata.uid?.into(),
         resource_version: number(metadata.resource_version.as_deref()),
+        created: metadata.creation_timestamp.and_then(|time| time.parse().ok()),
         deleting: metadata.deletion_timestamp.is_some(),
         finalizers: metadata.finalizers,
         label: metadata.labels.provisioner,

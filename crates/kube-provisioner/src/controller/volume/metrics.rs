@@ -10,8 +10,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::Context;
+use provisioner_runtime::watch::Change;
 
 use super::cache::VolumeCache;
+use super::class::ReadClass;
 use super::report::{Operation, OutcomeReport};
 
 /// From a millisecond to half an hour, for slow backends.
@@ -40,6 +42,7 @@ struct AttemptLabels {
 type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// Counts what `report` says.
+#[derive(Clone)]
 pub(crate) struct VolumeMetrics {
     provisioned: Family<ClassAndSourceLabels, Counter>,
     provision_failed: Family<ClassAndSourceLabels, Counter>,
@@ -86,6 +89,26 @@ impl VolumeMetrics {
             self.attempt_seconds.clone(),
         );
         ours.register_collector(Box::new(WaitingClaims(context)));
+    }
+
+    /// Starts the usual counters of a class at zero: Prometheus sees no increase where the first value that it reads is 1.
+    pub(crate) fn start_class_of(&self, event: &Change<ReadClass>) {
+        let (Change::Listed(class) | Change::Applied(class)) = event else { return };
+        if class.ours.is_some() {
+            self.start_class(&class.name);
+        }
+    }
+
+    fn start_class(&self, class: &str) {
+        let class = class.to_owned();
+        let provision = ClassAndSourceLabels { class: class.clone(), source: String::new() };
+        drop(self.provisioned.get_or_create(&provision));
+        drop(self.provision_failed.get_or_create(&provision));
+        drop(self.provision_seconds.get_or_create(&provision));
+        let delete = ClassLabels { class };
+        drop(self.deleted.get_or_create(&delete));
+        drop(self.delete_failed.get_or_create(&delete));
+        drop(self.delete_seconds.get_or_create(&delete));
     }
 
     pub(crate) fn count(&self, report: &OutcomeReport, class: Option<&str>, source: Option<&str>, took: Duration) {

@@ -199,8 +199,17 @@ async fn whole_life(lines: &Lines) -> (Stand, Vec<(&'static str, String)>) {
     }
     let told = |claim: &str, reason: &str| stand.events(claim).iter().any(|event| event.contains(reason));
     stand.tight("keys are retired", || claims.iter().all(|claim| told(claim, "CredentialsRetired"))).await;
+    let other = json!({"adminSecretName": "other", "adminSecretNamespace": "default", "host": "store"});
+    stand.class("lacking", json!({"parameters": other}));
+    stand.claim("late", json!({"storageClassName": "lacking"}));
+    stand.tight("its Secret is missed", || told("late", "SecretMissing")).await;
+    sleep(Duration::from_secs(100)).await;
     let metrics = page(lines, "/metrics").await;
-    assert!(metrics.contains("bucket_provisioner_attempts"), "{metrics}");
+    stand.delete(CLAIMS, "late");
+    let oldest = metrics.lines().find_map(|line| line.strip_prefix("bucket_provisioner_oldest_waiting_claim_seconds "));
+    assert!(oldest.is_some_and(|age| (100.0..200.0).contains(&age.parse::<f64>().unwrap())), "{metrics}");
+    let not_yet = r#"bucket_provisioner_attempts_total{operation="delete",outcome="success",class="made"} 0"#;
+    assert!(metrics.contains(not_yet), "{metrics}");
     let ready = page(lines, "/readyz").await;
     // The admin Secret is needed to delete.
     stand.delete("secrets", "admin");

@@ -405,7 +405,8 @@ mod tests {
     use crate::controller::names::ProvisionerNames;
     use crate::options::Options;
 
-    fn cache() -> BucketCache {
+    #[test]
+    fn who_had_the_name_before_takes_no_place() {
         let rules = Rules {
             names: ProvisionerNames::of(&Options::new("example.com/bucket")),
             capabilities: BucketCapabilities::default(),
@@ -413,12 +414,7 @@ mod tests {
             allowed_config: None,
             safeguards: Safeguards::default(),
         };
-        BucketCache::new(Arc::new(rules))
-    }
-
-    #[test]
-    fn who_had_the_name_before_takes_no_place() {
-        let mut cache = cache();
+        let mut cache = BucketCache::new(Arc::new(rules));
         let bucket = |uid: &str, resource_version: u64| {
             let version = resource_version.to_string();
             let metadata = json!({"name": "obc-shop-photos", "uid": uid, "resourceVersion": version});

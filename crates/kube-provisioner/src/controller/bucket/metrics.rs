@@ -48,16 +48,13 @@ impl BucketMetrics {
     /// Starts the usual counters of a class at zero: Prometheus sees no increase where the first value that it reads is 1.
     pub(crate) fn start_class_of(&self, event: &Change<ReadClass>) {
         let (Change::Listed(class) | Change::Applied(class)) = event else { return };
-        if class.ours.is_some() {
-            self.start_class(&class.name);
+        if class.ours.is_none() {
+            return;
         }
-    }
-
-    fn start_class(&self, class: &str) {
         for (operation, outcome) in
             [("provision", "success"), ("provision", "failed"), ("delete", "success"), ("delete", "failed")]
         {
-            let labels = AttemptLabels { operation, outcome, class: class.to_owned() };
+            let labels = AttemptLabels { operation, outcome, class: class.name.to_string() };
             drop(self.attempts.get_or_create(&labels));
             drop(self.seconds.get_or_create(&labels));
         }

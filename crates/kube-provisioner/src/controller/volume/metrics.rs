@@ -94,13 +94,10 @@ impl VolumeMetrics {
     /// Starts the usual counters of a class at zero: Prometheus sees no increase where the first value that it reads is 1.
     pub(crate) fn start_class_of(&self, event: &Change<ReadClass>) {
         let (Change::Listed(class) | Change::Applied(class)) = event else { return };
-        if class.ours.is_some() {
-            self.start_class(&class.name);
+        if class.ours.is_none() {
+            return;
         }
-    }
-
-    fn start_class(&self, class: &str) {
-        let class = class.to_owned();
+        let class = class.name.to_string();
         let provision = ClassAndSourceLabels { class: class.clone(), source: String::new() };
         drop(self.provisioned.get_or_create(&provision));
         drop(self.provision_failed.get_or_create(&provision));

@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     /// Bound claims that a process finds when it starts
     #[arg(long, default_value_t = 10_000)]
     bound: usize,
-    /// Looks at all bound claims while the provisioner rests; an hour has four with default settings
+    /// Reads all bound claims while the provisioner rests; an hour has four with default settings
     #[arg(long, default_value_t = 4)]
     resyncs: u32,
 }

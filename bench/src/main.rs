@@ -1,5 +1,5 @@
 //! `cargo xtask bench NAME`: measurements on a real control plane. Figures are printed as a table; the last ones stand in
-//! `docs/performance.md`.
+//! `docs/book/pages/operate/performance.md`.
 #![allow(clippy::print_stdout, reason = "it prints its results")]
 
 mod buckets;

@@ -51,7 +51,7 @@ impl Saved {
 async fn wait(api: &Api<PersistentVolume>, mut version: String, count: usize) -> anyhow::Result<Span> {
     let (mut seen, mut first) = (0, None);
     loop {
-        // The server may end a watch at any time; the next one goes on where it ended.
+        // The server may end a watch at any time; the next one continues where it ended.
         let Ok(events) = api.watch_metadata(&WatchParams::default().timeout(290), &version).await else { continue };
         let mut events = Box::pin(events);
         while let Some(Ok(event)) = events.next().await {

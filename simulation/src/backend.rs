@@ -30,6 +30,12 @@ pub(crate) struct Asset {
     pub(crate) size: u64,
 }
 
+impl Asset {
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.claim.is_empty()
+    }
+}
+
 /// How far an asset is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AssetStage {
@@ -145,6 +151,9 @@ impl Author {
                 return Err(self.give_up(name, claim, turn, &mut script).await);
             }
             let asset = self.stage.asset(name);
+            if asset.as_ref().is_some_and(Asset::is_foreign) {
+                return Err(ProvisionError::invalid("it is somebody else's"));
+            }
             match asset.map(|asset| (asset.number, asset.stage)) {
                 Some((number, AssetStage::Exported)) => return Ok(Volume::nfs("server", format!("/exports/{number}"))),
                 Some((_, AssetStage::Ordered)) => return Err(in_progress("it is on its way")),
@@ -188,7 +197,7 @@ impl Author {
         let mut script = Script::draw(&self.stage, class);
         loop {
             refused(self.wait(&mut script).await)?;
-            match self.stage.asset(name).map(|asset| asset.stage) {
+            match self.own_asset(name) {
                 None => return Ok(()),
                 Some(AssetStage::Fading) => self.stage.remove(&self.process, name),
                 Some(_) => self.stage.advance(&self.process, name, AssetStage::Fading),
@@ -202,7 +211,7 @@ impl Author {
         let mut script = Script::draw(&self.stage, class);
         loop {
             refused(self.wait(&mut script).await)?;
-            match self.stage.asset(name).map(|asset| asset.stage) {
+            match self.own_asset(name) {
                 None => return Ok(()),
                 Some(AssetStage::Filled | AssetStage::Exported) => self.stage.undo(&self.process, name),
                 Some(_) => self.stage.clean_up(&self.process, name),
@@ -221,12 +230,19 @@ impl Author {
                 Some(_) => return Err(ExpandError::retry("the backend has a bad day")),
             }
             match self.stage.asset(name) {
-                Some(asset) if asset.stage == AssetStage::Exported => self.stage.grow(&self.process, name, bytes),
+                Some(asset) if asset.stage == AssetStage::Exported && !asset.is_foreign() => {
+                    self.stage.grow(&self.process, name, bytes);
+                }
                 asset => return Err(ExpandError::retry(format!("it is {:?}", asset.map(|asset| asset.stage)))),
             }
             self.process.pass(Edge::Step).await;
         }
         Ok(())
+    }
+
+    /// What is somebody else's is left alone.
+    fn own_asset(&self, name: &str) -> Option<AssetStage> {
+        self.stage.asset(name).filter(|asset| !asset.is_foreign()).map(|asset| asset.stage)
     }
 
     async fn allow(&self, class: &str) -> Result<(), DeleteError> {

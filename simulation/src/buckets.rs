@@ -1,10 +1,17 @@
 //! The same for buckets: replicas of [`kube_provisioner::BucketController`] on a simulated cluster, with a store in memory.
 //!
 //! One seed draws what users do, how the API server and the store fail, and when each process dies or stands still: at a
-//! request, at its answer, or between two steps of the store. What must always hold is looked at with every step of the
+//! request, at its answer, or between two steps of the store. What must always hold is checked with every step of the
 //! store, and in the end.
 
+mod backup;
 mod end;
+mod garbled;
+mod ledger;
+mod legacy;
+mod people;
+mod plays;
+mod site;
 mod store;
 mod users;
 mod world;
@@ -12,12 +19,15 @@ mod world;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use k8s_openapi::jiff::SignedDuration;
 use kube_provisioner::{BucketController, BucketOptions, CancellationToken, Environment};
-use kube_sim::{Actors, Cluster, Fault, Faults, SimClock};
+use kube_sim::{Cluster, SimClock};
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
+use self::site::Site;
 use self::store::Author;
 use self::users::Users;
 use self::world::{Process, Wires, World};
@@ -29,6 +39,10 @@ use crate::run::{Manner, Outcome, Trace};
 pub(crate) const PROVISIONER: &str = "example.com/bucket";
 /// Where claims are.
 pub(crate) const NAMESPACE: &str = "shop";
+/// The annotation of an ObjectBucket: the cluster that it was made in.
+pub(crate) const CLUSTER_ID: &str = "kube-provisioner/cluster-id";
+/// The annotation of an ObjectBucket: the claim that takes it over.
+pub(crate) const ADOPT_FOR: &str = "kube-provisioner/adopt-for";
 /// How long after the storm everything may take to come to its end.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// Replicas at a time.
@@ -52,71 +66,66 @@ pub(crate) fn run(seed: u64, manner: &Manner) -> Outcome {
 async fn perform(seed: u64, manner: &Manner) -> Outcome {
     let mut random = fastrand::Rng::with_seed(seed);
     let world = World::new(seed, random.fork(), manner.trace == Trace::Full);
-    let faults = match random.u8(0..3) {
-        0 => Faults::none(seed).latency(Duration::ZERO..=Duration::from_millis(20)),
-        1 => Faults::storm(seed),
-        _ => Faults::storm(seed).with(Fault::Hang, 0.01).with(Fault::HangAfter, 0.01),
-    };
-    let wires = Arc::new(Wires::new(&world, faults.clone()));
-    let mut builder = Cluster::builder().seed(seed).hide_managed_fields().interceptor(wires.clone());
-    if manner.trace != Trace::Off {
-        builder = builder.trace();
-    }
-    let cluster = builder.build();
-    world.furnish(&cluster);
+    let weather = random.u8(0..3);
+    let sites: Vec<Site> =
+        (0..world.plays.clusters()).map(|number| Site::new(number, weather, &world, manner)).collect();
     let _logs = (manner.trace == Trace::Full).then(|| {
-        let cluster = cluster.clone();
+        let cluster = sites[0].cluster.clone();
         crate::logs::into_trace(move |line| cluster.note(line))
     });
-    let actors = cluster.run(Actors::all());
-    for definition in kube_provisioner::bucket::objectbucket_api::crds(
-        kube_provisioner::bucket::objectbucket_api::Validation::Standard,
-    ) {
-        let definition = serde_json::to_value(&definition).expect("a definition is JSON");
-        cluster.create(&definition).expect("the definitions are valid");
+    world.note(|| format!("{:?}", world.plays));
+    let mut of_users = random.fork();
+    let wishes = users::wishes(world.plays, &mut of_users);
+    let mut users: Vec<Users> =
+        sites.iter().map(|site| Users::new(site, &world, wishes.clone(), of_users.clone())).collect();
+    let mut replicas = Vec::new();
+    for site in &sites {
+        for slot in 0..SLOTS {
+            let life = replica(slot, world.clone(), site.into(), random.fork(), manner.clone());
+            replicas.push(tokio::spawn(life));
+        }
     }
-    let mut users = Users::new(&cluster, &world, random.fork());
-    let replicas: Vec<_> = (0..SLOTS)
-        .map(|slot| {
-            tokio::spawn(replica(slot, world.clone(), wires.clone(), cluster.clone(), random.fork(), manner.clone()))
-        })
-        .collect();
     tokio::select! {
         biased;
         () = world.accused() => {}
-        () = users.act() => {
-            faults.stop();
+        () = all(users.iter_mut().map(Users::act)) => {
+            sites.iter().for_each(|site| site.faults.stop());
             world.calm();
-            users.settle();
             tokio::select! {
                 biased;
                 () = world.accused() => {}
-                () = end::come(&cluster, &world, &users, PATIENCE) => {}
+                () = async {
+                    all(users.iter_mut().map(Users::settle)).await;
+                    end::come(&world, &users, PATIENCE).await;
+                } => {}
             }
         }
     }
-    let trace = if manner.trace == Trace::Off { String::new() } else { cluster.trace() };
+    let traces = sites.iter().filter(|_| manner.trace != Trace::Off).map(|site| site.cluster.trace());
+    let trace = traces.collect::<Vec<_>>().join("\nthe other cluster:\n");
     let outcome = Outcome { violation: world.verdict(), simulated: world.now(), trace };
     replicas.iter().for_each(|replica| replica.abort());
-    drop(actors);
+    drop(sites);
     world.clear();
     outcome
 }
 
+/// Waits for all of them.
+async fn all<F: Future<Output = ()>>(of: impl Iterator<Item = F>) {
+    // In the order of waking, and so the same each time.
+    let _: Vec<()> = of.collect::<FuturesUnordered<F>>().collect().await;
+}
+
 /// Lives one life after another in one place.
-async fn replica(
-    slot: u64,
-    world: Arc<World>,
-    wires: Arc<Wires>,
-    cluster: Cluster,
-    mut random: fastrand::Rng,
-    manner: Manner,
-) {
+async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand::Rng, manner: Manner) {
     for life in 0_u64.. {
         sleep(Duration::from_millis(random.u64(0..3000))).await;
-        let name = format!("replica-{slot}-{life}");
-        let process = Process::draw(&name, &world, &mut random);
-        wires.admit(&process);
+        let name = match home.number {
+            0 => format!("replica-{slot}-{life}"),
+            number => format!("replica-{slot}-{life}-of-{number}"),
+        };
+        let process = Process::draw(&name, home.number, &world, &mut random);
+        home.wires.admit(&process);
         world.note(|| format!("{name} starts"));
         let epoch = SignedDuration::try_from(world.now()).ok().and_then(|now| SimClock::EPOCH.checked_add(now).ok());
         let number = world.seed.wrapping_mul(1 << 16).wrapping_add(life * SLOTS + slot);
@@ -128,7 +137,7 @@ async fn replica(
             None => controller,
         };
         let stop = CancellationToken::new();
-        let mut task = tokio::spawn(controller.run_with(cluster.client(&name), stop.clone()));
+        let mut task = tokio::spawn(controller.run_with(home.cluster.client(&name), stop.clone()));
         let ended = tokio::select! {
             biased;
             () = process.died() => false,
@@ -151,9 +160,23 @@ async fn replica(
             // It was aborted.
             let _ = task.await;
         }
-        wires.dismiss(&name);
+        home.wires.dismiss(&name);
         process.end();
         world.note(|| format!("{name} is no more"));
+    }
+}
+
+/// Where a process lives.
+struct Home {
+    number: usize,
+    cluster: Cluster,
+    wires: Arc<Wires>,
+}
+
+impl From<&Site> for Home {
+    fn from(site: &Site) -> Self {
+        let Site { number, cluster, wires, .. } = site;
+        Self { number: *number, cluster: cluster.clone(), wires: wires.clone() }
     }
 }
 
@@ -172,4 +195,39 @@ fn options(seed: u64) -> BucketOptions {
 /// A text at this pointer.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What our annotation of an ObjectBucket says.
+pub(crate) fn record_of(object: &Value) -> Value {
+    let record = object["metadata"]["annotations"]["kube-provisioner/bucket"].as_str();
+    record.and_then(|record| serde_json::from_str(record).ok()).unwrap_or_default()
+}
+
+/// The claim that an ObjectBucket's bucket was made for, by its uid; "" where nothing tells it.
+pub(crate) fn claimed_uid(object: &Value) -> String {
+    let record = record_of(object);
+    let uids = [text(&record, "/madeForUid"), text(&record, "/claim/uid"), text(object, "/spec/claimRef/uid")];
+    uids.into_iter().find(|uid| !uid.is_empty()).unwrap_or_default().to_owned()
+}
+
+/// The claim that an ObjectBucket stands for, as `namespace/name`.
+pub(crate) fn claimed_path(object: &Value) -> String {
+    let record = record_of(object);
+    let of = if text(&record, "/claim/uid").is_empty() { &object["spec"]["claimRef"] } else { &record["claim"] };
+    format!("{}/{}", text(of, "/namespace"), text(of, "/name"))
+}
+
+/// As data of a Secret.
+pub(crate) fn encoded(text: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut encoded = String::new();
+    for chunk in text.as_bytes().chunks(3) {
+        let bytes = [chunk[0], chunk.get(1).copied().unwrap_or_default(), chunk.get(2).copied().unwrap_or_default()];
+        let number = u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]);
+        for place in 0..4 {
+            let digit = (number >> (18 - 6 * place)) & 63;
+            encoded.push(if place <= chunk.len() { char::from(DIGITS[digit as usize]) } else { '=' });
+        }
+    }
+    encoded
 }

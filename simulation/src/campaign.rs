@@ -19,7 +19,7 @@ pub struct Campaign {
     pub threads: usize,
     /// No run begins after so long.
     pub limit: Option<Duration>,
-    /// Whether it goes on after a failure.
+    /// Whether it continues after a failure.
     pub keep_going: bool,
     /// How each is run.
     pub manner: Manner,

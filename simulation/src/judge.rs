@@ -1,7 +1,7 @@
 //! What must always hold, and what must hold in the end.
 //!
 //! The judge follows all changes of the store in their order, and is told of each step of the backend when it happens:
-//! before it looks at a step, it has seen every change that came before it.
+//! before it checks a step, it has seen every change that came before it.
 
 mod checks;
 mod ends;
@@ -26,7 +26,7 @@ const SIZE: u64 = 1 << 30;
 /// What must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
-    /// At every moment every asset, half-made ones included, has a volume, an entry in a journal, or a claim that records it.
+    /// At every moment every asset, half-made ones included, has a volume or an entry in a journal.
     Covered,
     /// A claim never has two assets.
     Once,
@@ -45,7 +45,7 @@ pub enum Invariant {
     Bound,
     /// In the end every volume that is to go is gone, object and asset.
     Gone,
-    /// In the end the journals are empty, and no claim records an attempt.
+    /// In the end the journals are empty.
     Forgotten,
     /// In the end nothing else lies around.
     Tidy,
@@ -144,10 +144,21 @@ pub(crate) struct Judge {
     cleaned: BTreeSet<String>,
     /// Names that users have taken out of everybody's hands.
     pub(crate) forgiven: BTreeSet<String>,
-    /// Names of which users have said that nothing is recorded any more, while their claims wait.
-    pub(crate) released: BTreeSet<String>,
+    /// Names of which an administrator has removed the asset by hand, or given it to somebody else. The author has to find that.
+    emptied: BTreeSet<String>,
+    /// Names of volumes that were being deleted when users removed their finalizers.
+    stripped: BTreeSet<String>,
     /// Names of volumes that users have deleted.
     pub(crate) by_hand: BTreeSet<String>,
+    /// Names of assets whose claims were alive when users took their volumes away by force. Nothing may happen to them.
+    lost: BTreeSet<String>,
+    /// Names of volumes that were restored from a backup, and are bound to no claim of this cluster.
+    copies: BTreeSet<String>,
+    cluster_id: String,
+    /// Names of volumes that were bound after they had been restored.
+    bound_again: BTreeSet<String>,
+    /// The uids of claims that were restored with their volumes.
+    pub(crate) copied_claims: BTreeSet<String>,
     calls: BTreeMap<u64, Call>,
     /// When a process last read a volume: the newest change that it can have seen.
     reads: BTreeMap<(String, String), u64>,
@@ -155,9 +166,9 @@ pub(crate) struct Judge {
     whole_author: bool,
     /// Who may delete what, as the author has said last.
     permitted: BTreeSet<(String, String)>,
-    /// The classes that nobody ever makes anew.
+    /// The classes that nobody ever makes again.
     lasting: BTreeSet<String>,
-    /// What is not looked at.
+    /// What is not checked.
     ignored: BTreeSet<Invariant>,
     numbers: u64,
     pub(crate) writes: u32,
@@ -175,7 +186,7 @@ struct Call {
 }
 
 impl Judge {
-    pub(crate) fn new(changes: Subscription, plan: &Plan, ignored: BTreeSet<Invariant>) -> Self {
+    pub(crate) fn new(changes: Subscription, cluster_id: String, plan: &Plan, ignored: BTreeSet<Invariant>) -> Self {
         let lasts = |class: &usize| {
             let ends = |deed: &Deed| matches!(deed, Deed::DropClass(other) | Deed::MakeClass(other) if other == class);
             !plan.deeds.iter().any(|(_, deed)| ends(deed))
@@ -187,8 +198,14 @@ impl Judge {
             removed: BTreeSet::new(),
             cleaned: BTreeSet::new(),
             forgiven: BTreeSet::new(),
-            released: BTreeSet::new(),
+            emptied: BTreeSet::new(),
+            stripped: BTreeSet::new(),
             by_hand: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            copies: BTreeSet::new(),
+            cluster_id,
+            bound_again: BTreeSet::new(),
+            copied_claims: BTreeSet::new(),
             calls: BTreeMap::new(),
             reads: BTreeMap::new(),
             whole_author: plan.whole_author,
@@ -204,7 +221,7 @@ impl Judge {
         }
     }
 
-    /// Looks at all changes so far.
+    /// Reads all changes so far.
     pub(crate) fn look(&mut self, at: Duration) {
         while let Some(change) = self.changes.try_next() {
             self.writes += 1;
@@ -220,7 +237,8 @@ impl Judge {
             if let Some(Seen::Saved(created)) = news {
                 self.saved += 1;
                 let whole = self.assets.get(&created).is_some_and(|asset| asset.stage == AssetStage::Exported);
-                if !whole && !self.forgiven.contains(&created) && !self.was_under_way(&created) {
+                let excused = self.forgiven.contains(&created) || self.emptied.contains(&created);
+                if !whole && !excused && !self.was_under_way(&created) {
                     let asset = self.assets.get(&created).map(|asset| asset.stage);
                     self.accuse(at, Invariant::Whole, format!("{created} is saved, and its asset is {asset:?}"));
                 }
@@ -228,8 +246,86 @@ impl Judge {
             // What is recorded for a claim that waits, or did a moment before, is finished even if that goes.
             let picture = &self.picture;
             self.removed.retain(|name| !picture.was_never_bound(name) || !picture.is_recorded(name));
-            self.released.retain(|name| !picture.knows(name));
+            self.see_bindings();
             self.check_covered(at, change.resource_version);
+        }
+    }
+
+    /// A claim that is bound to a restored volume has it, with what comes of that.
+    fn see_bindings(&mut self) {
+        for claim in self.picture.claims.values().filter(|claim| claim.bound && self.copies.contains(&claim.volume)) {
+            self.bound_again.insert(claim.volume.clone());
+        }
+        for name in &self.bound_again {
+            self.copies.remove(name);
+            self.lost.remove(name);
+        }
+    }
+
+    /// Users are about to take a volume and its claim away by force.
+    pub(crate) fn lose(&mut self, name: &str) {
+        let served = self.picture.living_claim_of(name).is_some()
+            && self.picture.volumes.get(name).is_some_and(|volume| volume.ours && volume.bound && !volume.deleting)
+            && !self.picture.is_recorded(name)
+            && self.calls.values().all(|call| call.name != name);
+        // What is under way may end in any way.
+        if served {
+            self.lost.insert(name.to_owned());
+        }
+        self.forgiven.insert(name.to_owned());
+        self.by_hand.insert(name.to_owned());
+    }
+
+    /// Users are about to remove the finalizers of a volume and its claim. What only these have kept goes.
+    pub(crate) fn strip(&mut self, name: &str) {
+        if self.picture.volumes.get(name).is_some_and(|volume| volume.ours && volume.deleting) {
+            self.stripped.insert(name.to_owned());
+        }
+    }
+
+    /// An administrator makes an asset by hand where a volume's would be, at any moment.
+    pub(crate) fn make_by_hand(&mut self, at: Duration, name: &str) {
+        self.look(at);
+        if !self.assets.contains_key(name) {
+            self.adopt_foreigner(name);
+            self.emptied.insert(name.to_owned());
+        }
+    }
+
+    /// An administrator removes an asset by hand (`None`), or marks it as somebody else's. Nobody does so to what is in work.
+    pub(crate) fn take_over(&mut self, at: Duration, name: &str, mark: Option<AssetStage>) {
+        self.look(at);
+        let Some(asset) = self.assets.get_mut(name) else { return };
+        if asset.stage != AssetStage::Exported || self.calls.values().any(|call| call.name == name) {
+            return;
+        }
+        match mark {
+            Some(stage) => (asset.claim, asset.stage) = (String::new(), stage),
+            None => drop(self.assets.remove(name)),
+        }
+        self.emptied.insert(name.to_owned());
+    }
+
+    /// Users are about to restore a volume.
+    pub(crate) fn copied(&mut self, name: &str) {
+        self.copies.insert(name.to_owned());
+        self.bound_again.remove(name);
+        self.forgiven.insert(name.to_owned());
+    }
+
+    /// A person says that the data of a restored volume may go.
+    pub(crate) fn confirmed(&mut self, name: &str) {
+        self.copies.remove(name);
+        self.lost.remove(name);
+        self.bound_again.insert(name.to_owned());
+    }
+
+    /// What another cluster does to an asset of this one.
+    pub(crate) fn intrude(&mut self, at: Duration, who: &str, kind: Kind, name: &str) {
+        self.look(at);
+        if self.assets.get(name).is_some_and(|asset| !asset.claim.is_empty()) {
+            let seen = format!("{who}, of another cluster, calls {} for {name}", kind.name());
+            self.accuse(at, Invariant::Untouched, seen);
         }
     }
 
@@ -313,6 +409,10 @@ impl Judge {
         }
         if self.removed.contains(name) {
             self.accuse(at, Invariant::NotAgain, format!("{name} gets an asset again after it was deleted"));
+        }
+        // It is the provisioner's again, with all that must hold of it.
+        if !self.picture.volumes.get(name).is_some_and(|volume| volume.ours) {
+            self.emptied.remove(name);
         }
         self.numbers += 1;
         let asset = Asset { number: self.numbers, claim: claim.to_owned(), stage, size: SIZE };

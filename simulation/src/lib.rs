@@ -3,12 +3,13 @@
 //! One seed is one run: several replicas of [`kube_provisioner::Controller`] work on a simulated cluster and share a
 //! backend, while requests fail, processes die, stand still and come back, the backend does half of what it should, and
 //! users do what users do. [`Plan::draw`] says what will happen, [`run`] lets it happen, and while it does, and in the
-//! end, every [`Invariant`] is looked at.
+//! end, every [`Invariant`] is checked.
 
 mod backend;
 mod buckets;
 mod campaign;
 mod edges;
+mod garble;
 mod judge;
 mod logs;
 mod panics;
@@ -17,6 +18,7 @@ mod process;
 mod run;
 mod stage;
 mod users;
+mod worlds;
 
 pub use campaign::{Campaign, Failure, News, Progress, Tally};
 pub use judge::{Invariant, Violation};

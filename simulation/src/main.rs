@@ -52,7 +52,7 @@ struct Arguments {
     ignore: Vec<Invariant>,
 
     /// Leave this out of the controller: journal, fencing, read-back, ownership, uid-precondition, failed-attempts, identity,
-    /// fresh-volumes or expand-first
+    /// cluster, copies, journals, unreadable, fresh-volumes or expand-first
     #[arg(long, value_name = "SAFEGUARD", value_parser = safeguard)]
     without: Option<Safeguard>,
 
@@ -60,7 +60,8 @@ struct Arguments {
     #[arg(long)]
     buckets: bool,
 
-    /// Leave this out of the controller of buckets: failed-attempts, order, ownership, fencing, key-record or fresh
+    /// Leave this out of the controller of buckets: failed-attempts, order, ownership, fencing, key-record, fresh, absence,
+    /// cluster, unreadable or pointer
     #[arg(long, value_name = "SAFEGUARD", value_parser = bucket_safeguard, requires = "buckets", conflicts_with = "without")]
     without_bucket: Option<BucketSafeguard>,
 }
@@ -181,17 +182,21 @@ fn bucket_safeguard(name: &str) -> Result<BucketSafeguard, String> {
 }
 
 /// What can be left out of the controller of buckets.
-const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 6] = [
+const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 10] = [
     ("failed-attempts", BucketSafeguard::FailedAttempts),
     ("order", BucketSafeguard::Order),
     ("ownership", BucketSafeguard::Ownership),
     ("fencing", BucketSafeguard::Fencing),
     ("key-record", BucketSafeguard::KeyRecord),
     ("fresh", BucketSafeguard::Fresh),
+    ("absence", BucketSafeguard::Absence),
+    ("cluster", BucketSafeguard::Cluster),
+    ("unreadable", BucketSafeguard::Unreadable),
+    ("pointer", BucketSafeguard::Pointer),
 ];
 
 /// What can be left out, and its name on the command line.
-const SAFEGUARDS: [(&str, Safeguard); 9] = [
+const SAFEGUARDS: [(&str, Safeguard); 13] = [
     ("journal", Safeguard::Journal),
     ("fencing", Safeguard::Fencing),
     ("read-back", Safeguard::ReadBack),
@@ -199,6 +204,10 @@ const SAFEGUARDS: [(&str, Safeguard); 9] = [
     ("uid-precondition", Safeguard::UidPrecondition),
     ("failed-attempts", Safeguard::FailedAttempts),
     ("identity", Safeguard::Identity),
+    ("cluster", Safeguard::Cluster),
+    ("copies", Safeguard::Copies),
+    ("journals", Safeguard::Journals),
+    ("unreadable", Safeguard::Unreadable),
     ("fresh-volumes", Safeguard::FreshVolumes),
     ("expand-first", Safeguard::ExpandFirst),
 ];

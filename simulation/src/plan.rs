@@ -14,11 +14,11 @@ pub struct Plan {
     pub storm: Duration,
     /// The controller's options.
     pub settings: Settings,
-    /// What goes wrong between the controller and the API server.
+    /// The faults between the controller and the API server.
     pub api: Api,
     /// How fast the cluster's own controllers are.
     pub pace: Pace,
-    /// What goes wrong in the backend.
+    /// The faults in the backend.
     pub backend: Backend,
     /// The StorageClasses.
     pub classes: Vec<Class>,
@@ -34,6 +34,20 @@ pub struct Plan {
     pub deeds: Vec<(When, Deed)>,
     /// The places for replicas; each lives its lives one after the other.
     pub slots: Vec<Vec<Life>>,
+    /// What happens in a second cluster, whose installation of the same provisioner uses the same backend.
+    pub other: Option<Box<Plan>>,
+}
+
+impl Plan {
+    /// Whether something is restored from a backup, in this cluster or in the other.
+    pub(crate) fn restores(&self) -> bool {
+        self.other.is_some() || self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Restore(_)))
+    }
+
+    /// Whether some objects cannot be read for a time.
+    pub(crate) fn garbles(&self) -> bool {
+        self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Garble(_) | Deed::GarbleVolume(_)))
+    }
 }
 
 /// The options that differ from run to run.
@@ -51,7 +65,7 @@ pub struct Settings {
     pub class_concurrency: usize,
     /// Keys worked on at a time.
     pub workers: usize,
-    /// Time between looks at everything.
+    /// Time between two complete reads.
     pub resync: Duration,
     /// How long a Lease lasts, how long it is trusted, and how often it is renewed.
     pub lease: (Duration, Duration, Duration),
@@ -59,14 +73,14 @@ pub struct Settings {
     pub grace: Duration,
 }
 
-/// What goes wrong with requests and watches.
+/// The faults with requests and watches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Api {
     /// `Faults::storm` of the seed.
     pub storm: bool,
     /// The longest way of a request, and of its answer, where there is no storm.
     pub latency: Duration,
-    /// How many requests, answers and watches hang for ever.
+    /// How many requests, answers and watches hang forever.
     pub hangs: f64,
 }
 
@@ -98,7 +112,7 @@ pub struct Backend {
     pub reschedules: f64,
     /// `InProgress`, with something half-made left behind.
     pub leaves: f64,
-    /// `InProgress`, and the backend goes on by itself.
+    /// `InProgress`, and the backend continues by itself.
     pub background: f64,
     /// A panic.
     pub panics: f64,
@@ -199,6 +213,46 @@ pub enum Deed {
     DropJournal,
     /// Has the API server forget the history of all changes.
     Compact,
+    /// Makes a backup of claims, volumes and journals. It replaces the one before.
+    Backup,
+    /// Restores what is not there, as new objects.
+    Restore(Copying),
+    /// The same into the other cluster.
+    RestoreThere(Copying),
+    /// Deletes the journals and restores them from the backup: what they knew is forgiven.
+    RestoreJournals,
+    /// Restores the journals of this cluster in place of those of the other.
+    RestoreJournalsThere,
+    /// Removes the finalizers of a claim and its volume, and both objects. The asset stays.
+    Lose(usize),
+    /// Removes all finalizers of a claim and its volume, and no object.
+    Strip(usize),
+    /// An administrator makes an asset where a claim's would be, if there is none.
+    MakeAsset(usize),
+    /// An administrator removes a claim's asset in the backend.
+    RemoveAsset(usize),
+    /// An administrator marks a claim's asset as somebody else's.
+    TakeAsset(usize),
+    /// From now on nobody can decode a claim.
+    Garble(usize),
+    /// From now on nobody can decode a claim's volume.
+    GarbleVolume(usize),
+    /// Everything can be decoded again.
+    Mend,
+}
+
+/// How a backup is restored. Nothing restores uids, owners and status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copying {
+    /// As `kubectl create` does: everything else stays.
+    Plain,
+    /// The reference to the claim loses the uid, so that the volume can be bound again.
+    Unbound,
+    /// As [Velero](https://velero.io/docs/main/restore-reference/) does: nothing says any more that the volume is bound,
+    /// or was provisioned, and `managedFields` are restored.
+    Velero,
+    /// Everything stays, and `managedFields` are restored.
+    Thorough,
 }
 
 /// One process, from its start to its end.
@@ -221,8 +275,6 @@ pub struct Life {
 pub enum Sharing {
     /// By that many Leases.
     Leases(u32),
-    /// Each locks the claims that it works on.
-    Claims,
     /// Each has a node of its own.
     Nodes,
     /// There is only one at a time.
@@ -291,6 +343,9 @@ impl fmt::Display for Plan {
             for life in lives {
                 writeln!(f, "replica {index}: {life:?}")?;
             }
+        }
+        if let Some(other) = &self.other {
+            writeln!(f, "\nin the other cluster:\n{other}")?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use kube_sim::{Cluster, Request};
@@ -25,6 +25,10 @@ pub(crate) struct Stage {
     random: Mutex<fastrand::Rng>,
     /// Told after each step of the backend and each change of the store.
     pub(crate) moved: Notify,
+    /// That of the other cluster on the same backend.
+    neighbour: OnceLock<Weak<Stage>>,
+    /// Journals were restored. They name holders of earlier times.
+    old_journals: AtomicBool,
 }
 
 impl Stage {
@@ -37,8 +41,26 @@ impl Stage {
             judge: OnceLock::new(),
             random: Mutex::new(fastrand::Rng::with_seed(plan.seed)),
             moved: Notify::new(),
+            neighbour: OnceLock::new(),
+            old_journals: AtomicBool::new(false),
             plan,
         })
+    }
+
+    /// Journals are restored.
+    pub(crate) fn restore_journals(&self) {
+        self.old_journals.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a process may find that another one has its journal.
+    pub(crate) fn has_old_journals(&self) -> bool {
+        self.old_journals.load(Ordering::Relaxed)
+    }
+
+    /// Another cluster uses the same backend.
+    pub(crate) fn meet(&self, neighbour: &Arc<Self>) {
+        // Once per run.
+        let _ = self.neighbour.set(Arc::downgrade(neighbour));
     }
 
     /// Puts the cluster and its judge on it.
@@ -62,7 +84,7 @@ impl Stage {
         }
     }
 
-    /// From now on nothing goes wrong.
+    /// Ends the faults.
     pub(crate) fn calm(&self) {
         self.calm.store(true, Ordering::Relaxed);
         self.note(|| "the storm is over".to_owned());
@@ -73,7 +95,7 @@ impl Stage {
         self.calm.load(Ordering::Relaxed)
     }
 
-    /// Waits until nothing goes wrong any more.
+    /// Waits until the faults have ended.
     pub(crate) async fn calmed(&self) {
         loop {
             let moved = self.moved.notified();
@@ -118,11 +140,17 @@ impl Stage {
     }
 
     pub(crate) fn nature(&self, claim: &str) -> Nature {
-        index(claim).map_or(Nature::Good, |index| self.plan.claims[index].nature)
+        // The other cluster may have had more claims.
+        let planned = index(claim).and_then(|index| self.plan.claims.get(index));
+        planned.map_or(Nature::Good, |claim| claim.nature)
     }
 
     /// A call of the author's code begins; dropped before its end, it was cut off.
     pub(crate) fn begin(self: &Arc<Self>, process: &Arc<Process>, kind: Kind, name: &str) -> Call {
+        if let Some(neighbour) = self.neighbour.get().and_then(Weak::upgrade) {
+            neighbour.judge().intrude(neighbour.now(), &process.name, kind, name);
+            neighbour.moved.notify_waiters();
+        }
         let number = self.judge().begin(self.now(), process, kind, name);
         self.note(|| format!("{}: {} {name} is called", process.name, kind.name()));
         self.moved.notify_waiters();

@@ -1,15 +1,20 @@
 //! The cluster's users: what they do to claims, volumes, classes and journals.
 
+mod backup;
+
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use kube_provisioner::protocol::{ATTEMPT, CLAIM_FINALIZER, FINALIZER, IDENTITY, PROVISIONED_BY};
+use kube_provisioner::protocol::{FINALIZER, IDENTITY, PROVISIONED_BY};
 use kube_sim::{Cluster, DeleteOptions, PatchKind, Target, object};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
+use self::backup::Backup;
 use crate::PROVISIONER;
+use crate::backend::AssetStage;
+use crate::garble::GARBLED;
 use crate::plan::{Deed, When};
 use crate::stage::Stage;
 
@@ -32,13 +37,22 @@ pub(crate) struct Users {
     start: Instant,
     /// The uids of the claims that were created last.
     uids: Mutex<BTreeMap<usize, String>>,
+    backup: Mutex<Backup>,
+    /// Those of the other cluster.
+    others: OnceLock<Weak<Users>>,
 }
 
 impl Users {
     /// The users, and the classes and nodes that are there from the beginning.
     pub(crate) fn new(cluster: &Cluster, stage: &Arc<Stage>) -> Self {
-        let users =
-            Self { cluster: cluster.clone(), stage: stage.clone(), start: Instant::now(), uids: Mutex::default() };
+        let users = Self {
+            cluster: cluster.clone(),
+            stage: stage.clone(),
+            start: Instant::now(),
+            uids: Mutex::default(),
+            backup: Mutex::default(),
+            others: OnceLock::new(),
+        };
         for class in 0..stage.plan.classes.len() {
             users.make_class(class, 0);
         }
@@ -53,6 +67,12 @@ impl Users {
             users.make_foreigners();
         }
         users
+    }
+
+    /// From now on they can restore into the other cluster.
+    pub(crate) fn meet(&self, others: &Arc<Self>) {
+        // Once per run.
+        let _ = self.others.set(Arc::downgrade(others));
     }
 
     /// Does everything that is planned, until the storm is over.
@@ -103,8 +123,9 @@ impl Users {
         }
     }
 
-    /// Undoes what would keep things from coming to their end, and has everything looked at anew.
+    /// Undoes what would keep things from coming to their end, and has everything checked again.
     pub(crate) fn settle(&self) {
+        self.mend();
         for plural in [CLAIMS, VOLUMES] {
             for held in self.list(plural).iter().filter(|held| object::finalizers(held).any(|name| name == HOLD)) {
                 let rest: Vec<&str> = object::finalizers(held).filter(|name| *name != HOLD).collect();
@@ -140,49 +161,8 @@ impl Users {
         loop {
             sleep_until(Instant::now() + ATTENTION).await;
             let events = self.list("events");
-            for claim in self.list(CLAIMS) {
-                let finalizers: Vec<&str> = object::finalizers(&claim).collect();
-                let about = |event: &&Value| event["involvedObject"]["uid"] == object::uid(&claim);
-                let asked = |event: &&Value| object::text_at(event, &["message"]).contains(CLAIM_FINALIZER);
-                if finalizers.contains(&CLAIM_FINALIZER)
-                    && self.is_of_other_class(&claim)
-                    && events.iter().filter(about).any(|event| asked(&event))
-                {
-                    self.release(&claim, &finalizers);
-                }
-            }
+            self.confirm_copies(&events);
         }
-    }
-
-    /// Whether the attempt that a claim records was begun with other parameters than its class has now.
-    fn is_of_other_class(&self, claim: &Value) -> bool {
-        let name = object::text_at(claim, &["spec", "storageClassName"]);
-        let Ok(class) = self.cluster.get("storage.k8s.io", "storageclasses", "", name) else { return false };
-        let parameters: BTreeMap<&str, &str> = class["parameters"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
-            .collect();
-        let text = json!([class["provisioner"], parameters]).to_string();
-        // As the controller does it.
-        let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        let mark = format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, fnv));
-        object::annotation(claim, ATTEMPT).is_some_and(|held| held != mark)
-    }
-
-    /// Takes a claim's record off it. What its attempt has left in the backend is removed by hand, where it goes.
-    fn release(&self, claim: &Value, finalizers: &[&str]) {
-        let (name, volume) = (object::name(claim), format!("pvc-{}", object::uid(claim)));
-        self.stage.note(|| format!("users: {name} records no attempt any more"));
-        self.stage.judge().look(self.stage.now());
-        let rest: Vec<&&str> = finalizers.iter().filter(|name| **name != CLAIM_FINALIZER).collect();
-        self.patch(CLAIMS, name, &json!({"metadata": {"finalizers": rest}}));
-        let judge = &mut *self.stage.judge();
-        match object::deletion_timestamp(claim) {
-            Some(_) => judge.forgiven.insert(volume),
-            None => judge.released.insert(volume),
-        };
     }
 
     fn carry_out(&self, deed: Deed) {
@@ -244,19 +224,45 @@ impl Users {
                 let entries = object::text_at(journal, &["data", "entries"]).to_owned();
                 object::object_mut(journal, "data").insert("entries".to_owned(), format!("{entries}nonsense\n").into());
             }),
-            Deed::DropJournal => {
-                for journal in self.journals() {
-                    let judge = &mut *self.stage.judge();
-                    judge.look(self.stage.now());
-                    let known: Vec<String> = judge.picture.journals.values().flatten().cloned().collect();
-                    judge.forgiven.extend(known);
-                    let (namespace, name) = (object::namespace(&journal), object::name(&journal));
-                    let target = Target { group: "", plural: "configmaps", namespace, name };
-                    // It was there a moment ago.
-                    let _ = self.cluster.delete(&target, DeleteOptions::default());
-                }
-            }
+            Deed::DropJournal => self.drop_journals(),
             Deed::Compact => self.cluster.forget_history(),
+            Deed::Backup => self.back_up(),
+            Deed::Restore(copying) => self.restore(&self.backed_up(), copying),
+            Deed::RestoreJournals => self.restore_journals(&self.backed_up()),
+            Deed::RestoreThere(copying) => self.there(|others, backup| others.restore(backup, copying)),
+            Deed::RestoreJournalsThere => self.there(Self::restore_journals),
+            Deed::Lose(claim) => self.lose(claim),
+            Deed::Strip(claim) => self.strip(claim),
+            Deed::MakeAsset(claim) => {
+                let (volume, now) = (self.volume_of(claim), self.stage.now());
+                volume.into_iter().for_each(|volume| self.stage.judge().make_by_hand(now, &volume));
+            }
+            Deed::RemoveAsset(claim) => self.take_over(claim, None),
+            Deed::TakeAsset(claim) => self.take_over(claim, Some(AssetStage::Exported)),
+            Deed::Garble(claim) => self.garble(CLAIMS, &claim_of(claim)),
+            Deed::GarbleVolume(claim) => {
+                self.volume_of(claim).into_iter().for_each(|volume| self.garble(VOLUMES, &volume));
+            }
+            Deed::Mend => self.mend(),
+        }
+    }
+
+    fn take_over(&self, claim: usize, mark: Option<AssetStage>) {
+        if let Some(volume) = self.volume_of(claim) {
+            self.stage.judge().take_over(self.stage.now(), &volume, mark);
+        }
+    }
+
+    fn garble(&self, plural: &str, name: &str) {
+        self.patch(plural, name, &json!({"metadata": {"annotations": {GARBLED: "yes"}}}));
+    }
+
+    /// Everything can be decoded again.
+    fn mend(&self) {
+        for plural in [CLAIMS, VOLUMES] {
+            for object in self.list(plural).iter().filter(|object| object::annotation(object, GARBLED).is_some()) {
+                self.patch(plural, object::name(object), &json!({"metadata": {"annotations": {GARBLED: null}}}));
+            }
         }
     }
 
@@ -371,6 +377,19 @@ impl Users {
         let maps = self.cluster.list("", "configmaps", None).unwrap_or_default();
         let is_journal = |map: &Value| object::label(map, "app.kubernetes.io/component") == Some("journal");
         maps.into_iter().filter(is_journal).collect()
+    }
+
+    fn drop_journals(&self) {
+        for journal in self.journals() {
+            let judge = &mut *self.stage.judge();
+            judge.look(self.stage.now());
+            let known: Vec<String> = judge.picture.journals.values().flatten().cloned().collect();
+            judge.forgiven.extend(known);
+            let (namespace, name) = (object::namespace(&journal), object::name(&journal));
+            let target = Target { group: "", plural: "configmaps", namespace, name };
+            // It was there a moment ago.
+            let _ = self.cluster.delete(&target, DeleteOptions::default());
+        }
     }
 
     fn each_journal(&self, change: impl Fn(&mut Value)) {

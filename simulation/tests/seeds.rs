@@ -1,6 +1,6 @@
 //! Simulations, a few of them, and that they repeat.
 
-use simulation::{Campaign, Manner, Plan, Trace, run};
+use simulation::{Campaign, Manner, Plan, Subject, Trace, run, run_seed};
 
 fn told() -> Manner {
     Manner { trace: Trace::Full, ..Manner::default() }
@@ -13,16 +13,28 @@ fn a_seed_says_what_will_happen() {
     assert_ne!(plan.to_string(), Plan::draw(8).to_string());
 }
 
+fn happened(trace: &str) -> Vec<String> {
+    // Whether a log line is wanted is remembered for the whole process, and other tests run in it.
+    trace.lines().filter(|line| !line.contains(" -- log: ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_seed_of_buckets_happens_the_same_way_twice() {
+    let manner = Manner { subject: Subject::Buckets, ..told() };
+    for seed in 0..12 {
+        let [first, second] = [(); 2].map(|()| happened(&run_seed(seed, &manner).trace));
+        let difference = first.iter().zip(&second).find(|(one, two)| one != two);
+        assert_eq!(difference, None, "seed {seed}");
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
+}
+
 #[test]
 fn a_plan_happens_the_same_way_twice() {
     let mut eventful = 0;
     for seed in 0..10 {
         let plan = Plan::draw(seed);
         let (one, two) = (run(&plan, &told()), run(&plan, &told()));
-        // Whether a log line is wanted is remembered for the whole process, and other tests run in it.
-        let happened = |trace: &str| -> Vec<String> {
-            trace.lines().filter(|line| !line.contains(" -- log: ")).map(str::to_owned).collect()
-        };
         let (first, second) = (happened(&one.trace), happened(&two.trace));
         let difference = first.iter().zip(&second).enumerate().find(|(_, (one, two))| one != two);
         assert_eq!(difference, None, "seed {seed}");
@@ -44,14 +56,27 @@ fn what_is_told_and_what_is_not_end_alike() {
 
 #[test]
 fn nothing_is_lost_whatever_dies_when() {
+    holds(Subject::Volumes, 120, "");
+}
+
+#[test]
+fn no_bucket_is_lost_or_taken_from_others() {
+    holds(Subject::Buckets, 60, " --buckets");
+}
+
+fn holds(subject: Subject, seeds: u64, argument: &str) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let campaign = Campaign { seeds: 0..120, threads, limit: None, keep_going: false, manner: Manner::default() };
+    let manner = Manner { subject, ..Manner::default() };
+    let campaign = Campaign { seeds: 0..seeds, threads, limit: None, keep_going: false, manner };
     let tally = campaign.run(|_| {});
     let failures: Vec<String> = tally
         .failures
         .iter()
         .map(|failure| {
-            format!("seed {}: {}\nagain: cargo xtask sim --seed {}", failure.seed, failure.violation, failure.seed)
+            format!(
+                "seed {}: {}\nagain: cargo xtask sim --seed {}{argument}",
+                failure.seed, failure.violation, failure.seed
+            )
         })
         .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));

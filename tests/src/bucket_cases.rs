@@ -1,4 +1,4 @@
-//! What every provisioner of buckets does, whatever object store it works on. Rows of `docs/behaviour.md`, by their ids.
+//! What every provisioner of buckets does, whatever object store it works on. Rows of `docs/book/pages/reference/behaviour.md`, by their ids.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -159,7 +159,7 @@ pub async fn what_is_of_others_stays(scene: &impl BucketScene) -> anyhow::Result
     scene.delete("photos").await
 }
 
-/// Z10 Z11: a claim that is changed or made anew is looked at at once, and has nothing of the former one.
+/// Z10 Z11: a claim that is changed or made again is checked at once, and has nothing of the former one.
 pub async fn claims_that_change_are_looked_at_at_once(scene: &impl BucketScene) -> anyhow::Result<()> {
     let _program = scene.start().await?;
     for claim in ["mended", "dropped"] {

@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::Context;
 
 mod config;
 mod start;
@@ -16,8 +16,9 @@ mod supervisor;
 pub use state::{STATE_VARIABLE, State};
 
 use crate::control_plane::{Instance, cache_dir, create_private_dir, wait_for_lock};
+use crate::dependency::{self, Dependency};
 use crate::guard::Guard;
-use crate::packages::{self, Package};
+use crate::packages::package;
 use crate::process::ProcessId;
 use crate::progress::SharedProgress;
 use supervisor::Supervisor;
@@ -28,41 +29,31 @@ pub const ADMIN: &str = "rgw-admin-ops-user";
 /// Its rights. Rook's `accounts=*` is unknown to Ceph 16.
 const ADMIN_CAPS: &str = "buckets=*;users=*;usage=read;metadata=read;zone=read";
 
-/// Debian's packages.
-const PACKAGES: [Package; 5] = [
-    package("ceph-mon", "/usr/bin/ceph-mon", &["ceph-mon.service", "ceph-mon.target"]),
-    package("ceph-mgr", "/usr/bin/ceph-mgr", &["ceph-mgr.target"]),
-    // It brings ceph-base, and with that a service that collects crashes.
-    package("ceph-osd", "/usr/bin/ceph-osd", &["ceph-osd.target", "ceph-crash.service"]),
-    package("radosgw", "/usr/bin/radosgw", &["ceph-radosgw.target"]),
-    package("ceph-common", "/usr/bin/ceph", &["ceph.target", "rbdmap.service"]),
-];
-
-const fn package(name: &'static str, file: &'static str, services: &'static [&'static str]) -> Package {
-    Package { name, file, services }
-}
+/// What it needs.
+pub static CEPH: Dependency = Dependency {
+    name: "a Ceph cluster",
+    packages: &[
+        package("ceph-mon", "/usr/bin/ceph-mon", &["ceph-mon.service", "ceph-mon.target"]),
+        package("ceph-mgr", "/usr/bin/ceph-mgr", &["ceph-mgr.target"]),
+        // It brings ceph-base, and with that a service that collects crashes.
+        package("ceph-osd", "/usr/bin/ceph-osd", &["ceph-osd.target", "ceph-crash.service"]),
+        package("radosgw", "/usr/bin/radosgw", &["ceph-radosgw.target"]),
+        package("ceph-common", "/usr/bin/ceph", &["ceph.target", "rbdmap.service"]),
+    ],
+    python: None,
+    suits: || Ok(()),
+    needed_by: |test| test.is_e2e() && test.function().starts_with("ceph_"),
+    server: Some(dependency::Server {
+        up: |port, guard, progress| Box::pin(stand_up(port, guard, progress)),
+        down: |progress| Box::pin(down(progress)),
+    }),
+};
 
 /// What can be chosen about a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// radosgw's port for http; a free one if none is given.
     pub port: Option<u16>,
-}
-
-/// Why this machine can have no Ceph cluster now, and what to do about it.
-pub fn obstacle() -> Option<anyhow::Error> {
-    let missing = packages::missing(&PACKAGES).join(" ");
-    (!missing.is_empty()).then(|| {
-        anyhow!(
-            "Ceph needs Debian's packages {missing}: add --install-ceph-packages, or run `apt-get install \
-             --no-install-recommends {missing}`"
-        )
-    })
-}
-
-/// Installs the packages that are missing. Needs root.
-pub fn install_packages(progress: &SharedProgress) -> anyhow::Result<()> {
-    packages::install(&PACKAGES, progress)
 }
 
 /// A running cluster that ends with this value, or with this process if that comes first. A radosgw that ends before is
@@ -75,7 +66,7 @@ pub struct Ceph {
 impl Ceph {
     /// Starts a cluster, and waits until radosgw answers and the admin user is there.
     pub async fn start(settings: &Settings, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Self> {
-        check()?;
+        CEPH.check(dependency::INSTALL)?;
         let instance = Instance::create()?;
         let owner = ProcessId::of(std::process::id())?;
         let (state, children) = start::start(&instance.dir, Some(owner), settings, guard, progress).await?;
@@ -103,7 +94,7 @@ impl Ceph {
 /// Starts a cluster that outlives this process, until [`down`]. What was left over from one that is no longer whole is
 /// stopped before. Nobody supervises it.
 pub async fn up(settings: &Settings, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Up> {
-    check()?;
+    CEPH.check(dependency::INSTALL)?;
     let _lock = lock_standing(progress).await?;
     if let Some(state) = State::standing()? {
         if state.is_healthy().await {
@@ -150,11 +141,23 @@ pub async fn down(progress: &SharedProgress) -> anyhow::Result<bool> {
     Ok(state.is_some())
 }
 
-fn check() -> anyhow::Result<()> {
-    match obstacle() {
-        Some(obstacle) => bail!(obstacle),
-        None => Ok(()),
-    }
+async fn stand_up(port: Option<u16>, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<dependency::Up> {
+    let (state, is_new) = match up(&Settings { port }, guard, progress).await? {
+        Up::Started(state) => (state, true),
+        Up::Already(state) => (state, false),
+    };
+    Ok(dependency::Up { is_new, usage: usage(&state) })
+}
+
+fn usage(state: &State) -> Vec<String> {
+    vec![
+        format!("endpoint:   {}", state.endpoint),
+        format!("with TLS:   {} (authority: {})", state.https_endpoint, state.dir.join("ca.crt").display()),
+        format!("admin user: {ADMIN}; its keys are in the state file"),
+        format!("state file: {}", state.path().display()),
+        format!("radosgw-admin and ceph: export CEPH_CONF={}", state.dir.join("ceph.conf").display()),
+        "to stop it: cargo xtask ceph down".to_owned(),
+    ]
 }
 
 async fn lock_standing(progress: &SharedProgress) -> anyhow::Result<fs::File> {

@@ -10,6 +10,8 @@
 //!
 //! [`ceph`] is a Ceph cluster with an object store that speaks S3, where its packages are installed.
 //!
+//! [`dependency`] lists what tests need that a machine may lack, and installs it.
+//!
 //! [`go_module`] downloads modules of Go.
 //!
 //! [`nfs`] is what tests of NFS need of the machine.
@@ -32,6 +34,7 @@ pub mod bucket_cases;
 pub mod ceph;
 pub mod cluster;
 pub mod control_plane;
+pub mod dependency;
 pub mod faults;
 pub mod go_module;
 pub mod go_provisioner;

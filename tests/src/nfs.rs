@@ -5,47 +5,41 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, ensure};
 use tokio::process::Command;
 
 use crate::cluster::eventually;
 use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
+use crate::dependency::{self, Dependency};
 use crate::guard::{Guard, Lifetime};
-use crate::packages::{self, Package};
+use crate::packages::{self, package};
 use crate::process::ProcessId;
-use crate::progress::SharedProgress;
 
 /// For the start and the end of a server.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Debian's packages.
-const PACKAGES: [Package; 5] = [
-    package("nfs-ganesha", "/usr/bin/ganesha.nfsd", &["nfs-ganesha.service", "nfs-ganesha-lock.service"]),
-    package("nfs-ganesha-vfs", "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so", &[]),
-    // Ganesha's package wants nfs-common, and that rpcbind; neither has to run.
-    package("rpcbind", "/usr/sbin/rpcbind", &["rpcbind.service", "rpcbind.socket", "nfs-client.target"]),
-    package("libnfs-utils", "/usr/bin/nfs-cp", &[]),
-    package("dbus-bin", "/usr/bin/dbus-send", &[]),
-];
-
-/// What tests of the kernel's client need beside them.
-const KERNEL_PACKAGES: [Package; 6] = [
-    package("user-mode-linux", "/usr/bin/linux.uml", &[]),
-    package("kmod", "/usr/sbin/modprobe", &[]),
-    package("iproute2", "/usr/sbin/ip", &[]),
-    package("xfsprogs", "/usr/sbin/mkfs.xfs", &[]),
-    package("nfs-common", "/usr/sbin/mount.nfs", &[]),
-    // For kube-proxy on a node of that kernel.
-    package("iptables", "/usr/sbin/xtables-legacy-multi", &[]),
-];
-
-const fn package(name: &'static str, file: &'static str, services: &'static [&'static str]) -> Package {
-    Package { name, file, services }
-}
+/// What a server and its clients need.
+pub static GANESHA: Dependency = Dependency {
+    name: "an NFS server",
+    packages: &[
+        package("nfs-ganesha", "/usr/bin/ganesha.nfsd", &["nfs-ganesha.service", "nfs-ganesha-lock.service"]),
+        package("nfs-ganesha-vfs", "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so", &[]),
+        // Ganesha's package wants nfs-common, and that rpcbind; neither has to run.
+        package("rpcbind", "/usr/sbin/rpcbind", &["rpcbind.service", "rpcbind.socket", "nfs-client.target"]),
+        package("libnfs-utils", "/usr/bin/nfs-cp", &[]),
+    ],
+    python: None,
+    suits: || Ok(()),
+    needed_by: |test| test.is_e2e() && test.function().starts_with("ganesha_"),
+    server: Some(dependency::Server {
+        up: |port, guard, _| Box::pin(stand_up(port, guard)),
+        down: |_| Box::pin(down()),
+    }),
+};
 
 /// The Debian packages that the image of the provisioner's mode `server` has, and those that it does without.
 pub const IMAGE_PACKAGES: (&[&str], &[&str]) = (
-    &["nfs-ganesha", "nfs-ganesha-vfs", "dbus-daemon", "dbus-bin"],
+    &["nfs-ganesha", "nfs-ganesha-vfs", "dbus-daemon"],
     // Of what Ganesha depends on, version 3 alone needs rpcbind. The others set services up, or are the scripts' tools.
     &[
         "adduser",
@@ -63,22 +57,6 @@ pub const IMAGE_PACKAGES: (&[&str], &[&str]) = (
     ],
 );
 
-/// Why this machine can have no NFS server now, and what to do about it.
-pub fn obstacle() -> Option<anyhow::Error> {
-    let missing = packages::missing(&PACKAGES).join(" ");
-    (!missing.is_empty()).then(|| {
-        anyhow!(
-            "an NFS server needs Debian's packages {missing}: add --install-nfs-packages, or run `apt-get install \
-             --no-install-recommends {missing}`"
-        )
-    })
-}
-
-/// Installs the packages that are missing. Needs root.
-pub fn install_packages(progress: &SharedProgress) -> anyhow::Result<()> {
-    packages::install(&[&PACKAGES[..], &KERNEL_PACKAGES].concat(), progress)
-}
-
 /// A port that is free now.
 pub fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
@@ -87,7 +65,7 @@ pub fn free_port() -> anyhow::Result<u16> {
 /// A client of libnfs, of a server on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
-    /// The server's port.
+    /// Port of the server.
     pub port: u16,
 }
 
@@ -107,11 +85,17 @@ impl Client {
         self.run("nfs-ls", &[&self.url(path)]).await
     }
 
+    /// The same for a user who can have no privileged port.
+    pub async fn list_from_unprivileged_port(&self, path: &str) -> anyhow::Result<String> {
+        self.run("setpriv", &["--reuid=65534", "--clear-groups", "nfs-ls", &self.url(path)]).await
+    }
+
     fn url(&self, path: &str) -> String {
         format!("nfs://127.0.0.1{path}?version=4&nfsport={}", self.port)
     }
 
     async fn run(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+        GANESHA.check_use()?;
         let output = Command::new(program).args(arguments).kill_on_drop(true).output().await?;
         let (said, text) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
         // Some of them end well when they could not mount.
@@ -163,9 +147,7 @@ pub struct Standing {
 
 /// Starts a server that outlives this process, or finds the one that is up; `true` if it is new.
 pub async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Standing, bool)> {
-    if let Some(obstacle) = obstacle() {
-        return Err(obstacle);
-    }
+    GANESHA.check(dependency::INSTALL)?;
     let (dir, program) = (standing_dir()?, packages::program("ganesha.nfsd")?);
     if let Some(standing) = standing(&dir).filter(|standing| standing.id.is_running()) {
         return Ok((standing, false));
@@ -189,6 +171,17 @@ pub async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Standing, b
     let answers = eventually(LIMIT, async || Ok(client.list(&share.to_string_lossy()).await.ok()));
     answers.await?.with_context(|| format!("the NFS server does not answer; its log: {}", process.log.display()))?;
     Ok((standing, true))
+}
+
+async fn stand_up(port: Option<u16>, guard: &Guard) -> anyhow::Result<dependency::Up> {
+    let (server, is_new) = up(port, guard).await?;
+    let (share, port) = (server.share.display(), server.port);
+    let usage = vec![
+        format!("share:      127.0.0.1:{share}, port {port}, NFSv4"),
+        format!("to look:    nfs-ls 'nfs://127.0.0.1{share}?version=4&nfsport={port}'"),
+        "to stop it: cargo xtask nfs down".to_owned(),
+    ];
+    Ok(dependency::Up { is_new, usage })
 }
 
 /// Ends the server of [`up`] and removes what it stored; `false` if there was none.

@@ -18,6 +18,11 @@ pub struct Package {
     pub services: &'static [&'static str],
 }
 
+/// A package in a table.
+pub(crate) const fn package(name: &'static str, file: &'static str, services: &'static [&'static str]) -> Package {
+    Package { name, file, services }
+}
+
 /// The names of those that are not installed.
 pub fn missing(packages: &[Package]) -> Vec<&'static str> {
     lacking(packages).map(|package| package.name).collect()

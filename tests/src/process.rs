@@ -1,4 +1,4 @@
-//! Processes by number, told apart from others that get the same number later.
+//! Processes by number, distinguished from others that get the same number later.
 
 use std::fs;
 use std::io;

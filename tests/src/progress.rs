@@ -1,4 +1,4 @@
-//! Telling a person what is going on, without deciding where the text goes.
+//! Progress messages, independent of where they are shown.
 
 use std::io::{IsTerminal, Write};
 use std::pin::pin;

@@ -1,16 +1,17 @@
 //! S3 and IAM on loopback: [moto](https://docs.getmoto.org/en/latest/docs/iam.html), in its mode that checks every signature and
 //! every right.
 
+pub mod aws;
+pub mod clients;
 pub mod proxy;
 pub mod sts;
 
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, ensure};
 use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3_client::iam::{Iam, NewUser};
@@ -18,12 +19,11 @@ use s3_client::{Client, Credentials, Request, Settings};
 
 use crate::cluster::eventually;
 use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
+use crate::dependency::{self, Dependency, Python};
 use crate::guard::{Guard, Lifetime};
-use crate::packages::{self, Package};
+use crate::packages::{self, Package, package};
 use crate::process::ProcessId;
-use crate::progress::SharedProgress;
 
-const MOTO: &str = "moto[server]==5.2.5";
 /// The user who may do everything.
 const ADMIN: &str = "admin";
 /// Encoded in forms as moto does it itself before it checks a signature.
@@ -34,44 +34,27 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// More requests than anybody sends before rights are checked.
 const UNCHECKED: &str = "INITIAL_NO_AUTH_ACTION_COUNT=1000000";
 
-const PACKAGES: [Package; 1] = [Package { name: "python3-venv", file: "/usr/share/doc/python3-venv", services: &[] }];
+const MOTO: Python = Python { dir: "moto", packages: &["moto[server]==5.2.5"] };
 
-/// Why this machine can have no S3 server now, and what to do about it.
-pub fn obstacle() -> Option<anyhow::Error> {
-    let server = server().ok()?;
-    (!is_complete(&server)).then(|| {
-        anyhow!("an S3 server needs moto, from PyPI, and Debian's package python3-venv: add --install-s3-packages")
-    })
-}
+/// What a server needs.
+pub static S3_SERVER: Dependency = Dependency {
+    name: "S3 and IAM",
+    packages: &[VENV],
+    python: Some(MOTO),
+    suits: || Ok(()),
+    needed_by: |test| test.is_e2e() && test.function().starts_with("aws_"),
+    server: Some(dependency::Server {
+        up: |port, guard, _| Box::pin(stand_up(port, guard)),
+        down: |_| Box::pin(down()),
+    }),
+};
 
-/// Installs moto into the user's cache, and Debian's package for that, which needs root.
-pub fn install_packages(progress: &SharedProgress) -> anyhow::Result<()> {
-    let dir = server()?;
-    if is_complete(&dir) {
-        return Ok(());
-    }
-    packages::install(&PACKAGES, progress)?;
-    progress.line(&format!("installing {MOTO}"));
-    let _ = fs::remove_dir_all(&dir);
-    run(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
-    run(Command::new(dir.join("bin/pip")).args(["install", "--quiet", "--disable-pip-version-check", MOTO]))?;
-    fs::write(dir.join("complete"), MOTO)?;
-    Ok(())
-}
+/// It makes environments of Python.
+const VENV: Package = package("python3-venv", "/usr/share/doc/python3-venv", &[]);
 
-fn run(command: &mut Command) -> anyhow::Result<()> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
-}
-
-/// Where the server is installed.
-fn server() -> anyhow::Result<PathBuf> {
-    Ok(cache_dir()?.join("moto"))
-}
-
-fn is_complete(server: &Path) -> bool {
-    fs::read_to_string(server.join("complete")).is_ok_and(|text| text == MOTO)
+/// The Python that has Amazon's own client, boto3.
+pub fn python() -> anyhow::Result<PathBuf> {
+    MOTO.program("python")
 }
 
 /// A server, and the key of its administrator.
@@ -123,6 +106,13 @@ impl Server {
         self.s3(Credentials::new(&self.access_key, &self.secret_key))
     }
 
+    /// S3 of a region with the administrator's key.
+    pub fn admin_in(&self, region: &str) -> anyhow::Result<Client> {
+        let mut settings = Settings::new(&self.endpoint);
+        settings.region = region.to_owned();
+        Ok(Client::new(settings, Credentials::new(&self.access_key, &self.secret_key))?)
+    }
+
     /// IAM with the administrator's key.
     pub fn iam(&self) -> anyhow::Result<Iam> {
         iam(&self.endpoint, Credentials::new(&self.access_key, &self.secret_key))
@@ -157,7 +147,7 @@ impl Server {
         self.id.signal(crate::control_plane::Signal::STOP);
     }
 
-    /// The server goes on.
+    /// The server continues.
     pub fn resume(&self) {
         self.id.signal(crate::control_plane::Signal::CONT);
     }
@@ -174,14 +164,13 @@ fn client_of_iam(endpoint: &str, credentials: Credentials) -> anyhow::Result<Cli
 }
 
 async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard) -> anyhow::Result<Server> {
-    if let Some(obstacle) = obstacle() {
-        return Err(obstacle);
-    }
+    S3_SERVER.check_use()?;
+    S3_SERVER.check(dependency::INSTALL)?;
     let port = match port {
         Some(port) => port,
         None => TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port(),
     };
-    let program = server()?.join("bin/moto_server");
+    let program = MOTO.program("moto_server")?;
     let arguments = [UNCHECKED, &program.to_string_lossy(), "--host", "127.0.0.1", "--port", &port.to_string()];
     let process = Process {
         name: "moto_server".to_owned(),
@@ -223,6 +212,16 @@ pub async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Server, boo
     let server = start(&dir, port, Lifetime::Detached, guard).await?;
     fs::write(dir.join("state.json"), serde_json::to_vec(&server)?)?;
     Ok((server, true))
+}
+
+async fn stand_up(port: Option<u16>, guard: &Guard) -> anyhow::Result<dependency::Up> {
+    let (server, is_new) = up(port, guard).await?;
+    let usage = vec![
+        format!("endpoint:   {}", server.endpoint),
+        format!("export AWS_ACCESS_KEY_ID={} AWS_SECRET_ACCESS_KEY={}", server.access_key, server.secret_key),
+        "to stop it: cargo xtask s3 down".to_owned(),
+    ];
+    Ok(dependency::Up { is_new, usage })
 }
 
 /// Ends the server of [`up`]; `false` if there was none.

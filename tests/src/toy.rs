@@ -205,21 +205,21 @@ impl Provisioner for Toy {
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        lock(&self.shared.calls).push(Call::Delete { volume: volume.name().to_owned() });
-        match (self.on_delete)(volume.name(), self.deletes(volume.name())) {
+        lock(&self.shared.calls).push(Call::Delete { volume: volume.name.clone() });
+        match (self.on_delete)(&volume.name, self.deletes(&volume.name)) {
             Answer::Failed(error) => return Err(error),
             Answer::After(time) => tokio::time::sleep(time).await,
             Answer::Once(flag) => set(&flag).await,
             Answer::Panics => panic!("the toy is broken"),
             Answer::Done | Answer::Made(_) => {}
         }
-        lock(&self.shared.assets).remove(volume.name());
+        lock(&self.shared.assets).remove(&volume.name);
         Ok(())
     }
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
-        lock(&self.shared.calls).push(Call::Expand { volume: volume.name().to_owned(), bytes });
-        (self.on_expand)(bytes, self.expansions(volume.name()).len())
+        lock(&self.shared.calls).push(Call::Expand { volume: volume.name.clone(), bytes });
+        (self.on_expand)(bytes, self.expansions(&volume.name).len())
     }
 
     fn capabilities() -> Capabilities {

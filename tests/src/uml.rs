@@ -19,12 +19,14 @@ use anyhow::{Context, ensure};
 use tokio::time::timeout;
 
 use crate::cluster::eventually;
+use crate::dependency::{self, Dependency};
 use crate::guard::Running;
+use crate::packages::{self, package};
 
 /// Where the guest mounts its [`Disk`], as `/etc/fstab` would have it.
 pub const MOUNT_POINT: &str = "/mnt/disk";
 
-/// The device of the [`Disk`], which a program may mount anew.
+/// The device of the [`Disk`], which a program may mount again.
 pub const DEVICE: &str = "/dev/loop0";
 
 /// The last bytes of the addresses of pods begin here; those of guests and of this machine are below.
@@ -37,9 +39,29 @@ const LIMIT: Duration = Duration::from_secs(180);
 const BEGIN: &str = "=== the program begins";
 const END: &str = "=== the program ended with ";
 
-/// The programs that are needed, and the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 4] =
-    [("linux.uml", "user-mode-linux"), ("modprobe", "kmod"), ("mkfs.xfs", "xfsprogs"), ("mkfs.ext4", "e2fsprogs")];
+/// What a guest needs, with what its programs need there.
+pub static KERNEL: Dependency = Dependency {
+    name: "user-mode Linux",
+    packages: &[
+        package("user-mode-linux", "/usr/bin/linux.uml", &[]),
+        package("kmod", "/usr/sbin/modprobe", &[]),
+        package("iproute2", "/usr/sbin/ip", &[]),
+        package("xfsprogs", "/usr/sbin/mkfs.xfs", &[]),
+        package("e2fsprogs", "/usr/sbin/mkfs.ext4", &[]),
+        package("nfs-common", "/usr/sbin/mount.nfs", &[]),
+        package("nfs-kernel-server", "/usr/sbin/rpc.nfsd", &["nfs-server.service", "nfsdcld.service"]),
+        // For kube-proxy on a node of that kernel.
+        package("iptables", "/usr/sbin/xtables-legacy-multi", &[]),
+    ],
+    python: None,
+    suits: || Ok(()),
+    needed_by: |test| {
+        let module = test.path.split("::").next().unwrap_or_default();
+        ["e2e quota", "e2e node_nfs"].contains(&test.suite)
+            || test.suite == "e2e nfs" && ["kernel", "quota", "troubles"].contains(&module)
+    },
+    server: None,
+};
 
 /// A file system with project quotas, mounted at [`MOUNT_POINT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,16 +79,6 @@ pub struct Outcome {
     pub output: String,
     /// Its exit status. A shell's number for one that a signal ended.
     pub status: i32,
-}
-
-/// The Debian packages that guests need.
-pub fn packages() -> impl Iterator<Item = &'static str> {
-    PROGRAMS.iter().map(|(_, package)| *package)
-}
-
-/// The packages of [`packages`] that are not installed.
-pub fn missing_packages() -> Vec<&'static str> {
-    PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect()
 }
 
 /// Boots a guest with this disk, and runs a program in it. The arguments must not need quoting.
@@ -109,8 +121,8 @@ pub struct Guest {
 impl Guest {
     /// Boots a guest. The script finds what [`Guest::tell`] tells it in the directory `$TOLD`.
     pub async fn start(machine: Machine<'_>, script: &str) -> anyhow::Result<Self> {
-        let missing = missing_packages().join(" ");
-        ensure!(missing.is_empty(), "user-mode Linux is not complete; run: apt-get install {missing}");
+        KERNEL.check_use()?;
+        KERNEL.check(dependency::INSTALL)?;
         let directory = Directory::create()?;
         let command = command(&directory.0, machine, &init(machine, &directory.0, script))?;
         let running = Running::start(command).context("cannot start user-mode Linux")?;
@@ -263,7 +275,7 @@ fn command(directory: &Path, machine: Machine<'_>, init: &str) -> anyhow::Result
     let script = directory.join("init");
     std::fs::write(&script, init)?;
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
-    let mut command = Command::new(find("linux.uml").context("no linux.uml")?);
+    let mut command = Command::new(packages::program("linux.uml")?);
     command.arg(format!("mem={}M", machine.memory));
     command.args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"]);
     command.args(["con=null", "con0=null,fd:1"]);
@@ -274,7 +286,19 @@ fn command(directory: &Path, machine: Machine<'_>, init: &str) -> anyhow::Result
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
     // It writes to its home, which not everybody has.
     command.env("HOME", directory).process_group(0);
+    if std::fs::read_to_string("/proc/cpuinfo")?.contains(" amx_tile") {
+        command.env("LD_PRELOAD", whole_xstate(directory)?);
+    }
     Ok(command)
+}
+
+/// The library that user-mode Linux needs on processors with AMX.
+fn whole_xstate(directory: &Path) -> anyhow::Result<PathBuf> {
+    let (source, library) = (directory.join("xstate.c"), directory.join("xstate.so"));
+    std::fs::write(&source, include_str!("uml/xstate.c"))?;
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).args([&library, &source]).status();
+    ensure!(built.context("cannot start cc")?.success(), "cc does not build {}", source.display());
+    Ok(library)
 }
 
 /// Ends a guest whose owner was killed: the owner's end of the pipe is closed then. The guest's processes do not notice.
@@ -294,12 +318,6 @@ fn parse(text: &str) -> Option<(String, i32)> {
 }
 
 /// Programs for administrators are not in everybody's path.
-fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
 /// A directory of one guest, removed with it.
 struct Directory(PathBuf);
 

@@ -1,6 +1,6 @@
-//! What becomes of attempts that fail, hang, crash or are cut off, on a real control plane.
+//! Attempts that fail, hang, crash or are cut off, on a real control plane.
 //!
-//! The letters in front are the rows of `docs/behaviour.md`.
+//! The name of each test begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
 
 use std::time::Duration;
 

@@ -1,32 +1,41 @@
 //! Buckets on the real API server and on moto, which checks every signature and every right, made by `aws-s3-provisioner`.
 
 use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, anyhow, ensure};
 use e2e::bucket_cases::{self as cases, BucketScene};
-use e2e::cluster::{BucketSpace, Program, eventually};
+use e2e::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
 use e2e::control_plane;
-use e2e::s3::{S3, Server, sts};
-use k8s_openapi::api::core::v1::Secret;
+use e2e::s3::{S3, Server, python, sts};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::DeleteParams;
+use objectbucket_api::ObjectBucketClaim;
 use s3_client::Credentials;
 use serde_json::json;
 
 const VERSIONS: &[(&str, &str)] = &[("versioning", "true")];
 const SOON: Duration = Duration::from_secs(60);
+/// There making one's own bucket again succeeds.
+const EAST: &str = "us-east-1";
 
 /// One provisioner with its own class and an account of its own.
 struct Scene {
     buckets: BucketSpace,
-    aws: S3,
+    aws: Arc<S3>,
 }
 
 impl Scene {
     async fn new(test: &str) -> anyhow::Result<Self> {
-        let buckets = BucketSpace::new(test).await?;
         let aws = S3::start(&control_plane::State::for_tests()?.guard()).await?;
-        let scene = Self { buckets, aws };
+        Self::with(test, Arc::new(aws)).await
+    }
+
+    /// On an account that another scene has, too.
+    async fn with(test: &str, aws: Arc<S3>) -> anyhow::Result<Self> {
+        let scene = Self { buckets: BucketSpace::new(test).await?, aws };
         scene.class_with("class", &[]).await?;
         Ok(scene)
     }
@@ -51,10 +60,19 @@ impl Scene {
         self.buckets.spawn("aws-s3-provisioner", &variables, &[&arguments.concat(), more].concat())
     }
 
+    async fn is_bound(&self, claim: &str) -> anyhow::Result<bool> {
+        Ok(is_bucket_bound(&self.buckets.space.api::<ObjectBucketClaim>().get(claim).await?))
+    }
+
     async fn done(self) -> anyhow::Result<()> {
         self.nothing_left().await?;
         self.buckets.space.done().await
     }
+}
+
+/// How many there are of something, for longer runs.
+fn count(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
 }
 
 impl BucketScene for Scene {
@@ -240,7 +258,7 @@ async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account
     let program = scene.spawn_with(&variables.each_ref().map(String::as_str), &["--sts-endpoint", &sts])?;
     scene.claim("photos", "class", json!({})).await?;
     scene.told("photos", "cannot be taken: 400 InvalidIdentityToken").await?;
-    // Tokens are written anew while the provisioner runs.
+    // Tokens are written again while the provisioner runs.
     std::fs::write(&file, token)?;
     scene.told("photos", "the administrator needs the right iam:GetUser").await?;
     scene.server().allow_everything("provisioner").await?;
@@ -288,17 +306,27 @@ async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Resul
     scene.done().await
 }
 
-/// Claims come, rotate and go while the provisioner is killed at any moment.
 #[tokio::test]
 async fn aws_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
-    let scene = Scene::new("s3-kill").await?;
+    killed("s3-kill", "eu-central-1").await
+}
+
+#[tokio::test]
+async fn aws_z1_z2_killed_at_any_moment_in_us_east_1() -> anyhow::Result<()> {
+    killed("s3-kill-east", EAST).await
+}
+
+/// Claims come, rotate and go while the provisioner is killed at any moment.
+async fn killed(test: &str, region: &str) -> anyhow::Result<()> {
+    let scene = Scene::new(test).await?;
     let mut program = scene.start().await?;
-    scene.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
+    scene.class_with("region", &[("region", region)]).await?;
+    scene.claim("owner", "region", json!({"bucketName": "shared-bucket"})).await?;
     scene.bound("owner").await?;
-    scene.class_with("granted", &[("bucketName", "shared-bucket")]).await?;
+    scene.class_with("granted", &[("bucketName", "shared-bucket"), ("region", region)]).await?;
     program.kill().await?;
     let _program = scene
-        .survive_kills(("class", |kill| json!({"bucketName": format!("named-{kill}")}), json!({})), || scene.spawn())
+        .survive_kills(("region", |kill| json!({"bucketName": format!("named-{kill}")}), json!({})), || scene.spawn())
         .await?;
     // Four claims are left, and the owner's: as many users, and after the overlap one key each.
     let iam = scene.server().iam()?;
@@ -315,6 +343,103 @@ async fn aws_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyho
     scene.end_all_but("owner").await?;
     scene.delete("owner").await?;
     scene.done().await
+}
+
+/// All that a pod has: the entries of the Secret and of the ConfigMap as variables.
+#[tokio::test]
+async fn aws_a_client_of_amazons_needs_nothing_but_secret_and_config_map() -> anyhow::Result<()> {
+    let scene = Scene::new("s3-boto3").await?;
+    let _program = scene.start().await?;
+    for region in [EAST, "eu-central-1"] {
+        scene.class_with(region, &[("region", region)]).await?;
+        scene.claim(region, region, json!({})).await?;
+        scene.bound(region).await?;
+        let map = scene.space.api::<ConfigMap>().get(region).await?.data.unwrap_or_default();
+        // It would be the address of every other service of Amazon's, too.
+        ensure!(!map.contains_key("AWS_ENDPOINT_URL"), "{map:?}");
+        assert_eq!(map["AWS_ENDPOINT_URL_S3"], scene.server().endpoint);
+        assert_eq!(map["AWS_REQUEST_CHECKSUM_CALCULATION"], "when_required");
+        assert_eq!(map["AWS_RESPONSE_CHECKSUM_VALIDATION"], "when_required");
+        let secret = scene.space.api::<Secret>().get(region).await?.data.unwrap_or_default();
+        let secret = secret.iter().map(|(name, value)| (name, String::from_utf8_lossy(&value.0).into_owned()));
+        let mut command = Command::new(python()?);
+        command.env_clear().envs(&map).envs(secret).args(["-c", CLIENT]);
+        let output = command.output()?;
+        ensure!(output.status.success(), "{region}: {}", String::from_utf8_lossy(&output.stderr));
+        scene.delete(region).await?;
+    }
+    scene.done().await
+}
+
+/// Puts, gets, lists, uploads in parts and deletes.
+const CLIENT: &str = r#"
+import boto3, os
+s3, bucket = boto3.client("s3"), os.environ["BUCKET_NAME"]
+s3.put_object(Bucket=bucket, Key="cat", Body=b"miaow")
+assert s3.get_object(Bucket=bucket, Key="cat")["Body"].read() == b"miaow"
+upload = s3.create_multipart_upload(Bucket=bucket, Key="big")["UploadId"]
+part = lambda number, body: {"PartNumber": number, "ETag": s3.upload_part(
+    Bucket=bucket, Key="big", UploadId=upload, PartNumber=number, Body=body)["ETag"]}
+parts = [part(1, b"x" * (5 << 20)), part(2, b"y")]
+s3.complete_multipart_upload(Bucket=bucket, Key="big", UploadId=upload, MultipartUpload={"Parts": parts})
+assert [(o["Key"], o["Size"]) for o in s3.list_objects_v2(Bucket=bucket)["Contents"]] == [("big", (5 << 20) + 1), ("cat", 5)]
+for key in ["big", "cat"]:
+    s3.delete_object(Bucket=bucket, Key=key)
+assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
+"#;
+
+/// Two clusters on one account. Their claims ask for the same names at the same time, while both provisioners are killed again
+/// and again. One cluster gets each bucket, and what the other does then changes nothing in it.
+#[tokio::test]
+async fn aws_two_clusters_want_the_same_names() -> anyhow::Result<()> {
+    let east = Scene::new("s3-cluster-a").await?;
+    let west = Scene::with("s3-cluster-b", east.aws.clone()).await?;
+    let clusters = [(&east, "cluster-a"), (&west, "cluster-b")];
+    let spawn = |(scene, cluster): (&Scene, &str)| {
+        let Server { access_key, secret_key, .. } = scene.server();
+        let key = [format!("AWS_ACCESS_KEY_ID={access_key}"), format!("AWS_SECRET_ACCESS_KEY={secret_key}")];
+        scene.spawn_with(&[&key[0], &key[1]], &["--cluster-id", cluster])
+    };
+    let mut programs = clusters.map(spawn);
+    let names: Vec<String> = (0..count("E2E_CLAIMS", 12)).map(|number| format!("name-{number}")).collect();
+    for (scene, _) in clusters {
+        scene.class_with("east", &[("region", EAST)]).await?;
+    }
+    for name in &names {
+        for (scene, _) in clusters {
+            scene.claim(name, "east", json!({"bucketName": name})).await?;
+        }
+    }
+    for kill in 0..count("E2E_KILLS", 12) {
+        tokio::time::sleep(Duration::from_millis(kill * 137 % 700)).await;
+        let killed = usize::try_from(kill % 2)?;
+        programs[killed].as_mut().map_err(|error| anyhow!("{error}"))?.kill().await?;
+        programs[killed] = spawn(clusters[killed]);
+    }
+    let mut owners = Vec::new();
+    for name in &names {
+        // Whoever was killed waits for its Lease first.
+        let owner = eventually(2 * SOON, async || {
+            let [a, b] = [east.is_bound(name).await?, west.is_bound(name).await?];
+            ensure!(!(a && b), "both clusters have {name}");
+            Ok((a || b).then_some(usize::from(b)))
+        });
+        let owner = owner.await?.with_context(|| format!("nobody gets {name}"))?;
+        clusters[owner].0.user(name).await?.put("cat", "miaow").await?;
+        owners.push(owner);
+    }
+    for (name, owner) in names.iter().zip(&owners) {
+        let (loser, _) = clusters[1 - owner];
+        loser.told(name, "was not made for this claim: choose another bucketName").await?;
+        loser.delete(name).await?;
+        let object = clusters[*owner].0.user(name).await?.get("cat").await?;
+        ensure!(object.as_deref() == Some("miaow"), "the other cluster has taken what is in {name}");
+    }
+    for (name, owner) in names.iter().zip(&owners) {
+        clusters[*owner].0.delete(name).await?;
+    }
+    east.done().await?;
+    west.buckets.space.done().await
 }
 
 #[tokio::test]

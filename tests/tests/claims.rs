@@ -1,4 +1,4 @@
-//! What becomes of claims, on a real control plane. The letters in front are the rows of `docs/behaviour.md`.
+//! Claims on a real control plane. The name of each test begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

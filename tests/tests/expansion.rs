@@ -1,4 +1,4 @@
-//! Claims that ask for more, on a real control plane. The letters in front are the rows of `docs/behaviour.md`.
+//! Expansion on a real control plane. The name of each test begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
 
 use e2e::cluster::TestSpace;
 use e2e::toy::Toy;

@@ -1,6 +1,6 @@
 //! Hostile objects and lost answers, as far as a real API server lets them through.
 //!
-//! The letters in front are the rows of `docs/behaviour.md`.
+//! The letters in front are the rows of `docs/book/pages/reference/behaviour.md`.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +124,7 @@ async fn g28_an_event_whose_answer_was_lost_is_not_written_twice() -> anyhow::Re
     space.done().await
 }
 
-/// Inside the process every write is tried so, and its time is looked at; here real answers are mixed in.
+/// Inside the process every write is tried so, and its time is checked; here real answers are mixed in.
 #[tokio::test]
 async fn g26_g27_a_server_with_bad_moments_is_waited_for() -> anyhow::Result<()> {
     let faults = [Fault::Busy(1), Fault::Refuse(409), Fault::Refuse(500)];

@@ -46,7 +46,7 @@ fn masked(text: &str) -> String {
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
         (r#"resourceVersion: "\d+""#, "resourceVersion"),
-        (r"\b\d+m?\d*s\b", "AGE"),
+        (r"\b(\d+[smhd]){1,2}\b", "AGE"),
         (r"(?m)^(StartTime|CreationTimestamp): .*$", "$1"),
         (r"[ \t]+", " "),
         (r"(?m) $", ""),

@@ -56,7 +56,7 @@ fn the_programs_take_the_classes() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Resources with verbs, as in the table of docs/operations.md.
+/// Resources with verbs, as in the table of docs/book/pages/operate/rights.md.
 fn granted(rights: &Value) -> BTreeSet<String> {
     let words = |value: &Value| {
         let words: Vec<_> = value.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -82,8 +82,9 @@ fn every_right_is_explained() -> anyhow::Result<()> {
         rows.extend(granted(&parse(&read(&file.to_string_lossy()))?[0]));
     }
     assert!(rows.len() > 10, "{rows:?}");
-    let page = read("docs/operations.md");
-    let (_, section) = page.split_once("## Rights\n").expect("docs/operations.md has a section about rights");
+    let page = read("docs/book/pages/operate/rights.md");
+    let (_, section) =
+        page.split_once("## Rights\n").expect("docs/book/pages/operate/rights.md has a section about rights");
     let section = section.split("\n## ").next().unwrap_or_default();
     let explained = Regex::new(r"(?m)^(\| `[^|]*` \| `[^|]*` \| [^|]* \|) .+\|$")?;
     let explained: BTreeSet<String> = explained.captures_iter(section).map(|row| row[1].to_owned()).collect();
@@ -97,9 +98,9 @@ fn metrics() -> anyhow::Result<BTreeMap<String, &'static str>> {
     let files = [
         ("crates/provisioner-runtime/src/metrics.rs", "page", "provisioner_"),
         ("crates/kube-provisioner/src/controller/volume/metrics.rs", "go", "controller_"),
-        ("crates/kube-provisioner/src/controller/volume/metrics.rs", "ours", "provisioner_"),
+        ("crates/kube-provisioner/src/controller/shared/metrics.rs", "ours", "provisioner_"),
         ("crates/kube-provisioner/src/controller/volume/metrics.rs", "gauge", "provisioner_"),
-        ("crates/kube-provisioner/src/controller/bucket/metrics.rs", "ours", "bucket_provisioner_"),
+        ("crates/kube-provisioner/src/controller/shared/metrics.rs", "ours", "bucket_provisioner_"),
         ("crates/kube-provisioner/src/controller/bucket/metrics.rs", "gauge", "bucket_provisioner_"),
     ];
     let mut found = BTreeMap::new();
@@ -123,6 +124,17 @@ fn metrics() -> anyhow::Result<BTreeMap<String, &'static str>> {
 }
 
 #[test]
+fn the_page_explains_each_metric() -> anyhow::Result<()> {
+    let page = read("docs/book/pages/reference/metrics.md");
+    let row = Regex::new(r"(?m)^\| `([a-z_]+)` \| ([a-z]+) \|")?;
+    let explained: BTreeSet<_> = row.captures_iter(&page).map(|row| format!("{} {}", &row[1], &row[2])).collect();
+    let suffix = |kind: &str| if kind == "counter" { "_total" } else { "" };
+    let made = metrics()?.into_iter().map(|(name, kind)| format!("{name}{} {kind}", suffix(kind)));
+    assert_eq!(explained, made.collect());
+    Ok(())
+}
+
+#[test]
 fn rules_and_dashboard_use_metrics_that_exist() -> anyhow::Result<()> {
     let metrics = metrics()?;
     let word = Regex::new(r"\b(?:provisioner|bucket_provisioner|controller)_[a-z_]+\b")?;
@@ -142,7 +154,7 @@ fn rules_and_dashboard_use_metrics_that_exist() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `cargo xtask rules` looks at the data; this is what needs no Prometheus.
+/// `cargo xtask rules` reads the data; this is what needs no Prometheus.
 #[test]
 fn panels_say_what_they_show_and_lie_beside_each_other() -> anyhow::Result<()> {
     let dashboard: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json"))?;
@@ -186,17 +198,26 @@ fn panels_say_what_they_show_and_lie_beside_each_other() -> anyhow::Result<()> {
 
 #[test]
 fn every_alert_has_a_test_and_a_page() {
-    let (rules, tests, page) =
-        (read("deploy/monitoring/rules.yaml"), read("deploy/monitoring/rules_test.yaml"), read("docs/operations.md"));
+    let (rules, tests, page) = (
+        read("deploy/monitoring/rules.yaml"),
+        read("deploy/monitoring/rules_test.yaml"),
+        read("docs/book/pages/operate/monitoring.md"),
+    );
     let alerts: Vec<_> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     assert!(alerts.len() > 10);
     for alert in &alerts {
         assert!(tests.contains(&format!("- name: {alert}\n")), "{alert} is not tested");
-        assert!(page.contains(&format!("\n### {alert}\n")), "docs/operations.md says nothing of {alert}");
-        assert!(rules.contains(&format!("docs/operations.md#{}\n", alert.to_lowercase())), "{alert} names no page");
+        assert!(
+            page.contains(&format!("\n### {alert}\n")),
+            "docs/book/pages/operate/monitoring.md does not explain {alert}"
+        );
+        assert!(
+            rules.contains(&format!("docs/book/pages/operate/monitoring.md#{}\n", alert.to_lowercase())),
+            "{alert} names no page"
+        );
     }
     let told = page.lines().filter_map(|line| line.strip_prefix("### Provisioner")).count();
-    assert_eq!(told, alerts.len(), "docs/operations.md tells of alerts that do not exist");
+    assert_eq!(told, alerts.len(), "docs/book/pages/operate/monitoring.md explains alerts that do not exist");
 }
 
 /// What the objects of a folder ask for: capabilities that are added, and kinds of volumes.

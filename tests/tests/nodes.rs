@@ -1,6 +1,6 @@
 //! Nodes and topology, on a real control plane.
 //!
-//! The letters in front are the rows of `docs/behaviour.md`.
+//! The name of each test begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
 
 use e2e::cluster::{TestSpace, until};
 use e2e::toy::{Answer, Call, Toy};

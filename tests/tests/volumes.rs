@@ -1,4 +1,4 @@
-//! What becomes of volumes, on a real control plane. The letters in front are the rows of `docs/behaviour.md`.
+//! Volumes on a real control plane. The name of each test begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -44,8 +44,8 @@ fn stage(folder: &Path) -> anyhow::Result<()> {
     let mut summary = read(&project.join(PAGES).join("SUMMARY.md"))?.replace("](", &format!("]({PAGES}/"));
     let mut copied = below(&project.join(PAGES))?;
     copied.retain(|path| !path.ends_with("SUMMARY.md"));
-    summary.push_str("\n# Reference\n\n");
-    for path in reference(project)? {
+    summary.push_str("\n# The project\n\n");
+    for path in beside(project)? {
         let text = read(&path)?;
         let title = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or("Untitled");
         summary.push_str(&format!("- [{title}]({})\n", path.strip_prefix(project)?.display()));
@@ -58,15 +58,10 @@ fn stage(folder: &Path) -> anyhow::Result<()> {
     write(&folder.join("book.toml"), &read(&project.join("docs/book/book.toml"))?.replace("src = \"pages\"\n", ""))
 }
 
-/// The pages beside the guide.
-fn reference(project: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut pages = Vec::new();
-    for entry in fs::read_dir(project.join("docs"))? {
-        pages.push(entry?.path());
-    }
-    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
-    pages.sort();
-    pages.extend(["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(|path| project.join(path)));
+/// The pages that the project has beside the guide.
+fn beside(project: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut pages =
+        ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(|path| project.join(path)).to_vec();
     let mut installing: Vec<_> =
         below(&project.join("deploy"))?.into_iter().filter(|path| path.ends_with("README.md")).collect();
     installing.sort();

@@ -15,7 +15,8 @@ use serde_json::Value;
 #[derive(Default)]
 pub(crate) struct Built {
     pub(crate) programs: Vec<TestProgram>,
-    pub(crate) doc_tests: Vec<DocTests>,
+    /// Whether the examples in the documentation are tested: the suite [`DOC_TESTS`].
+    pub(crate) doc_tests: bool,
     /// The programs of [`PROVISIONERS`], each with its variable.
     pub(crate) provisioners: BTreeMap<&'static str, PathBuf>,
     /// What did not compile.
@@ -30,16 +31,6 @@ pub(crate) struct TestProgram {
 }
 
 impl TestProgram {
-    /// Whether it is one of `tests/tests/node.rs` and `tests/tests/node_*.rs`.
-    pub(crate) fn needs_node(&self) -> bool {
-        self.suite == "e2e node" || self.suite.starts_with("e2e node_")
-    }
-
-    /// Whether tests in it need Ceph, all of which begin with `ceph_`.
-    pub(crate) fn needs_ceph(&self) -> bool {
-        ["e2e ceph", "e2e buckets"].contains(&self.suite.as_str())
-    }
-
     /// Whether it has tests on a control plane that hold for every version of Kubernetes that is supported. Recordings are
     /// of one version, and so is what the simulator says.
     pub(crate) fn meets_any_version(&self) -> bool {
@@ -49,17 +40,15 @@ impl TestProgram {
     }
 }
 
-/// The examples in the documentation of one library.
-pub(crate) struct DocTests {
-    pub(crate) suite: String,
-    pub(crate) package: String,
-}
+/// The suite of all examples in the documentation. They are run together: a package alone has other features, for which
+/// its dependencies would be compiled again.
+pub(crate) const DOC_TESTS: &str = "documentation";
 
 /// Builds all tests and programs of the workspace. What does not compile is in [`Built::failures`]; the rest is there.
 pub(crate) async fn tests(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Built> {
     let packages = packages(guard, progress).await?;
     let mut built = Built::default();
-    // Unlike `cargo test --no-run`, this goes on after what does not compile.
+    // Unlike `cargo test --no-run`, this continues after what does not compile.
     let arguments = ["build", "--workspace", "--bins", "--tests", "--examples", "--keep-going"];
     let each = |artifact: &Value| built.add(&packages, artifact);
     let all_compiled = artifacts(cargo(guard), &arguments, "building", each, progress).await?;
@@ -74,12 +63,7 @@ pub(crate) async fn tests(guard: &Guard, progress: &SharedProgress) -> anyhow::R
         built.failures.push("something without tests".to_owned());
     }
     built.programs.sort_by(|a, b| a.suite.cmp(&b.suite));
-    for package in packages.values().filter(|package| package.has_doc_tests) {
-        built
-            .doc_tests
-            .push(DocTests { suite: format!("{} (documentation)", package.name), package: package.name.clone() });
-    }
-    built.doc_tests.sort_by(|a, b| a.suite.cmp(&b.suite));
+    built.doc_tests = true;
     Ok(built)
 }
 
@@ -157,7 +141,7 @@ pub(crate) fn command(guard: &Guard, program: impl AsRef<OsStr>) -> Command {
 pub(crate) fn cargo(guard: &Guard) -> Command {
     let mut command = command(guard, std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
-        // It describes this package in them, and would build all anew whose build scripts read them.
+        // It describes this package in them, and would build all again whose build scripts read them.
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
             command.env_remove(name);
         }
@@ -180,7 +164,7 @@ pub(crate) fn workspace_root() -> &'static Path {
 impl Built {
     /// The names of everything that can be run.
     pub(crate) fn suites(&self) -> impl Iterator<Item = &str> {
-        let docs = self.doc_tests.iter().map(|docs| docs.suite.as_str());
+        let docs = self.doc_tests.then_some(DOC_TESTS);
         self.programs.iter().map(|program| program.suite.as_str()).chain(docs)
     }
 
@@ -218,7 +202,6 @@ struct Package {
     directory: PathBuf,
     /// What `cargo test` runs of it.
     suites: Vec<String>,
-    has_doc_tests: bool,
 }
 
 /// The workspace's packages by their id.
@@ -244,7 +227,6 @@ fn package(package: &Value) -> Option<(String, Package)> {
             name: name.to_owned(),
             directory: manifest.parent()?.to_owned(),
             suites: tested.map(|target| suite_name(name, target)).collect(),
-            has_doc_tests: targets.iter().any(|target| target["doctest"] == true),
         },
     ))
 }

@@ -5,9 +5,11 @@ use std::time::Instant;
 
 use anyhow::bail;
 use clap::Subcommand;
-use e2e::control_plane::{self, ComponentStatus, Settings, State, Status, Up};
+use e2e::control_plane::{self, ComponentStatus, NODE, Settings, State, Status, Up};
 use e2e::guard::Guard;
 use e2e::progress::{self, seconds};
+
+use crate::install::Install;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -21,9 +23,8 @@ pub(crate) enum Command {
         #[arg(long, conflicts_with = "port")]
         node: bool,
 
-        /// Install the Debian packages that a node needs, where they are missing
-        #[arg(long, requires = "node")]
-        install_node_packages: bool,
+        #[command(flatten)]
+        install: Install,
     },
     /// Stop it, and what was left running with it
     Down,
@@ -33,9 +34,9 @@ pub(crate) enum Command {
 
 pub(crate) async fn run(command: Command, guard: &Guard) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Up { port, node, install_node_packages } => {
-            if install_node_packages {
-                control_plane::install_node_packages(&progress::terminal())?;
+        Command::Up { port, node, install } => {
+            if node {
+                install.prepare(&NODE, "control-plane up --node", &progress::terminal())?;
             }
             up(port, node, guard).await
         }

@@ -6,8 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use clap::{Args, Subcommand};
 use e2e::cluster::{self, eventually};
+use e2e::control_plane::NODE;
 use e2e::guard::Guard;
+use e2e::nfs as nfs_server;
 use e2e::process::ProcessId;
 use e2e::progress::{self, SharedProgress};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -19,20 +22,20 @@ use serde_json::json;
 
 use crate::build::{self, Profile};
 use crate::image::HOSTPATH;
+use crate::install::Install;
 
 mod backend;
-pub(crate) mod buckets;
+mod buckets;
 pub(crate) mod context;
 mod kubectl;
-pub(crate) mod nfs;
+mod nfs;
 mod node;
 mod report;
 mod stage;
 
-pub(crate) use backend::Kind;
+use backend::Store;
 use report::{Figures, Report};
-pub(crate) use stage::On;
-use stage::Stage;
+use stage::{On, Stage};
 
 /// Release builds above this size have taken in something that they should not have.
 const SIZE_LIMIT: u64 = 12_000_000;
@@ -43,7 +46,85 @@ const PROVISIONER: &str = "demo.example.com/hostpath";
 const CLASS: &str = "hostpath-demo";
 const CLAIM: &str = "data";
 
-pub(crate) async fn run(on: On, guard: &Guard) -> anyhow::Result<ExitCode> {
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) kind: Option<Kind>,
+
+    #[command(flatten)]
+    pub(crate) volumes: Volumes,
+}
+
+/// What is shown; without one, volumes that are directories.
+#[derive(Subcommand)]
+pub(crate) enum Kind {
+    /// Show buckets on an object store: two claims of one bucket, new keys, and the end of it all
+    Buckets {
+        /// The object store
+        #[arg(long, value_enum, default_value_t = Store::Ceph)]
+        backend: Store,
+
+        /// Show it on a real control plane; the first time this builds Kubernetes
+        #[arg(long)]
+        real: bool,
+    },
+    /// Show exports of a real NFS server: a claim, and two clients that see each other's file
+    Nfs {
+        /// Show it on a real control plane; the first time this builds Kubernetes
+        #[arg(long)]
+        real: bool,
+    },
+    /// Show the image on a real node: the provisioner is a pod, and a pod writes into its volume; needs root on Linux
+    Node,
+}
+
+#[derive(Args)]
+pub(crate) struct Volumes {
+    /// Show the release build on a real control plane, with its figures; the first time this builds Kubernetes
+    #[arg(long)]
+    real: bool,
+
+    /// Like `--real`, and leave the control plane and the provisioner running until `control-plane down`
+    #[arg(long)]
+    keep: bool,
+
+    /// Show it on a cluster of yours, that of this context of the kubeconfig; asks before anything is made there
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["real", "keep"])]
+    pub(crate) context: Option<String>,
+
+    /// Make what `--context` needs without asking
+    #[arg(long, requires = "context")]
+    pub(crate) yes: bool,
+
+    #[command(flatten)]
+    install: Install,
+}
+
+pub(crate) async fn run(Arguments { kind, volumes }: Arguments, guard: &Guard) -> anyhow::Result<ExitCode> {
+    let on = |real| if real { On::Real } else { On::Simulated };
+    let prepare = |dependency, command| volumes.install.prepare(dependency, command, &progress::terminal());
+    match kind {
+        None if volumes.keep => show_volumes(On::Standing, guard).await,
+        None => show_volumes(on(volumes.real), guard).await,
+        Some(Kind::Node) => {
+            prepare(&NODE, "demo node")?;
+            show_volumes(On::Node, guard).await
+        }
+        Some(Kind::Nfs { real }) => {
+            prepare(&nfs_server::GANESHA, "demo nfs")?;
+            nfs::run(on(real), guard).await
+        }
+        Some(Kind::Buckets { backend, real }) => {
+            if let Some((dependency, command)) = backend.dependency() {
+                prepare(dependency, command)?;
+            }
+            buckets::run(on(real), backend, guard).await
+        }
+    }
+}
+
+async fn show_volumes(on: On, guard: &Guard) -> anyhow::Result<ExitCode> {
     on.check()?;
     let progress = progress::terminal();
     let mut report = Report::new(progress.clone());
@@ -129,7 +210,7 @@ async fn show(stage: &mut Stage, program: &Path, report: &mut Report) -> anyhow:
     Ok((before, id.resident_memory()?))
 }
 
-/// Waits until the claim is bound and its user was told, and shows what the user sees.
+/// Waits until the claim is bound and its event exists, and shows what the user sees.
 async fn bound(
     claims: &Api<PersistentVolumeClaim>,
     client: &Client,

@@ -85,7 +85,7 @@ pub(crate) struct Arguments {
     #[arg(default_value = HOSTPATH.name, value_parser = KINDS.map(|kind| kind.name))]
     name: String,
 
-    /// Where the archive goes [default: NAME.tar in the target folder]
+    /// Path of the archive [default: NAME.tar in the target folder]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -129,7 +129,7 @@ impl Kind {
         self.write(&program, output)
     }
 
-    /// Where the image goes unless told otherwise.
+    /// The default path of the image.
     pub(crate) fn default_output(&self) -> PathBuf {
         target_folder().join(format!("{}.tar", self.name))
     }
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_page_names_what_the_nfs_servers_image_has() -> anyhow::Result<()> {
-        let page = fs::read_to_string(build::workspace_root().join("docs/nfs.md"))?;
+        let page = fs::read_to_string(build::workspace_root().join("docs/book/pages/use/nfs.md"))?;
         let (_, named) = page.split_once("Debian's packages ").context("the page names no packages")?;
         let named = named.split(" in its image").next().unwrap_or_default().split('`').skip(1).step_by(2);
         assert_eq!(named.collect::<Vec<_>>(), e2e::nfs::IMAGE_PACKAGES.0);

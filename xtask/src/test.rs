@@ -8,23 +8,16 @@ use std::time::Instant;
 use anyhow::bail;
 use clap::Args;
 use e2e::ceph::{self, Ceph};
-use e2e::control_plane::{ControlPlane, STATE_VARIABLE, Settings, node_obstacle};
+use e2e::control_plane::{ControlPlane, NODE, STATE_VARIABLE, Settings};
+use e2e::dependency;
 use e2e::go_provisioner::go_provisioner;
 use e2e::guard::Guard;
 use e2e::progress::{self, SharedProgress, seconds};
-use e2e::{nfs, s3};
 
-use crate::build::{self, Built, DocTests, TestProgram};
+use crate::build::{self, Built, DOC_TESTS, TestProgram};
+use crate::install::Install;
+use crate::plan::Plan;
 use crate::suite::{self, Counts, Suite};
-
-/// How the names of the tests begin that need Ceph.
-const CEPH: &str = "ceph_";
-
-/// How the names of the tests begin that need an NFS server.
-const GANESHA: &str = "ganesha_";
-
-/// How the names of the tests begin that need S3 and IAM.
-const S3: &str = "s3_";
 
 /// What is tested.
 #[derive(Args)]
@@ -43,48 +36,35 @@ pub(crate) struct Selection {
     filter: Vec<String>,
 }
 
-pub(crate) async fn run(selection: &Selection, guard: &Guard) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(install: Install, selection: &Selection, guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
     let start = Instant::now();
-    let no_node = node_obstacle().map(|reason| format!("the tests of a real node are left out: {reason:#}"));
-    if let Some(no_node) = &no_node {
-        progress.line(no_node);
-    }
-
-    let no_ceph = ceph::obstacle().map(|reason| format!("the tests of Ceph, {CEPH}…, are left out: {reason:#}"));
-    if let Some(no_ceph) = &no_ceph {
-        progress.line(no_ceph);
-    }
-
-    let no_nfs =
-        nfs::obstacle().map(|reason| format!("the tests of an NFS server, {GANESHA}…, are left out: {reason:#}"));
-    if let Some(no_nfs) = &no_nfs {
-        progress.line(no_nfs);
-    }
-
-    let no_s3 = s3::obstacle().map(|reason| format!("the tests of S3, {S3}…, are left out: {reason:#}"));
-    if let Some(no_s3) = &no_s3 {
-        progress.line(no_s3);
+    if install.install_packages {
+        dependency::ALL.iter().try_for_each(|dependency| dependency.install(&progress))?;
     }
 
     let step = Instant::now();
     progress.line("building the tests and the provisioner");
     let mut built = build::tests(guard, &progress).await?;
     selection.apply(&mut built)?;
-    let left_out = if no_node.is_some() { leave_out_node(&mut built) } else { Vec::new() };
+    let plan = Plan::of(&mut built, &selection.filter, guard)?;
     progress.line(&format!("built in {}", seconds(step.elapsed())));
 
     go_provisioner(guard, &progress).await?;
 
     let step = Instant::now();
-    let node = built.programs.iter().any(TestProgram::needs_node);
-    let settings = Settings { audit: true, node, kubernetes: selection.kubernetes.clone(), ..Settings::default() };
+    let settings = Settings {
+        audit: true,
+        node: plan.needs(&NODE),
+        kubernetes: selection.kubernetes.clone(),
+        ..Settings::default()
+    };
     let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
     progress.line(&format!("control plane ready after {}", seconds(step.elapsed())));
     let other_version = control_plane.state().kubernetes.map(|version| format!("on Kubernetes {version}"));
 
     let step = Instant::now();
-    let ceph = if no_ceph.is_none() && built.programs.iter().any(TestProgram::needs_ceph) {
+    let ceph = if plan.needs(&ceph::CEPH) {
         Some(Ceph::start(&ceph::Settings::default(), guard, &progress).await?)
     } else {
         None
@@ -97,15 +77,7 @@ pub(crate) async fn run(selection: &Selection, guard: &Guard) -> anyhow::Result<
     if let Some(ceph) = &ceph {
         environment.insert(ceph::STATE_VARIABLE, ceph.state().path());
     }
-    let mut suites = run_suites(
-        &built,
-        &selection.filter,
-        environment,
-        [(GANESHA, no_nfs.is_none()), (S3, no_s3.is_none())],
-        guard,
-        &progress,
-    )
-    .await;
+    let mut suites = run_suites(&built, &plan, &selection.filter, environment, guard, &progress).await;
     suites.extend(built.failures.iter().map(|failure| Suite::broken(failure, "did not compile")));
 
     let step = Instant::now();
@@ -129,18 +101,7 @@ pub(crate) async fn run(selection: &Selection, guard: &Guard) -> anyhow::Result<
     if let Some(other_version) = other_version {
         println!("{other_version}");
     }
-    if let Some(no_node) = no_node {
-        println!("{} suites left out ({}): {no_node}", left_out.len(), left_out.join(", "));
-    }
-    if let Some(no_ceph) = no_ceph {
-        println!("{no_ceph}");
-    }
-    if let Some(no_nfs) = no_nfs {
-        println!("{no_nfs}");
-    }
-    if let Some(no_s3) = no_s3 {
-        println!("{no_s3}");
-    }
+    plan.summary().iter().for_each(|line| println!("{line}"));
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -149,14 +110,14 @@ impl Selection {
     fn apply(&self, built: &mut Built) -> anyhow::Result<()> {
         if self.kubernetes.is_some() {
             built.programs.retain(|program| program.meets_any_version() || self.names(&program.suite));
-            built.doc_tests.clear();
+            built.doc_tests = false;
         }
         if let Some(unknown) = self.suite.iter().find(|name| !built.suites().any(|suite| is_called(suite, name))) {
             bail!("no suite is called {unknown}; there are {}", built.suites().collect::<Vec<_>>().join(", "));
         }
         if !self.suite.is_empty() {
             built.programs.retain(|program| self.names(&program.suite));
-            built.doc_tests.retain(|docs| self.names(&docs.suite));
+            built.doc_tests &= self.names(DOC_TESTS);
         }
         Ok(())
     }
@@ -171,56 +132,39 @@ fn is_called(suite: &str, name: &str) -> bool {
     suite == name || suite.split(' ').any(|word| word == name)
 }
 
-/// Takes the tests of the node away, and returns their names.
-fn leave_out_node(built: &mut Built) -> Vec<String> {
-    let (left_out, run) = std::mem::take(&mut built.programs).into_iter().partition(|program| program.needs_node());
-    built.programs = run;
-    let left_out: Vec<TestProgram> = left_out;
-    left_out.into_iter().map(|program| program.suite).collect()
-}
-
 async fn run_suites(
     built: &Built,
+    plan: &Plan,
     filter: &[String],
     mut environment: BTreeMap<&str, PathBuf>,
-    servers: [(&str, bool); 2],
     guard: &Guard,
     progress: &SharedProgress,
 ) -> Vec<Suite> {
-    let ceph = (CEPH, environment.contains_key(ceph::STATE_VARIABLE));
-    let left_out: Vec<&str> =
-        servers.into_iter().chain([ceph]).filter(|(_, there)| !there).map(|(prefix, _)| prefix).collect();
     environment.extend(built.provisioners.clone());
     let mut suites = Vec::new();
     for program in &built.programs {
         progress.line(&format!("\n=== {}", program.suite));
-        let command = program_command(program, filter, &left_out, guard);
+        let command = program_command(program, plan, filter, guard);
         suites.push(suite::run(&program.suite, command, &environment, progress).await);
     }
-    for docs in &built.doc_tests {
-        progress.line(&format!("\n=== {}", docs.suite));
-        let command = docs_command(docs, filter, guard);
-        suites.push(suite::run(&docs.suite, command, &environment, progress).await);
+    if built.doc_tests {
+        progress.line(&format!("\n=== {DOC_TESTS}"));
+        suites.push(suite::run(DOC_TESTS, docs_command(filter, guard), &environment, progress).await);
     }
     suites
 }
 
 /// As `cargo test` runs it, but as a child of this process, so that it ends with it.
-fn program_command(
-    program: &TestProgram,
-    filter: &[String],
-    left_out: &[&str],
-    guard: &Guard,
-) -> std::process::Command {
+fn program_command(program: &TestProgram, plan: &Plan, filter: &[String], guard: &Guard) -> std::process::Command {
     let mut command = build::command(guard, &program.executable);
-    command.args(left_out.iter().flat_map(|prefix| ["--skip", prefix]));
+    command.args(plan.skips(&program.suite));
     command.args(filter).current_dir(&program.directory).env("CARGO_MANIFEST_DIR", &program.directory);
     command
 }
 
-fn docs_command(docs: &DocTests, filter: &[String], guard: &Guard) -> std::process::Command {
+fn docs_command(filter: &[String], guard: &Guard) -> std::process::Command {
     let mut command = build::cargo(guard);
-    command.args(["test", "--quiet", "--doc", "--package", &docs.package, "--"]).args(filter);
+    command.args(["test", "--quiet", "--doc", "--workspace", "--no-fail-fast", "--"]).args(filter);
     command
 }
 

@@ -17,7 +17,7 @@ impl BucketProvisioner for Noop {
     type Config = ();
 
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let endpoint = Endpoint { host: "objects.example.com".to_owned(), ..Endpoint::default() };
+        let endpoint = Endpoint::https("objects.example.com");
         Ok(Bucket::new(endpoint, Credentials::new(request.claim.user(), "no-secret")))
     }
 

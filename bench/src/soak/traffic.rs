@@ -137,7 +137,7 @@ async fn bound(soak: &Soak, uid: &str) -> anyhow::Result<bool> {
             bail!("the API server is gone for {} s", PATIENCE.as_secs());
         }
         if *soak.calm.borrow() {
-            // What becomes of it is looked at in the end.
+            // What becomes of it is checked in the end.
             return Ok(false);
         }
     };

@@ -96,7 +96,7 @@ fn look_for_doubles(soak: &Soak, view: &View) {
     }
 }
 
-/// The data of a claim that is bound are there until its deletion is asked for; those of a retained volume for ever.
+/// The data of a claim that is bound are there until its deletion is asked for; those of a retained volume forever.
 fn look_for_losses(soak: &Soak) {
     let mut ledger = soak.ledger();
     let mut lost = Vec::new();

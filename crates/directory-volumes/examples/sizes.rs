@@ -50,7 +50,8 @@ fn main() {
     let path = make(&root, "pvc-3", 4 * MIB);
     root.move_to_trash(&at("pvc-3"), &owner("pvc-3"), None, serde_json::Value::Null, &FencingToken::unlimited())
         .unwrap();
-    root.restore("pvc-3").unwrap();
+    root.restore("pvc-3", None).unwrap();
+    root.end_restore("pvc-3").unwrap();
     assert_eq!(size_of(&path), 4 * MIB);
     fill(&path, 4 * MIB);
     let anybody = Owner { claim: None, ..owner("pvc-3") };
@@ -75,11 +76,17 @@ fn at(volume: &str) -> VolumePath {
 
 fn owner(volume: &str) -> Owner {
     let claim = Claim { namespace: "shop".to_owned(), name: volume.to_owned(), uid: format!("uid-of-{volume}") };
-    Owner { volume: volume.to_owned(), uid: None, claim: Some(claim), provisioner: "example.com/p".to_owned() }
+    Owner {
+        volume: volume.to_owned(),
+        uid: None,
+        claim: Some(claim),
+        provisioner: "example.com/p".to_owned(),
+        cluster: None,
+    }
 }
 
 fn make(root: &Root, volume: &str, bytes: u64) -> PathBuf {
-    root.create(&at(volume), &owner(volume), &CLOSED, Some(bytes), &FencingToken::unlimited()).unwrap()
+    root.create(&at(volume), &owner(volume), false, &CLOSED, Some(bytes), &FencingToken::unlimited()).unwrap()
 }
 
 fn size_of(path: &Path) -> u64 {
@@ -148,7 +155,7 @@ fn full(root: &Root, place: &Path, kind: &str) {
     while File::create(place.join(format!("small-{last}"))).and_then(|mut file| file.write_all(&[1])).is_ok() {
         last += 1;
     }
-    let made = root.create(&at("pvc-5"), &owner("pvc-5"), &CLOSED, None, &FencingToken::unlimited());
+    let made = root.create(&at("pvc-5"), &owner("pvc-5"), false, &CLOSED, None, &FencingToken::unlimited());
     assert!(matches!(made, Err(DirectoryError::Io { .. }) | Ok(_)), "{kind}: {made:?}");
     root.remove(&at("pvc-5"), &owner("pvc-5"), &FencingToken::unlimited()).unwrap();
     root.remove(&at("pvc-4"), &owner("pvc-4"), &FencingToken::unlimited()).unwrap();

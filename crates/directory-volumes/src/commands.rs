@@ -2,16 +2,19 @@
 
 mod adopt;
 mod orphans;
+mod restored;
 mod trash;
+pub(crate) mod volumes;
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
 use kube_provisioner::kube::Client;
-use kube_provisioner::{Options, client};
+use kube_provisioner::{Options, client, cluster_id};
 
 use crate::deletion::Annotations;
 use crate::error::DirectoryError;
@@ -27,11 +30,11 @@ type BoxError = Box<dyn Error + Send + Sync>;
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "clap would take it for the description of the program")]
 pub enum Commands<S: Site> {
-    /// Tell which directories belong to no volume, and which volumes have no directory
+    /// List directories without a volume, and volumes without a directory
     Orphans(Orphans<S>),
-    /// Take a directory, or the volume of another provisioner, over
+    /// Take over a directory, or a volume of another provisioner
     Adopt(Adopt<S>),
-    /// List deleted volumes whose data are kept, bring one back, or remove it for good
+    /// List deleted volumes whose data are kept, restore one, or delete it for good
     Trash(Trash<S>),
 }
 
@@ -62,6 +65,9 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
     /// # Errors
     /// When it cannot be used.
     fn root(&self) -> Result<Root, BoxError>;
+
+    /// Where the root is: its directory here, and what it is on a server. Volumes of others name it so.
+    fn places(&self, root: &Root) -> Vec<Place>;
 
     /// The cluster.
     fn connection(&self) -> &Connection;
@@ -101,6 +107,20 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
     }
 }
 
+/// Where data are, as a volume says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A directory of a machine.
+    Directory(PathBuf),
+    /// A directory of a file server.
+    Export {
+        /// The server's name or address.
+        server: String,
+        /// The path there.
+        path: PathBuf,
+    },
+}
+
 /// What `adopt` says on volumes.
 pub trait Maker: Send + Sync {
     /// Refuses a volume that is elsewhere.
@@ -129,7 +149,7 @@ pub struct Connection {
     #[arg(long, env, value_name = "NAME")]
     pub provisioner_name: String,
 
-    /// Kubeconfig file; without one the pod's service account, or the user's default
+    /// Kubeconfig file [default: the pod's service account, or the user's default]
     #[arg(long, env, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
@@ -137,13 +157,17 @@ pub struct Connection {
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// The node that the provisioner is on, where there are several
+    /// Node that the provisioner runs on, with --coordination per-node
     #[arg(long, env, value_name = "NAME")]
     pub node_name: Option<String>,
 
-    /// Name of the installation, if the provisioner was given one
+    /// Value of the provisioner's --identity, if it has one
     #[arg(long, env, value_name = "NAME")]
     pub identity: Option<String>,
+
+    /// Value of the provisioner's --cluster-id, if it has one [default: the uid of the namespace kube-system]
+    #[arg(long, env, value_name = "ID")]
+    pub cluster_id: Option<String>,
 }
 
 impl Connection {
@@ -151,11 +175,17 @@ impl Connection {
         let mut options = Options::new(&self.provisioner_name);
         options.kubeconfig.clone_from(&self.kubeconfig);
         options.namespace.clone_from(&self.namespace);
+        options.cluster_id.clone_from(&self.cluster_id);
         options
     }
 
     async fn client(&self) -> Result<Client, BoxError> {
         Ok(client(&self.options()).await?)
+    }
+
+    /// The id of the cluster, by which marks of other clusters are known.
+    async fn cluster(&self, client: &Client) -> Result<String, BoxError> {
+        Ok(cluster_id(&self.options(), client).await?)
     }
 }
 
@@ -168,6 +198,16 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
         format!("{}\n", cells.collect::<Vec<_>>().join("   ").trim_end())
     };
     rows.iter().map(line).collect()
+}
+
+/// Asks a person. No answer is no.
+fn is_confirmed(question: &str) -> Result<bool, BoxError> {
+    print(&format!("{question} [y/N] "));
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    print("\n");
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 /// The answer of a command.

@@ -1,9 +1,9 @@
-//! Between the objects of Kubernetes and the directories of a root: whose a directory is, how large, and what becomes of it.
+//! Between the objects of Kubernetes and the directories of a root: owner, size, and what happens to a directory at deletion.
 
 use std::time::Duration;
 
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
-use kube_provisioner::protocol::PROVISIONED_BY;
+use kube_provisioner::protocol::{CLUSTER_ID, PROVISIONED_BY};
 use kube_provisioner::{FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume, Volume};
 
 use crate::error::DirectoryError;
@@ -12,6 +12,9 @@ use crate::parameters::{OnDelete, TRASH_TTL};
 use crate::path::VolumePath;
 use crate::pattern::{Names, PathPattern};
 use crate::root::Root;
+
+/// The reclaim policy of volumes whose data stay.
+const RETAIN: &str = "Retain";
 
 /// The annotations by which the volumes of one provisioner say what `delete` needs. The class may be gone by then.
 #[derive(Clone, Copy, Debug)]
@@ -70,21 +73,29 @@ impl Size {
 
     /// A size that is a mere number is nothing to keep from the user.
     pub fn tell(&self, volume: Volume) -> Volume {
-        match &self.unlimited {
-            Some(reason) => volume.warning(format!(
-                "the size of the volume is not enforced: {reason}; a class with enforceSize: \"false\" says so beforehand"
-            )),
-            None => volume,
+        self.tell_with(volume, None)
+    }
+
+    /// The same, with something else that the user is to know.
+    pub fn tell_with(&self, volume: Volume, more: Option<String>) -> Volume {
+        let of_size = self.unlimited.as_ref().map(|reason| {
+            format!("the size of the volume is not enforced: {reason}; a class with enforceSize: \"false\" says so beforehand")
+        });
+        match [of_size, more].into_iter().flatten().collect::<Vec<_>>() {
+            texts if texts.is_empty() => volume,
+            texts => volume.warning(texts.join(". ")),
         }
     }
 }
 
-/// What is to be done with a directory when its volume goes.
+/// What is to be done with a directory when its volume is deleted.
 #[derive(Debug)]
 pub struct Deletion {
     path: VolumePath,
     owner: Owner,
     kind: Kind,
+    /// None for an attempt.
+    volume: Option<PersistentVolume>,
 }
 
 #[derive(Debug)]
@@ -120,18 +131,18 @@ impl Deletion {
             Some("retain") => Kind::Keep,
             Some("trash") => {
                 let ttl = volume.annotation(annotations.trash_ttl);
-                // A number that nobody can read is no reason to keep data for ever, nor to remove them at once.
+                // A number that nobody can read is no reason to keep data forever, nor to remove them at once.
                 let ttl = ttl.map(|text| text.parse().map_or(TRASH_TTL, Duration::from_secs));
-                Kind::Trash { ttl, object: serde_json::to_value(volume.object()).unwrap_or_default() }
+                Kind::Trash { ttl, object: serde_json::to_value(&*volume.object).unwrap_or_default() }
             }
             _ => Kind::Remove,
         };
-        Ok(Self { path, owner: owner_of(volume.object()), kind })
+        Ok(Self { path, owner: owner_here(volume), kind, volume: Some((*volume.object).clone()) })
     }
 
     /// The claim of an attempt is gone, and nobody has used its directory.
     pub fn of_attempt(path: VolumePath, owner: Owner) -> Self {
-        Self { path, owner, kind: Kind::RemoveAttempt }
+        Self { path, owner, kind: Kind::RemoveAttempt, volume: None }
     }
 
     /// Where the directory is.
@@ -144,8 +155,13 @@ impl Deletion {
         &self.owner
     }
 
+    /// The volume, unless it is an attempt whose directory nobody else has.
+    pub(crate) fn volume(&self) -> Option<&PersistentVolume> {
+        self.volume.as_ref().filter(|_| !matches!(self.kind, Kind::Keep))
+    }
+
     pub(crate) fn carry_out(self, root: &Root, token: &FencingToken) -> Result<(), DirectoryError> {
-        let Self { path, owner, kind } = self;
+        let Self { path, owner, kind, .. } = self;
         match kind {
             Kind::Remove => root.remove(&path, &owner, token),
             Kind::RemoveAttempt => match root.remove(&path, &owner, token) {
@@ -175,8 +191,23 @@ pub fn whose<P>(request: &ProvisionRequest<P>, pattern: &PathPattern) -> Result<
         annotations: metadata.annotations.as_ref(),
     };
     let path = pattern.path(&names).map_err(ProvisionError::invalid)?;
-    let provisioner = request.class.provisioner.clone();
-    Ok((path, Owner { volume: request.name.clone(), uid: None, claim: Some(claim), provisioner }))
+    let (provisioner, cluster) = (request.class.provisioner.clone(), Some(request.cluster_id.clone()));
+    Ok((path, Owner { volume: request.name.clone(), uid: None, claim: Some(claim), provisioner, cluster }))
+}
+
+/// Whether the volume of a request is to have the reclaim policy Retain.
+pub fn retains<P>(request: &ProvisionRequest<P>) -> bool {
+    request.class.reclaim_policy.as_deref() == Some(RETAIN)
+}
+
+/// Who a volume says that it is, in the cluster in which the provisioner runs.
+pub fn owner_here(volume: &ProvisionedVolume) -> Owner {
+    Owner { cluster: Some(volume.cluster_id.clone()), ..owner_of(&volume.object) }
+}
+
+/// Whether a volume's reclaim policy is Retain.
+pub(crate) fn is_retained(volume: &PersistentVolume) -> bool {
+    volume.spec.as_ref().is_some_and(|spec| spec.persistent_volume_reclaim_policy.as_deref() == Some(RETAIN))
 }
 
 /// Who a volume says that it is. Whose the directory is, its mark says.
@@ -187,11 +218,12 @@ pub fn owner_of(volume: &PersistentVolume) -> Owner {
         name: text(&claim.name),
         uid: text(&claim.uid),
     });
-    let provisioner = volume.metadata.annotations.as_ref().and_then(|all| all.get(PROVISIONED_BY)).cloned();
+    let annotation = |key: &str| volume.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
     Owner {
         volume: text(&volume.metadata.name),
         uid: volume.metadata.uid.clone(),
         claim,
-        provisioner: provisioner.unwrap_or_default(),
+        provisioner: annotation(PROVISIONED_BY).unwrap_or_default(),
+        cluster: annotation(CLUSTER_ID),
     }
 }

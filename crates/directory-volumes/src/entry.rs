@@ -9,12 +9,12 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{DirectoryError, failed};
-use crate::files;
 use crate::mark::Mark;
 use crate::path::VolumePath;
 use crate::remove::{self, MOUNTED};
 use crate::root::Root;
-use crate::state::{DELETING, State, open_down, read_json, remove_empty, to_json};
+use crate::state::{DELETING, State, TRASH, open_down, read_json, to_json};
+use crate::{descend, files};
 
 /// In an entry: what the volume's directory is called.
 pub(crate) const DATA: &str = "data";
@@ -38,6 +38,9 @@ pub struct Discarded {
     /// When its data may go; never where it says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
+    /// For how many seconds they are kept, while the clock has not been believed yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u64>,
     /// The PersistentVolume, for making it again.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub object: serde_json::Value,
@@ -45,12 +48,12 @@ pub struct Discarded {
 
 impl Discarded {
     pub(crate) fn now(mark: Mark, path: VolumePath) -> Self {
-        Self { mark, path, deleted: Timestamp::now(), expires: None, object: serde_json::Value::Null }
+        Self { mark, path, deleted: Timestamp::now(), expires: None, keep: None, object: serde_json::Value::Null }
     }
 
-    /// Whether its time is over.
+    /// Whether its time is over. Nothing ends before it began.
     pub fn has_expired(&self, now: Timestamp) -> bool {
-        self.expires.is_some_and(|expires| expires <= now)
+        self.deleted <= now && self.expires.is_some_and(|expires| expires <= now)
     }
 }
 
@@ -82,16 +85,17 @@ impl Root {
             match moved {
                 Ok(()) => {
                     state.unmark(path)?;
-                    remove_empty(state.root.as_fd(), &above);
+                    self.remove_above(state, path);
                     return Ok(());
                 }
                 // The entry of an earlier removal went meanwhile.
                 Err(Errno::NOENT) => {}
                 Err(Errno::EXIST | Errno::NOTEMPTY) => {
-                    return Err(DirectoryError::Busy {
-                        name: volume.clone(),
-                        why: "an earlier removal is not finished",
-                    });
+                    let why = match to {
+                        TRASH => "an earlier volume of this name is in the trash",
+                        _ => "an earlier removal is not finished",
+                    };
+                    return Err(DirectoryError::Busy { name: volume.clone(), why });
                 }
                 Err(error) => {
                     state.remove_entry(to, volume);
@@ -115,7 +119,7 @@ impl Root {
         self.empty_entry(state, DELETING, volume, fencing_token)
     }
 
-    /// Removes an entry with its data. The record goes last: it says what else there is to give back.
+    /// Removes an entry with its data. The record is removed last: it says what else there is to give back.
     pub(crate) fn empty_entry(
         &self,
         state: &State,
@@ -129,7 +133,7 @@ impl Root {
             Err(error) => return Err(failed("cannot open", volume, error)),
         };
         remove::tree(&entry, DATA, volume, fencing_token)?;
-        // A record that cannot be read must not keep the entry for ever.
+        // A record that cannot be read must not keep the entry forever.
         if let Ok(Some(leaving)) = state.discarded(of, volume) {
             self.release_project(state, &leaving.mark.owner)?;
         }
@@ -143,7 +147,13 @@ impl State {
         let directory = open_down(self.own.as_fd(), &[to])?;
         let entry = files::make_directory(directory.as_fd(), &leaving.mark.owner.volume, Mode::RWXU)?;
         match self.create_file(entry.as_fd(), RECORD, &to_json(leaving)) {
-            Ok(()) | Err(Errno::EXIST) => Ok(entry),
+            Ok(()) => Ok(entry),
+            // Its data came, so the entry is another volume's.
+            Err(Errno::EXIST) if !is_missing(entry.as_fd(), DATA) => Err(Errno::EXIST),
+            // The time of that call is not the time of this one.
+            Err(Errno::EXIST) => {
+                files::replace(self.tmp.as_fd(), entry.as_fd(), RECORD, &to_json(leaving)).map(|()| entry)
+            }
             Err(error) => Err(error),
         }
     }
@@ -161,6 +171,15 @@ impl State {
         }
     }
 
+    /// Writes the record of an entry again.
+    pub(crate) fn rewrite(&self, of: &'static str, discarded: &Discarded) -> Result<(), DirectoryError> {
+        let volume = &*discarded.mark.owner.volume;
+        let replaced = self
+            .open_entry(of, volume)
+            .and_then(|entry| files::replace(self.tmp.as_fd(), entry.as_fd(), RECORD, &to_json(discarded)));
+        replaced.map_err(|error| failed("cannot note the time of", volume, error))
+    }
+
     /// Removes an entry that has no data. One that has some stays.
     pub(crate) fn remove_entry(&self, of: &'static str, volume: &str) {
         let Ok(entry) = self.open_entry(of, volume) else { return };
@@ -174,7 +193,12 @@ impl State {
 
     /// The entries of one of our own directories.
     pub(crate) fn list(&self, of: &'static str) -> Result<Vec<String>, DirectoryError> {
-        let directory = self.directory(of)?;
+        let directory = match descend::open(self.own.as_fd(), of) {
+            Ok(directory) => directory,
+            // Earlier versions had less.
+            Err(Errno::NOENT) => return Ok(Vec::new()),
+            Err(error) => return Err(failed("cannot open", of, error)),
+        };
         let names = files::names(&directory).map_err(|error| failed("cannot list", of, error))?;
         Ok(names.into_iter().map(|(name, _)| name).collect())
     }

@@ -1,10 +1,13 @@
 //! What can be wrong with a root or with a volume in it.
 
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
+use jiff::Timestamp;
 use rustix::io::Errno;
 use thiserror::Error;
+
+use crate::mark::Owner;
 
 /// What is wrong, and what to do about it.
 #[derive(Debug, Error)]
@@ -29,7 +32,7 @@ pub enum DirectoryError {
     /// The root is `/`.
     #[error("the root directory {0} is the whole file system; name one for volumes alone with --root")]
     Everything(PathBuf),
-    /// The root's path cannot be told to Kubernetes.
+    /// Kubernetes cannot store the root's path.
     #[error("the path of the root directory {0} is not valid UTF-8, which the Kubernetes API needs")]
     NotUnicode(PathBuf),
     /// Nothing can be made in the root.
@@ -107,12 +110,12 @@ pub enum DirectoryError {
         root: PathBuf,
     },
     /// Another volume has the directory.
-    #[error("{path:?} is the directory of {holder}; it is not touched for another volume")]
+    #[error("{path:?} is the directory of {holder}, and is not touched for this one")]
     Taken {
         /// Below the root.
         path: String,
-        /// Whose it is.
-        holder: String,
+        /// The owner.
+        holder: Holder,
     },
     /// A directory without a mark.
     #[error(
@@ -122,6 +125,18 @@ pub enum DirectoryError {
     NotOurs {
         /// The directory.
         path: PathBuf,
+    },
+    /// A directory above a volume is not ours.
+    #[error(
+        "the directory {directory:?}, in which the volume would be, {what}, so others may be able to put a link in the \
+         volume's place: run the provisioner's command `adopt {directory}`, which makes it a volume or a directory for \
+         volumes, or move it away"
+    )]
+    Exposed {
+        /// Below the root.
+        directory: String,
+        /// What is wrong with it.
+        what: String,
     },
     /// Something else is where a directory belongs.
     #[error("{path:?} {what}; move it away")]
@@ -172,6 +187,19 @@ pub enum DirectoryError {
         /// Why.
         reason: String,
     },
+    /// The clock says less than what is known.
+    #[error(
+        "nothing in the trash expires: the clock says {now}, and {what} at {when}; set the clock of this machine, or remove \
+         what has a wrong time by hand"
+    )]
+    Clock {
+        /// What the clock says.
+        now: Timestamp,
+        /// What happened later.
+        what: String,
+        /// When.
+        when: Timestamp,
+    },
     /// Nothing of this name is there.
     #[error("there is no {what} {name:?}")]
     NotThere {
@@ -190,6 +218,49 @@ pub enum DirectoryError {
         /// Why.
         source: io::Error,
     },
+}
+
+/// Who has a path.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Holder {
+    /// A volume.
+    Volume(Box<Owner>),
+    /// A volume of the same name, as before a restore of the cluster.
+    Namesake(Box<Owner>),
+    /// A volume of which nothing more is to be said.
+    Another,
+    /// A volume above or below the path.
+    Nested,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Volume(owner) => owner.fmt(f),
+            Self::Namesake(owner) => write!(
+                f,
+                "{owner}, which has the name of this one (after a restore of the cluster, the provisioner's command `adopt \
+                 --volume {}` gives it to this one)",
+                owner.volume
+            ),
+            Self::Another => f.write_str("another volume"),
+            Self::Nested => f.write_str("a volume above or below it"),
+        }
+    }
+}
+
+impl DirectoryError {
+    /// What a tenant may read: nothing about volumes of other namespaces. The log has it.
+    pub(crate) fn for_claim_of(self, owner: &Owner) -> Self {
+        match self {
+            Self::Taken { path, holder: Holder::Volume(holder) } if !holder.shares_namespace(owner) => {
+                tracing::warn!("{path:?} is asked for by {owner}, and it is the directory of {holder}");
+                Self::Taken { path, holder: Holder::Another }
+            }
+            error => error,
+        }
+    }
 }
 
 /// What to do about a root that cannot be opened.

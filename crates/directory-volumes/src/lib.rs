@@ -6,16 +6,19 @@
 //! | below `.kube-provisioner/` | |
 //! |---|---|
 //! | `root` | the root's marker: its id. Where it is missing, another disk is mounted, or none |
-//! | `volumes/PATH` | the mark of the volume at `PATH`: whose it is. Without it nothing is changed, moved or removed |
+//! | `volumes/PATH` | the mark of the volume at `PATH`: its owner. Without it nothing is changed, moved or removed |
 //! | `projects/ID` | the project id of a volume whose size is enforced |
 //! | `deleting/VOLUME/` | a volume on its way out: its `record` and its `data` |
 //! | `trash/VOLUME/` | a deleted volume whose data are kept for some time |
+//! | `restoring/VOLUME/` | one that is being brought back |
 //! | `notes/NAME` | what the provisioner wants to know again, such as the node that the root was on |
 //! | `locks/NUMBER` | what keeps two processes from working on one path |
 //! | `tmp/` | files that are being written |
 
 #![deny(missing_docs)]
 
+mod above;
+mod clock;
 pub mod commands;
 mod deletion;
 mod descend;
@@ -41,9 +44,9 @@ mod upkeep;
 mod volumes;
 mod worker;
 
-pub use self::deletion::{Annotations, Deletion, Size, owner_of, whose};
+pub use self::deletion::{Annotations, Deletion, Size, owner_here, owner_of, retains, whose};
 pub use self::entry::Discarded;
-pub use self::error::DirectoryError;
+pub use self::error::{DirectoryError, Holder};
 pub use self::mark::{Claim, Mark, Owner};
 pub use self::path::VolumePath;
 pub use self::pattern::{Names, PathPattern};

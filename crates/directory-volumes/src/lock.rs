@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::error::{DirectoryError, failed};
 use crate::path::VolumePath;
-use crate::state::{LOCKS, State};
+use crate::state::{LOCKS, State, TRASH};
 
 /// Paths share so many locks. They are made with the root, so that a full disk has them.
 const COUNT: u32 = 64;
@@ -25,9 +25,18 @@ pub(crate) struct Lock {
 impl State {
     /// Waits for the lock of a path, for some seconds at most: who hangs with it must not hang everybody.
     pub(crate) fn lock(&self, path: &VolumePath) -> Result<Lock, DirectoryError> {
-        let error = |error| failed("cannot lock", path.as_str(), error);
         let hash = path.as_str().bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
-        let file = open(&self.directory(LOCKS)?, hash % COUNT).map_err(error)?;
+        self.lock_file(&(hash % COUNT).to_string(), path.as_str())
+    }
+
+    /// Waits for the lock of all entries of the trash. After that of a path, where both are needed.
+    pub(crate) fn lock_trash(&self) -> Result<Lock, DirectoryError> {
+        self.lock_file(TRASH, TRASH)
+    }
+
+    fn lock_file(&self, name: &str, what: &str) -> Result<Lock, DirectoryError> {
+        let error = |error| failed("cannot lock", what, error);
+        let file = open(&self.directory(LOCKS)?, name).map_err(error)?;
         let deadline = Instant::now() + LIMIT;
         loop {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -36,7 +45,7 @@ impl State {
                 Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Lock { _file: None }),
                 Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => std::thread::sleep(PAUSE),
                 Err(Errno::WOULDBLOCK) => {
-                    return Err(DirectoryError::Busy { name: path.to_string(), why: "another process works on it" });
+                    return Err(DirectoryError::Busy { name: what.to_owned(), why: "another process works on it" });
                 }
                 Err(failure) => return Err(error(failure)),
             }
@@ -46,11 +55,12 @@ impl State {
 
 /// Makes the files of all locks.
 pub(crate) fn make_all(locks: &OwnedFd) -> Result<(), Errno> {
-    (0..COUNT).try_for_each(|number| open(locks, number).map(drop))
+    open(locks, TRASH)?;
+    (0..COUNT).try_for_each(|number| open(locks, &number.to_string()).map(drop))
 }
 
-fn open(locks: &OwnedFd, number: u32) -> Result<OwnedFd, Errno> {
+fn open(locks: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     // Network file systems lock only what is open for writing.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(locks.as_fd(), &*number.to_string(), flags, Mode::RUSR | Mode::WUSR)
+    rustix::fs::openat(locks.as_fd(), name, flags, Mode::RUSR | Mode::WUSR)
 }

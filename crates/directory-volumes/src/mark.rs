@@ -18,6 +18,9 @@ pub struct Owner {
     pub claim: Option<Claim>,
     /// The name of the provisioner.
     pub provisioner: String,
+    /// The id of the cluster. Marks of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
 }
 
 /// A PersistentVolumeClaim.
@@ -32,14 +35,26 @@ pub struct Claim {
 }
 
 impl Owner {
-    /// Whether both are the same volume. The uids of the volume and of its claim count where both know them.
+    /// Whether both are the same volume. The cluster and the uids of the volume and of its claim count where both know them.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let claim = |owner: &Self| owner.claim.as_ref().map(|claim| claim.uid.clone());
         let same = |one: Option<String>, other: Option<String>| one.zip(other).is_none_or(|(one, other)| one == other);
         self.volume == other.volume
             && self.provisioner == other.provisioner
+            && same(self.cluster.clone(), other.cluster.clone())
             && same(self.uid.clone(), other.uid.clone())
             && same(claim(self), claim(other))
+    }
+
+    /// Whether the claims of both are in one namespace of one cluster, as far as that is known.
+    pub(crate) fn shares_namespace(&self, other: &Self) -> bool {
+        let namespace = |owner: &Self| owner.claim.as_ref().map(|claim| claim.namespace.clone());
+        namespace(self) == namespace(other) && !self.is_of_another_cluster(other.cluster.as_deref())
+    }
+
+    /// Whether the mark names another cluster than this one. Where either is not known, it does not say so.
+    pub(crate) fn is_of_another_cluster(&self, here: Option<&str>) -> bool {
+        self.cluster.as_deref().zip(here).is_some_and(|(there, here)| there != here)
     }
 }
 
@@ -49,7 +64,11 @@ impl fmt::Display for Owner {
         if let Some(claim) = &self.claim {
             write!(f, " of the claim {}/{} ({})", claim.namespace, claim.name, claim.uid)?;
         }
-        write!(f, ", made by {}", self.provisioner)
+        write!(f, ", made by {}", self.provisioner)?;
+        match &self.cluster {
+            Some(cluster) => write!(f, " in the cluster {cluster}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -65,4 +84,7 @@ pub struct Mark {
     /// Since when the directory is kept although its volume was deleted, as the volume's class said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Timestamp>,
+    /// Whether the volume's reclaim policy is Retain.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retain: bool,
 }

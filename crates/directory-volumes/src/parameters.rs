@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube_provisioner::parse_duration;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
@@ -21,25 +22,12 @@ pub enum OnDelete {
     Retain,
 }
 
-/// A number and its unit, such as `12h` or `30d`.
-///
-/// # Errors
-/// When it is something else.
-pub fn duration(text: &str) -> Result<Duration, &'static str> {
-    let seconds = [("s", 1), ("m", 60), ("h", 3600), ("d", 24 * 3600)].into_iter().find_map(|(unit, seconds)| {
-        let count = text.strip_suffix(unit)?;
-        let plain = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
-        plain.then(|| count.parse::<u32>().ok().map(|count| u64::from(count) * seconds))?
-    });
-    seconds.map(Duration::from_secs).ok_or("it is no time with its unit, such as \"12h\" or \"30d\"")
-}
-
-/// Reads a [`duration`], for `deserialize_with`.
+/// Reads a duration, for `deserialize_with`.
 ///
 /// # Errors
 /// When it is none.
 pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    duration(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
+    parse_duration(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
 }
 
 /// Reads the id of a user or group, for `deserialize_with`.

@@ -77,7 +77,7 @@ impl PathPattern {
     /// `${.PVC.labels.KEY}` and `${.PVC.annotations.KEY}`, or one of ours.
     ///
     /// Labels and annotations are the tenant's text: what they give is checked for each claim, and it may be the same for two
-    /// claims. The second one is refused, as the mark of the directory says whose it is.
+    /// claims. The second one is refused, as the mark of the directory names its owner.
     ///
     /// # Errors
     /// What is wrong with it.

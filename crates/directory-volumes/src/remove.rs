@@ -14,7 +14,7 @@ pub(crate) const MOUNTED: &str = "a file system is mounted in it";
 
 /// More levels than this are flattened: the directory is moved up, where it is removed later.
 const DEEPEST: usize = 64;
-/// So many directories of one directory are looked at together, to bound memory.
+/// So many directories of one directory are read together, to bound memory.
 const BATCH: usize = 4096;
 /// So often a directory is read in vain, because it fills up again, before it is left for later.
 const MOST_READS: usize = 64;

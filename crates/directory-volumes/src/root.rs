@@ -15,7 +15,7 @@ use crate::{descend, files};
 
 /// A root directory for volumes.
 ///
-/// It is opened anew for each piece of work, and its marker is compared: when the file system that should be mounted there
+/// It is opened again for each piece of work, and its marker is compared: when the file system that should be mounted there
 /// is not, nothing is made and nothing is removed.
 #[derive(Debug)]
 pub struct Root {
@@ -33,7 +33,7 @@ struct Marker {
 }
 
 impl Root {
-    /// Looks at a directory of this machine. Nothing is made in it.
+    /// Examines a directory of this machine, and makes nothing in it.
     ///
     /// # Errors
     /// When it cannot be used, or is not safe.
@@ -43,7 +43,7 @@ impl Root {
         Ok(root)
     }
 
-    /// Looks at a directory that a server shares. Who may write in it, the server decides: its users may be mapped, and pods get
+    /// Examines a directory that a server shares. Who may write in it, the server decides: its users may be mapped, and pods get
     /// their own directories of it alone.
     ///
     /// # Errors

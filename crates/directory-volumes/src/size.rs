@@ -24,7 +24,7 @@ impl Root {
     /// Why sizes cannot be enforced here; `None` where they can.
     ///
     /// # Errors
-    /// When the root cannot be looked at.
+    /// When the root cannot be read.
     pub fn why_unlimited(&self) -> Result<Option<String>, DirectoryError> {
         let state = self.enter()?;
         Ok(match ProjectQuota::of(&state.root) {
@@ -83,6 +83,14 @@ impl Root {
         files::remove(projects.as_fd(), &*id.to_string(), AtFlags::empty())
             .map(drop)
             .map_err(|error| failed("cannot give back the project of", &*owner.volume, error))
+    }
+
+    /// The project of a volume becomes that of the volume in its place.
+    pub(crate) fn rename_project(&self, state: &State, from: &Owner, to: &Owner) -> Result<(), DirectoryError> {
+        let Some(id) = self.project(state, from)? else { return Ok(()) };
+        let projects = state.directory(PROJECTS)?;
+        files::replace(state.tmp.as_fd(), projects.as_fd(), &*id.to_string(), &to_json(to))
+            .map_err(|error| failed("cannot note the project of", &*to.volume, error))
     }
 
     /// The project of a volume, if its size is enforced.
@@ -155,6 +163,7 @@ mod tests {
             uid: None,
             claim: None,
             provisioner: "example.com/p".to_owned(),
+            cluster: None,
         };
         let of = |volume: &str| root.candidates(&owner(volume)).map(ProjectId::get).collect::<Vec<_>>();
         let (one, other) = (of("pvc-1"), of("pvc-2"));

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 
-use crate::error::{DirectoryError, failed};
+use crate::error::{DirectoryError, Holder, failed};
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 use crate::{descend, files, lock};
@@ -20,6 +20,7 @@ pub(crate) const VOLUMES: &str = "volumes";
 pub(crate) const PROJECTS: &str = "projects";
 pub(crate) const DELETING: &str = "deleting";
 pub(crate) const TRASH: &str = "trash";
+pub(crate) const RESTORING: &str = "restoring";
 pub(crate) const LOCKS: &str = "locks";
 pub(crate) const NOTES: &str = "notes";
 pub(crate) const TMP: &str = "tmp";
@@ -27,7 +28,7 @@ pub(crate) const TMP: &str = "tmp";
 /// Directories that another process removes at the same time, because they are empty, are made again so often.
 const MOST_ATTEMPTS: usize = 16;
 
-/// Handles of the root, after its marker was looked at.
+/// Handles of the root, after its marker was checked.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) root: OwnedFd,
@@ -47,7 +48,7 @@ impl State {
     /// Makes the directories for a root that is new.
     pub(crate) fn make(root: OwnedFd) -> Result<Self, Errno> {
         let own = files::make_directory(root.as_fd(), OWN, Mode::RWXU)?;
-        for name in [VOLUMES, PROJECTS, DELETING, TRASH, NOTES, TMP] {
+        for name in [VOLUMES, PROJECTS, DELETING, TRASH, RESTORING, NOTES, TMP] {
             files::make_directory(own.as_fd(), name, Mode::RWXU)?;
         }
         lock::make_all(&files::make_directory(own.as_fd(), LOCKS, Mode::RWXU)?)?;
@@ -78,8 +79,13 @@ impl State {
     /// Marks a directory for its owner, unless it has a mark. The answer is the mark that it has now, and whether it is new.
     ///
     /// Marks have the same tree as the volumes, so a volume within another one has no place for its mark.
-    pub(crate) fn reserve(&self, path: &VolumePath, owner: &Owner) -> Result<(Mark, bool), DirectoryError> {
-        let mark = Mark { owner: owner.clone(), created: Timestamp::now(), kept: None };
+    pub(crate) fn reserve(
+        &self,
+        path: &VolumePath,
+        owner: &Owner,
+        retain: bool,
+    ) -> Result<(Mark, bool), DirectoryError> {
+        let mark = Mark { owner: owner.clone(), created: Timestamp::now(), kept: None, retain };
         let content = to_json(&mark);
         let (above, last) = path.split();
         let error = |error| failed("cannot mark", path.as_str(), error);
@@ -94,6 +100,8 @@ impl State {
             match self.create_file(directory.as_fd(), last, &content) {
                 Ok(()) => return Ok((mark, true)),
                 Err(Errno::NOENT) => continue,
+                // A directory that was above volumes, and has none any more.
+                Err(Errno::EXIST) if rustix::fs::unlinkat(&directory, last, AtFlags::REMOVEDIR).is_ok() => continue,
                 Err(Errno::EXIST) => {}
                 Err(failure) => return Err(error(failure)),
             }
@@ -105,7 +113,7 @@ impl State {
         Err(error(Errno::BUSY))
     }
 
-    /// Writes a mark anew, as its owner knows more.
+    /// Writes a mark again, as its owner knows more.
     pub(crate) fn update(&self, path: &VolumePath, mark: &Mark) -> Result<(), DirectoryError> {
         let (above, last) = path.split();
         let replaced = self
@@ -114,7 +122,7 @@ impl State {
         replaced.map_err(|error| failed("cannot mark", path.as_str(), error))
     }
 
-    /// Removes a mark, and the directories above it that are empty then.
+    /// Removes a mark. The directories above it stay, see [`Root::remove_above`](crate::Root).
     pub(crate) fn unmark(&self, path: &VolumePath) -> Result<(), DirectoryError> {
         let (above, last) = path.split();
         let removed = match self.above(&above) {
@@ -122,9 +130,7 @@ impl State {
             Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error),
         };
-        removed.map_err(|error| failed("cannot remove the mark of", path.as_str(), error))?;
-        remove_empty(self.volumes.as_fd(), &above);
-        Ok(())
+        removed.map_err(|error| failed("cannot remove the mark of", path.as_str(), error))
     }
 
     fn above(&self, names: &[&str]) -> Result<OwnedFd, Errno> {
@@ -138,15 +144,17 @@ impl State {
     fn read_mark(&self, directory: &OwnedFd, last: &str, path: &VolumePath) -> Result<Option<Mark>, DirectoryError> {
         match read_json(directory.as_fd(), last) {
             Err(DirectoryError::Io { source, .. }) if source.kind() == ErrorKind::IsADirectory => {
-                Err(self.nested(path))
+                let below = descend::open(directory.as_fd(), last).and_then(|below| files::names(&below));
+                // It was above volumes, and has none any more.
+                if below.is_ok_and(|below| below.is_empty()) { Ok(None) } else { Err(self.nested(path)) }
             }
             read => read,
         }
     }
 
     /// A volume is above or below this path.
-    fn nested(&self, path: &VolumePath) -> DirectoryError {
-        DirectoryError::Taken { path: path.to_string(), holder: "a volume above or below it".to_owned() }
+    pub(crate) fn nested(&self, path: &VolumePath) -> DirectoryError {
+        DirectoryError::Taken { path: path.to_string(), holder: Holder::Nested }
     }
 }
 
@@ -184,13 +192,15 @@ pub(crate) fn make_down(top: BorrowedFd<'_>, names: &[&str], mode: Mode) -> Resu
     Ok(directory)
 }
 
-/// Removes directories that are empty, from the lowest one up. What is in the way stays.
-pub(crate) fn remove_empty(top: BorrowedFd<'_>, names: &[&str]) {
-    for count in (1..=names.len()).rev() {
+/// Removes directories that are empty, from the lowest one up, but not the first `keep`. What is in the way stays. The answer is
+/// how many are left.
+pub(crate) fn remove_empty(top: BorrowedFd<'_>, names: &[&str], keep: usize) -> usize {
+    for count in (keep + 1..=names.len()).rev() {
         let removed = open_down(top, &names[..count - 1])
-            .and_then(|directory| files::remove(directory.as_fd(), names[count - 1], AtFlags::REMOVEDIR));
+            .and_then(|directory| rustix::fs::unlinkat(directory, names[count - 1], AtFlags::REMOVEDIR));
         if removed.is_err() {
-            return;
+            return count;
         }
     }
+    keep
 }

@@ -1,17 +1,19 @@
-//! What is in a root, for people who look for what belongs to nobody.
+//! Everything in a root, to find directories without a volume.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use crate::above::Proof;
 use crate::entry::Discarded;
 use crate::error::{DirectoryError, failed};
 use crate::files::names;
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 use crate::root::Root;
-use crate::state::{DELETING, State, open_down};
+use crate::state::{DELETING, State, open_down, remove_empty};
 
 /// Everything that is in a root.
 #[derive(Debug, Default)]
@@ -28,6 +30,9 @@ pub struct Survey {
     pub trash: Vec<Discarded>,
 }
 
+/// The volumes of this provisioner by name, and whether each has the reclaim policy Retain.
+pub(crate) type Policies = BTreeMap<String, (Owner, bool)>;
+
 /// A mark.
 #[derive(Debug)]
 pub struct Found {
@@ -40,7 +45,7 @@ pub struct Found {
 }
 
 impl Root {
-    /// Looks at everything. Nothing is changed.
+    /// Reads everything, and changes nothing.
     ///
     /// # Errors
     /// When something cannot be read.
@@ -61,7 +66,7 @@ impl Root {
     ///
     /// # Errors
     /// When no directory is there, or it is another volume's.
-    pub fn adopt(&self, path: &VolumePath, owner: &Owner) -> Result<std::path::PathBuf, DirectoryError> {
+    pub fn adopt(&self, path: &VolumePath, owner: &Owner, retain: bool) -> Result<std::path::PathBuf, DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
         let (above, last) = path.split();
@@ -74,11 +79,45 @@ impl Root {
             }
             Err(error) => return Err(self.not_a_directory(path, error, "cannot open the directory")),
         }
-        let (mark, _) = state.reserve(path, owner)?;
-        match mark.owner.is(owner) {
-            true => Ok(self.path().join(path.as_str())),
-            false => Err(DirectoryError::Taken { path: path.to_string(), holder: mark.owner.to_string() }),
+        self.check_above(&state, path, Proof::Rights)?;
+        self.expect(path, owner, &state.reserve(path, owner, retain)?.0.owner)?;
+        Ok(self.path().join(path.as_str()))
+    }
+
+    /// Gives a directory to the volume that took the place of the one in its mark, as after a restore of the cluster.
+    ///
+    /// # Errors
+    /// When the mark is not what it was.
+    pub fn hand_over(&self, path: &VolumePath, from: &Owner, to: &Owner, retain: bool) -> Result<(), DirectoryError> {
+        let state = self.enter()?;
+        let _lock = state.lock(path)?;
+        match state.mark(path)? {
+            Some(mark) if mark.owner == *from => {
+                // Whoever asks between the two finds the limit of either.
+                self.rename_project(&state, from, to)?;
+                state.update(path, &Mark { owner: to.clone(), retain, kept: None, ..mark })
+            }
+            Some(mark) => self
+                .expect(path, from, &mark.owner)
+                .and(Err(DirectoryError::Busy { name: path.to_string(), why: "its mark was changed meanwhile" })),
+            None => Err(DirectoryError::NotThere { what: "mark", name: path.to_string() }),
         }
+    }
+
+    /// Notes in the marks which volumes have the reclaim policy Retain.
+    pub(crate) fn note_policies(&self, policies: &Policies) -> Result<(), DirectoryError> {
+        for found in self.survey()?.marked {
+            let Some((owner, retain)) = policies.get(&found.mark.owner.volume) else { continue };
+            if found.mark.retain == *retain || !found.mark.owner.is(owner) {
+                continue;
+            }
+            let state = self.enter()?;
+            let _lock = state.lock(&found.path)?;
+            if let Some(mark) = state.mark(&found.path)?.filter(|mark| mark.owner.is(owner)) {
+                state.update(&found.path, &Mark { retain: *retain, ..mark })?;
+            }
+        }
+        Ok(())
     }
 
     /// Notes the uid of the volume in its mark, once it is known.
@@ -100,12 +139,12 @@ impl Root {
     pub fn disown(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         match state.mark(path)? {
-            Some(mark) if !mark.owner.is(owner) => {
-                Err(DirectoryError::Taken { path: path.to_string(), holder: mark.owner.to_string() })
-            }
-            Some(_) => state.unmark(path),
-            None => Ok(()),
+            Some(mark) => self.expect(path, owner, &mark.owner)?,
+            None => return Ok(()),
         }
+        state.unmark(path)?;
+        remove_empty(state.volumes.as_fd(), &path.split().0, 0);
+        Ok(())
     }
 
     /// Whether the directory at a path is that of an owner. Also where its mark is left and the directory is not.
@@ -116,7 +155,7 @@ impl Root {
         Ok(self.mark_of(path)?.is_some_and(|mark| mark.owner.is(owner)))
     }
 
-    /// Since when a mark is there, and whose it is.
+    /// Since when a mark is there, and its owner.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -126,7 +165,7 @@ impl Root {
 }
 
 impl Survey {
-    /// Looks at the marks and the directories below some names.
+    /// Reads the marks and the directories below some names.
     fn look(&mut self, state: &State, above: &mut Vec<String>) -> Result<(), DirectoryError> {
         let (marks, data) = (children(&state.volumes, above)?, children(&state.root, above)?);
         for (name, kind) in &marks {

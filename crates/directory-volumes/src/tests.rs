@@ -1,3 +1,4 @@
+mod above;
 mod marks;
 mod trash;
 
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
+const HERE: &str = "cluster-1";
 const OPEN: Permissions = Permissions { mode: 0o777, uid: None, gid: None };
 
 fn root() -> (TempDir, Root) {
@@ -32,12 +34,18 @@ fn at(path: &str) -> VolumePath {
 
 fn owner(volume: &str) -> Owner {
     let claim = Claim { namespace: "shop".to_owned(), name: "data".to_owned(), uid: format!("uid-of-{volume}") };
-    Owner { volume: volume.to_owned(), uid: None, claim: Some(claim), provisioner: "example.com/p".to_owned() }
+    Owner {
+        volume: volume.to_owned(),
+        uid: None,
+        claim: Some(claim),
+        provisioner: "example.com/p".to_owned(),
+        cluster: Some(HERE.to_owned()),
+    }
 }
 
 impl Root {
     fn make(&self, name: &str, token: &FencingToken) -> Result<PathBuf, DirectoryError> {
-        self.create(&at(name), &owner(name), &OPEN, None, token)
+        self.create(&at(name), &owner(name), false, &OPEN, None, token)
     }
 
     fn take_away(&self, name: &str, token: &FencingToken) -> Result<(), DirectoryError> {
@@ -339,20 +347,20 @@ fn a_class_says_who_may_use_a_directory() {
     use std::os::unix::fs::MetadataExt;
     let (_folder, root) = root();
     let closed = Permissions { mode: 0o2750, ..OPEN };
-    let path = root.create(&at("pvc-1"), &owner("pvc-1"), &closed, None, &FencingToken::unlimited()).unwrap();
+    let path = root.create(&at("pvc-1"), &owner("pvc-1"), false, &closed, None, &FencingToken::unlimited()).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o2750);
     let given = Permissions { mode: 0o2770, uid: Some(1234), gid: Some(4321) };
-    match root.create(&at("pvc-2"), &owner("pvc-2"), &given, None, &FencingToken::unlimited()) {
+    match root.create(&at("pvc-2"), &owner("pvc-2"), false, &given, None, &FencingToken::unlimited()) {
         Ok(path) => {
             let stat = fs::metadata(&path).unwrap();
             assert_eq!((stat.uid(), stat.gid(), stat.mode() & 0o7777), (1234, 4321, 0o2770));
             assert_eq!(
-                root.create(&at("pvc-2"), &owner("pvc-2"), &given, None, &FencingToken::unlimited()).unwrap(),
+                root.create(&at("pvc-2"), &owner("pvc-2"), false, &given, None, &FencingToken::unlimited()).unwrap(),
                 path,
                 "a second attempt"
             );
             assert!(
-                root.create(&at("pvc-2"), &owner("pvc-2"), &closed, None, &FencingToken::unlimited()).is_err(),
+                root.create(&at("pvc-2"), &owner("pvc-2"), false, &closed, None, &FencingToken::unlimited()).is_err(),
                 "it is another one's now"
             );
         }

@@ -1,4 +1,7 @@
 //! Deleted volumes whose data are kept for some time.
+//!
+//! Two may want one entry at the same time: a person who brings it back, and its end. Each takes it by renaming it first, so one of
+//! them gets it and the other finds nothing; the lock is for the steps that follow.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -8,12 +11,16 @@ use kube_provisioner::FencingToken;
 use rustix::fs::{Mode, RenameFlags};
 use rustix::io::Errno;
 
+use crate::above::Proof;
+use crate::clock;
+use crate::descend;
 use crate::entry::{DATA, Discarded};
 use crate::error::{DirectoryError, failed};
+use crate::files;
 use crate::mark::Owner;
 use crate::path::VolumePath;
 use crate::root::Root;
-use crate::state::{DELETING, State, TRASH, make_down};
+use crate::state::{DELETING, RESTORING, State, TRASH, open_down};
 
 impl Root {
     /// Moves the directory of a volume to the trash. There already, or gone, is success.
@@ -37,7 +44,8 @@ impl Root {
             return Err(DirectoryError::CutOff(path.to_string()));
         }
         let mut leaving = Discarded { object, ..Discarded::now(mark, path.clone()) };
-        leaving.expires = keep.and_then(|keep| leaving.deleted.checked_add(keep).ok());
+        (leaving.expires, leaving.keep) = clock::expiry(&leaving, keep);
+        let _trash = state.lock_trash()?;
         self.discard(&state, TRASH, &leaving)
     }
 
@@ -46,45 +54,98 @@ impl Root {
     /// # Errors
     /// When it cannot be read. An entry that is damaged does not hide the others.
     pub fn trash(&self) -> Result<Vec<Result<Discarded, DirectoryError>>, DirectoryError> {
-        let state = self.enter()?;
-        let entries = state.list(TRASH)?.into_iter();
-        Ok(entries.filter_map(|volume| state.discarded(TRASH, &volume).transpose()).collect())
+        self.entries(TRASH)
     }
 
-    /// Puts a volume back from the trash to where it was, with a mark for whichever claim gets it.
+    /// What has left the trash, and whose volume is not there yet.
+    ///
+    /// # Errors
+    /// As of [`Root::trash`].
+    pub fn restoring(&self) -> Result<Vec<Result<Discarded, DirectoryError>>, DirectoryError> {
+        self.entries(RESTORING)
+    }
+
+    /// What is known of one entry of the trash, or of one whose restoring did not end.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be read.
+    pub fn discarded(&self, volume: &str) -> Result<Discarded, DirectoryError> {
+        let state = self.enter()?;
+        match self.entry(&state, RESTORING, volume) {
+            Err(DirectoryError::NotThere { .. }) => self.entry(&state, TRASH, volume),
+            found => found,
+        }
+    }
+
+    /// Puts a volume back from the trash to where it was, with a mark for whichever claim of this cluster gets it. One that
+    /// was put back already is found as it is. Its entry ends with [`Root::end_restore`].
     ///
     /// # Errors
     /// When it is not in the trash, or something else is where it was.
-    pub fn restore(&self, volume: &str) -> Result<Discarded, DirectoryError> {
+    pub fn restore(&self, volume: &str, cluster: Option<&str>) -> Result<Discarded, DirectoryError> {
+        let path = self.discarded(volume)?.path;
         let state = self.enter()?;
-        let mut discarded = self.in_trash(&state, volume)?;
-        (discarded.mark.owner.uid, discarded.mark.owner.claim) = (None, None);
-        let path = &discarded.path;
-        let _lock = state.lock(path)?;
-        let (above, last) = path.split();
-        let (mark, _) = state.reserve(path, &discarded.mark.owner)?;
-        if !mark.owner.is(&discarded.mark.owner) {
-            return Err(DirectoryError::Taken { path: path.to_string(), holder: mark.owner.to_string() });
-        }
-        state.update(path, &discarded.mark)?;
-        let entry = state.open_entry(TRASH, volume).map_err(|error| failed("cannot open", volume, error))?;
-        let moved = make_down(state.root.as_fd(), &above, Mode::from_raw_mode(0o711)).and_then(|directory| {
-            match rustix::fs::renameat_with(&entry, DATA, &directory, last, RenameFlags::NOREPLACE) {
-                // An earlier call has moved it.
-                Err(Errno::NOENT) => Ok(()),
-                // Not every network file system can do it; what is replaced then is an empty directory.
-                Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(&entry, DATA, &directory, last),
-                moved => moved,
+        let (_lock, _trash) = (state.lock(&path)?, state.lock_trash()?);
+        state.take(volume)?;
+        let mut discarded = self.entry(&state, RESTORING, volume)?;
+        let owner = &mut discarded.mark.owner;
+        (owner.uid, owner.claim) = (None, None);
+        owner.cluster = cluster.map(str::to_owned).or(owner.cluster.take());
+        let put_back = match discarded.path == path {
+            true => self.put_back(&state, &discarded),
+            false => Err(DirectoryError::Busy { name: volume.to_owned(), why: "another process works on it" }),
+        };
+        match put_back {
+            Ok(()) => Ok(discarded),
+            Err(error) => {
+                state.give_back(volume)?;
+                Err(error)
             }
-        });
-        match moved {
-            Ok(()) => state.remove_entry(TRASH, volume),
-            Err(Errno::EXIST | Errno::NOTEMPTY) => {
-                state.unmark(path)?;
-                return Err(DirectoryError::NotOurs { path: self.path().join(path.as_str()) });
-            }
-            Err(error) => return Err(self.not_a_directory(path, error, "cannot put back the directory")),
         }
+    }
+
+    /// Forgets the entry of a volume that is back.
+    ///
+    /// # Errors
+    /// When its data are in the entry still.
+    pub fn end_restore(&self, volume: &str) -> Result<(), DirectoryError> {
+        let state = self.enter()?;
+        let _trash = state.lock_trash()?;
+        state.remove_entry(RESTORING, volume);
+        match state.open_entry(RESTORING, volume) {
+            Err(Errno::NOENT) => Ok(()),
+            _ => Err(DirectoryError::Busy { name: volume.to_owned(), why: "it is not restored as a whole" }),
+        }
+    }
+
+    /// Puts a volume that was restored into the trash again, as it was.
+    ///
+    /// # Errors
+    /// When it has another mark by now, or cannot be moved.
+    pub fn undo_restore(&self, discarded: &Discarded) -> Result<(), DirectoryError> {
+        let (path, volume) = (&discarded.path, &*discarded.mark.owner.volume);
+        let state = self.enter()?;
+        let (_lock, _trash) = (state.lock(path)?, state.lock_trash()?);
+        let error = |error| failed("cannot put back into the trash", volume, error);
+        if self.marked(&state, path, &discarded.mark.owner)?.is_some() {
+            let entry = state.open_entry(RESTORING, volume).map_err(error)?;
+            let (above, last) = path.split();
+            let directory = open_down(state.root.as_fd(), &above).map_err(error)?;
+            rustix::fs::renameat(&directory, last, &entry, DATA).map_err(error)?;
+            state.unmark(path)?;
+            self.remove_above(&state, path);
+        }
+        state.give_back(volume)
+    }
+
+    /// Takes the mark from a volume that was restored and of which no object is known.
+    ///
+    /// # Errors
+    /// When it has another mark by now.
+    pub fn restore_without_mark(&self, volume: &str) -> Result<Discarded, DirectoryError> {
+        let discarded = self.restore(volume, None)?;
+        self.disown(&discarded.path, &discarded.mark.owner)?;
+        self.end_restore(volume)?;
         Ok(discarded)
     }
 
@@ -94,37 +155,144 @@ impl Root {
     /// When it is not there, or cannot be removed now.
     pub fn purge(&self, volume: &str, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
         let state = self.enter()?;
-        self.in_trash(&state, volume)?;
+        self.entry(&state, TRASH, volume)?;
         self.finish_removal(&state, volume, fencing_token)?;
+        let trash = state.lock_trash()?;
         let (from, to) = (state.directory(TRASH)?, state.directory(DELETING)?);
         match rustix::fs::renameat(&from, volume, &to, volume) {
-            // Another one was faster.
-            Ok(()) | Err(Errno::NOENT) => self.finish_removal(&state, volume, fencing_token),
+            Ok(()) => {
+                drop(trash);
+                self.finish_removal(&state, volume, fencing_token)
+            }
+            // Another one was faster, and may have brought it back.
+            Err(Errno::NOENT) => Err(not_there(volume)),
             Err(Errno::NOSPC | Errno::DQUOT) => self.empty_entry(&state, TRASH, volume, fencing_token),
             Err(error) => Err(failed("cannot move aside", volume, error)),
         }
     }
 
-    /// Removes what has been in the trash for its time. All are tried, and the first error is returned.
+    /// Removes what has been in the trash for its time, but nothing that another cluster has put there. All are tried, and the
+    /// first error is returned.
     ///
     /// # Errors
-    /// What kept something.
-    pub fn purge_expired(&self, now: Timestamp, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
+    /// What kept something, or that the clock cannot be believed.
+    pub fn purge_expired(
+        &self,
+        now: Timestamp,
+        cluster: Option<&str>,
+        fencing_token: &FencingToken,
+    ) -> Result<(), DirectoryError> {
         let mut result = Ok(());
+        let mut due = Vec::new();
         for discarded in self.trash()? {
-            result = result.and(match discarded {
-                Ok(discarded) if discarded.has_expired(now) => self.purge(&discarded.mark.owner.volume, fencing_token),
-                Ok(_) => Ok(()),
-                Err(error) => Err(error),
+            match discarded {
+                Ok(discarded) if discarded.mark.owner.is_of_another_cluster(cluster) => {}
+                Ok(discarded) if discarded.has_expired(now) || discarded.keep.is_some() => due.push(discarded),
+                Ok(_) => {}
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        if due.is_empty() {
+            return result;
+        }
+        self.check_clock(now)?;
+        for discarded in due {
+            let volume = &discarded.mark.owner.volume;
+            let done = match discarded.keep {
+                Some(seconds) => self.begin_to_count(&discarded, now, Duration::from_secs(seconds)),
+                None => self.purge(volume, fencing_token),
+            };
+            result = result.and(match done {
+                Err(DirectoryError::NotThere { .. }) => Ok(()),
+                done => done,
             });
         }
         result
     }
 
-    fn in_trash(&self, state: &State, volume: &str) -> Result<Discarded, DirectoryError> {
+    /// The clock could not be believed when the volume was deleted: its time begins now.
+    fn begin_to_count(&self, discarded: &Discarded, now: Timestamp, keep: Duration) -> Result<(), DirectoryError> {
+        let state = self.enter()?;
+        let _trash = state.lock_trash()?;
+        let counted = Discarded { expires: now.checked_add(keep).ok(), keep: None, ..discarded.clone() };
+        state.rewrite(TRASH, &counted)
+    }
+
+    /// Under both locks.
+    fn put_back(&self, state: &State, discarded: &Discarded) -> Result<(), DirectoryError> {
+        const DOING: &str = "cannot put back the directory";
+        let (path, volume) = (&discarded.path, &*discarded.mark.owner.volume);
+        let (_, last) = path.split();
+        let proof = if state.mark(path)?.is_some() { Proof::Rights } else { Proof::Made };
+        self.check_above(state, path, proof)?;
+        let (mark, is_new) = state.reserve(path, &discarded.mark.owner, discarded.mark.retain)?;
+        self.expect(path, &discarded.mark.owner, &mark.owner)?;
+        state.update(path, &discarded.mark)?;
+        let moved = (|| {
+            let entry = state.open_entry(RESTORING, volume).map_err(|error| failed("cannot open", volume, error))?;
+            let directory = self.make_above(state, path)?.ok_or_else(|| failed(DOING, path.as_str(), Errno::BUSY))?;
+            let moved = match rustix::fs::renameat_with(&entry, DATA, &directory, last, RenameFlags::NOREPLACE) {
+                // Not every network file system can do it; what is replaced then is an empty directory.
+                Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(&entry, DATA, &directory, last),
+                moved => moved,
+            };
+            match moved {
+                Ok(()) => rustix::fs::fsync(&directory).map_err(|error| failed(DOING, path.as_str(), error)),
+                // An earlier call has moved it, or there is nothing to bring back.
+                Err(Errno::NOENT) if descend::open(directory.as_fd(), last).is_ok() => Ok(()),
+                Err(Errno::NOENT) => Err(not_there(volume)),
+                Err(Errno::EXIST | Errno::NOTEMPTY) => {
+                    Err(DirectoryError::NotOurs { path: self.path().join(path.as_str()) })
+                }
+                Err(error) => Err(self.not_a_directory(path, error, DOING)),
+            }
+        })();
+        if moved.is_err() && is_new {
+            state.unmark(path)?;
+            self.remove_above(state, path);
+        }
+        moved
+    }
+
+    fn entries(&self, of: &'static str) -> Result<Vec<Result<Discarded, DirectoryError>>, DirectoryError> {
+        let state = self.enter()?;
+        let entries = state.list(of)?.into_iter();
+        Ok(entries.filter_map(|volume| state.discarded(of, &volume).transpose()).collect())
+    }
+
+    fn entry(&self, state: &State, of: &'static str, volume: &str) -> Result<Discarded, DirectoryError> {
         // It becomes a name in a directory.
         let name = VolumePath::try_from(volume.to_owned()).ok().filter(|path| path.names().count() == 1);
-        let found = name.and_then(|_| state.discarded(TRASH, volume).transpose()).transpose()?;
-        found.ok_or_else(|| DirectoryError::NotThere { what: "volume in the trash", name: volume.to_owned() })
+        let found = name.and_then(|_| state.discarded(of, volume).transpose()).transpose()?;
+        found.ok_or_else(|| not_there(volume))
     }
+}
+
+impl State {
+    /// Takes an entry out of the trash, so that nobody else has it. One that an earlier call has taken is taken.
+    fn take(&self, volume: &str) -> Result<(), DirectoryError> {
+        let error = |error| failed("cannot take out of the trash", volume, error);
+        let to = files::make_directory(self.own.as_fd(), RESTORING, Mode::RWXU).map_err(error)?;
+        match rustix::fs::renameat(self.directory(TRASH)?, volume, &to, volume) {
+            Ok(()) => Ok(()),
+            Err(Errno::NOENT) if self.open_entry(RESTORING, volume).is_ok() => Ok(()),
+            Err(Errno::NOENT) => Err(not_there(volume)),
+            Err(Errno::EXIST | Errno::NOTEMPTY) => Err(DirectoryError::Busy {
+                name: volume.to_owned(),
+                why: "an earlier volume of this name is not restored as a whole",
+            }),
+            Err(failure) => Err(error(failure)),
+        }
+    }
+
+    fn give_back(&self, volume: &str) -> Result<(), DirectoryError> {
+        match rustix::fs::renameat(self.directory(RESTORING)?, volume, self.directory(TRASH)?, volume) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(failed("cannot put back into the trash", volume, error)),
+        }
+    }
+}
+
+fn not_there(volume: &str) -> DirectoryError {
+    DirectoryError::NotThere { what: "volume in the trash", name: volume.to_owned() }
 }

@@ -9,19 +9,18 @@ use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
+use crate::above::Proof;
 use crate::descend;
 use crate::entry::Discarded;
-use crate::error::{DirectoryError, failed};
+use crate::error::{DirectoryError, Holder, failed};
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 use crate::remove;
 use crate::root::Root;
-use crate::state::{DELETING, State, make_down, open_down, remove_empty};
+use crate::state::{DELETING, State, open_down};
 
 /// So often the last volume in a directory above may go between two calls.
 const MOST_ATTEMPTS: usize = 16;
-/// Directories above volumes can be passed, and not listed.
-const ABOVE: Mode = Mode::from_raw_mode(0o711);
 
 /// Who may do what in a volume's directory.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +35,7 @@ pub struct Permissions {
 
 impl Root {
     /// Makes the directory of a volume, or finds it as an earlier attempt left it. With a size, it can hold no more bytes.
-    /// The path is for the PersistentVolume only.
+    /// `retain` says whether its reclaim policy is Retain. The path is for the PersistentVolume only.
     ///
     /// # Errors
     /// When the root is not what it was, or something else is at the path.
@@ -44,12 +43,13 @@ impl Root {
         &self,
         path: &VolumePath,
         owner: &Owner,
+        retain: bool,
         permissions: &Permissions,
         size: Option<u64>,
         fencing_token: &FencingToken,
     ) -> Result<PathBuf, DirectoryError> {
         let state = self.enter()?;
-        let (above, last) = path.split();
+        let (_, last) = path.split();
         let error = |error| failed("cannot make the directory", path.as_str(), error);
         // Its project would be given back only then.
         self.finish_removal(&state, &owner.volume, fencing_token)?;
@@ -58,14 +58,23 @@ impl Root {
         if !fencing_token.is_valid() {
             return Err(DirectoryError::CutOff(path.to_string()));
         }
-        self.marked(&state, path, owner)?;
-        self.expect(path, owner, &state.reserve(path, owner)?.0.owner)?;
+        // What an earlier attempt has marked, it has checked.
+        let proof = if self.marked(&state, path, owner)?.is_some() { Proof::Rights } else { Proof::Made };
+        self.check_above(&state, path, proof)?;
+        let (mark, is_new) = state.reserve(path, owner, retain)?;
+        self.expect(path, owner, &mark.owner)?;
         for _ in 0..MOST_ATTEMPTS {
-            let directory = match make_down(state.root.as_fd(), &above, ABOVE) {
-                Ok(directory) => directory,
+            let directory = match self.make_above(&state, path) {
+                Ok(Some(directory)) => directory,
                 // The last volume in it went.
-                Err(Errno::NOENT) => continue,
-                Err(failure) => return Err(self.not_a_directory(path, failure, "cannot make the directory")),
+                Ok(None) => continue,
+                // The mark would be taken for a proof that the directory is ours.
+                Err(error @ DirectoryError::Exposed { .. }) if is_new => {
+                    state.unmark(path)?;
+                    self.remove_above(&state, path);
+                    return Err(error);
+                }
+                Err(error) => return Err(error),
             };
             match rustix::fs::mkdirat(&directory, last, Mode::RWXU) {
                 Ok(()) => rustix::fs::fsync(&directory).map_err(error)?,
@@ -87,7 +96,7 @@ impl Root {
 
     /// Removes the directory of a volume with all that is in it. Gone already is success.
     ///
-    /// Stops early when the fencing token ends; the next call goes on.
+    /// Stops early when the fencing token ends; the next call continues.
     ///
     /// # Errors
     /// When the directory is not that volume's, or cannot be removed now.
@@ -175,15 +184,19 @@ impl Root {
         }
         self.release_project(state, &leaving.mark.owner)?;
         state.unmark(&leaving.path)?;
-        remove_empty(state.root.as_fd(), &above);
+        self.remove_above(state, &leaving.path);
         Ok(())
     }
 
     /// Refuses a path that another volume has.
-    fn expect(&self, path: &VolumePath, owner: &Owner, holder: &Owner) -> Result<(), DirectoryError> {
+    pub(crate) fn expect(&self, path: &VolumePath, owner: &Owner, holder: &Owner) -> Result<(), DirectoryError> {
         match holder.is(owner) {
             true => Ok(()),
-            false => Err(DirectoryError::Taken { path: path.to_string(), holder: holder.to_string() }),
+            false => {
+                let is_namesake = owner.uid.is_some() && owner.volume == holder.volume;
+                let kind = if is_namesake { Holder::Namesake } else { Holder::Volume };
+                Err(DirectoryError::Taken { path: path.to_string(), holder: kind(Box::new(holder.clone())) })
+            }
         }
     }
 

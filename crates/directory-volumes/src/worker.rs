@@ -1,15 +1,18 @@
 //! Work on one root, in threads: a disk or a server that does not answer costs a few of them, and nobody else.
 
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use kube_provisioner::kube::Client;
 use kube_provisioner::{DeleteError, ExpandError, FencingToken, ProvisionError, StartError};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
+use crate::commands::volumes::Volumes;
 use crate::deletion::Deletion;
 use crate::error::DirectoryError;
 use crate::mark::Owner;
@@ -23,16 +26,31 @@ const THREADS: usize = 16;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// A root, and the threads that work on it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Worker {
     root: Arc<Root>,
     threads: Arc<Semaphore>,
+    /// The cluster in which the provisioner runs, once it is known.
+    pub(crate) cluster: Arc<OnceLock<String>>,
+    /// Its API server, as long.
+    pub(crate) client: Arc<OnceLock<Client>>,
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("root", &self.root).finish_non_exhaustive()
+    }
 }
 
 impl Worker {
     /// With no thread yet.
     pub fn new(root: Root) -> Self {
-        Self { root: Arc::new(root), threads: Arc::new(Semaphore::new(THREADS)) }
+        Self {
+            root: Arc::new(root),
+            threads: Arc::new(Semaphore::new(THREADS)),
+            cluster: Arc::default(),
+            client: Arc::default(),
+        }
     }
 
     /// Its root, for what needs no call of the file system.
@@ -96,31 +114,57 @@ impl Worker {
         &self,
         path: VolumePath,
         owner: Owner,
+        retain: bool,
         permissions: Permissions,
         size: Option<u64>,
         token: FencingToken,
     ) -> Result<PathBuf, ProvisionError> {
-        self.run(move |root| match root.create(&path, &owner, &permissions, size, &token) {
+        self.run(move |root| match root.create(&path, &owner, retain, &permissions, size, &token) {
             // It is not the directory of this volume, so no attempt for it has left anything there.
             Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
-                Err(ProvisionError::nothing_left(error))
+                Err(ProvisionError::nothing_left(error.for_claim_of(&owner)))
             }
             made => made.map_err(ProvisionError::from),
         })
         .await
     }
 
-    /// Removes, keeps or discards a directory. A dropped call must not leave a thread behind that goes on deleting for hours,
+    /// Removes, keeps or discards a directory. A dropped call must not leave a thread behind that continues deleting for hours,
     /// so that asks its fencing token.
     ///
     /// # Errors
     /// When it cannot be done now.
     pub async fn end(&self, deletion: Deletion, token: FencingToken) -> Result<(), DeleteError> {
+        self.check_alone(&deletion).await?;
         self.run(move |root| match deletion.carry_out(root, &token) {
             Err(error @ DirectoryError::Busy { .. }) => Err(DeleteError::in_use(error)),
             result => Ok(result?),
         })
         .await
+    }
+
+    /// Refuses to end a directory that was taken over, if other volumes name it, too. Earlier versions did not ask before they took
+    /// it over; of what was made here nobody else knows.
+    async fn check_alone(&self, deletion: &Deletion) -> Result<(), DeleteError> {
+        let (Some(client), Some(volume)) = (self.client.get(), deletion.volume()) else { return Ok(()) };
+        let path = deletion.path().clone();
+        let mark = self.run(move |root| Ok::<_, DeleteError>(root.mark_of(&path)?)).await?;
+        if mark.is_none_or(|mark| mark.owner.uid.is_none()) {
+            return Ok(());
+        }
+        let volumes = Volumes::list(client).await.map_err(DeleteError::retry)?;
+        let (volume, path) = (volume.clone(), deletion.path().clone());
+        let look = move |root: &Root| Ok::<_, DeleteError>(volumes.besides(root, &volume, &path));
+        let others: Vec<String> = self.run(look).await?;
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(DeleteError::in_use(format!(
+                "the directory {} may not be that of this volume alone, so it is not removed: {}; copy the data of each into a \
+                 directory of its own, or set the reclaim policy to Retain",
+                deletion.path(),
+                others.join(", ")
+            ))),
+        }
     }
 
     /// Changes the size of a volume. One whose size is not enforced has room already.

@@ -84,6 +84,7 @@ impl Model {
             _ if !bucket.objects.is_empty() => refusal(409, "conflict", "The bucket you tried to delete is not empty."),
             _ => {
                 self.buckets.remove(name);
+                self.uploads.retain(|_, upload| upload.bucket != name);
                 done()
             }
         }
@@ -268,15 +269,19 @@ impl Model {
                 description: text("description"),
                 display_name: text("displayName"),
                 unknown_for: self.faults.spreading,
+                hidden_for: self.faults.hiding,
             };
             assert!(account.display_name.len() <= 100 && account.description.len() <= 256);
             self.accounts.insert(email.clone(), account);
             return ok(&json!({ "email": email }));
         };
-        let Some(account) = self.accounts.get(*email) else {
-            return status(404, "NOT_FOUND", &format!("Unknown service account: {email}"));
-        };
+        let unknown = || status(404, "NOT_FOUND", &format!("Unknown service account: {email}"));
+        let Some(account) = self.accounts.get_mut(*email) else { return unknown() };
         if verb == "get" {
+            if account.hidden_for > 0 {
+                account.hidden_for -= 1;
+                return unknown();
+            }
             let Account { description, display_name, .. } = account;
             return ok(&json!({"email": email, "displayName": display_name, "description": description}));
         }

@@ -5,6 +5,8 @@
 //! of the storage testbench, and of what others have reported.
 
 mod json;
+mod listing;
+mod multipart;
 mod objects;
 mod tokens;
 
@@ -50,11 +52,13 @@ pub struct Model {
     pub buckets: BTreeMap<String, Bucket>,
     /// By id.
     pub keys: BTreeMap<String, Key>,
+    /// Multipart uploads that have not ended, by id.
+    pub uploads: BTreeMap<String, Upload>,
     /// Permissions that the administrator lacks.
     pub denied: BTreeSet<String>,
     /// Method and path of each request.
     pub log: Vec<String>,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Faults,
     requests: u64,
     counter: u64,
@@ -62,17 +66,19 @@ pub struct Model {
 
 /// A service account.
 pub struct Account {
-    /// Whose it is.
+    /// The owner.
     pub description: String,
     /// What a person reads.
     pub display_name: String,
     /// How often Cloud Storage says that it does not know it.
     pub unknown_for: u32,
+    /// So many times IAM does not show it.
+    pub hidden_for: u32,
 }
 
 /// A bucket.
 pub struct Bucket {
-    /// Whose it is.
+    /// The owner.
     pub project: String,
     /// Its settings, as the JSON API has them.
     pub metadata: Value,
@@ -84,6 +90,16 @@ pub struct Bucket {
     pub policy_etag: u64,
     /// Generations by name, the live one last.
     pub objects: BTreeMap<String, Vec<(u64, Bytes)>>,
+}
+
+/// A multipart upload.
+pub struct Upload {
+    /// The bucket's name.
+    pub bucket: String,
+    /// The object's name.
+    pub object: String,
+    /// By number.
+    pub parts: BTreeMap<u32, Bytes>,
 }
 
 /// An HMAC key.
@@ -98,7 +114,7 @@ pub struct Key {
     pub etag: u64,
 }
 
-/// What goes wrong, each at every so-manieth request; 0 is never.
+/// The faults, each at every Nth request; 0 is never.
 #[derive(Clone, Copy, Default)]
 pub struct Faults {
     /// 503.
@@ -113,6 +129,8 @@ pub struct Faults {
     pub latency: Duration,
     /// How often a new service account is unknown to Cloud Storage.
     pub spreading: u32,
+    /// How often IAM does not show a new service account.
+    pub hiding: u32,
 }
 
 /// A request, decoded.
@@ -127,7 +145,19 @@ struct Asked {
 
 struct Reply {
     status: u16,
+    headers: Vec<(&'static str, String)>,
     body: Bytes,
+}
+
+impl Reply {
+    fn new(status: u16, body: impl Into<Bytes>) -> Self {
+        Self { status, headers: Vec::new(), body: body.into() }
+    }
+
+    fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
 }
 
 impl Server {
@@ -218,6 +248,7 @@ async fn answer(model: Arc<Mutex<Model>>, request: Request<Incoming>) -> Result<
         return Err(Cut);
     }
     let response = Response::builder().status(reply.status).header("metadata-flavor", "Google");
+    let response = reply.headers.into_iter().fold(response, |response, (name, value)| response.header(name, value));
     Ok(response.body(Full::new(reply.body)).unwrap())
 }
 
@@ -271,21 +302,21 @@ impl Model {
 }
 
 fn ok(value: &Value) -> Reply {
-    Reply { status: 200, body: value.to_string().into() }
+    Reply::new(200, value.to_string())
 }
 
 fn done() -> Reply {
-    Reply { status: 204, body: Bytes::new() }
+    Reply::new(204, Bytes::new())
 }
 
 fn refusal(status: u16, reason: &str, message: &str) -> Reply {
     let errors = json!([{"message": message, "domain": "global", "reason": reason}]);
     let body = json!({"error": {"code": status, "message": message, "errors": errors}});
-    Reply { status, body: body.to_string().into() }
+    Reply::new(status, body.to_string())
 }
 
 /// As the API of IAM does it.
 fn status(status: u16, name: &str, message: &str) -> Reply {
     let body = json!({"error": {"code": status, "message": message, "status": name}});
-    Reply { status, body: body.to_string().into() }
+    Reply::new(status, body.to_string())
 }

@@ -3,64 +3,61 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::Method;
 use percent_encoding::percent_decode_str;
 use s3_client::Credentials;
-use s3_client::sign::{Rule, Scope, Signable, authorization};
+use s3_client::sign::{Rule, Scope, Signable, authorization, sha256_hex};
 
-use super::{Asked, Model, Reply};
+use super::{Asked, Bucket, Model, Reply, listing};
+
+/// All objects are of one moment.
+pub(super) const LAST_MODIFIED: &str = "2026-01-02T03:04:05.000Z";
+const LAST_MODIFIED_HEADER: &str = "Fri, 02 Jan 2026 03:04:05 GMT";
 
 impl Model {
     pub(super) fn s3(&mut self, asked: &Asked) -> Reply {
+        if has_checksum(asked) {
+            return xml(403, "SignatureDoesNotMatch");
+        }
         let Some(email) = self.signer(asked) else { return xml(403, "SignatureDoesNotMatch") };
         let path = percent_decode_str(&asked.path[1..]).decode_utf8_lossy().into_owned();
         let (name, object) = path.split_once('/').unwrap_or((&path, ""));
-        let next = self.next();
-        let Some(bucket) = self.buckets.get_mut(name) else { return xml(404, "NoSuchBucket") };
-        let member = format!("serviceAccount:{email}");
-        let bindings = bucket.policy["bindings"].as_array().cloned().unwrap_or_default();
-        let has = |roles: &[&str]| {
-            bindings.iter().any(|binding| {
-                let members = binding["members"].as_array().cloned().unwrap_or_default();
-                roles.contains(&binding["role"].as_str().unwrap_or_default())
-                    && members.contains(&member.clone().into())
-            })
-        };
-        let exists = bucket.objects.contains_key(object);
-        let role = |role: &str| format!("roles/storage.{role}");
-        let [user, viewer, creator, reader] =
-            ["objectUser", "objectViewer", "objectCreator", "legacyBucketReader"].map(role);
-        let allowed = match (asked.method.as_str(), object.is_empty()) {
-            ("GET" | "HEAD", false) => has(&[&user, &viewer]),
-            ("GET" | "HEAD", true) => has(&[&reader]),
-            // Those who only create cannot replace.
-            ("PUT", false) => has(&[&user]) || (!exists && has(&[&creator])),
-            ("DELETE", false) => has(&[&user]),
-            _ => false,
-        };
-        if !allowed {
+        let Some(bucket) = self.buckets.get(name) else { return xml(404, "NoSuchBucket") };
+        if !may(asked, &email, bucket, object) {
             return xml(403, "AccessDenied");
         }
-        let versioning = bucket.metadata["versioning"]["enabled"] == true;
-        match asked.method {
-            Method::PUT => {
-                let generations = bucket.objects.entry(object.to_owned()).or_default();
-                if !versioning {
-                    generations.clear();
-                }
-                generations.push((next, asked.body.clone()));
-                Reply { status: 200, body: Bytes::new() }
+        let has = |argument: &str| asked.query.contains_key(argument);
+        match (asked.method.as_str(), object.is_empty()) {
+            ("GET", true) => listing::list(asked, name, bucket),
+            ("HEAD", true) => Reply::new(200, ""),
+            (_, true) => xml(400, "NotImplemented"),
+            _ if has("uploadId") => self.upload(asked, name, object),
+            ("POST", _) if has("uploads") => self.begin_upload(name, object),
+            ("PUT", _) => {
+                let generation = self.next();
+                self.put(name, object, generation, asked.body.clone());
+                Reply::new(200, "").header("etag", etag(generation))
             }
-            Method::DELETE => {
-                bucket.objects.remove(object);
-                Reply { status: 204, body: Bytes::new() }
-            }
-            _ if object.is_empty() => Reply { status: 200, body: "<ListBucketResult/>".into() },
-            _ => match bucket.objects.get(object).and_then(|generations| generations.last()) {
-                Some((_, body)) => Reply { status: 200, body: body.clone() },
+            ("DELETE", _) => match self.buckets.get_mut(name).and_then(|bucket| bucket.objects.remove(object)) {
+                Some(_) => Reply::new(204, ""),
                 None => xml(404, "NoSuchKey"),
             },
+            ("GET" | "HEAD", _) => match bucket.objects.get(object).and_then(|generations| generations.last()) {
+                Some((generation, body)) => read(asked, *generation, body),
+                None => xml(404, "NoSuchKey"),
+            },
+            _ => xml(405, "MethodNotAllowed"),
         }
+    }
+
+    /// Writes an object.
+    pub(super) fn put(&mut self, bucket: &str, object: &str, generation: u64, body: Bytes) {
+        let Some(bucket) = self.buckets.get_mut(bucket) else { return };
+        let versioning = bucket.metadata["versioning"]["enabled"] == true;
+        let generations = bucket.objects.entry(object.to_owned()).or_default();
+        if !versioning {
+            generations.clear();
+        }
+        generations.push((generation, body));
     }
 
     /// The service account whose key has signed.
@@ -79,6 +76,9 @@ impl Model {
             .collect::<Option<_>>()?;
         let path = percent_decode_str(&asked.path).decode_utf8_lossy().into_owned();
         let payload_hash = text("x-amz-content-sha256")?;
+        if payload_hash != "UNSIGNED-PAYLOAD" && payload_hash != sha256_hex(&asked.body) {
+            return None;
+        }
         let time = time_of(&text("x-amz-date")?)?;
         let scope = Scope { region, service: "s3", rule: Rule::S3, time };
         let (method, query) = (asked.method.as_str(), &asked.pairs);
@@ -86,6 +86,72 @@ impl Model {
         let expected = authorization(&Credentials::new(id, &key.secret), scope, signable);
         (expected == header).then(|| key.email.clone())
     }
+}
+
+/// Whether the bucket's policy allows it. The lists of uploads and of their parts are no right of those who read.
+fn may(asked: &Asked, email: &str, bucket: &Bucket, object: &str) -> bool {
+    let member = format!("serviceAccount:{email}");
+    let bindings = bucket.policy["bindings"].as_array().cloned().unwrap_or_default();
+    let has = |roles: &[&str]| {
+        bindings.iter().any(|binding| {
+            let members = binding["members"].as_array().cloned().unwrap_or_default();
+            roles.contains(&binding["role"].as_str().unwrap_or_default()) && members.contains(&member.clone().into())
+        })
+    };
+    let role = |role: &str| format!("roles/storage.{role}");
+    let [user, viewer, creator, reader] =
+        ["objectUser", "objectViewer", "objectCreator", "legacyBucketReader"].map(role);
+    let in_parts = asked.query.contains_key("uploadId") || asked.query.contains_key("uploads");
+    match (asked.method.as_str(), object.is_empty()) {
+        (_, false) if in_parts => has(&[&user, &creator]),
+        ("GET" | "HEAD", false) => has(&[&user, &viewer]),
+        ("GET" | "HEAD" | "POST", true) => has(&[&reader]),
+        // Those who only create cannot replace.
+        ("PUT", false) => has(&[&user]) || (!bucket.objects.contains_key(object) && has(&[&creator])),
+        ("DELETE", false) => has(&[&user]),
+        _ => false,
+    }
+}
+
+/// An object, or the part of it that the header `Range` names.
+fn read(asked: &Asked, generation: u64, body: &Bytes) -> Reply {
+    let range =
+        asked.headers.get("range").and_then(|range| range.to_str().ok()?.strip_prefix("bytes=")?.split_once('-'));
+    let with = |reply: Reply| {
+        let reply = reply.header("etag", etag(generation)).header("last-modified", LAST_MODIFIED_HEADER);
+        reply.header("accept-ranges", "bytes").header("content-type", "application/octet-stream")
+    };
+    let Some((first, last)) = range else { return with(Reply::new(200, body.clone())) };
+    let first: usize = first.parse().unwrap_or_default();
+    let last = last.parse().unwrap_or(usize::MAX).min(body.len().saturating_sub(1));
+    if first > last || first >= body.len() {
+        return xml(416, "InvalidRange");
+    }
+    let reply = with(Reply::new(206, body.slice(first..=last)));
+    reply.header("content-range", format!("bytes {first}-{last}/{}", body.len()))
+}
+
+/// Whether a client adds a checksum of its own, in a header or behind the body. Google takes neither: the body that it sees
+/// and the headers that it signs are others than the client's, and it answers with `SignatureDoesNotMatch`.
+/// <https://github.com/gramps-project/gramps-web-api/pull/758>
+fn has_checksum(asked: &Asked) -> bool {
+    let streams =
+        asked.headers.get("x-amz-content-sha256").is_some_and(|hash| hash.as_bytes().starts_with(b"STREAMING-"));
+    let names = asked.headers.keys().map(|name| name.as_str());
+    streams
+        || names
+            .into_iter()
+            .any(|name| name.starts_with("x-amz-checksum-") && name != "x-amz-checksum-mode" || name == "x-amz-trailer")
+}
+
+pub(super) fn etag(generation: u64) -> String {
+    format!("\"-{generation}=\"")
+}
+
+/// A text within XML. What XML cannot hold is left out, as clients cannot read it.
+pub(super) fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+    text.chars().filter(|letter| !letter.is_control()).collect()
 }
 
 /// `20260102T030405Z`.
@@ -99,6 +165,6 @@ fn time_of(text: &str) -> Option<SystemTime> {
     Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?))
 }
 
-fn xml(status: u16, code: &str) -> Reply {
-    Reply { status, body: format!("<Error><Code>{code}</Code><Message>{code}</Message></Error>").into() }
+pub(super) fn xml(status: u16, code: &str) -> Reply {
+    Reply::new(status, format!("<Error><Code>{code}</Code><Message>{code}</Message></Error>"))
 }

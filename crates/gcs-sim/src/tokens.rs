@@ -15,7 +15,7 @@ impl Model {
             Ok(()) => self.new_token(),
             Err(words) => {
                 let body = json!({"error": "invalid_grant", "error_description": words});
-                Reply { status: 400, body: body.to_string().into() }
+                Reply::new(400, body.to_string())
             }
         }
     }
@@ -62,12 +62,12 @@ impl Model {
 
     pub(super) fn metadata(&mut self, asked: &Asked, what: &str) -> Reply {
         if asked.headers.get("metadata-flavor").is_none_or(|flavor| flavor != "Google") {
-            return Reply { status: 403, body: "Missing Metadata-Flavor:Google header.".into() };
+            return Reply::new(403, "Missing Metadata-Flavor:Google header.");
         }
         match what {
-            "project/project-id" => Reply { status: 200, body: PROJECT.into() },
+            "project/project-id" => Reply::new(200, PROJECT),
             "instance/service-accounts/default/token" => self.new_token(),
-            _ => Reply { status: 404, body: "".into() },
+            _ => Reply::new(404, ""),
         }
     }
 

@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut sums = Sums::default();
         let mut all = |traced: bool| -> Result<(), Box<dyn Error>> {
             for seed in 0..runs {
-                // Time begins anew with each.
+                // Time begins again with each.
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
                 let before = cpu_time()?;
                 runtime.block_on(run(seed, faulty, traced, &mut sums));

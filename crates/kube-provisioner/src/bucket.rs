@@ -9,12 +9,14 @@
 //! * **bucket**: the bucket itself, in the **backend** that the author's code talks to.
 
 mod provisioner;
+mod recent;
 mod request;
 
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
+pub use self::recent::RecentlyCreated;
 pub use self::request::{
-    Access, Bucket, BucketRequest, ClaimName, Credentials, DeletionPolicy, Endpoint, ProvisionedBucket, RequestOf,
-    Source,
+    Access, Bucket, BucketRequest, BucketStart, ClaimName, Credentials, DeletionPolicy, Endpoint, ProvisionedBucket,
+    RequestOf, Source,
 };
 #[cfg(feature = "planted-faults")]
 pub use crate::controller::bucket::BucketSafeguard;

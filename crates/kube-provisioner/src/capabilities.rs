@@ -128,6 +128,7 @@ impl Capabilities {
 
 /// How pods may mount a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum AccessMode {
     /// Read-only by many nodes.
     ReadOnlyMany,

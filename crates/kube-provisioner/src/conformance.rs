@@ -11,7 +11,7 @@
 //! #         Ok(Volume::host_path(path.to_string_lossy()))
 //! #     }
 //! #     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-//! #         match std::fs::remove_dir_all(self.0.join(volume.name())) {
+//! #         match std::fs::remove_dir_all(self.0.join(&volume.name)) {
 //! #             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
 //! #             _ => Ok(()),
 //! #         }
@@ -27,16 +27,16 @@
 //! Conformance::new(move || Directories(root.clone()), async move || list(&listed)).check();
 //! ```
 //!
-//! Each rule has a name and a section in `docs/conformance.md`: what it says, what goes wrong in production where it is
-//! broken, and how to mend it. A few rules call the provisioner alone; the others run the whole
-//! [`Controller`](crate::Controller) against a simulated cluster ([`kube_sim`]) and kill it, run it twice and disturb
-//! it.
+//! Each rule has a name and a section in `docs/book/pages/reference/conformance.md`: its text, what a broken
+//! rule does in production, and how to fix it. Some rules call the provisioner alone. The others run the whole
+//! [`Controller`](crate::Controller) on a simulated cluster ([`kube_sim`]): they crash it, run two copies, and inject faults.
 
 mod assets;
 mod buckets;
 mod calls;
 mod cancellation;
 mod lab;
+mod names;
 mod objects;
 mod parameters;
 mod report;
@@ -51,6 +51,9 @@ mod verdict;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::rc::Rc;
+
+use futures::FutureExt;
 
 use crate::provisioner::Provisioner;
 
@@ -61,7 +64,22 @@ use self::subject::Subject;
 use self::tempo::Tempo;
 pub use self::verdict::Judgement;
 
-/// A check of a provisioner. See [the module](self).
+/// A check of a provisioner. [The module](self) has an example with the methods that every provisioner needs; the others
+/// describe what a backend needs beyond them:
+///
+/// ```no_run
+/// # use kube_provisioner::Provisioner;
+/// # use kube_provisioner::conformance::Conformance;
+/// # fn check<P: Provisioner>(new: impl Fn() -> P + 'static, exports: impl AsyncFn() -> Vec<String> + 'static) {
+/// Conformance::new(new, exports)
+///     .parameters([("server", "nfs.example.com")]) // every class needs it
+///     .refuses([("server", "nfs example com")]) // no class may have it
+///     .node("node-1")
+///     .real_time() // the backend is behind a network
+///     .seeds([5]) // that failed
+///     .check();
+/// # }
+/// ```
 #[must_use = "nothing is checked before `check` or `run`"]
 pub struct Conformance {
     subject: Subject,
@@ -111,6 +129,24 @@ impl Conformance {
     /// called again for others.
     pub fn refuses<K: Into<String>, V: Into<String>>(mut self, bad: impl IntoIterator<Item = (K, V)>) -> Self {
         self.subject.refused.push(map(bad));
+        self
+    }
+
+    /// The parameters of a class whose volumes are named after what two claims may have in common, such as the claim's name or
+    /// an annotation. The kit's claims then have one name, and different uids.
+    pub fn shares_names<K: Into<String>, V: Into<String>>(mut self, good: impl IntoIterator<Item = (K, V)>) -> Self {
+        self.subject.shared_names = Some(map(good));
+        self
+    }
+
+    /// Makes an asset as a person does, without the provisioner, where it would make one for the volume of the first name and
+    /// the claim of the second. Returns it as the backend's list has it, or `None` if there is one already.
+    pub fn made_by_hand(mut self, make: impl AsyncFn(String, String) -> Option<String> + 'static) -> Self {
+        let make = Rc::new(make);
+        self.subject.by_hand = Some(Box::new(move |volume, claim| {
+            let make = Rc::clone(&make);
+            async move { make(volume, claim).await }.boxed_local()
+        }));
         self
     }
 

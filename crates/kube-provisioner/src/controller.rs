@@ -2,47 +2,33 @@
 
 pub(crate) mod bucket;
 mod bucket_controller;
-pub(crate) mod class_parameters;
-#[cfg(test)]
-mod event_table;
-mod names;
-mod process;
-mod safeguards;
-pub(crate) mod secret_names;
-mod secret_reading;
+pub(crate) mod shared;
 pub(crate) mod volume;
-mod watched;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::Client;
-use provisioner_runtime::access::{AccessError, check_access};
+use provisioner_runtime::access::AccessError;
 use provisioner_runtime::admin::AdminError;
-use provisioner_runtime::client::{ConnectError, connect};
-use provisioner_runtime::controller::{LoopError, Sharing, unpanicked};
+use provisioner_runtime::client::ConnectError;
+use provisioner_runtime::controller::LoopError;
 use provisioner_runtime::environment::Environment;
-use provisioner_runtime::lease::{LeaseOptions, lease_name};
-use provisioner_runtime::logs::{self, LogFormat};
-use provisioner_runtime::shutdown;
 use thiserror::Error;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 pub use self::bucket_controller::BucketController;
-use self::process::Process;
+use self::shared::calls::{self, Crashed};
+pub(crate) use self::shared::cluster::SYSTEM_NAMESPACE;
+pub use self::shared::cluster::cluster_id;
+use self::shared::process::Process;
+use self::shared::program::Program;
 #[cfg(feature = "planted-faults")]
 use self::volume::Safeguard;
-use self::volume::{Backend, Crashed, Safeguards, control_loop, rules};
-use crate::options::{Coordination, LogStyle, Options};
+use self::volume::{Backend, Safeguards, control_loop, rules};
+use crate::options::Options;
 use crate::provisioner::Provisioner;
 use crate::rbac;
-
-/// How often the start checks missing rights again.
-const ACCESS_CHECKS: u32 = 4;
-/// The time between two such checks.
-const ACCESS_PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs a [`Provisioner`]: calls it when a claim asks for a volume and when a volume is to be deleted.
 ///
@@ -85,6 +71,15 @@ pub enum RunError {
         error: AccessError,
         /// What to do about it.
         advice: String,
+    },
+    /// The cluster has no id: the uid of the namespace kube-system cannot be read.
+    #[error(
+        "cannot read the namespace kube-system, by whose uid this cluster is known: {problem} Grant the right to get it, or \
+         set --cluster-id"
+    )]
+    Cluster {
+        /// What the API server says.
+        problem: String,
     },
     /// Options that do not fit together.
     #[error("{0}")]
@@ -153,17 +148,16 @@ impl Controller {
     /// When the API server cannot be used as it should be. Later interruptions are waited out.
     pub async fn run(self) -> Result<(), RunError> {
         let rules = self.access_rules()?;
-        let advice = |namespace: &str| rbac::advice(&self.options, namespace);
-        let Some(started) = started(&self.options, &rules, advice).await? else { return Ok(()) };
-        let Started { client, namespace, shutdown } = started;
+        let Some(program) = Program::start(&self.options, &rules).await? else { return Ok(()) };
+        let Program { client, namespace, shutdown } = program;
         let options = Options { namespace: Some(namespace), ..self.options };
         Self { options, ..self }.run_with(client, shutdown).await
     }
 
     /// Every right that is needed, the author's own among them.
     fn access_rules(&self) -> Result<Vec<rbac::AccessRule>, RunError> {
-        let asked = unpanicked(|| (self.backend.capabilities(), self.backend.access_rules()));
-        let (capabilities, own) = asked.map_err(|panic| RunError::Crashed { method: "capabilities", panic })?;
+        let ask = || (self.backend.capabilities(), self.backend.access_rules());
+        let (capabilities, own) = calls::capabilities(ask)?;
         let mut rules = rbac::rules(&self.options, &capabilities, &[]);
         rules.extend(own);
         Ok(rules)
@@ -176,11 +170,9 @@ impl Controller {
     /// takes the place of this one. All other errors are tried again.
     pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
         let Self { options, backend, environment, safeguards } = self;
-        let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-        let instance = instance(&options, &environment);
-        let sharing = sharing(&options, &namespace, &instance, environment)?;
-        let rules = rules(&options, &*backend, &namespace, safeguards)?;
-        let process = Process { client, namespace, instance, sharing, environment };
+        let process = Process::identify(&options, client, environment, &shutdown).await?;
+        let Some(process) = process else { return Ok(()) };
+        let rules = rules(&options, &*backend, (&process.namespace, &process.cluster_id), safeguards)?;
         Ok(control_loop(&options, rules, backend, process)?.run(shutdown).await?)
     }
 }
@@ -205,76 +197,5 @@ impl From<LoopError> for RunError {
 impl fmt::Debug for Controller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Controller").field("options", &self.options).finish_non_exhaustive()
-    }
-}
-
-/// A program that may begin.
-struct Started {
-    client: Client,
-    namespace: String,
-    shutdown: CancellationToken,
-}
-
-/// Sets up logs and signals, connects, and checks that the account has these rights. `None` if the process is told to stop
-/// meanwhile.
-async fn started(
-    options: &Options,
-    rules: &[rbac::AccessRule],
-    advice: impl Fn(&str) -> String,
-) -> Result<Option<Started>, RunError> {
-    logs::init(match options.log_format {
-        LogStyle::Text => LogFormat::Text,
-        LogStyle::Json => LogFormat::Json,
-    });
-    let shutdown = shutdown::on_signal().map_err(RunError::Signals)?;
-    let connection = connect(options.kubeconfig.as_deref()).await?;
-    let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
-    let mut attempt = 0;
-    while let Err(error) = check_access(&connection.client, namespace, rules).await {
-        attempt += 1;
-        // A server that has just started refuses all requests for a moment.
-        if attempt > ACCESS_CHECKS {
-            let advice = match &error {
-                AccessError::Missing(_) => advice(namespace),
-                _ => "Check the server.".to_owned(),
-            };
-            return Err(RunError::Access { error, advice });
-        }
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => return Ok(None),
-            () = sleep(ACCESS_PAUSE) => {}
-        }
-    }
-    tracing::info!(provisioner = options.provisioner_name, "connected by {}", connection.source);
-    let namespace = namespace.to_owned();
-    Ok(Some(Started { client: connection.client, namespace, shutdown }))
-}
-
-/// The identity of this process among those of the same provisioner.
-fn instance(options: &Options, environment: &Environment) -> String {
-    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-    let host = options.node_name.clone().or(host).unwrap_or_else(|| "local".to_owned());
-    let random = environment.number("instance");
-    format!("{host}_{random:016x}")
-}
-
-/// How replicas share the work.
-fn sharing(options: &Options, namespace: &str, instance: &str, environment: Environment) -> Result<Sharing, RunError> {
-    match options.coordination {
-        Coordination::Lease => Ok(Sharing::Leases(LeaseOptions {
-            shards: options.shards,
-            duration: options.lease_duration,
-            renew_deadline: options.lease_renew_deadline,
-            retry_period: options.lease_retry_period,
-            environment,
-            ..LeaseOptions::new(namespace, lease_name(&options.provisioner_name), instance)
-        })),
-        Coordination::PerClaim => Ok(Sharing::Objects),
-        Coordination::PerNode => match &options.node_name {
-            Some(node) => Ok(Sharing::Own { part: node.clone() }),
-            None => Err(RunError::Options("--coordination per-node needs --node-name".to_owned())),
-        },
-        Coordination::None => Ok(Sharing::Alone),
     }
 }

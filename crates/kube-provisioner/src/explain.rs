@@ -1,4 +1,7 @@
-//! What the controllers decide about an object, for programs that tell it to people.
+//! What the controllers decide about an object, for programs that explain it, such as the kubectl plugin of this project.
+//!
+//! **Unstable.** These are the controllers' internal types, behind the feature `unstable-explain`: any release may change or
+//! remove them. A program that uses them must require one exact version of this crate.
 //!
 //! The rules are the controllers' own: objects of the API server go through the same tables into the same pure functions.
 //! Nothing is called and nothing is written. The enums name every rest and every refusal; they grow with the rules, so that
@@ -36,10 +39,10 @@ pub struct Installation {
     pub provisioner: String,
     /// What its volumes carry, see [`Options::identity`](crate::Options::identity).
     pub identity: String,
+    /// The cluster, see [`Options::cluster_id`](crate::Options::cluster_id).
+    pub cluster_id: String,
     /// The node of the replica, where every node has one of its own.
     pub node: Option<String>,
-    /// Attempts are recorded on their claims.
-    pub claims_record: bool,
 }
 
 /// What the author's code can do. Only that code knows it, so both ends are asked for: where the decisions are the same,

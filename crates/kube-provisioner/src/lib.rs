@@ -1,43 +1,88 @@
-//! Write out-of-tree dynamic provisioners for Kubernetes.
+//! Write dynamic provisioners for Kubernetes that run outside its source tree.
 //!
-//! A PersistentVolumeClaim names a StorageClass, the class names a provisioner, the provisioner makes
-//! the storage. An author implements [`Provisioner`]: [`provision`](Provisioner::provision) and
-//! [`delete`](Provisioner::delete). The [`Controller`] does the rest: when to call them, saving and
-//! deleting PersistentVolumes, retries with back-off, events, and what to refuse.
+//! A PersistentVolumeClaim names a StorageClass, the class names a provisioner, and the provisioner creates the storage. You
+//! implement [`Provisioner`] with [`provision`](Provisioner::provision) and [`delete`](Provisioner::delete). The library does the
+//! rest: it watches claims, calls your code once at a time per volume, saves and deletes PersistentVolumes, retries with
+//! back-off, sends events, and refuses requests for capabilities that you do not declare. A journal records every attempt, so
+//! that no crash leaks storage.
 //!
-//! # A whole provisioner
-//!
-//! ```no_run
-#![doc = include_str!("../examples/directories/main.rs")]
-//! ```
-//!
-//! # Its tests
-//!
-//! With `kube-sim`, and this crate's feature `conformance`, among the dev-dependencies:
+//! # A provisioner
 //!
 //! ```no_run
-//! # struct Directories;
-//! # fn main() {}
-//! # mod tests {
-#![doc = include_str!("../examples/directories/tests.rs")]
-//! # }
+//! use std::{io::ErrorKind, path::Path, process::ExitCode};
+//! use kube_provisioner::{
+//!     DeleteError, Options, Program, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+//! };
+//!
+//! struct Directories;
+//!
+//! impl Provisioner for Directories {
+//!     type Parameters = (); // of the StorageClass: any type that serde can read
+//!
+//!     async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+//!         let path = Path::new("/volumes").join(&request.name); // the same name in every attempt
+//!         std::fs::create_dir_all(&path)?; // on any error: retried with back-off
+//!         Ok(Volume::host_path(path.to_string_lossy()))
+//!     }
+//!
+//!     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+//!         match std::fs::remove_dir_all(Path::new("/volumes").join(&volume.name)) {
+//!             Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+//!             _ => Ok(()), // already gone is success
+//!         }
+//!     }
+//! }
+//!
+//! #[derive(clap::Parser)]
+//! struct Args {
+//!     #[command(flatten)]
+//!     options: Options,
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     Program::new(async |args: Args| Ok((Directories, args.options))).run()
+//! }
 //! ```
+//!
+//! Requests, volumes and buckets have public fields for facts, and methods for values derived from them. The controller
+//! creates them; `new` creates one for a test.
+//!
+//! # Where to go next
+//!
+//! | you want to | see |
+//! |---|---|
+//! | know what a call may assume and must guarantee | the contract of [`Provisioner`] |
+//! | say what a failure means | [`ProvisionError`], [`DeleteError`], [`ExpandError`], and their verdicts |
+//! | read the parameters of a class | [`parameters`] |
+//! | support block volumes, topology, Secrets, expansion | [`Capabilities`] |
+//! | describe the volume: its source, annotations, nodes | [`Volume`], [`topology`] |
+//! | have flags and commands | [`Options`], [`Program`] |
+//! | create buckets | [`bucket`] |
+//! | check that no crash leaks storage | the module `conformance`, with the feature of that name |
+//! | run the controller inside of another program | [`Controller`], [`BucketController`] |
+//!
+//! The folder `examples/directories` has a complete provisioner with flags and tests, and the guide in `docs/book` explains
+//! each step.
 //!
 //! # The Kubernetes version
 //!
-//! The API's types are those of Kubernetes 1.33 or of one version that the program chooses, which works with clusters of
-//! others, too. Features of this crate choose it: `v1_33`, the default. For another one, say `default-features = false`
-//! and enable it in `k8s-openapi`; a library between this crate and the program says only the former.
-//! All crates in a program must agree.
+//! The API types are those of one Kubernetes version, and work with clusters of other versions as well. The default feature
+//! `v1_33` selects 1.33. For another version set `default-features = false`, and enable its feature in `k8s-openapi`. A library
+//! between this crate and the program sets only `default-features = false`. All crates in a program must agree.
+//!
+//! # Features
+//!
+//! * `v1_33` (default): the Kubernetes version, see above.
+//! * `conformance`: the module of that name, for tests.
+//! * `unstable-explain`: the controllers' decisions, for programs that explain them. Without a promise of stability.
 //!
 //! # The nouns
 //!
-//! * **claim**: a PersistentVolumeClaim, what a user asks for.
-//! * **class**: a StorageClass, what an administrator offers; its parameters become
-//!   [`Provisioner::Parameters`].
-//! * **volume**: a PersistentVolume, the object that stands for the storage.
-//! * **asset**: the storage itself, in the **backend** that the author's code talks to.
-//! * **verdict**: what an error means for the claim, see [`Verdict`].
+//! * **claim**: a PersistentVolumeClaim, created by a user.
+//! * **class**: a StorageClass, created by an administrator; its parameters become [`Provisioner::Parameters`].
+//! * **volume**: a PersistentVolume, the object that represents the storage.
+//! * **asset**: the storage itself, in the **backend** that the author's code uses.
+//! * **verdict**: the meaning of an error for the claim, see [`ProvisionVerdict`].
 
 #![deny(missing_docs)]
 
@@ -52,7 +97,9 @@ mod cli;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod controller;
+mod duration;
 mod error;
+#[cfg(feature = "unstable-explain")]
 pub mod explain;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -71,11 +118,14 @@ pub mod topology;
 mod volume;
 
 pub use self::capabilities::{AccessMode, Capabilities};
-pub use self::cli::{client, recorded_volumes, run, run_as, run_buckets, run_with_commands};
+pub use self::cli::{Program, client, recorded_volumes};
 #[cfg(feature = "planted-faults")]
 pub use self::controller::volume::Safeguard;
-pub use self::controller::{BucketController, Controller, RunError};
-pub use self::error::{DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, StartError, Verdict};
+pub use self::controller::{BucketController, Controller, RunError, cluster_id};
+pub use self::duration::parse_duration;
+pub use self::error::{
+    DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, ProvisionVerdict, StartError,
+};
 pub use self::options::{BucketOptions, Coordination, LogStyle, Options};
 pub use self::provisioner::Provisioner;
 pub use self::request::{ProvisionRequest, ProvisionedVolume};
@@ -92,5 +142,7 @@ pub use provisioner_runtime::client::ConnectError;
 pub use provisioner_runtime::controller::FencingToken;
 /// What [`Controller::environment`] takes.
 pub use provisioner_runtime::environment::Environment;
+/// An error and its causes as one line, as events and logs show them.
+pub use provisioner_runtime::error_chain;
 /// What stops [`Controller::run_with`].
 pub use tokio_util::sync::CancellationToken;

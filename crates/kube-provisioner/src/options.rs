@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use provisioner_runtime::logs::{self, LogFormat};
+
+use crate::duration::{expected, parse_duration};
 
 /// Options of the controller, to be flattened into an author's own arguments, or filled in by hand:
 ///
@@ -21,7 +24,7 @@ pub struct Options {
     #[arg(long, env, value_name = "NAME", value_parser = provisioner_name)]
     pub provisioner_name: String,
 
-    /// Further names that this provisioner answers to, separated by commas
+    /// Further names that this provisioner serves, separated by commas
     #[arg(long, env, value_name = "NAMES", value_delimiter = ',', value_parser = provisioner_name)]
     pub additional_provisioner_names: Vec<String>,
 
@@ -29,7 +32,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Namespace of the provisioner itself [default: the pod's or the kubeconfig's]
+    /// Namespace of the provisioner [default: the pod's or the kubeconfig's]
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 
@@ -37,52 +40,53 @@ pub struct Options {
     #[arg(long, env, value_name = "NODE")]
     pub node_name: Option<String>,
 
-    /// Requests to the API server at a time for claims and volumes
+    /// Maximum concurrent requests to the API server for claims and volumes
     #[arg(long, env, value_name = "COUNT", default_value_t = 32, value_parser = at_least_one)]
     pub workers: usize,
 
-    /// Calls of the provisioner's own code at a time, of which a class takes four fifths of what others leave free; 0 is 100,
-    /// and one for each class that has none
+    /// Maximum concurrent calls that create or change something in the backend, and as many again that delete something. One
+    /// class may use 80 % of the free slots, and one namespace 80 % of its class's slots. 0 means 100, plus one for each class
+    /// without a slot
     #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
     pub backend_concurrency: usize,
 
-    /// Calls of the provisioner's own code at a time for one class; 0 is as many as its share
+    /// Maximum concurrent calls for one class, counted in the same way. 0 means 80 % of the free slots
     #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
     pub class_concurrency: usize,
 
-    /// Time limit of one call of `provision`, such as 30s or 5m
+    /// Timeout of one call of `provision`, such as 30s or 5m
     #[arg(long, env, value_name = "TIME", default_value = "2m", value_parser = duration)]
     pub provision_timeout: Duration,
 
-    /// Time limit of one call of `delete`
+    /// Timeout of one call of `delete`
     #[arg(long, env, value_name = "TIME", default_value = "5m", value_parser = duration)]
     pub delete_timeout: Duration,
 
-    /// Pause after the first failed attempt
+    /// Delay after the first failed attempt
     #[arg(long, env, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub retry_interval_start: Duration,
 
-    /// Longest pause between attempts
+    /// Longest delay between attempts
     #[arg(long, env, value_name = "TIME", default_value = "5m", value_parser = duration)]
     pub retry_interval_max: Duration,
 
-    /// Double the pause after every failed attempt; if false it is always --retry-interval-start
+    /// Double the delay after every failed attempt; if false, it is always --retry-interval-start
     #[arg(long, env, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub exponential_backoff: bool,
 
-    /// Attempts after the first before a claim waits for a change; 0 tries for ever
+    /// Maximum retries until a claim or its class changes; 0 means no limit
     #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
     pub failed_provision_threshold: u32,
 
-    /// Attempts after the first before a volume waits for a change; 0 tries for ever
+    /// Maximum retries until a volume changes; 0 means no limit
     #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
     pub failed_delete_threshold: u32,
 
-    /// Time between looks at everything that needs work, as a safety net
+    /// Interval at which all unfinished work is checked again, as a safety net
     #[arg(long, env, value_name = "TIME", default_value = "15m", value_parser = duration)]
     pub resync_period: Duration,
 
-    /// Try what was given up once more with every resync, as the Go library does
+    /// Retry with every resync what has reached its maximum of retries, as the Go library does
     #[arg(long, env, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set)]
     pub retry_on_resync: bool,
 
@@ -90,7 +94,7 @@ pub struct Options {
     #[arg(long, env, value_name = "ADDRESS")]
     pub admin_address: Option<SocketAddr>,
 
-    /// How log lines look; RUST_LOG chooses what is logged
+    /// Format of log lines; RUST_LOG sets their level
     #[arg(long, env, value_name = "FORMAT", value_enum, default_value_t = LogStyle::Text)]
     pub log_format: LogStyle,
 
@@ -98,31 +102,38 @@ pub struct Options {
     #[arg(long, env, value_name = "MODE", value_enum, default_value_t = Coordination::Lease)]
     pub coordination: Coordination,
 
-    /// Parts of the work, each held by one replica at a time; more than 1 lets replicas work side by side
+    /// Number of parts that the work is divided into. One replica at a time holds each part, so several replicas can work side by
+    /// side
     #[arg(long, env, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub shards: u32,
 
-    /// How long a Lease that is not renewed belongs to its holder
+    /// How long a Lease stays with its holder without a renewal
     #[arg(long, env, value_name = "TIME", default_value = "15s", value_parser = duration)]
     pub lease_duration: Duration,
 
-    /// How long after the last renewal of its Lease a replica stops working
+    /// How long a replica works without renewing its Lease
     #[arg(long, env, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub lease_renew_deadline: Duration,
 
-    /// Time between renewals of a Lease, and between attempts to get one
+    /// Interval between renewals of a Lease, and between attempts to acquire one
     #[arg(long, env, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub lease_retry_period: Duration,
 
-    /// Name of this installation, written on its volumes; volumes of others are left alone [default: the namespace]
+    /// Name of this installation, an annotation of its volumes; it leaves volumes of other installations alone [default: the
+    /// namespace, or the node with --coordination per-node]
     #[arg(long, env, value_name = "NAME", value_parser = identity)]
     pub identity: Option<String>,
 
-    /// How long work in flight may take to end when the provisioner is told to stop
+    /// Id of this cluster, an annotation of its volumes and buckets; the provisioner leaves those of other clusters alone
+    /// [default: the uid of the namespace kube-system]
+    #[arg(long, env, value_name = "ID", value_parser = identity)]
+    pub cluster_id: Option<String>,
+
+    /// How long running calls may take to end during shutdown
     #[arg(long, env, value_name = "TIME", default_value = "20s", value_parser = duration)]
     pub grace_period: Duration,
 
-    /// Protect new volumes by a finalizer, so that deleting one by hand cannot leave its data behind
+    /// Add a finalizer to new volumes, so that deleting a PersistentVolume by hand cannot leak its storage
     #[arg(long, env, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub volume_finalizer: bool,
 }
@@ -156,9 +167,18 @@ impl Options {
             lease_renew_deadline: Duration::from_secs(10),
             lease_retry_period: Duration::from_secs(2),
             identity: None,
+            cluster_id: None,
             grace_period: Duration::from_secs(20),
             volume_finalizer: true,
         }
+    }
+
+    /// Starts the process's log, for programs that work before their controller runs. The controller does it otherwise.
+    pub fn start_log(&self) {
+        logs::init(match self.log_format {
+            LogStyle::Text => LogFormat::Text,
+            LogStyle::Json => LogFormat::Json,
+        });
     }
 }
 
@@ -177,7 +197,7 @@ pub struct BucketOptions {
     #[command(flatten)]
     pub options: Options,
 
-    /// Keys of `additionalConfig` that claims may use, separated by commas [default: all that the provisioner knows]
+    /// Keys of `additionalConfig` that claims may use, separated by commas [default: all that the provisioner supports]
     #[arg(long, env, value_name = "KEYS", value_delimiter = ',')]
     pub allowed_additional_config: Option<Vec<String>>,
 }
@@ -189,27 +209,35 @@ impl BucketOptions {
     }
 }
 
-/// How several replicas of a provisioner share the work. See `docs/reliability.md`.
+/// How several replicas of a provisioner share the work. See `docs/book/pages/how/crash-safety.md`.
+///
+/// ```
+/// use kube_provisioner::{Coordination, Options};
+///
+/// let mut options = Options::new("example.com/directories");
+/// options.coordination = Coordination::PerNode;
+/// options.node_name = Some("node-1".to_owned());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[non_exhaustive]
 pub enum Coordination {
-    /// A Lease for each shard; who holds it works.
+    /// One Lease for each shard; its holder works.
     #[default]
     Lease,
-    /// Every replica works, one at a time for each claim: the lock of the first provisioner library
-    PerClaim,
-    /// Every node has a replica of its own, which serves the claims of that node
+    /// Each node has a replica, which serves the claims of that node
     PerNode,
-    /// There is one replica at a time; a second one ends the first
+    /// One replica at a time; a second one ends the first
     None,
 }
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[non_exhaustive]
 pub enum LogStyle {
-    /// One line for people.
+    /// One line of text for each message.
     #[default]
     Text,
-    /// One JSON object per line.
+    /// One JSON object for each message.
     Json,
 }
 
@@ -264,32 +292,16 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A time with its unit: `500ms`, `30s`, `5m`, `2h`, or several of them.
+/// A year is more than any pause or limit needs, and clocks can add it.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// A duration that a pause or a limit can have.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let expected = || format!("expected a time with its unit, such as 500ms, 30s, 5m or 1h30m, not {text:?}");
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(expected)?;
-        let count: u64 = rest[..digits].parse().map_err(|_| expected())?;
-        rest = &rest[digits..];
-        let unit_end = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
-        let millis = match &rest[..unit_end] {
-            "ms" => 1,
-            "s" => 1000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return Err(expected()),
-        };
-        let step = count.checked_mul(millis).map(Duration::from_millis).ok_or_else(expected)?;
-        total = total.checked_add(step).ok_or_else(expected)?;
-        rest = &rest[unit_end..];
-    }
-    // A year is more than any pause or limit needs, and clocks can add it.
-    if total.is_zero() || total > Duration::from_secs(366 * 24 * 3600) {
-        return Err(expected());
-    }
-    Ok(total)
+    parse_duration(text).and_then(|time| match time {
+        Duration::ZERO => Err(expected(text)),
+        time if time > LONGEST => Err(expected(text)),
+        time => Ok(time),
+    })
 }
 
 #[cfg(test)]
@@ -306,7 +318,7 @@ mod tests {
     fn the_defaults_by_hand_and_by_arguments_are_the_same() {
         let program = <Program as clap::Parser>::parse_from(["p", "--provisioner-name", "example.com/p"]);
         let (mut parsed, by_hand) = (program.options, Options::new("example.com/p"));
-        (parsed.namespace, parsed.node_name, parsed.identity) = (None, None, None);
+        (parsed.namespace, parsed.node_name, parsed.identity, parsed.cluster_id) = (None, None, None, None);
         assert_eq!(format!("{parsed:?}"), format!("{by_hand:?}"));
     }
 
@@ -322,10 +334,10 @@ mod tests {
     }
 
     #[test]
-    fn times_need_a_unit() {
+    fn pauses_and_limits_last_some_time_and_a_year_at_most() {
         assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        for bad in ["", "5", "0s", "-1s", "1.5s", "1x", "s", "99999999999999999999s", "999999h"] {
+        assert_eq!(duration("366d"), Ok(LONGEST));
+        for bad in ["0s", "367d", "999999h", "5"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
     }

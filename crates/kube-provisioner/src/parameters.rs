@@ -119,6 +119,19 @@ impl fmt::Display for ParameterError {
 
 impl std::error::Error for ParameterError {}
 
+impl Problem {
+    /// The key that is there and cannot be used.
+    pub(crate) fn key(&self) -> Option<&str> {
+        match self {
+            Self::Unknown { key, .. }
+            | Self::Repeated { key, .. }
+            | Self::Malformed { key, .. }
+            | Self::Unsupported { key } => Some(key),
+            Self::Missing { .. } | Self::Rejected { .. } => None,
+        }
+    }
+}
+
 /// One thing that is wrong with the parameters of a StorageClass.
 ///
 /// Texts quoted in `reason` are cut after 64 characters and hold nothing unprintable; `key` is as the class has it.

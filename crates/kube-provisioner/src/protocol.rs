@@ -9,6 +9,13 @@
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// PV annotation: the installation of the provisioner that made the volume.
 pub const IDENTITY: &str = "kube-provisioner/identity";
+/// Annotation of PVs and ObjectBuckets: the cluster in which the storage was made.
+pub const CLUSTER_ID: &str = "kube-provisioner/cluster-id";
+/// The field manager of the requests that create PVs: `metadata.managedFields` says by it who created an object.
+pub const CREATOR: &str = "kube-provisioner-creator";
+/// PV annotation: a person says that the data of this volume may go, although nobody knows of its claim's deletion. The value
+/// is the volume's uid.
+pub const RELEASE: &str = "kube-provisioner/release";
 /// PV annotation: the CSI driver that an in-tree volume was migrated to.
 pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 /// Claim annotation: the provisioner that is asked for a volume (Kubernetes 1.23 and later).
@@ -19,13 +26,6 @@ pub const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-pr
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Annotation of claims and volumes: the class name of early clusters; it wins when present.
 pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
-/// Claim annotation: the record of the lock of the first provisioner library.
-pub const CLAIM_LOCK: &str = "control-plane.alpha.kubernetes.io/leader";
-/// Claim annotation, where claims record their attempts: a hash of the class's provisioner and parameters at the
-/// attempt's begin.
-pub const ATTEMPT: &str = "kube-provisioner/attempt";
-/// Claim finalizer, where claims record their attempts: the attempt may have made something.
-pub const CLAIM_FINALIZER: &str = "kube-provisioner/attempt";
 /// PV annotation: the deletion of the asset has begun. The value is the volume's uid.
 pub const DELETING: &str = "kube-provisioner/deleting";
 /// PV annotation, followed by a role: namespace and name of the Secret that deletion needs.
@@ -42,5 +42,8 @@ pub const BUCKET: &str = "kube-provisioner/bucket";
 pub const BUCKET_PROVISIONER: &str = "kube-provisioner/provisioned-by";
 /// ObjectBucket annotation: with the value `true` the object is removed with its claim, whatever is left in the backend.
 pub const ABANDON: &str = "kube-provisioner/abandon";
+/// ObjectBucket annotation: `<namespace>/<name>` of the claim that takes the bucket over, for objects that were restored from a
+/// backup, or do not say to which claim they belong. Only administrators write ObjectBuckets.
+pub const ADOPT_FOR: &str = "kube-provisioner/adopt-for";
 /// ObjectBucketClaim annotation: whenever it is another text, the claim's user gets another key.
 pub const ROTATE_CREDENTIALS: &str = "kube-provisioner/rotate-credentials";

@@ -1,6 +1,7 @@
 //! The trait that an author implements.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::storage::v1::StorageClass;
 use provisioner_runtime::access::AccessRule;
 use serde::de::DeserializeOwned;
 
@@ -50,7 +51,7 @@ use crate::volume::Volume;
 ///     }
 ///
 ///     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-///         let _path = format!("/exports/{}", volume.name());
+///         let _path = format!("/exports/{}", volume.name);
 ///         // ... remove the directory; "already gone" is success ...
 ///         Ok(())
 ///     }
@@ -66,7 +67,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// and malformed keys, see [`parameters`](crate::parameters).
     type Parameters: DeserializeOwned + Send + Sync + 'static;
 
-    /// Makes the storage, or finds what an earlier call made, and describes it.
+    /// Creates the storage, or finds what an earlier call created, and describes it.
     ///
     /// # Errors
     /// [`ProvisionError`] says what the failure means: `?` is "try again later, something may be left".
@@ -75,9 +76,9 @@ pub trait Provisioner: Send + Sync + 'static {
         request: ProvisionRequest<Self::Parameters>,
     ) -> impl Future<Output = Result<Volume, ProvisionError>> + Send;
 
-    /// Removes the storage. Already gone is success.
+    /// Deletes the storage. Storage that is already gone is success.
     ///
-    /// Every user who may create PersistentVolumes may have written the volume object: check it before acting on it.
+    /// Every user with permission to create PersistentVolumes can have written the volume object: check it before acting on it.
     ///
     /// # Errors
     /// [`DeleteError`] says what the failure means: `?` is "try again later".
@@ -86,9 +87,9 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Removes whatever an unfinished attempt of this name may have left. The argument has the claim and the class as
     /// they were when the attempt began. Nothing there is success. For backends that find their assets by name.
     ///
-    /// It is called when the claim of an attempt that has not succeeded is gone or is being deleted, and when its class was
-    /// deleted and made anew: the claim goes on with the new class afterwards. Without this method such an attempt is driven
-    /// to its end: `provision` is called until it gives an answer, and what it made is deleted.
+    /// The controller calls it when the claim of an unfinished attempt is deleted, and when its class was deleted and created
+    /// again; the claim then continues with the new class. Without this method the controller calls `provision` until it
+    /// succeeds or fails for good, and then deletes what it created.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -108,7 +109,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// ```
     ///
     /// # Errors
-    /// As of [`delete`](Self::delete): it is called again.
+    /// As for [`delete`](Self::delete): the controller calls it again.
     fn clean_up(
         &self,
         attempt: ProvisionRequest<Self::Parameters>,
@@ -129,7 +130,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
     /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
     /// async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-    ///     match self.snapshots(volume.name()).await? {
+    ///     match self.snapshots(&volume.name).await? {
     ///         0 => Ok(()),
     ///         count => Err(DeleteError::in_use(format!("{count} snapshots need this volume; delete them first"))),
     ///     }
@@ -165,7 +166,7 @@ pub trait Provisioner: Send + Sync + 'static {
     ///     if bytes > 1 << 40 {
     ///         return Err(ExpandError::infeasible("an export has at most 1Ti; ask for less"));
     ///     }
-    ///     Ok(self.set_quota(volume.name(), bytes).await?)
+    ///     Ok(self.set_quota(&volume.name, bytes).await?)
     /// }
     ///
     /// fn capabilities() -> Capabilities {
@@ -185,7 +186,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Asked only when somebody asks `/readyz`, with a time limit and not more often than every few seconds.
     ///
     /// It may be asked before [`start`](Self::start), also in a replica that waits for its turn.
-    /// A process that is not ready goes on working: a probe informs people and tools, it does not stop calls.
+    /// A process that is not ready continues to work: a probe informs people and tools, it does not stop calls.
     ///
     /// # Errors
     /// Any: `/readyz` answers 503 and shows its text.
@@ -207,8 +208,8 @@ pub trait Provisioner: Send + Sync + 'static {
     /// async fn start(&self, start: Start) -> Result<(), StartError> {
     ///     for volume in start.volumes().await? {
     ///         let gid = volume.annotation(GID_ANNOTATION).and_then(|gid| gid.parse().ok());
-    ///         if let (Some(class), Some(gid)) = (volume.class(), gid) {
-    ///             self.gids.restore(class, volume.name(), gid)?;
+    ///         if let (Some(class), Some(gid)) = (volume.class_name(), gid) {
+    ///             self.gids.restore(class, &volume.name, gid)?;
     ///         }
     ///     }
     ///     Ok(())
@@ -230,6 +231,16 @@ pub trait Provisioner: Send + Sync + 'static {
         Self: Sized,
     {
         Capabilities::default()
+    }
+
+    /// What the author of a class should know although it is served, such as a default that another provisioner of this class
+    /// had otherwise. The command `check-class` says it. `own_name` is the provisioner's first name, where it is known.
+    fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String>
+    where
+        Self: Sized,
+    {
+        let _ = (class, own_name);
+        None
     }
 
     /// An early veto. The controller leaves claims that are not accepted alone, without an event, until they change or

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::bucket::BucketCapabilities;
 use crate::capabilities::Capabilities;
+use crate::controller::SYSTEM_NAMESPACE;
 use crate::options::{Coordination, Options};
 
 pub use provisioner_runtime::access::AccessRule;
@@ -54,6 +55,7 @@ pub fn rules(options: &Options, capabilities: &Capabilities, former_shards: &[u3
     if !capabilities.secrets.is_empty() {
         rules.push(cluster("", "secrets", &["get"]));
     }
+    rules.extend(cluster_id(options));
     rules.extend(journals(options, former_shards));
     rules.extend(leases(options));
     rules
@@ -75,6 +77,7 @@ pub fn bucket_rules(options: &Options, _: &BucketCapabilities, former_shards: &[
         cluster("storage.k8s.io", "storageclasses", &["list", "watch"]),
         cluster("events.k8s.io", "events", &["create", "patch"]),
     ];
+    rules.extend(cluster_id(options));
     rules.extend(journals(options, former_shards));
     rules.extend(leases(options));
     rules
@@ -133,12 +136,16 @@ pub fn advice(options: &Options, namespace: &str) -> String {
     )
 }
 
+/// The namespace by whose uid the cluster is known.
+fn cluster_id(options: &Options) -> Option<AccessRule> {
+    let rule = || Rule { names: vec![SYSTEM_NAMESPACE.to_owned()], ..cluster("", "namespaces", &["get"]) };
+    options.cluster_id.is_none().then(rule)
+}
+
 /// The ConfigMaps in which attempts are recorded.
 fn journals(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
     const NAMED: &[&str] = &["get", "update", "delete"];
     let shards = match options.coordination {
-        // Claims record their attempts, once the journals of a former installation are empty.
-        Coordination::PerClaim => return vec![own("configmaps", &["list"])],
         // The names of future nodes are not known.
         Coordination::PerNode => return vec![own("configmaps", &["get", "list", "create", "update", "delete"])],
         Coordination::None => 1,

@@ -50,12 +50,18 @@ pub struct ProvisionRequest<P> {
     pub node_labels: BTreeMap<String, String>,
     /// The Secrets that the class names, by the roles that [the author declares](crate::Capabilities::secret).
     pub secrets: Secrets,
+    /// The cluster in which this provisioner runs, for the marks that prove ownership: storage whose mark names another cluster
+    /// belongs to that cluster.
+    pub cluster_id: String,
     /// Random, and the same in all calls of one attempt, whichever process makes them: for backends whose requests are
     /// idempotent by a token. An attempt ends when its volume is saved, or when it has left nothing behind.
-    pub token: String,
+    pub idempotency_token: String,
     /// Whether this call may still act, for threads that cannot be dropped.
     pub fencing_token: FencingToken,
 }
+
+/// The cluster of an author's own tests.
+pub(crate) const TEST_CLUSTER: &str = "test-cluster";
 
 impl<P> ProvisionRequest<P> {
     /// A request of the claim `test/claim` for that many bytes, for an author's own tests. Its fields may be changed.
@@ -84,7 +90,8 @@ impl<P> ProvisionRequest<P> {
             selected_node: None,
             node_labels: BTreeMap::new(),
             secrets: Secrets::default(),
-            token: "0000000000000001".to_owned(),
+            cluster_id: TEST_CLUSTER.to_owned(),
+            idempotency_token: "0000000000000001".to_owned(),
             fencing_token: FencingToken::unlimited(),
         }
     }
@@ -158,54 +165,61 @@ impl<P> ProvisionRequest<P> {
 }
 
 /// The volume that [`Provisioner::delete`](crate::Provisioner::delete) is to remove: a fresh snapshot of the PersistentVolume.
+///
+/// One for an author's own tests:
+///
+/// ```
+/// # use kube_provisioner::ProvisionedVolume;
+/// # use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
+/// let mut object = PersistentVolume::default();
+/// object.metadata.name = Some("pvc-1".to_owned());
+/// object.metadata.annotations = Some([("example.com/id".to_owned(), "7".to_owned())].into());
+/// let volume = ProvisionedVolume::new(object);
+/// assert_eq!((&*volume.name, volume.annotation("example.com/id")), ("pvc-1", Some("7")));
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ProvisionedVolume {
-    object: Arc<PersistentVolume>,
-    secrets: Secrets,
-    fencing_token: FencingToken,
+    /// The name that [`ProvisionRequest::name`] had.
+    pub name: String,
+    /// The whole object.
+    pub object: Arc<PersistentVolume>,
+    /// The Secrets that the class named when the volume was made, as they are now.
+    pub secrets: Secrets,
+    /// The cluster in which this provisioner runs, as [`ProvisionRequest::cluster_id`].
+    pub cluster_id: String,
+    /// Whether this call may still act, for threads that cannot be dropped.
+    pub fencing_token: FencingToken,
 }
 
 impl ProvisionedVolume {
-    /// Wraps a PersistentVolume, for an author's own tests.
+    /// Wraps a PersistentVolume, for an author's own tests. The fields may be changed.
     pub fn new(object: impl Into<Arc<PersistentVolume>>) -> Self {
-        Self { object: object.into(), secrets: Secrets::default(), fencing_token: FencingToken::unlimited() }
+        let object = object.into();
+        Self {
+            name: object.metadata.name.clone().unwrap_or_default(),
+            object,
+            secrets: Secrets::default(),
+            cluster_id: TEST_CLUSTER.to_owned(),
+            fencing_token: FencingToken::unlimited(),
+        }
+    }
+
+    pub(crate) fn in_cluster(self, id: &str) -> Self {
+        Self { cluster_id: id.to_owned(), ..self }
     }
 
     pub(crate) fn with(self, secrets: Secrets, fencing_token: FencingToken) -> Self {
         Self { secrets, fencing_token, ..self }
     }
 
-    /// The Secrets that the class named when the volume was made, as they are now.
-    pub fn secrets(&self) -> &Secrets {
-        &self.secrets
-    }
-
     /// The name of the volume's class.
-    pub fn class(&self) -> Option<&str> {
+    pub fn class_name(&self) -> Option<&str> {
         self.object.spec.as_ref()?.storage_class_name.as_deref()
-    }
-
-    /// Whether this call may still act, for threads that cannot be dropped.
-    pub fn fencing_token(&self) -> &FencingToken {
-        &self.fencing_token
-    }
-
-    /// The name that [`ProvisionRequest::name`] had.
-    pub fn name(&self) -> &str {
-        self.object.metadata.name.as_deref().unwrap_or_default()
     }
 
     /// An annotation of the volume.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.annotations()?.get(key).map(String::as_str)
-    }
-
-    /// The whole object.
-    pub fn object(&self) -> &PersistentVolume {
-        &self.object
-    }
-
-    fn annotations(&self) -> Option<&BTreeMap<String, String>> {
-        self.object.metadata.annotations.as_ref()
+        self.object.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 }

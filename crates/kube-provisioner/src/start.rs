@@ -7,21 +7,26 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Client;
 
 use crate::error::StartError;
-use crate::request::ProvisionedVolume;
+use crate::request::{ProvisionedVolume, TEST_CLUSTER};
 
 type List = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<PersistentVolume>, StartError>> + Send + Sync>;
 
 /// What [`Provisioner::start`](crate::Provisioner::start) is given.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Start {
-    client: Client,
+    /// The client that the controller uses. What the author does with it needs
+    /// [rights of its own](crate::Provisioner::access_rules).
+    pub client: Client,
+    /// The cluster in which this provisioner runs, as [`ProvisionRequest::cluster_id`](crate::ProvisionRequest::cluster_id).
+    pub cluster_id: String,
     list: List,
 }
 
 impl Start {
     /// For an author's own tests: a client, and the volumes that there are.
     pub fn new(client: Client, volumes: Vec<PersistentVolume>) -> Self {
-        Self::listing(client, move || {
+        Self::listing(client, TEST_CLUSTER, move || {
             let volumes = volumes.clone();
             Box::pin(async move { Ok(volumes) })
         })
@@ -29,15 +34,10 @@ impl Start {
 
     pub(crate) fn listing(
         client: Client,
+        cluster_id: &str,
         list: impl Fn() -> BoxFuture<'static, Result<Vec<PersistentVolume>, StartError>> + Send + Sync + 'static,
     ) -> Self {
-        Self { client, list: Arc::new(list) }
-    }
-
-    /// The client that the controller uses. What the author does with it needs
-    /// [rights of its own](crate::Provisioner::access_rules).
-    pub fn client(&self) -> &Client {
-        &self.client
+        Self { client, cluster_id: cluster_id.to_owned(), list: Arc::new(list) }
     }
 
     /// The volumes of this provisioner that exist now. They are listed when they are asked for.
@@ -46,7 +46,8 @@ impl Start {
     /// When the API server does not list them.
     pub async fn volumes(&self) -> Result<Vec<ProvisionedVolume>, StartError> {
         let volumes = (self.list)().await?;
-        Ok(volumes.into_iter().map(ProvisionedVolume::new).collect())
+        let here = |volume| ProvisionedVolume::new(volume).in_cluster(&self.cluster_id);
+        Ok(volumes.into_iter().map(here).collect())
     }
 }
 

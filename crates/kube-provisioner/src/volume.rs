@@ -21,19 +21,28 @@ use crate::topology;
 /// use kube_provisioner::Volume;
 ///
 /// let volume = Volume::nfs("nfs.example.com", "/exports/pvc-1").annotation("example.com/export-id", "7");
-/// # let _ = volume;
+/// assert_eq!(volume.annotations["example.com/export-id"], "7");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
+#[non_exhaustive]
 pub struct Volume {
-    pub(crate) source: VolumeSource,
-    pub(crate) bytes: Option<u64>,
-    pub(crate) annotations: BTreeMap<String, String>,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) node_affinity: Option<VolumeNodeAffinity>,
-    pub(crate) mount_options: Option<Vec<String>>,
-    pub(crate) access_modes: Option<Vec<AccessMode>>,
-    pub(crate) warning: Option<String>,
+    /// Where the data is.
+    pub source: VolumeSource,
+    /// See [`capacity`](Self::capacity).
+    pub capacity: Option<u64>,
+    /// See [`annotation`](Self::annotation).
+    pub annotations: BTreeMap<String, String>,
+    /// See [`label`](Self::label).
+    pub labels: BTreeMap<String, String>,
+    /// See [`node_affinity`](Self::node_affinity).
+    pub node_affinity: Option<VolumeNodeAffinity>,
+    /// See [`mount_options`](Self::mount_options).
+    pub mount_options: Option<Vec<String>>,
+    /// See [`access_modes`](Self::access_modes).
+    pub access_modes: Option<Vec<AccessMode>>,
+    /// See [`warning`](Self::warning).
+    pub warning: Option<String>,
 }
 
 impl Volume {
@@ -41,7 +50,7 @@ impl Volume {
     pub fn new(source: impl Into<VolumeSource>) -> Self {
         Self {
             source: source.into(),
-            bytes: None,
+            capacity: None,
             annotations: BTreeMap::new(),
             labels: BTreeMap::new(),
             node_affinity: None,
@@ -85,7 +94,7 @@ impl Volume {
 
     /// The real size in bytes, where it is larger than the requested one.
     pub fn capacity(mut self, bytes: u64) -> Self {
-        self.bytes = Some(bytes);
+        self.capacity = Some(bytes);
         self
     }
 
@@ -123,6 +132,18 @@ impl Volume {
 }
 
 /// Where the data of a volume is: the part of a PersistentVolume that only the author knows.
+///
+/// ```
+/// use kube_provisioner::k8s_openapi::api::core::v1::ISCSIPersistentVolumeSource;
+/// use kube_provisioner::{Volume, VolumeSource};
+///
+/// let source = ISCSIPersistentVolumeSource {
+///     target_portal: "10.0.0.1:3260".to_owned(),
+///     iqn: "iqn.2026-01.com.example:pvc-1".to_owned(),
+///     ..Default::default()
+/// };
+/// assert!(matches!(Volume::new(source).source, VolumeSource::Iscsi(_)));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum VolumeSource {

@@ -1,4 +1,4 @@
-//! Every rule in `docs/behaviour.md` has a test with its id in the name.
+//! Every rule in `docs/book/pages/reference/behaviour.md` has a test with its id in the name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 #[test]
 fn every_rule_has_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = fs::read_to_string(root.join("docs/behaviour.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/book/pages/reference/behaviour.md")).unwrap();
     let rules: BTreeSet<String> =
         page.lines().filter_map(|line| line.strip_prefix("| ")).flat_map(ids_of_row).collect();
     assert!(rules.len() > 130, "only {} rules were found in the page", rules.len());
@@ -18,7 +18,10 @@ fn every_rule_has_a_test() {
     let missing: Vec<_> = rules.difference(&tested).collect();
     assert!(missing.is_empty(), "no test has these ids in its name: {missing:?}");
     let unknown: Vec<_> = tested.difference(&rules).collect();
-    assert!(unknown.is_empty(), "these ids stand in tests but not in docs/behaviour.md: {unknown:?}");
+    assert!(
+        unknown.is_empty(),
+        "these ids stand in tests but not in docs/book/pages/reference/behaviour.md: {unknown:?}"
+    );
 }
 
 fn ids_of_row(row: &str) -> Vec<String> {

@@ -29,31 +29,54 @@ fn each_question_of_a_newcomer_leads_to_its_answer() {
 #[test]
 fn every_file_that_the_architecture_names_exists() {
     let text = read("ARCHITECTURE.md");
-    let mut folder = String::new();
-    let mut named = 0;
-    for line in text.lines() {
-        if line.starts_with("| file in `") {
-            folder = line.split('`').nth(1).unwrap().to_owned();
-            let known =
-                ["crates", "."].into_iter().map(|base| root().join(base).join(&folder)).find(|path| path.is_dir());
-            folder = known.unwrap_or_else(|| panic!("there is no folder {folder}")).display().to_string();
-        } else if line.starts_with("| elsewhere") {
-            folder = root().join("crates/kube-provisioner/src").display().to_string();
-        } else if line.is_empty() {
-            folder.clear();
-        } else if let (false, Some(cell)) = (folder.is_empty(), line.split('|').nth(1)) {
-            // `controller/term.rs`, `adoption.rs`: the second one is beside the first.
-            let mut beside = String::new();
-            for name in cell.split('`').skip(1).step_by(2) {
-                let paths = [format!("{folder}/{name}"), format!("{folder}/{beside}{name}")];
-                assert!(
-                    paths.iter().any(|path| Path::new(path).exists()),
-                    "ARCHITECTURE.md names {name}, which is not in {folder}"
-                );
-                beside = name.rsplit_once('/').map(|(above, _)| format!("{above}/")).unwrap_or(beside);
-                named += 1;
+    let controllers = root().join("crates/kube-provisioner/src/controller");
+    let bases = [root(), controllers.join("volume"), controllers.join("bucket"), controllers];
+    let prose = text.split("```").step_by(2);
+    let quoted: Vec<&str> =
+        prose.flat_map(|prose| prose.split('`').skip(1).step_by(2)).filter(|name| !name.contains(' ')).collect();
+    let files: Vec<&&str> = quoted.iter().filter(|name| name.ends_with(".rs")).collect();
+    assert!(files.len() > 20, "{files:?}");
+    for name in files {
+        assert!(
+            bases.iter().any(|base| base.join(name).exists()),
+            "ARCHITECTURE.md names {name}, which does not exist"
+        );
+    }
+    let folders = ["crates/", "provisioners/", "tests/", "docs/", "xtask/"];
+    for name in quoted.iter().filter(|name| folders.iter().any(|folder| name.starts_with(folder))) {
+        assert!(root().join(name).exists(), "ARCHITECTURE.md names {name}, which does not exist");
+    }
+    for folder in ["crates", "provisioners"] {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let name = format!("`{folder}/{}`", entry.unwrap().file_name().display());
+            assert!(text.contains(&name), "ARCHITECTURE.md does not name {name}");
+        }
+    }
+}
+
+#[test]
+fn every_source_file_states_its_purpose() {
+    let mut unstated = Vec::new();
+    for folder in ["crates", "provisioners", "simulation", "tests/src", "xtask/src", "bench"] {
+        purposes_below(&root().join(folder), &mut unstated);
+    }
+    assert!(unstated.is_empty(), "these files do not begin with `//!`: {unstated:?}");
+}
+
+/// Tests and examples speak for themselves.
+fn purposes_below(folder: &Path, unstated: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap_or_default();
+        if path.is_dir() {
+            if !["tests", "examples", "target"].iter().any(|skipped| name == *skipped) {
+                purposes_below(&path, unstated);
+            }
+        } else if name != "tests.rs" && path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            if !["//!", "#![doc"].iter().any(|purpose| text.starts_with(purpose)) {
+                unstated.push(path);
             }
         }
     }
-    assert!(named > 50, "{named}");
 }

@@ -70,7 +70,7 @@ pub enum Fault {
     WatchExpired,
     /// A watch is silent for 30 seconds to 5 minutes instead of an event, then its connection breaks.
     WatchStall,
-    /// A watch stays silent for ever.
+    /// A watch stays silent forever.
     WatchSilence,
     /// An event and all later ones are delivered late.
     WatchDelay,
@@ -98,7 +98,7 @@ impl Fault {
     const WATCH: [Self; 6] =
         [Self::WatchEnd, Self::WatchBreak, Self::WatchExpired, Self::WatchStall, Self::WatchSilence, Self::WatchDelay];
 
-    /// Whether a client without timeouts would wait for ever.
+    /// Whether a client without timeouts would wait forever.
     fn lasts_for_ever(self) -> bool {
         matches!(self, Self::Hang | Self::HangAfter | Self::WatchSilence)
     }
@@ -154,7 +154,7 @@ impl Faults {
         }
     }
 
-    /// Faults of all kinds, except those that last for ever. Rates and latencies depend on the seed: from a fault in a
+    /// Faults of all kinds, except those that last forever. Rates and latencies depend on the seed: from a fault in a
     /// hundred requests to one in three.
     pub fn storm(seed: u64) -> Self {
         const TOTALS: [f64; 4] = [0.01, 0.05, 0.1, 0.3];

@@ -69,7 +69,7 @@ pub enum WatchStep {
     Break,
     /// The watch is silent for this time, then the connection breaks, as a dead connection does when it is noticed.
     Stall(Duration),
-    /// The watch is silent for ever, as a dead connection that nobody notices.
+    /// The watch is silent forever, as a dead connection that nobody notices.
     Silence,
     /// This is delivered as an ERROR event instead, and the stream ends.
     Refuse(Status),

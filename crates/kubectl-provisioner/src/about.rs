@@ -1,4 +1,4 @@
-//! What every explanation needs: what was told, who is asked, and the words for a decision.
+//! What every explanation needs: events, the replica in charge, and the words for a decision.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ pub(crate) fn newest_first(told: &mut [Told]) {
     told.sort_by(|a, b| (b.last, &a.reason, &a.message).cmp(&(a.last, &b.reason, &b.message)));
 }
 
-/// What the provisioner has told last. Others, and that a call takes its time, say nothing of how it went.
+/// The provisioner's last message. Others, and that a call takes its time, say nothing of how it went.
 pub(crate) fn last_word(told: &[Told]) -> Option<&Told> {
     const OF_OTHERS: [&str; 3] = ["ExternalProvisioning", "WaitForFirstConsumer", "WaitForPodScheduled"];
     let is_begin =
@@ -80,7 +80,7 @@ impl Told {
         format!("{kind} {reason}{often}{when}{from}: {message}")
     }
 
-    /// What a person can do about a failure that the controllers tell. `None` where the message itself says it.
+    /// What a person can do about a failure that the controllers report. `None` where the message itself says it.
     fn remedy(&self) -> Option<&'static str> {
         const GRANT: &str = "grant the provisioner's account the right that the event names; the program's command `rbac` prints all of them";
         let known = [
@@ -97,11 +97,11 @@ impl Told {
             ),
             (
                 "gave up after",
-                "mend the cause, then change the claim's spec or create its class anew: labels do not count",
+                "correct the cause, then change the claim's spec or create its class again; changed labels do not count",
             ),
             (
-                "gave no answer within",
-                "look after the backend; if it only is slow, raise --provision-timeout or --delete-timeout",
+                "did not answer within",
+                "check the backend; if it is only slow, raise --provision-timeout or --delete-timeout",
             ),
             ("crashed in", "report it to the provisioner's authors"),
         ];
@@ -144,7 +144,7 @@ pub(crate) fn tell_failure(answer: &mut Answer, told: &[Told]) {
     answer.fact("Next", next);
 }
 
-/// Writes down what a decision means. `message` is what the controller tells with it.
+/// Writes down what a decision means. `message` is the controller's text for it.
 pub(crate) fn say(answer: &mut Answer, words: Words, message: Option<String>) {
     answer.state = words.state.to_owned();
     answer.why = vec![words.why.to_owned()];
@@ -153,7 +153,7 @@ pub(crate) fn say(answer: &mut Answer, words: Words, message: Option<String>) {
 }
 
 /// Which of two decisions counts: that of a provisioner that can do all, or of one that can do the least. Where they differ,
-/// an event tells what the author's code has said.
+/// an event has the text of the author's code.
 pub(crate) fn settled<J: PartialEq>(
     answer: &mut Answer,
     told: &[Told],
@@ -178,13 +178,19 @@ pub(crate) fn installation(
     asked: &Asked<'_>,
     provisioner: &str,
     fleet: Option<&Fleet>,
-    (node, made_by): (Option<&str>, Option<&str>),
+    node: Option<&str>,
+    object: Option<&Value>,
 ) -> Installation {
+    let noted = |key| object.and_then(|object| annotation(object, key));
+
     let per_node = fleet.is_some_and(Fleet::is_per_node);
     let node = node.filter(|_| per_node).map(str::to_owned);
     let given = asked.args.identity.as_deref().or(node.as_deref());
-    let identity = given.or(fleet.map(|fleet| &*fleet.namespace)).or(made_by).unwrap_or("default").to_owned();
-    Installation { provisioner: provisioner.to_owned(), identity, node, claims_record: false }
+    let identity = given.or(fleet.map(|fleet| &*fleet.namespace)).or(noted(protocol::IDENTITY));
+    let identity = identity.unwrap_or("default").to_owned();
+    // A cluster that cannot be told is taken for the object's own.
+    let cluster_id = asked.cluster_id.as_deref().or(noted(protocol::CLUSTER_ID)).unwrap_or_default().to_owned();
+    Installation { provisioner: provisioner.to_owned(), identity, cluster_id, node }
 }
 
 /// Who looks after the key, and whether anybody does.
@@ -199,7 +205,7 @@ pub(crate) fn tell_turn(answer: &mut Answer, provisioner: &str, fleets: &Fleets,
             answer.fact("Turn", format!("nobody: there is no Lease and no journal of {provisioner}"));
             answer.obstacle(format!("Nobody is seen to work for {provisioner}."));
             answer.remedy.push(format!(
-                "look whether {provisioner} is installed; with --coordination per-claim, or if it is no program of this project, its pods alone show that"
+                "look whether {provisioner} is installed; if it is no program of this project, its pods alone show that"
             ));
         }
         None => answer.fact("Turn", format!("not known: Leases or journals of {provisioner} cannot be read")),
@@ -265,7 +271,6 @@ fn meaning(finalizer: &str) -> &'static str {
         "kubernetes.io/pvc-protection" => "goes when no pod uses the claim",
         "kubernetes.io/pv-protection" => "goes when the volume is not bound",
         protocol::FINALIZER => "the provisioner takes it off when the data are deleted",
-        protocol::CLAIM_FINALIZER => "the provisioner takes it off when its attempt has ended",
         objectbucket_api::names::FINALIZER => "the provisioner takes it off when the bucket has ended",
         name if name.starts_with("external-attacher/") => "the attacher takes it off when no node has the volume",
         name if name.starts_with("snapshot.storage.kubernetes.io/") => {

@@ -27,7 +27,7 @@ pub struct Answer {
     /// What else is known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<Fact>,
-    /// What was told about it, the last one first.
+    /// The messages about it, the last one first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
     /// A table as text.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-/// Say why claims of volumes and buckets wait, what they became, and who looks after them
+/// Explain why claims of volumes and buckets wait, what became of them, and which provisioner serves them
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kubectl-provisioner", bin_name = "kubectl provisioner", version)]
 pub struct Args {
@@ -12,38 +12,42 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Command,
 
-    /// The namespace of the claim; by default that of the context
+    /// Namespace of the claim [default: that of the context]
     #[arg(short, long, global = true, value_name = "NAMESPACE", value_parser = name)]
     pub namespace: Option<String>,
 
-    /// The context of the kubeconfig
+    /// Context of the kubeconfig
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
 
-    /// The kubeconfig; by default the files that KUBECONFIG names, or ~/.kube/config
+    /// Kubeconfig file [default: $KUBECONFIG, or ~/.kube/config]
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// How the answer is printed
+    /// Output format
     #[arg(short, long, global = true, value_enum, default_value_t)]
     pub output: Format,
 
-    /// Where provisioners run, for who may not look into all namespaces
+    /// Namespace of the provisioners, for users without access to all namespaces
     #[arg(long, global = true, value_name = "NAMESPACE", value_parser = name)]
     pub provisioner_namespace: Option<String>,
 
-    /// What the provisioner was started with as --identity; by default its namespace, or its node
+    /// Value of the provisioner's --identity [default: its namespace, or its node]
     #[arg(long, global = true, value_name = "NAME")]
     pub identity: Option<String>,
+
+    /// Value of the provisioner's --cluster-id [default: the uid of the namespace kube-system]
+    #[arg(long, global = true, value_name = "ID")]
+    pub cluster_id: Option<String>,
 }
 
 /// What is asked.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Say why a claim waits or what it became, or what becomes of a volume
+    /// Explain why a claim waits, or what happens to a volume
     #[command(subcommand)]
     Explain(Explain),
-    /// Say why an ObjectBucketClaim waits or what it became
+    /// Explain why an ObjectBucketClaim waits
     Bucket {
         /// The ObjectBucketClaim
         #[arg(value_parser = name)]
@@ -51,9 +55,9 @@ pub enum Command {
     },
     /// List provisioners, their shards, and who holds them
     List,
-    /// List the attempts that were begun and are not known to have ended
+    /// List the attempts that have begun and not yet ended
     Journal,
-    /// List what nobody looks after
+    /// List attempts, buckets and volumes that no provisioner serves
     Orphans,
 }
 

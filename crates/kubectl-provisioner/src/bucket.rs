@@ -118,8 +118,8 @@ impl Case {
     fn judgement(&self, asked: &Asked<'_>, told: &[Told], answer: &mut Answer) -> Option<Judgement> {
         let provisioner = self.provisioner.as_deref().unwrap_or_default();
         let fleets = self.fleets.of(provisioner);
-        let made_by = self.buckets.iter().find_map(|bucket| annotation(bucket, protocol::IDENTITY));
-        let installation = installation(asked, provisioner, fleets.first().copied(), (None, made_by));
+        let made = self.buckets.iter().find(|bucket| annotation(bucket, protocol::IDENTITY).is_some());
+        let installation = installation(asked, provisioner, fleets.first().copied(), None, made);
         // The controller's watches see what has its label alone.
         let delivery = |found| match found {
             &Found::Unknown => Delivery::Unknown,

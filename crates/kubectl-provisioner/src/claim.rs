@@ -158,7 +158,7 @@ impl Case {
         }
     }
 
-    /// The decision for the claim in this form. Where only the author's code can say, an event tells what it has said.
+    /// The decision for the claim in this form. Where only the author's code knows, an event has its text.
     fn judgement(
         &self,
         asked: &Asked<'_>,
@@ -181,7 +181,7 @@ impl Case {
         let made_by = self.volume.object().and_then(|volume| annotation(volume, protocol::IDENTITY));
         // Any node refuses a class that lets the scheduler choose none; no node decides before one is chosen.
         let node = self.selected_node().or(made_by).or((!self.waits_for_consumer()).then_some("any"));
-        let installation: Installation = installation(asked, provisioner, fleet, (node, made_by));
+        let installation: Installation = installation(asked, provisioner, fleet, node, self.volume.object());
         let attempt = self.fleets.attempt(provisioner, &self.key());
         let (class, volume) = (self.class.object(), self.volume.object());
         let objects = Objects { claim: Some(claim), class, volume, attempt };

@@ -1,4 +1,4 @@
-//! Who works: the Leases and journals of provisioners, and whose turn a key is.
+//! The Leases and journals of provisioners, and which replica serves a key.
 
 use std::collections::{BTreeMap, BTreeSet};
 

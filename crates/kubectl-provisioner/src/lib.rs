@@ -1,4 +1,4 @@
-//! `kubectl provisioner`: why a claim of a volume or a bucket waits, what it became, and who looks after it.
+//! `kubectl provisioner`: why a claim of a volume or bucket waits, what became of it, and which provisioner serves it.
 //!
 //! The answers come from the controllers' own rules, [`kube_provisioner::explain`], over what the person who asks may read.
 //! What cannot be read is named, and ends no answer. Nothing is ever written, and the data of Secrets are never asked for.
@@ -21,7 +21,7 @@ use provisioner_runtime::Environment;
 
 pub use self::answer::Answer;
 pub use self::args::{Args, Command, Explain, Format};
-use self::reader::Reader;
+use self::reader::{NAMESPACE, Reader};
 
 /// What a command may look at, and the time of day.
 pub(crate) struct Asked<'a> {
@@ -29,12 +29,22 @@ pub(crate) struct Asked<'a> {
     pub(crate) environment: Environment,
     pub(crate) args: &'a Args,
     pub(crate) namespace: &'a str,
+    /// The cluster, where it is known.
+    pub(crate) cluster_id: Option<String>,
 }
 
 /// The answer to a command, as it is printed. `namespace` is that of the kubeconfig's context.
 pub async fn answer(args: &Args, client: Client, namespace: &str, environment: Environment) -> String {
     let namespace = args.namespace.as_deref().unwrap_or(namespace);
-    let asked = Asked { reader: Reader::new(client), environment, args, namespace };
+    let reader = Reader::new(client);
+    let cluster_id = match (&args.cluster_id, &args.command) {
+        (None, Command::Explain(_) | Command::Bucket { .. }) => {
+            let namespace = reader.get_metadata(&NAMESPACE, "", "kube-system").await;
+            namespace.object().and_then(|object| object["metadata"]["uid"].as_str().map(str::to_owned))
+        }
+        (given, _) => given.clone(),
+    };
+    let asked = Asked { reader, environment, args, namespace, cluster_id };
     let answer = match &args.command {
         Command::Explain(Explain::Pvc { name }) => claim::explain(&asked, name).await,
         Command::Explain(Explain::Pv { name }) => volume::explain(&asked, name).await,

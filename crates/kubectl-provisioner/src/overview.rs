@@ -1,4 +1,4 @@
-//! `list` and `journal`: who runs, and what the journals record.
+//! `list` and `journal`: running provisioners, and the entries of journals.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -40,6 +40,7 @@ pub(crate) const VOLUME: Kind = kind(CORE, "persistentvolumes", "whether there i
 pub(crate) const CLASS: Kind = kind(STORAGE, "storageclasses", "which provisioner is asked, and how");
 pub(crate) const POD: Kind = kind(CORE, "pods", "which pods use the claim");
 pub(crate) const NODE: Kind = kind(CORE, "nodes", "whether the node exists");
+pub(crate) const NAMESPACE: Kind = kind(CORE, "namespaces", "which cluster this is");
 pub(crate) const EVENT: Kind = kind(CORE, "events", "what the controllers have told");
 pub(crate) const LEASE: Kind = kind("/apis/coordination.k8s.io/v1", "leases", "whether a provisioner runs");
 pub(crate) const CONFIG_MAP: Kind = kind(CORE, "configmaps", "what the journals record, and what pods of a bucket get");
@@ -100,7 +101,7 @@ impl Reader {
         let path = format!("{}/{}", collection(kind, namespace), utf8_percent_encode(name, ESCAPED));
         match self.request(&path, accept).await {
             Ok(object) => Found::Is(object),
-            Err(CallError::NotFound) => Found::Absent,
+            Err(CallError::NotFound | CallError::NotServed(_)) => Found::Absent,
             Err(error) => {
                 self.note(kind, "get", namespace, &error);
                 Found::Unknown
@@ -134,7 +135,7 @@ impl Reader {
                     }
                 }
                 // The kind itself is not there.
-                Err(CallError::NotFound) => return Some(objects),
+                Err(CallError::NotServed(_)) => return Some(objects),
                 Err(error) => {
                     self.note(kind, "list", namespace, &error);
                     return None;

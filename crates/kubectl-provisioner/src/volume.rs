@@ -135,6 +135,9 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
                 answer.state = format!("{}, and kept when its claim goes", phase.unwrap_or("Pending").to_lowercase());
             }
         },
+        NoAction::OtherCluster => answer
+            .why
+            .extend(annotation(volume, protocol::CLUSTER_ID).map(|maker| format!("That cluster's id is \"{maker}\"."))),
         NoAction::OtherInstallation => answer.why.extend(
             annotation(volume, protocol::IDENTITY).map(|maker| format!("Its maker's identity is \"{maker}\".")),
         ),
@@ -147,7 +150,7 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
     }
 }
 
-/// The decision of the installation that counts. Where only the author's code can say, an event tells it.
+/// The decision of the installation that counts. Where only the author's code knows, an event has it.
 pub(crate) fn judgement(
     asked: &Asked<'_>,
     fleets: &Fleets,
@@ -164,7 +167,7 @@ pub(crate) fn judgement(
     let gone = node.is_some_and(|node| !has_replica(made, node));
     // The replicas of other nodes look after what one that is gone has made.
     let node = if gone { Some("another") } else { node };
-    let installation = installation(asked, provisioner, made, (node, identity));
+    let installation = installation(asked, provisioner, made, node, Some(volume));
     let attempt = fleets.attempt(provisioner, name(volume));
     let objects = Objects { claim: claim.object(), class: None, volume: Some(volume), attempt };
     let all = about_volume(&installation, Able::All, &objects)?;

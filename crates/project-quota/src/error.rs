@@ -1,4 +1,4 @@
-//! What goes wrong, and what to do about it.
+//! Errors, and what to do about them.
 
 use std::error::Error;
 use std::{fmt, io};

@@ -1,5 +1,5 @@
 //! A whole controller: a ConfigMap with the annotation `example.com/token` gets a token of a registry in its data. A token
-//! that reaches no ConfigMap is revoked, whoever dies when.
+//! that reaches no ConfigMap is revoked, after any crash.
 //!
 //! `tests/tokens.rs` runs a fleet of it through a storm.
 
@@ -11,13 +11,14 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use provisioner_runtime::controller::{
-    Call, CallPermit, Context, ControlLoop, Intent, LoopError, LoopOptions, Reconciler, Refused, Report, Safeguards,
-    Sharing, Step, WatchSpec,
+    Call, CallPermit, Context, ControlLoop, Intent, JournalSpec, LoopError, LoopOptions, Reconciler, Refused, Report,
+    Safeguards, Sharing, Step, WatchSpec,
 };
 use provisioner_runtime::events::{Event, EventKind, ObjectRef};
 use provisioner_runtime::lease::LeaseOptions;
 use provisioner_runtime::{
-    Backoff, Cache, CallError, Change, Entry, Environment, Limits, Next, Table, WatchHealth, Work, stable_hash,
+    Backoff, Cache, CallError, Change, Entry, Environment, Flow, Journaled, Limits, Next, Table, WatchHealth, Work,
+    stable_hash,
 };
 use serde_json::json;
 
@@ -46,7 +47,6 @@ pub(crate) struct Facts {
 impl Cache for Tokens {
     type Key = String;
     type Facts = Facts;
-    type Attempt = ();
 
     fn facts(&self, key: &String) -> Facts {
         let wants = self.maps.get(key).copied();
@@ -60,6 +60,11 @@ impl Cache for Tokens {
         let keys: BTreeSet<&String> = wanting.chain(&self.begun).filter(|key| among(key)).collect();
         keys.into_iter().cloned().collect()
     }
+}
+
+impl Journaled for Tokens {
+    type Attempt = ();
+
     fn unfinished(&self, key: &String) -> bool {
         self.begun.contains(key) || self.awaiting.contains(key)
     }
@@ -125,6 +130,7 @@ impl Reconciler for TokenReconciler {
     type Cache = Tokens;
     type Decision = Decision;
     type Outcome = Outcome;
+    type Status = ();
 
     fn watches(&self) -> Vec<WatchSpec<Tokens>> {
         let api = Api::<ConfigMap>::all(self.context.client().clone());
@@ -148,7 +154,7 @@ impl Reconciler for TokenReconciler {
         }
     }
 
-    fn report(&self, outcome: Outcome, _: &Facts, work: &Work<String>, _: Duration) -> Report {
+    fn report(&self, outcome: Outcome, _: &Facts, work: &Work<String>, _: Duration) -> Report<()> {
         let (namespace, name, uid) = parts(work.key());
         let object = ObjectRef {
             api_version: "v1",
@@ -162,17 +168,17 @@ impl Reconciler for TokenReconciler {
         match outcome {
             Ok(done) => {
                 let event = done.and_then(|note| message(EventKind::Normal, "TokenIssued", note.to_owned()));
-                Report { next: Next::Done, event }
+                Report { next: Next::Done, event, status: None }
             }
             Err(error) => {
                 let event = message(EventKind::Warning, "TokenFailed", error.to_string());
-                Report { next: Next::Retry, event }
+                Report { next: Next::Retry, event, status: None }
             }
         }
     }
 
-    fn read_entry(&self, _: &Entry) -> Result<(), String> {
-        Ok(())
+    fn journal(&self) -> JournalSpec<Tokens> {
+        JournalSpec::new(|_| Ok(()))
     }
 }
 
@@ -180,10 +186,11 @@ impl TokenReconciler {
     async fn issue(&self, step: &Step<'_, Tokens>) -> Outcome {
         let key = step.key();
         let (namespace, name, uid) = parts(key);
-        let (token, _guard) = step.token(None::<fn() -> bool>);
+        let (token, _guard) = step.token();
         let intent = Intent::Record(Entry { key: key.clone(), text: "{}".to_owned(), shared: Vec::new() });
         let limit = Duration::from_secs(10);
-        let call = Call { permit: CallPermit::Of("tokens"), limit, token: &token, intent };
+        let flow = Flow::creating("tokens").of_tenant(namespace);
+        let call = Call { permit: CallPermit::Of(&flow), limit, token: &token, intent };
         let wanted = |cache: &mut Tokens| {
             cache.facts(key).wants == Some(true) && {
                 cache.begun.insert(key.clone());
@@ -216,9 +223,10 @@ impl TokenReconciler {
                 }
             }
             Ok(_) | Err(CallError::NotFound) => {
-                let (token, _guard) = step.token(None::<fn() -> bool>);
+                let (token, _guard) = step.token();
                 let limit = Duration::from_secs(10);
-                let call = Call { permit: CallPermit::Of("tokens"), limit, token: &token, intent: Intent::Recorded };
+                let flow = Flow::removing("tokens").of_tenant(namespace);
+                let call = Call { permit: CallPermit::Of(&flow), limit, token: &token, intent: Intent::Recorded };
                 let revoke = async || drop(lock(&self.registry).remove(key));
                 step.call(call, |_| true, revoke).await.map_err(|refused| format!("{refused:?}"))?;
             }
@@ -257,6 +265,7 @@ pub(crate) fn replica(
     let options = LoopOptions {
         name: "example.com/tokens".to_owned(),
         namespace: "tokens".to_owned(),
+        cluster_id: "this".to_owned(),
         instance: instance.to_owned(),
         queue: "tokens",
         sharing: Sharing::Leases(leases),

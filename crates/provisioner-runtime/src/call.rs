@@ -39,6 +39,15 @@ pub fn create_request(collection: &str, body: Vec<u8>) -> Result<Request<Vec<u8>
     write_request(Request::post(format!("{collection}?{UNCHECKED}")), body)
 }
 
+/// The same, by a field manager with a name of its own: `metadata.managedFields` says that it has created the object.
+///
+/// # Errors
+///
+/// When the path or the name is not valid in a URL.
+pub fn create_request_as(manager: &str, collection: &str, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
+    write_request(Request::post(format!("{collection}?{UNCHECKED}&fieldManager={manager}")), body)
+}
+
 /// The request that replaces an object of this name, as [`create_request`].
 ///
 /// # Errors
@@ -98,6 +107,11 @@ pub enum CallError {
     #[error("The object does not exist.")]
     NotFound,
 
+    /// The server does not serve this path, which says nothing of any object. A starting server, a proxy and a removed
+    /// CustomResourceDefinition answer so.
+    #[error("The API server does not serve this resource: {0}")]
+    NotServed(String),
+
     /// Anything else.
     #[error("The API call failed: {0}")]
     Other(String),
@@ -135,7 +149,7 @@ impl CallError {
 
     /// Whether the same request may succeed later although nobody changes anything.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::TimedOut(_) | Self::TooManyRequests { .. } | Self::Unavailable(_))
+        matches!(self, Self::NotServed(_) | Self::TimedOut(_) | Self::TooManyRequests { .. } | Self::Unavailable(_))
     }
 }
 
@@ -144,12 +158,12 @@ impl From<kube::Error> for CallError {
         use kube::Error;
         match error {
             Error::Api(status) => Self::from(*status),
-            Error::Auth(error) => Self::Unauthorized(crate::explain::explain(&error)),
-            Error::HyperError(error) => Self::Unavailable(crate::explain::explain(&error)),
-            Error::ReadEvents(error) => Self::Unavailable(crate::explain::explain(&error)),
-            Error::Service(error) => Self::Unavailable(crate::explain::explain(&*error)),
+            Error::Auth(error) => Self::Unauthorized(crate::explain::error_chain(&error)),
+            Error::HyperError(error) => Self::Unavailable(crate::explain::error_chain(&error)),
+            Error::ReadEvents(error) => Self::Unavailable(crate::explain::error_chain(&error)),
+            Error::Service(error) => Self::Unavailable(crate::explain::error_chain(&*error)),
             Error::SerdeError(error) => Self::Other(format!("the answer is not what was expected: {error}")),
-            error => Self::Other(crate::explain::explain(&error)),
+            error => Self::Other(crate::explain::error_chain(&error)),
         }
     }
 }
@@ -164,7 +178,10 @@ impl From<Status> for CallError {
         // The reason says more than the code, but not every answer has one.
         match (status.reason.as_str(), status.code) {
             (reason::ALREADY_EXISTS, _) => Self::AlreadyExists,
-            (reason::NOT_FOUND, _) | (_, 404) => Self::NotFound,
+            (reason::NOT_FOUND, _) | (_, 404) => match &status.details {
+                Some(details) if !details.name.is_empty() => Self::NotFound,
+                _ => Self::NotServed(message),
+            },
             (reason::CONFLICT, _) | (_, 409) => Self::Conflict,
             (reason::FORBIDDEN, _) | (_, 403) => Self::Forbidden(message),
             (reason::UNAUTHORIZED, _) | (_, 401) => Self::Unauthorized(message),
@@ -225,7 +242,7 @@ mod tests {
     #[test]
     fn answers_are_distinguished_by_meaning() {
         let cases = [
-            (404, "NotFound", "NotFound"),
+            (404, "NotFound", "NotServed(\"text\")"),
             (409, "AlreadyExists", "AlreadyExists"),
             (409, "Conflict", "Conflict"),
             (409, "", "Conflict"),
@@ -248,6 +265,14 @@ mod tests {
     }
 
     #[test]
+    fn absent_is_only_what_the_server_names() {
+        let status = |details| Status::failure("text", "NotFound").with_code(404).with_details(details);
+        let named = StatusDetails { name: "photos".to_owned(), ..details() };
+        assert!(matches!(CallError::from(status(named)), CallError::NotFound));
+        assert!(matches!(CallError::from(status(details())), CallError::NotServed(_)));
+    }
+
+    #[test]
     fn the_servers_wish_to_wait_is_kept() {
         let details = StatusDetails { retry_after_seconds: 3, ..details() };
         let status = Status::failure("slow down", "TooManyRequests").with_code(429).with_details(details);
@@ -259,7 +284,7 @@ mod tests {
 
     #[test]
     fn only_what_may_pass_by_itself_is_transient() {
-        let transient = [500, 503, 504, 429];
+        let transient = [404, 500, 503, 504, 429];
         for code in [400, 401, 403, 404, 409, 410, 422, 429, 500, 503, 504] {
             let error = CallError::from(Status::failure("", "").with_code(code));
             assert_eq!(error.is_transient(), transient.contains(&code), "{code}");

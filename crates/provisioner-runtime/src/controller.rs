@@ -1,8 +1,9 @@
 //! The loop that runs a controller.
 //!
 //! A controller implements [`Reconciler`]: what it watches, what to do about one key, doing it, and what to report. Its
-//! [`Cache`] holds what is known. [`ControlLoop`] owns the rest: watches, queue, shard ownership, taking over and adopting
-//! journals, the guarded call of an author's code, the pace of events, metrics, readiness and shutdown.
+//! [`Cache`] holds what is known, and what a [`Journaled`] one has begun. [`ControlLoop`] owns the rest: watches, queue, shard
+//! ownership, taking over and adopting journals, the guarded call of an author's code, the pace of events, metrics, readiness
+//! and shutdown.
 //!
 //! ```text
 //!  API watch ─► Cache ─► queue ─► facts ─► decide ─► act ─► outcome ─► report
@@ -18,6 +19,7 @@ mod cache;
 mod context;
 mod engine;
 mod fencing;
+mod journaling;
 mod reconciler;
 mod retry;
 mod shards;
@@ -35,9 +37,10 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use self::cache::Cache;
+pub use self::cache::{Cache, Journaled, StaleReads};
 pub use self::context::Context;
 pub use self::fencing::{FencingToken, TokenGuard};
+pub use self::journaling::JournalSpec;
 pub use self::reconciler::{FactsOf, KeyOf, Reconciler, Report};
 pub use self::shards::{Sharing, shard_of};
 pub use self::step::{Call, CallPermit, Intent, NoAnswer, Refused, Safeguards, Step, guarded, unpanicked};
@@ -71,6 +74,8 @@ pub struct LoopOptions {
     pub name: String,
     /// Where its journals are.
     pub namespace: String,
+    /// The cluster, as its journals note it.
+    pub cluster_id: String,
     /// This process. No other may ever have the same name.
     pub instance: String,
     /// The queue's name in metrics.
@@ -79,7 +84,7 @@ pub struct LoopOptions {
     pub sharing: Sharing,
     /// How many requests about objects are sent at a time.
     pub requests: usize,
-    /// How many calls of the author's code run at a time.
+    /// How many calls of the author's code run at a time: so many that create, and so many that remove.
     pub calls: Limits,
     /// The delays after failed attempts.
     pub backoff: Backoff,
@@ -108,9 +113,7 @@ pub enum LoopError {
     #[error(transparent)]
     Leases(#[from] LeaseOptionsError),
     /// Another process has taken over from this one.
-    #[error(
-        "{by} has taken over; only one replica may run with this --coordination (and --node-name), so end one of them"
-    )]
+    #[error("{by} has taken over, and only one process may do this work, so end one of them")]
     Replaced {
         /// The other process, as the journal names it.
         by: String,
@@ -146,7 +149,7 @@ impl<R: Reconciler> ControlLoop<R> {
         cache: R::Cache,
         reconciler: impl FnOnce(Context<R::Cache>) -> R,
     ) -> Result<Self, LoopError> {
-        let LoopOptions { name, namespace, instance, sharing, environment, calls, .. } = options;
+        let LoopOptions { name, namespace, cluster_id, instance, sharing, environment, calls, .. } = options;
         let leases = match &sharing {
             Sharing::Leases(leases) => Some(Leases::new(client.clone(), leases.clone())?),
             _ => None,
@@ -154,12 +157,13 @@ impl<R: Reconciler> ControlLoop<R> {
         let events = EventOptions { capacity: EVENTS, environment, ..EventOptions::new(&name, &instance) };
         let events = EventRecorder::new(client.clone(), events);
         let context = Context::new(client, environment, cache, events, Limiter::new(calls), options.requests);
-        let plan = Plan { name, namespace, instance, sharing, grace: options.grace, environment };
+        let (grace, sets_restored_apart) = (options.grace, options.safeguards.restored);
+        let plan = Plan { name, namespace, cluster_id, instance, sharing, grace, environment, sets_restored_apart };
         let attempts = attempts(calls);
         let queue = Queue::new(QueueOptions { backoff: options.backoff, environment, limits: attempts });
         let settings = Settings {
-            // All attempts, one more of each group, and work without the author's code.
-            tasks: attempts.total.saturating_add(options.requests).saturating_add(GROUPS),
+            // All attempts of both purposes, one more of each group, and work without the author's code.
+            tasks: attempts.total.saturating_mul(2).saturating_add(options.requests).saturating_add(GROUPS),
             retry_on_resync: options.retry_on_resync,
             queue: options.queue,
             safeguards: options.safeguards,
@@ -174,7 +178,7 @@ impl<R: Reconciler> ControlLoop<R> {
     /// See [`LoopError`]. Failed requests to the API server are retried.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), LoopError> {
         let Self { engine, watches, leases, resync, admin_address } = self;
-        // The tasks end with these sets: nothing goes on when this future is dropped.
+        // The tasks end with these sets: nothing continues when this future is dropped.
         let mut helpers = engine.spawn_watches(watches);
         let mut working = JoinSet::new();
         if let Some(address) = admin_address {

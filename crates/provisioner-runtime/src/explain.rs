@@ -1,25 +1,62 @@
 //! Errors as one line of text.
 
 use std::error::Error;
-use std::fmt::Write as _;
 
-/// The error and its causes in one line, without repeating a cause that is already quoted.
-pub(crate) fn explain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
+/// The error and its causes in one line, without repeating a cause that is already quoted. An answer of the API server is the
+/// server's message.
+pub fn error_chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = text_of(error);
+    let mut cause = cause_of(error);
     // The HTTP client's own words name only the step that failed.
     if let (true, Some(error)) = (text.starts_with("client error ("), cause) {
-        text = error.to_string();
-        cause = error.source();
+        text = text_of(error);
+        cause = cause_of(error);
     }
     while let Some(error) = cause {
-        let part = error.to_string();
+        let part = text_of(error);
         if !text.contains(&part) {
-            // Writing to a String cannot fail.
-            let _ = write!(text, ": {part}");
+            text = format!("{text}: {part}");
         }
-        cause = error.source();
+        cause = cause_of(error);
     }
     // So a connection says that is not made in time.
     text.replace("deadline has elapsed", "it did not answer in time")
+}
+
+fn text_of(error: &(dyn Error + 'static)) -> String {
+    match error.downcast_ref() {
+        // Its own text ends with all fields of the answer.
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => status.message.clone(),
+        Some(kube::Error::Api(status)) => format!("the API server answers {} {}", status.code, status.reason),
+        Some(kube::Error::Service(error)) => error_chain(&**error),
+        _ => error.to_string(),
+    }
+}
+
+/// The answer and the cause of these are in their text already.
+fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(_) | kube::Error::Service(_)) => None,
+        _ => error.source(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the node a cannot be read")]
+    struct Outer(#[source] kube::Error);
+
+    #[test]
+    fn answers_are_the_servers_message() {
+        let status = Status::failure("nodes \"a\" not found", "NotFound").with_code(404);
+        let error = Outer(kube::Error::Api(status.boxed()));
+        assert_eq!(error_chain(&error), "the node a cannot be read: nodes \"a\" not found");
+        let refused = kube::Error::Service("connection refused".into());
+        assert_eq!(error_chain(&refused), "connection refused");
+    }
 }

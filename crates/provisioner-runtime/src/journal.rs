@@ -7,10 +7,12 @@
 //! * **One writer.** Every write names the version that the last one left. Taking over writes the new holder's name. From
 //!   then on no write of the former holder succeeds, so it can begin nothing more: it is *fenced*. Work that needs no
 //!   record asks for a [fence](Journal::fence) instead.
-//! * **Group commit.** What arrives while a write is under way goes into the next one. Removals wait up to a second for other
+//! * **Group commit.** Changes during a write join the next one. Removals wait up to a second for other
 //!   changes, because an entry that stays too long does no harm.
 //! * **Bounded.** At most 20 writes and 1.5 MB in a second; see the limits below. An entry that finds no room is refused,
 //!   not queued.
+//! * **Its own.** A journal notes its ConfigMap's uid and its cluster. What a backup brings back, here or in another cluster, has
+//!   another uid: its entries are set apart, and nobody acts on them before a person [accepts](request_accept) them.
 //! * **Open to people.** An entry that the annotation `kube-provisioner/drop` names is [dropped](Journal::dropped): nobody
 //!   finishes it any more. [`list`] and [`request_drop`] are for a command line.
 //!
@@ -39,9 +41,13 @@
 //! | labels | `app.kubernetes.io/instance` | [`JournalOptions::group`]; one that is too long for a label is cut and ends with a hash |
 //! | annotations | `kube-provisioner/holder` | [`JournalOptions::holder`]: who writes the journal; nobody else may |
 //! | annotations | `kube-provisioner/layout` | [`JournalOptions::layout`]: how keys are spread over the group's journals |
+//! | annotations | `kube-provisioner/journal-uid` | the ConfigMap's uid; a journal of an earlier version has none |
+//! | annotations | `kube-provisioner/cluster-id` | [`JournalOptions::cluster_id`] |
+//! | annotations | `kube-provisioner/accept` | the keys of restored entries to be finished, separated by commas, or `*`. People write it, the holder's next write removes it |
 //! | annotations | `kube-provisioner/drop` | the keys of entries to be dropped, separated by commas. People write it, the holder's next write removes it |
 //! | data | `version` | the format, `1`; if it is missing, the format is `1` |
 //! | data | `entries` | a line for each entry, in the order of the keys; missing when there is none |
+//! | data | `restored` | the lines of entries that were restored with the ConfigMap; missing when there is none |
 //! | data | `shared` | a line for each shared text, in the order of the names; missing when there is none |
 //!
 //! ```text
@@ -99,7 +105,7 @@ use tokio_util::sync::CancellationToken;
 use self::state::{Shared, State, Stored};
 
 pub use self::adopt::{Adopted, Adoption, Other};
-pub use self::drop::{DropError, request_drop};
+pub use self::drop::{DropError, request_accept, request_drop};
 pub use self::error::{JournalError, TakeOverError};
 pub use self::list::{Listing, list, selector};
 pub use self::options::{JournalOptions, journal_name};
@@ -111,13 +117,14 @@ pub use self::write::Writer;
 #[derive(Clone)]
 pub struct Journal {
     shared: Arc<Shared>,
+    uid: Option<Arc<str>>,
 }
 
 impl Journal {
     /// Takes a journal over, or creates it. Returns the entries to finish, and the writer: nothing is written unless it
     /// [runs](Writer::run).
     ///
-    /// `still_ours` is asked when the ConfigMap has vanished: whether it may be written anew.
+    /// `still_ours` is asked when the ConfigMap has vanished: whether it may be written again.
     ///
     /// # Errors
     /// See [`TakeOverError`]. Nothing is lost then; another attempt may succeed.
@@ -127,10 +134,10 @@ impl Journal {
         still_ours: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<(Self, Writer, Vec<Entry>), TakeOverError> {
         let (store, content, dropped) = write::take_over(client, options).await?;
-        let entries = content.entries.clone();
+        let (entries, uid) = (content.entries.clone(), store.uid().map(Into::into));
         let shared = Arc::new(Shared::new(State::new(content, dropped)));
         let writer = Writer::new(store, shared.clone(), Box::new(still_ours));
-        Ok((Self { shared }, writer, entries))
+        Ok((Self { shared, uid }, writer, entries))
     }
 
     /// Records that something is about to begin; returns when that is stored. It replaces an entry of the same key.
@@ -160,6 +167,19 @@ impl Journal {
             let keys = crate::sync::lock(&self.shared.state).dropped();
             if !keys.is_empty() {
                 return keys;
+            }
+            notified.await;
+        }
+    }
+
+    /// Waits until a person has accepted restored entries; returns them, for the caller to finish. Each is returned once;
+    /// dropping the future loses none.
+    pub async fn accepted(&self) -> Vec<Entry> {
+        loop {
+            let notified = self.shared.accepted.notified();
+            let entries = crate::sync::lock(&self.shared.state).accepted();
+            if !entries.is_empty() {
+                return entries;
             }
             notified.await;
         }
@@ -218,6 +238,11 @@ impl Journal {
     /// What it holds, and counts since it was taken over.
     pub fn stats(&self) -> JournalStats {
         crate::sync::lock(&self.shared.state).stats()
+    }
+
+    /// The ConfigMap's uid when it was taken over.
+    pub(crate) fn uid(&self) -> Option<Arc<str>> {
+        self.uid.clone()
     }
 
     /// Why the last attempt to write failed; `None` while it works.

@@ -16,7 +16,7 @@ pub enum LogFormat {
     /// One line for people, in colour on a terminal.
     #[default]
     Text,
-    /// One JSON object per line.
+    /// One JSON object for each message.
     Json,
 }
 

@@ -13,8 +13,9 @@
 //! | `events_queued` | | event lines that wait to be sent |
 //! | `events_total` | `outcome` | events that were `sent`, `coalesced`, `dropped` or `failed` |
 //! | `journal_entries`, `journal_bytes` | | what is begun and not known to have ended |
+//! | `journal_restored_entries` | | entries that were restored from a backup; nobody acts on them |
 //! | `journal_commits_total`, `journal_written_bytes_total` | | successful writes of a journal, and their size |
-//! | `journal_checks_total`, `journal_failures_total` | | looks at the holder; attempts that failed |
+//! | `journal_checks_total`, `journal_failures_total` | | checks of the holder; failed attempts |
 //! | `leases_held`, `lease_members` | | shards of this replica; replicas that share them |
 //! | `leases_lost_total` | | terms that ended against this replica's will |
 //!
@@ -155,6 +156,8 @@ impl RuntimeMetrics {
         let help = "What is begun and not known to have ended.";
         page.gauges("journal_entries", help, &[([], whole(stats.entries))])?;
         page.gauges("journal_bytes", "The size of that.", &[([], whole(stats.bytes))])?;
+        let help = "Entries that were restored from a backup.";
+        page.gauges("journal_restored_entries", help, &[([], whole(stats.restored))])?;
         page.counters("journal_commits", "Successful writes of a journal.", &[([], stats.commits)])?;
         page.counters("journal_written_bytes", "The size of those.", &[([], stats.bytes_written)])?;
         page.counters("journal_checks", "Looks at a journal's holder.", &[([], stats.checks)])?;
@@ -265,7 +268,15 @@ mod tests {
             .queue("second", &other)
             .watch("things", &WatchHealth::new())
             .events(&recorder)
-            .journal(|| JournalStats { entries: 2, bytes: 400, commits: 3, bytes_written: 900, checks: 1, failures: 0 })
+            .journal(|| JournalStats {
+                entries: 2,
+                bytes: 400,
+                restored: 0,
+                commits: 3,
+                bytes_written: 900,
+                checks: 1,
+                failures: 0,
+            })
             .leases(&LeaseHealth::default())
             .register(&mut registry);
         tokio::time::advance(Duration::from_secs(2)).await;
@@ -327,6 +338,9 @@ journal_entries 2
 # HELP journal_bytes The size of that.
 # TYPE journal_bytes gauge
 journal_bytes 400
+# HELP journal_restored_entries Entries that were restored from a backup.
+# TYPE journal_restored_entries gauge
+journal_restored_entries 0
 # HELP journal_commits Successful writes of a journal.
 # TYPE journal_commits counter
 journal_commits_total 3

@@ -11,9 +11,10 @@
 //!   cuts it short, a wake with other inputs always does and counts attempts from 1 again.
 //! * **Waiting is not failing.** A key that [waits](Next::Wait) for somebody else keeps its attempt number. Without a
 //!   pause of its own it waits by the same formula with a maximum of 30 s, and *n* counts its waits in a row.
-//! * **Permits.** Groups of keys share the permits of [`QueueOptions::limits`] as in [`limiter`](crate::limiter).
+//! * **Permits.** Groups of keys, and the tenants in them, share the permits of [`QueueOptions::limits`] as in
+//!   [`limiter`](crate::limiter).
 //!   A key that gets none is parked and holds no worker. When a permit is free, it is reserved for the key, and
-//!   the key goes to the front.
+//!   the key moves to the front.
 //! * **Memory.** A key that is done is not remembered.
 //!
 //! Every operation is O(log n) under one lock; no task and no timer runs beside the callers of
@@ -54,7 +55,7 @@ use state::State;
 
 use crate::backoff::Backoff;
 use crate::environment::Environment;
-use crate::limiter::Limits;
+use crate::limiter::{Flow, Limits};
 
 /// A queue of keys; clones are the same queue.
 pub struct Queue<K> {
@@ -82,7 +83,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
 
     /// Runs a key that awaits a change once more, whatever its inputs. Other keys are left alone.
     ///
-    /// For a periodic resync as the Go library does it. The attempt number goes on.
+    /// For a periodic resync as the Go library does it. The attempt number continues.
     pub fn revive(&self, key: &K) {
         self.shared.update(|state, now| state.revive(key, now));
     }
@@ -243,12 +244,12 @@ impl<K: Clone + Eq + Hash> Work<K> {
         self.handout.waits
     }
 
-    /// A permit of this group, or `None` when there is none: then finish with [`Next::AwaitPermit`].
+    /// A permit of this flow, or `None` when there is none: then finish with [`Next::AwaitPermit`].
     ///
     /// It is given back when it is dropped, before or after [`Work::finish`].
-    pub fn enter(&self, group: &str) -> Option<Permit<K>> {
-        let group = self.shared.update(|state, _| state.enter(&self.handout.key, group))?;
-        Some(Permit { shared: Arc::clone(&self.shared), group })
+    pub fn enter(&self, flow: &Flow) -> Option<Permit<K>> {
+        let entered = self.shared.update(|state, _| state.enter(&self.handout.key, flow));
+        entered.then(|| Permit { shared: Arc::clone(&self.shared), flow: flow.clone() })
     }
 
     /// Ends the attempt with this result.
@@ -277,22 +278,22 @@ impl<K: Clone + Eq + Hash + Debug> Debug for Work<K> {
     }
 }
 
-/// The right to work on a key of one group, given back on drop.
+/// The right to work on a key of one flow, given back on drop.
 #[must_use = "the permit is given back when it is dropped"]
 pub struct Permit<K: Clone + Eq + Hash> {
     shared: Arc<Shared<K>>,
-    group: Arc<str>,
+    flow: Flow,
 }
 
 impl<K: Clone + Eq + Hash> Drop for Permit<K> {
     fn drop(&mut self) {
-        self.shared.update(|state, now| state.leave(&self.group, now));
+        self.shared.update(|state, now| state.leave(&self.flow, now));
     }
 }
 
 impl<K: Clone + Eq + Hash> Debug for Permit<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("group", &self.group).finish_non_exhaustive()
+        f.debug_struct("Permit").field("flow", &self.flow).finish_non_exhaustive()
     }
 }
 
@@ -311,8 +312,8 @@ pub enum Next {
     ///
     /// Without a pause it follows the back-off rule, up to 30 seconds, by how often the key has waited in a row.
     Wait(Option<Duration>),
-    /// There was no permit of this group: again when there is one. All counts stay as they are.
-    AwaitPermit(Arc<str>),
+    /// There was no permit of this flow: again when there is one. All counts stay as they are.
+    AwaitPermit(Flow),
     /// Again at once. Attempts stay as they are. The third in a row and all after it count as [`Next::Retry`],
     /// so that no key loops without a delay.
     Again,

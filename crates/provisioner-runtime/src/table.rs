@@ -57,6 +57,24 @@ impl<K: Eq + Hash, V> Table<K, V> {
         self.current.insert(key, value).or(unseen)
     }
 
+    /// Whether a snapshot has begun and has not shown this key yet. An answer that is applied now says nothing about the list,
+    /// which may be newer: [`await_listing`](Self::await_listing) afterwards.
+    pub fn awaits_listing<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.in_snapshot && !self.current.contains_key(key)
+    }
+
+    /// An entry that was just stored counts as not seen.
+    pub fn await_listing(&mut self, key: K) {
+        if self.in_snapshot
+            && let Some(value) = self.current.remove(&key)
+        {
+            self.unseen.insert(key, value);
+        }
+    }
+
     /// An entry counts as seen as it is: what was listed is older than what is known.
     pub fn keep(&mut self, key: &K)
     where
@@ -112,7 +130,7 @@ impl<K: Eq + Hash, V> Table<K, V> {
         self.current.iter().chain(&self.unseen)
     }
 
-    /// From now on an entry counts as seen when it is inserted. Called during a snapshot, it starts anew.
+    /// From now on an entry counts as seen when it is inserted. Called during a snapshot, it starts again.
     pub fn begin_snapshot(&mut self) {
         self.in_snapshot = true;
         let seen = mem::take(&mut self.current);
@@ -200,6 +218,32 @@ mod tests {
         assert_eq!(table.end_snapshot(), [(1, 1)]);
     }
 
+    /// As caches apply answers.
+    fn insert_unlisted<K: Eq + Hash + Copy, V>(table: &mut Table<K, V>, key: K, value: V) -> Option<V> {
+        let awaits_listing = table.awaits_listing(&key);
+        let before = table.insert(key, value);
+        if awaits_listing {
+            table.await_listing(key);
+        }
+        before
+    }
+
+    #[test]
+    fn what_no_list_has_shown_does_not_outlive_a_snapshot() {
+        let mut table = filled(2);
+        table.begin_snapshot();
+        table.insert(0, 0);
+        assert_eq!(insert_unlisted(&mut table, 0, 10), Some(0));
+        assert_eq!(insert_unlisted(&mut table, 1, 11), Some(1));
+        assert_eq!(insert_unlisted(&mut table, 2, 12), None);
+        assert_eq!((table.get(&2), table.len()), (Some(&12), 3));
+        assert_eq!(table.end_snapshot(), [(1, 11), (2, 12)]);
+        assert_eq!((table.get(&0), table.len()), (Some(&10), 1));
+        assert_eq!(insert_unlisted(&mut table, 3, 13), None);
+        assert_eq!(table.end_snapshot(), []);
+        assert_eq!(table.len(), 2);
+    }
+
     #[test]
     fn a_snapshot_can_start_anew() {
         let mut table = filled(3);
@@ -262,6 +306,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Insert(u8, u8),
+        InsertUnlisted(u8, u8),
         Remove(u8),
         Begin,
         End,
@@ -270,6 +315,7 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             6 => (0..20_u8, any::<u8>()).prop_map(|(key, value)| Step::Insert(key, value)),
+            3 => (0..20_u8, any::<u8>()).prop_map(|(key, value)| Step::InsertUnlisted(key, value)),
             3 => (0..20_u8).prop_map(Step::Remove),
             1 => Just(Step::Begin),
             1 => Just(Step::End),
@@ -282,20 +328,28 @@ mod tests {
         fn behaves_like_a_map_with_marks(steps in prop::collection::vec(step(), 1..200)) {
             let mut table = Table::new();
             let mut reference = HashMap::<u8, (u8, bool)>::new();
+            let mut in_snapshot = false;
             for step in steps {
                 match step {
                     Step::Insert(key, value) => {
                         let expected = reference.insert(key, (value, true)).map(|(value, _)| value);
                         prop_assert_eq!(table.insert(key, value), expected);
                     }
+                    Step::InsertUnlisted(key, value) => {
+                        let seen = !in_snapshot || reference.get(&key).is_some_and(|(_, seen)| *seen);
+                        let expected = reference.insert(key, (value, seen)).map(|(value, _)| value);
+                        prop_assert_eq!(insert_unlisted(&mut table, key, value), expected);
+                    }
                     Step::Remove(key) => {
                         prop_assert_eq!(table.remove(&key), reference.remove(&key).map(|(value, _)| value));
                     }
                     Step::Begin => {
+                        in_snapshot = true;
                         table.begin_snapshot();
                         reference.values_mut().for_each(|(_, seen)| *seen = false);
                     }
                     Step::End => {
+                        in_snapshot = false;
                         let mut gone = table.end_snapshot();
                         gone.sort_unstable();
                         let mut expected: Vec<(u8, u8)> =

@@ -40,7 +40,8 @@ pub(crate) fn text(text: String) -> Answer {
 
 /// A refusal as the API server words it.
 pub(crate) fn refusal(code: u16, reason: &str, message: &str) -> Answer {
-    let status = json!({ "kind": "Status", "code": code, "reason": reason, "message": message });
+    let status = json!({ "kind": "Status", "code": code, "reason": reason, "message": message,
+        "details": {"name": "the-object"} });
     let mut answer = object(&status);
     *answer.status_mut() = StatusCode::from_u16(code).unwrap();
     answer

@@ -193,7 +193,7 @@ impl WatchHealth {
         self.wait_listed(0).await;
     }
 
-    /// Lists all objects anew. Returns when everything is known as it was at the call, or newer.
+    /// Lists all objects again. Returns when everything is known as it was at the call, or newer.
     pub async fn list_again(&self) {
         self.wait_listed(self.shared.asked.notify()).await;
     }

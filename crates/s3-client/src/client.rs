@@ -258,14 +258,27 @@ pub struct Request {
     query: Vec<(String, String)>,
     headers: Vec<(String, String)>,
     body: Bytes,
-    repeatable: bool,
+    repeats: Repeats,
+}
+
+/// When a request is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeats {
+    Never,
+    /// The service says that it has done nothing.
+    Refused,
+    /// Nobody knows what it has done.
+    Lost,
 }
 
 impl Request {
     /// A request for this path, which begins with a slash and is not encoded.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        let repeatable = [Method::GET, Method::HEAD, Method::DELETE].contains(&method);
-        Self { method, path: path.into(), query: Vec::new(), headers: Vec::new(), body: Bytes::new(), repeatable }
+        let repeats = match method {
+            Method::GET | Method::HEAD | Method::DELETE => Repeats::Lost,
+            _ => Repeats::Refused,
+        };
+        Self { method, path: path.into(), query: Vec::new(), headers: Vec::new(), body: Bytes::new(), repeats }
     }
 
     /// Another argument. The value is empty for those that have none.
@@ -288,15 +301,23 @@ impl Request {
 
     /// Doing it twice is as good as doing it once, as it is for GET, HEAD and DELETE.
     pub fn repeatable(mut self) -> Self {
-        self.repeatable = true;
+        self.repeats = Repeats::Lost;
+        self
+    }
+
+    /// It is sent once, also when the service has too much to do: a while later it may mean something else.
+    pub fn once(mut self) -> Self {
+        self.repeats = Repeats::Never;
         self
     }
 
     fn may_be_repeated_after(&self, error: &Error) -> bool {
         match error {
-            Error::Answer(answer) if answer.is_busy() => true,
-            Error::Answer(Answer { status, .. }) | Error::NotS3 { status, .. } => self.repeatable && *status >= 500,
-            Error::Unreachable { .. } => self.repeatable,
+            Error::Answer(answer) if answer.is_busy() => self.repeats != Repeats::Never,
+            Error::Answer(Answer { status, .. }) | Error::NotS3 { status, .. } => {
+                self.repeats == Repeats::Lost && *status >= 500
+            }
+            Error::Unreachable { .. } => self.repeats == Repeats::Lost,
             _ => false,
         }
     }

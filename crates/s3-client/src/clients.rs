@@ -1,4 +1,4 @@
-//! Clients that are used again, for programs that read where a service is anew for each call.
+//! Reuses clients, for programs that read the address of a service before each call.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,13 +1,18 @@
 //! Percent-encoding as Signature Version 4 wants it: all but the unreserved characters of RFC 3986, in upper case.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// A path that is not encoded yet. Slashes stay.
 pub(crate) fn path(text: &str) -> String {
-    encode(text, true)
+    const RESERVED_IN_PATHS: &AsciiSet = &RESERVED.remove(b'/');
+    utf8_percent_encode(text, RESERVED_IN_PATHS).to_string()
 }
 
 /// The name or the value of a query.
 pub(crate) fn component(text: &str) -> String {
-    encode(text, false)
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 /// The query of a request in its canonical form, which is sent as it is.
@@ -17,20 +22,13 @@ pub(crate) fn query(pairs: &[(String, String)]) -> String {
     pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// A name as lists of S3 have it. S3 writes a blank as `+`, and other services as `%20`.
+pub(crate) fn decoded(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
-fn encode(text: &str, slashes_stay: bool) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
-            b'/' if slashes_stay => encoded.push('/'),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -39,21 +37,18 @@ mod tests {
 
     use super::*;
 
-    fn decode(text: &str) -> Vec<u8> {
-        let mut bytes = text.bytes();
-        let mut decoded = Vec::new();
-        while let Some(byte) = bytes.next() {
-            let digit = |byte: Option<u8>| (byte.unwrap() as char).to_digit(16).unwrap() as u8;
-            decoded.push(if byte == b'%' { digit(bytes.next()) * 16 + digit(bytes.next()) } else { byte });
+    #[test]
+    fn names_in_lists() {
+        for (text, name) in [("a%01b", "a\u{1}b"), ("a+b%2Bc", "a b+c"), ("%C3%BC/%20", "ü/ "), ("100%", "100%")] {
+            assert_eq!(decoded(text), name);
         }
-        decoded
     }
 
     proptest! {
         #[test]
         fn what_is_encoded_decodes_to_itself_and_fits_an_address(text: String) {
             for encoded in [path(&text), component(&text)] {
-                prop_assert_eq!(decode(&encoded), text.as_bytes());
+                prop_assert_eq!(decoded(&encoded), text.as_str());
                 let uri = format!("http://host/{encoded}?{encoded}").parse::<http::Uri>();
                 prop_assert!(uri.is_ok());
             }

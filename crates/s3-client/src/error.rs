@@ -74,6 +74,15 @@ impl Error {
         }
     }
 
+    /// Whether nothing of the request was carried out, for certain. After any other error it may have been.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Answer(answer) => answer.is_busy() || (400..500).contains(&answer.status),
+            Self::ClockSkew { .. } | Self::Request(_) => true,
+            _ => false,
+        }
+    }
+
     /// The HTTP status of the service's refusal.
     pub fn status(&self) -> Option<u16> {
         match self {
@@ -92,7 +101,7 @@ pub struct Answer {
     pub code: String,
     /// The service's own words. Empty where they may hold something secret.
     pub message: String,
-    /// The request's id, by which the service's logs tell more.
+    /// The request's id, by which the service's logs have more.
     pub request_id: String,
 }
 

@@ -16,5 +16,5 @@ pub mod sign;
 pub use self::client::{Client, PAUSES, Request, Response, Settings, SettingsError};
 pub use self::clients::Clients;
 pub use self::error::{Answer, Error};
-pub use self::operations::{BucketInfo, Object, ObjectVersion, Page, Upload};
+pub use self::operations::{BucketInfo, NewBucket, Object, ObjectVersion, Page, Upload};
 pub use self::sign::Credentials;

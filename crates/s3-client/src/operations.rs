@@ -5,8 +5,10 @@ mod listings;
 mod objects;
 mod settings;
 
-pub use self::buckets::BucketInfo;
+pub use self::buckets::{BucketInfo, NewBucket};
 pub use self::listings::{Object, ObjectVersion, Page, Upload};
+
+use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -43,6 +45,13 @@ impl Client {
         let parsed = str::from_utf8(&body).ok().and_then(xml::parse).filter(|element| element.name == root);
         parsed.ok_or_else(|| Error::NotS3 { endpoint: self.endpoint().to_owned(), status })
     }
+}
+
+fn tag_elements(tags: &BTreeMap<String, String>) -> Vec<Element> {
+    let tag = |(key, value): (&String, &String)| {
+        Element::new("Tag", vec![Element::with_text("Key", key), Element::with_text("Value", value)])
+    };
+    tags.iter().map(tag).collect()
 }
 
 /// `None` instead of a refusal with one of these codes.

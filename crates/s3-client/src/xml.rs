@@ -58,6 +58,15 @@ impl Element {
     }
 }
 
+/// Whether XML 1.0 has a way to write all of a text: of the control characters it has three.
+/// <https://www.w3.org/TR/xml/#charsets>
+pub(crate) fn can_write(text: &str) -> bool {
+    text.chars().all(|letter| match letter {
+        '\t' | '\n' | '\r' => true,
+        letter => letter >= ' ' && !['\u{fffe}', '\u{ffff}'].contains(&letter),
+    })
+}
+
 /// The document's element. `None` where the text is no XML that S3 would send.
 pub(crate) fn parse(text: &str) -> Option<Element> {
     let mut open: Vec<Element> = Vec::new();

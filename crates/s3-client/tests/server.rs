@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::{Policy, allow};
-use s3_client::{Client, Credentials, Error, ObjectVersion, Request, Settings, SettingsError};
+use s3_client::{Client, Credentials, Error, NewBucket, ObjectVersion, Request, Settings, SettingsError};
 use tokio::net::TcpListener;
 
 /// What the server got: method with path and query, headers, body.
@@ -48,6 +48,10 @@ async fn server(answers: &[(u16, &str)]) -> (Settings, Seen) {
 
 fn client(settings: Settings) -> Client {
     Client::new(settings, Credentials::new("AKID", "hidden")).unwrap()
+}
+
+fn owned((name, value): (&str, &str)) -> (String, String) {
+    (name.to_owned(), value.to_owned())
 }
 
 fn lines(seen: &Seen) -> Vec<String> {
@@ -114,6 +118,16 @@ async fn what_fails_for_a_moment_is_sent_again_where_that_is_safe() {
 }
 
 #[tokio::test]
+async fn a_bucket_that_somebody_may_make_meanwhile_is_asked_for_once() {
+    let (mut settings, seen) = server(&[(503, "<Error><Code>SlowDown</Code></Error>"), (200, "")]).await;
+    settings.repeats = true;
+    let new = NewBucket { once: true, ..NewBucket::default() };
+    let refused = client(settings).create_bucket_with("photos", new).await.unwrap_err();
+    assert!(refused.is_refusal(), "{refused}");
+    assert_eq!(lines(&seen), ["PUT /photos"]);
+}
+
+#[tokio::test]
 async fn what_may_have_been_done_is_not_sent_again() {
     let (mut settings, seen) = server(&[(500, "<Error><Code>InternalError</Code></Error>")]).await;
     settings.repeats = true;
@@ -165,8 +179,8 @@ async fn a_bucket_is_emptied_page_by_page() {
     let answers = [page, gone, last, "<DeleteResult/>", none, uploads, "", no_uploads].map(|body| (200, body));
     let (settings, seen) = server(&answers).await;
     client(settings).empty_bucket("b").await.unwrap();
-    let list = "GET /b?prefix=&versions=";
-    let (delete, uploads) = ("POST /b?delete=", "GET /b?uploads=");
+    let list = "GET /b?encoding-type=url&prefix=&versions=";
+    let (delete, uploads) = ("POST /b?delete=", "GET /b?encoding-type=url&uploads=");
     assert_eq!(lines(&seen), [list, delete, list, delete, list, uploads, "DELETE /b/d?uploadId=2~x", uploads]);
     let seen = seen.lock().unwrap();
     assert_eq!(
@@ -196,8 +210,71 @@ async fn lists_go_on_where_they_ended() {
     assert_eq!((page.items[0].key.as_str(), page.items[0].size), ("a", 3));
     let end = s3.list_objects_v2("b", "p/", page.next.as_deref()).await.unwrap();
     assert_eq!((end.items.len(), end.next), (0, None));
-    let start = "GET /b?list-type=2&prefix=p%2F".to_owned();
-    assert_eq!(lines(&seen), [start, "GET /b?continuation-token=t%2F1&list-type=2&prefix=p%2F".to_owned()]);
+    let [start, next] = ["", "continuation-token=t%2F1&"]
+        .map(|token| format!("GET /b?{token}encoding-type=url&list-type=2&prefix=p%2F"));
+    assert_eq!(lines(&seen), [start, next]);
+}
+
+/// XML has no way to write some characters.
+#[tokio::test]
+async fn names_with_control_characters_are_read_and_deleted() {
+    let page = "<ListVersionsResult><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>\
+        <NextKeyMarker>a%01b</NextKeyMarker><NextVersionIdMarker>2+x</NextVersionIdMarker>\
+        <Version><Key>a%01b</Key><VersionId>1</VersionId></Version>\
+        <DeleteMarker><Key>a%01b</Key><VersionId>2+x</VersionId></DeleteMarker>\
+        <Version><Key>c+d%2B%09</Key><VersionId>3</VersionId></Version></ListVersionsResult>";
+    let locked = "<Error><Code>AccessDenied</Code></Error>";
+    let (settings, seen) = server(&[(200, page), (200, "<DeleteResult/>"), (204, ""), (403, locked)]).await;
+    let s3 = client(settings);
+    let page = s3.list_object_versions("b", "", None).await.unwrap();
+    let keys: Vec<&str> = page.items.iter().map(|version| version.key.as_str()).collect();
+    assert_eq!(keys, ["a\u{1}b", "a\u{1}b", "c d+\t"]);
+    assert_eq!(page.next.unwrap(), [("key-marker", "a\u{1}b"), ("version-id-marker", "2+x")].map(owned));
+    let error = s3.delete_objects("b", &page.items).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot delete the object \"a\\u{1}b\": AccessDenied");
+    let seen = seen.lock().unwrap();
+    assert!(seen[1].2.starts_with("<Delete><Object><Key>c d+&#9;</Key>"), "{}", seen[1].2);
+    let lines: Vec<&str> = seen[1..].iter().map(|(line, ..)| line.as_str()).collect();
+    let singly = ["DELETE /b/a%01b?versionId=1", "DELETE /b/a%01b?versionId=2%2Bx"];
+    assert_eq!(lines, ["POST /b?delete=", singly[0], singly[1]]);
+}
+
+#[tokio::test]
+async fn what_a_service_does_not_delete_together_is_deleted_one_by_one() {
+    let answer = |code: &str| format!("<Error><Code>{code}</Code></Error>");
+    for (status, body) in [(400, answer("MalformedXML")), (501, answer("NotImplemented")), (500, "<html>".to_owned())] {
+        let refusal = (status, body.as_str());
+        let gone = (404, "<Error><Code>NoSuchVersion</Code></Error>");
+        let (settings, seen) = server(&[refusal, (204, ""), gone]).await;
+        let versions = [("a", Some("1")), ("b", None)]
+            .map(|(key, version)| ObjectVersion { key: key.to_owned(), version_id: version.map(str::to_owned) });
+        client(settings).delete_objects("b", &versions).await.unwrap();
+        assert_eq!(lines(&seen), ["POST /b?delete=", "DELETE /b/a?versionId=1", "DELETE /b/b"]);
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_is_made_with_its_tags() {
+    let controls =
+        "<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule></OwnershipControls>";
+    let none = "<Error><Code>OwnershipControlsNotFoundError</Code></Error>";
+    let (settings, seen) = server(&[(200, ""), (200, ""), (200, controls), (404, none)]).await;
+    let s3 = client(settings);
+    let tags = [("claim".to_owned(), "a & b".to_owned())].into();
+    let new = NewBucket { tags: Some(&tags), ownership: Some("BucketOwnerEnforced"), ..NewBucket::default() };
+    s3.create_bucket_with("photos", new).await.unwrap();
+    s3.create_bucket_with("photos", NewBucket { location: Some("eu"), object_lock: true, ..new }).await.unwrap();
+    assert_eq!(s3.bucket_ownership("photos").await.unwrap().as_deref(), Some("BucketOwnerEnforced"));
+    assert_eq!(s3.bucket_ownership("photos").await.unwrap(), None);
+    let seen = seen.lock().unwrap();
+    let tags = "<Tags><Tag><Key>claim</Key><Value>a &amp; b</Value></Tag></Tags>";
+    let [first, second] = ["", "<LocationConstraint>eu</LocationConstraint>"]
+        .map(|location| format!("<CreateBucketConfiguration>{location}{tags}</CreateBucketConfiguration>"));
+    assert_eq!([&seen[0].2, &seen[1].2], [&first, &second]);
+    assert_eq!(seen[0].1["x-amz-object-ownership"], "BucketOwnerEnforced");
+    assert!(!seen[0].1.contains_key("x-amz-bucket-object-lock-enabled"));
+    assert_eq!(seen[1].1["x-amz-bucket-object-lock-enabled"], "true");
+    assert_eq!(seen[2].0, "GET /photos?ownershipControls=");
 }
 
 #[tokio::test]
@@ -237,20 +314,20 @@ async fn all_operations_on_a_real_service() {
     s3.put_bucket_versioning(name, true).await.unwrap();
     assert!(s3.bucket_versioning(name).await.unwrap());
 
-    for key in ["plain", "a b+c/ü&<>", "../..//x", "100%"] {
+    for key in ["plain", "a b+c/ü&<>", "../..//x", "100%", "a\u{1}b"] {
         for body in ["one", "two"] {
             s3.put_object(name, key, body).await.unwrap();
         }
         assert_eq!(s3.get_object(name, key).await.unwrap().unwrap(), "two", "{key}");
         assert!(s3.object_exists(name, key).await.unwrap());
     }
-    assert_eq!(s3.list_objects_v2(name, "", None).await.unwrap().items.len(), 4);
+    assert_eq!(s3.list_objects_v2(name, "", None).await.unwrap().items.len(), 5);
     s3.delete_object(name, "plain").await.unwrap();
     assert_eq!(s3.get_object(name, "plain").await.unwrap(), None);
     let upload = Request::new(Method::POST, format!("/{name}/big")).query("uploads", "");
     s3.request(upload).await.unwrap();
     assert_eq!(s3.list_multipart_uploads(name, None).await.unwrap().items.len(), 1);
-    assert_eq!(s3.list_object_versions(name, "", None).await.unwrap().items.len(), 9);
+    assert_eq!(s3.list_object_versions(name, "", None).await.unwrap().items.len(), 11);
     assert_eq!(s3.delete_bucket(name).await.unwrap_err().code(), "BucketNotEmpty");
     s3.empty_bucket(name).await.unwrap();
     assert!(s3.delete_bucket(name).await.unwrap());

@@ -1,4 +1,4 @@
-//! The pages whose Rust blocks are compiled and run, by `cargo test --doc -p guide`.
+//! The pages whose Rust blocks are compiled and run by `cargo test --doc -p guide`, the project's README among them.
 //!
 //! Those of `write/first.md` are the template's files, which a test of `cargo xtask new` builds.
 
@@ -19,6 +19,10 @@ mod pages {
         Topology: "write/topology.md"
         Tests: "write/tests.md"
         Buckets: "write/buckets.md"
+        Commands: "write/flags.md"
         NfsSubdir: "from/nfs-subdir.md"
     }
+
+    #[doc = include_str!("../../../README.md")]
+    pub struct FrontPage;
 }

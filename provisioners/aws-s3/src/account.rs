@@ -1,12 +1,15 @@
-//! The IAM user of a claim, and its keys. AWS tells a key's secret once, in the answer that makes it.
+//! The IAM user of a claim, and its keys. AWS shows a key's secret once, when it creates the key.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use kube_provisioner::ProvisionError;
-use kube_provisioner::bucket::{Access, ClaimName, Credentials};
+use kube_provisioner::bucket::{Access, ClaimName, Credentials, Source};
+use kube_provisioner::protocol::CLUSTER_ID;
 use s3_client::iam::{NewUser, User};
+use s3_client::sign::sha256_hex;
 
 use crate::failure::Failure;
+use crate::ownership::{Owner, owner};
 use crate::parameters::Parameters;
 use crate::policy;
 use crate::store::Store;
@@ -18,37 +21,82 @@ const POLICY_ARN: &str = "ARN";
 /// Tags of users and buckets.
 pub(crate) const CLAIM_UID: &str = "kube-provisioner/claim-uid";
 const CLAIM: &str = "kube-provisioner/claim";
-/// The bucket that was begun for the claim when there was none of its name.
+/// Of users, for people: the bucket that the user is for.
 const BUCKET: &str = "kube-provisioner/bucket";
 
 const PATH: &str = "/kube-provisioner/";
 /// IAM's limit for a user's name.
 const LONGEST: usize = 64;
+/// The limit for a tag's value.
+const LONGEST_VALUE: usize = 256;
+/// IAM does not know the path of a user that does not exist.
+const USER_RIGHT: &str = "iam:GetUser, for arn:aws:iam::*:user/obc* too";
+/// The pause between two lookups of a user that does not exist.
+const SECOND_LOOK: Duration = Duration::from_secs(2);
 
 /// A claim's user.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     pub(crate) name: String,
+    /// The name that the user had before users of buckets were named after them, while an attempt of then may be unfinished.
+    former_name: Option<String>,
+    bucket: String,
     claim: ClaimName,
+    cluster_id: String,
     /// The provisioner of 2019 has made it: it has no tags, and its policy is the account's.
     policy_of_2019: Option<String>,
     /// No attempt has come to its end yet: from then on the bucket has tags.
-    unfinished: bool,
+    pub(crate) unfinished: bool,
+}
+
+/// What IAM says of a user.
+#[derive(Debug)]
+pub(crate) enum Sight {
+    Absent,
+    /// The claim's.
+    Own,
+    /// Another claim's, or another cluster's, or not ours at all.
+    Other,
+    /// The administrator may not look at it. IAM answers so for a user that does not exist, too, where the right is for users of
+    /// a path: it knows no path of that one.
+    Hidden(Failure),
 }
 
 impl Account {
-    pub(crate) fn of(claim: &ClaimName, state: &BTreeMap<String, String>) -> Self {
+    /// The user of a bucket that is made for the claim is named after the bucket, which reserves the bucket's name; that of one
+    /// that exists is named after the claim.
+    pub(crate) fn of(
+        claim: &ClaimName,
+        cluster_id: &str,
+        (source, bucket): (Source, &str),
+        state: &BTreeMap<String, String>,
+    ) -> Self {
         let known = |key| state.get(key).filter(|text| !text.is_empty()).cloned();
-        let own = user_name(claim);
-        let name = known(USER_NAME).unwrap_or_else(|| own.clone());
-        let policy_of_2019 = known(POLICY_ARN).filter(|_| name != own);
-        Self { name, claim: claim.clone(), policy_of_2019, unfinished: state.is_empty() }
+        let (own, unfinished) = (user_name_of_claim(claim), state.is_empty());
+        let (new, former_name) = match source {
+            Source::Provisioned => (user_name_of_bucket(bucket), unfinished.then(|| own.clone())),
+            Source::Granted => (own.clone(), None),
+        };
+        let policy_of_2019 =
+            known(POLICY_ARN).filter(|_| known(USER_NAME).is_some_and(|name| name != own && name != new));
+        Self {
+            name: known(USER_NAME).unwrap_or(new),
+            former_name,
+            bucket: bucket.to_owned(),
+            claim: claim.clone(),
+            cluster_id: tag_value(cluster_id),
+            policy_of_2019,
+            unfinished,
+        }
     }
 
     /// The tags of what is made for the claim.
     pub(crate) fn tags(&self) -> BTreeMap<String, String> {
         let ClaimName { namespace, name, uid } = &self.claim;
-        BTreeMap::from([(CLAIM_UID.to_owned(), uid.clone()), (CLAIM.to_owned(), format!("{namespace}/{name}"))])
+        let mut claim = format!("{namespace}/{name}");
+        claim.truncate(LONGEST_VALUE);
+        let tags = [(CLAIM_UID, uid.clone()), (CLUSTER_ID, self.cluster_id.clone()), (CLAIM, claim)];
+        tags.map(|(key, value)| (key.to_owned(), value)).into()
     }
 
     /// What the ObjectBucket keeps.
@@ -57,41 +105,29 @@ impl Account {
         [(USER_NAME, self.name.clone())].into_iter().chain(policy).collect()
     }
 
-    /// The claim's user. One of somebody else's is an error.
-    pub(crate) async fn find(&self, store: &Store) -> Result<Option<User>, ProvisionError> {
-        let user = self.look(store).await?;
-        match user {
-            Some(user) if !self.owns(&user) => Err(ProvisionError::retry(format!(
-                "the IAM user {} exists and was not made for this claim: delete it",
-                self.name
-            ))),
-            user => Ok(user),
-        }
+    /// Whether the record, and not a tag, says that the bucket is the claim's.
+    pub(crate) fn is_of_2019(&self) -> bool {
+        self.policy_of_2019.is_some()
     }
 
-    /// Whether a bucket without our tags was begun for the claim, when there was none of its name.
-    pub(crate) fn has_begun(&self, user: Option<&User>, bucket: &str) -> bool {
-        let begun = |user: &User| user.tags.get(BUCKET).is_some_and(|begun| begun == bucket);
-        let is_begun = |user: &User| self.policy_of_2019.is_some() || self.unfinished && begun(user);
-        user.is_some_and(|user| self.owns(user) && is_begun(user))
-    }
-
-    /// Makes the user, before a bucket that is to be made for it.
-    pub(crate) async fn make(
-        &self,
-        store: &Store,
-        parameters: &Parameters,
-        bucket: Option<&str>,
-    ) -> Result<(), Failure> {
+    /// Makes the user, and so reserves the name of a bucket that is to be made for it. Whose the user is then, is the answer.
+    pub(crate) async fn make(&self, store: &Store, parameters: &Parameters) -> Result<Sight, Failure> {
+        self.remove_former(store).await?;
         let mut tags = self.tags();
-        tags.extend(bucket.map(|bucket| (BUCKET.to_owned(), bucket.to_owned())));
-        let boundary = parameters.permissions_boundary.as_deref().filter(|boundary| !boundary.is_empty());
+        tags.insert(BUCKET.to_owned(), self.bucket.clone());
+        let boundary = store.permissions_boundary(parameters);
         let user = NewUser { name: &self.name, path: PATH, tags: &tags, permissions_boundary: boundary };
         match store.iam.create_user(user).await {
-            // An answer to an earlier call was lost.
-            Err(error) if error.code() == "EntityAlreadyExists" => Ok(()),
-            made => made
-                .map_err(Failure::of(format!("create the IAM user {}", self.name), "iam:CreateUser and iam:TagUser")),
+            Ok(()) => {
+                store.recent.created(&self.name);
+                Ok(Sight::Own)
+            }
+            // An answer to an earlier call was lost, or another claim was quicker.
+            Err(error) if error.code() == "EntityAlreadyExists" => self.look(store).await,
+            Err(error) => {
+                let doing = format!("create the IAM user {}", self.name);
+                Err(Failure::of(doing, "iam:CreateUser and iam:TagUser, with the class's permissionsBoundary")(error))
+            }
         }
     }
 
@@ -121,7 +157,8 @@ impl Account {
     ) -> Result<Credentials, Failure> {
         if let Some(key) = in_secret {
             let keys = self.keys(store).await?;
-            if keys.iter().any(|known| known.active && known.id == key.access_key_id) {
+            let is_active = |id: &str| keys.iter().any(|known| known.active && known.id == id);
+            if is_active(&key.access_key_id) || store.recent.has(&key.access_key_id) {
                 return Ok(key);
             }
         }
@@ -137,6 +174,7 @@ impl Account {
     pub(crate) async fn new_key(&self, store: &Store) -> Result<Credentials, Failure> {
         let made = store.iam.create_access_key(&self.name).await;
         let made = made.map_err(Failure::of(format!("create a key of {}", self.name), "iam:CreateAccessKey"))?;
+        store.recent.created(&made.access_key_id);
         Ok(Credentials::new(made.access_key_id, made.secret_access_key))
     }
 
@@ -144,24 +182,30 @@ impl Account {
         for key in self.keys(store).await?.iter().filter(|key| Some(key.id.as_str()) != kept) {
             let removed = store.iam.delete_access_key(&self.name, &key.id).await;
             removed.map_err(Failure::of(format!("delete a key of {}", self.name), "iam:DeleteAccessKey"))?;
+            store.recent.removed(&key.id);
         }
         Ok(())
     }
 
     /// Removes all keys of the user, if it is the claim's.
-    pub(crate) async fn close(&self, store: &Store, user: Option<&User>) -> Result<(), Failure> {
-        match user.is_some_and(|user| self.owns(user)) {
-            true => self.remove_keys_but(store, None).await,
-            false => Ok(()),
+    pub(crate) async fn close(&self, store: &Store, user: &Sight) -> Result<(), Failure> {
+        match user {
+            Sight::Own => self.remove_keys_but(store, None).await,
+            _ => Ok(()),
         }
     }
 
     /// Removes the user with its keys and policies, in the order that IAM wants. Somebody else's is left alone.
     pub(crate) async fn remove(&self, store: &Store) -> Result<(), Failure> {
-        let Some(user) = self.look(store).await? else { return Ok(()) };
-        if !self.owns(&user) {
-            tracing::info!(user = self.name, "left an IAM user that is not the claim's");
-            return Ok(());
+        self.remove_former(store).await?;
+        match self.look(store).await? {
+            Sight::Absent => return Ok(()),
+            Sight::Hidden(failure) => return Err(failure),
+            Sight::Other => {
+                tracing::info!(user = self.name, "left an IAM user that is not the claim's");
+                return Ok(());
+            }
+            Sight::Own => {}
         }
         let name = &self.name;
         self.remove_keys_but(store, None).await?;
@@ -183,20 +227,57 @@ impl Account {
             removed.map_err(Failure::of(format!("delete the policy {arn}"), "iam:DeletePolicy"))?;
         }
         let removed = store.iam.delete_user(name).await;
-        removed.map_err(Failure::of(format!("delete the IAM user {name}"), "iam:DeleteUser"))
+        removed.map_err(Failure::of(format!("delete the IAM user {name}"), "iam:DeleteUser"))?;
+        store.recent.removed(name);
+        Ok(())
     }
 
-    /// The user of this name, whosesoever.
-    pub(crate) async fn look(&self, store: &Store) -> Result<Option<User>, Failure> {
-        let user = store.iam.user(&self.name).await;
-        user.map_err(Failure::of(format!("look up the IAM user {}", self.name), "iam:GetUser"))
+    /// The user that an unfinished attempt has left under its former name. It has made no bucket that is not tagged.
+    async fn remove_former(&self, store: &Store) -> Result<(), Failure> {
+        let Some(name) = &self.former_name else { return Ok(()) };
+        let former = Self { name: name.clone(), former_name: None, ..self.clone() };
+        match former.look(store).await? {
+            Sight::Own => Box::pin(former.remove(store)).await,
+            // Hidden is the answer for a user that does not exist, too, and nearly always that is so.
+            Sight::Absent | Sight::Other | Sight::Hidden(_) => Ok(()),
+        }
+    }
+
+    /// What there is under the user's name.
+    pub(crate) async fn look(&self, store: &Store) -> Result<Sight, Failure> {
+        let failed = Failure::of(format!("look up the IAM user {}", self.name), USER_RIGHT);
+        match store.iam.user(&self.name).await {
+            Ok(None) if store.recent.has(&self.name) => Err(Failure::not_shown_yet(format!("IAM user {}", self.name))),
+            Ok(None) => Ok(Sight::Absent),
+            Ok(Some(user)) if self.owns(&user) => Ok(Sight::Own),
+            Ok(Some(_)) => Ok(Sight::Other),
+            Err(error) if error.code() == "AccessDenied" => Ok(Sight::Hidden(failed(error))),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// The same before everything is removed. A process that has just ended may have made the user a moment ago.
+    pub(crate) async fn look_carefully(&self, store: &Store) -> Result<Sight, Failure> {
+        match self.look(store).await? {
+            Sight::Absent if self.unfinished => {
+                tokio::time::sleep(SECOND_LOOK).await;
+                self.look(store).await
+            }
+            seen => Ok(seen),
+        }
+    }
+
+    /// Whose a bucket or a user with these tags is.
+    pub(crate) fn owner_of(&self, tags: &BTreeMap<String, String>) -> Owner {
+        owner(tags, &self.claim.uid, &self.cluster_id)
     }
 
     fn owns(&self, user: &User) -> bool {
-        match user.tags.get(CLAIM_UID) {
-            Some(uid) => !uid.is_empty() && *uid == self.claim.uid,
+        match self.owner_of(&user.tags) {
+            Owner::Claim => true,
+            Owner::Other => false,
             // In 2019 nothing was tagged. The ObjectBucket names the user and the policy.
-            None => self.policy_of_2019.is_some(),
+            Owner::Unknown => self.is_of_2019(),
         }
     }
 
@@ -206,11 +287,31 @@ impl Account {
     }
 }
 
+/// A cluster's id as a tag takes it: it may be any text, and tags may not.
+/// <https://docs.aws.amazon.com/IAM/latest/UserGuide/id_tags.html#id_tags_rules>
+fn tag_value(cluster_id: &str) -> String {
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "+-=._:/@".contains(letter);
+    match cluster_id.chars().all(allowed) {
+        true => cluster_id.to_owned(),
+        false => sha256_hex(cluster_id.as_bytes()),
+    }
+}
+
 /// The same in every attempt, and no other claim's ever.
-fn user_name(claim: &ClaimName) -> String {
+fn user_name_of_claim(claim: &ClaimName) -> String {
     let mut name = format!("obc-{}-{}", claim.namespace, claim.name);
     name.truncate(LONGEST - 1 - claim.uid.len().min(LONGEST - 5));
     format!("{name}-{}", claim.uid)
+}
+
+/// The same for every claim that wants this bucket, and no other bucket's. No user of a claim is named so.
+fn user_name_of_bucket(bucket: &str) -> String {
+    const DIGITS: usize = 16;
+    let name = format!("obc.{bucket}");
+    match name.len() <= LONGEST {
+        true => name,
+        false => format!("{}.{}", &name[..LONGEST - 1 - DIGITS], &sha256_hex(bucket.as_bytes())[..DIGITS]),
+    }
 }
 
 #[cfg(test)]
@@ -222,23 +323,43 @@ mod tests {
         ClaimName { namespace: namespace.to_owned(), name: "photos".to_owned(), uid }
     }
 
+    fn account(claim: &ClaimName, state: &[(&str, &str)]) -> Account {
+        let state = state.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Account::of(claim, "c", (Source::Provisioned, "photos"), &state)
+    }
+
     #[test]
-    fn names_of_users_are_short_enough_and_have_the_claims_uid() {
-        assert_eq!(user_name(&claim("shop")), "obc-shop-photos-00000000-0000-4000-8000-000000000001");
-        let long = user_name(&claim(&"n".repeat(63)));
+    fn names_of_users_are_short_enough() {
+        assert_eq!(user_name_of_claim(&claim("shop")), "obc-shop-photos-00000000-0000-4000-8000-000000000001");
+        let long = user_name_of_claim(&claim(&"n".repeat(63)));
         assert_eq!(long.len(), LONGEST);
         assert!(long.ends_with("-00000000-0000-4000-8000-000000000001"));
+        assert_eq!(user_name_of_bucket("photos"), "obc.photos");
+        let [one, other] = ["a", "b"].map(|end| user_name_of_bucket(&format!("{}{end}", "n".repeat(62))));
+        assert!(one.len() == LONGEST && other.len() == LONGEST && one != other);
     }
 
     #[test]
     fn a_user_of_2019_is_known_by_what_the_object_bucket_says() {
-        let state =
-            |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-        let old = state(&[("UserName", "photos-x1y2z"), ("ARN", "arn:aws:iam::1:policy/photos-x1y2z")]);
-        let account = Account::of(&claim("shop"), &old);
         let untagged = User::default();
-        assert!(account.owns(&untagged) && account.name == "photos-x1y2z");
-        let ours = Account::of(&claim("shop"), &state(&[]));
-        assert!(!ours.owns(&untagged));
+        let old = [("UserName", "photos-x1y2z"), ("ARN", "arn:aws:iam::1:policy/photos-x1y2z")];
+        let old = account(&claim("shop"), &old);
+        assert!(old.owns(&untagged) && old.name == "photos-x1y2z");
+        assert!(!account(&claim("shop"), &[]).owns(&untagged));
+    }
+
+    #[test]
+    fn a_user_keeps_the_name_that_the_object_bucket_says() {
+        let before = "obc-shop-photos-00000000-0000-4000-8000-000000000001";
+        assert_eq!(account(&claim("shop"), &[("UserName", before)]).name, before);
+        assert_eq!(account(&claim("shop"), &[]).name, "obc.photos");
+    }
+
+    #[test]
+    fn every_tag_is_one_that_aws_takes() {
+        let longest = ClaimName { name: "n".repeat(253), ..claim(&"n".repeat(63)) };
+        assert!(account(&longest, &[]).tags().values().all(|value| value.len() <= LONGEST_VALUE));
+        assert_eq!(tag_value("east-1"), "east-1");
+        assert_eq!(tag_value("east#1"), sha256_hex(b"east#1"));
     }
 }

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use kube_provisioner::bucket::{
-    Bucket, BucketCapabilities, BucketProvisioner, Credentials, DeletionPolicy, ProvisionedBucket, RequestOf,
+    Bucket, BucketCapabilities, BucketProvisioner, Credentials, DeletionPolicy, ProvisionedBucket, RequestOf, Source,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
-use s3_client::iam::User;
 use s3_client::lifecycle::Lifecycle;
+use tokio::task::JoinSet;
 
-use crate::account::{Account, CLAIM_UID};
-use crate::bucket::{self, Live, Owner, owner};
+use crate::account::{Account, CLAIM_UID, Sight};
+use crate::bucket::{self, Live};
 use crate::failure::Failure;
+use crate::ownership::{Maker, Owner, maker};
 use crate::parameters::{Config, Parameters};
 use crate::store::{ADMIN, Defaults, Misconfigured, Store, Stores};
 
@@ -34,41 +35,47 @@ impl BucketProvisioner for Aws {
     type Config = Config;
 
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let (store, account) = self.asked(&request).await?;
+        let (store, account) = self.asked(&request, Source::Provisioned).await?;
         let (access, name) = (request.parameters.access_mode.restricted_to(request.config.access_mode)?, &request.name);
-        let user = account.find(&store).await?;
+        let user = account.look(&store).await?;
         let live = match bucket::find(&store, name).await? {
             Live::Absent => None,
             Live::Tagged(tags) => Some(tags),
-            // Nothing tells whose it is, and in some regions making it again is no error.
+            // Whose it is, nobody knows, and in some regions making it again is no error.
             Live::Hidden(failure) => {
-                let text = format!("{failure}, or the bucket is another account's: choose another bucketName");
-                return Err(ProvisionError::retry(text));
+                let failure = if let Sight::Hidden(of_user) = user { of_user } else { failure };
+                return Err(ProvisionError::retry(format!(
+                    "{failure}, or choose another bucketName: this one may be taken"
+                )));
             }
         };
-        if let Some(tags) = &live
-            && let Some(text) = objection(tags, &request, &account, user.as_ref())
-        {
-            return refuse(&store, &account, &request, text).await;
+        if let Some(tags) = &live {
+            match judge(tags, &store, &request, &account, &user).await? {
+                Judgement::Own => {}
+                Judgement::Refused(text) => return refuse(&store, &account, &request, text).await,
+                Judgement::Unsure(text) => return Err(ProvisionError::retry(text)),
+            }
         }
-        if user.is_none() {
-            // With a bucket that is there the tag would be a lie.
-            let begun = live.is_none().then_some(name.as_str());
-            account.make(&store, &request.parameters, begun).await?;
+        let user = match user {
+            // What is created tells whether it was there.
+            Sight::Absent | Sight::Hidden(_) => account.make(&store, &request.parameters).await?,
+            user => user,
+        };
+        match user {
+            Sight::Own => {}
+            Sight::Hidden(failure) => return Err(failure.into()),
+            Sight::Other | Sight::Absent => {
+                return Err(ProvisionError::retry(format!(
+                    "the IAM user {} reserves the bucket name {name} for another claim: choose another bucketName",
+                    account.name
+                )));
+            }
         }
         let tags = match live {
             Some(tags) => tags,
-            None => match bucket::create(&store, name, &request.parameters).await {
-                Ok(()) => BTreeMap::new(),
-                Err(failure) if failure.code() == "BucketAlreadyExists" => {
-                    let text =
-                        format!("the bucket {name} exists and belongs to somebody else: choose another bucketName");
-                    return refuse(&store, &account, &request, text).await;
-                }
-                Err(failure) => return Err(failure.into()),
-            },
+            None => self.create(&store, &account, &request).await?,
         };
-        bucket::apply(&store, name, &request.parameters, &tags, &account.tags()).await?;
+        bucket::apply(&store, name, &request.parameters, &tags, &account.tags(), account.unfinished).await?;
         let lifecycle = apply_lifecycle(&store, &request).await?;
         account.let_in(&store, name, access, request.parameters.kms_key()).await?;
         let answer = answer(&store, &account, &request).await?;
@@ -76,7 +83,7 @@ impl BucketProvisioner for Aws {
     }
 
     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let (store, account) = self.asked(&request).await?;
+        let (store, account) = self.asked(&request, Source::Granted).await?;
         let (access, name) = (request.parameters.access_mode.restricted_to(request.config.access_mode)?, &request.name);
         if request.config.bucket_lifecycle.is_some() {
             let text = "bucketLifecycle is not possible for a bucket that the class names: it is not this claim's";
@@ -89,12 +96,21 @@ impl BucketProvisioner for Aws {
                     "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
                 )));
             }
-            Live::Hidden(failure) => {
-                return Err(ProvisionError::retry(format!("{failure}, or the bucket belongs to another account")));
-            }
+            Live::Hidden(failure) => return Err(failure.into()),
         }
-        if account.find(&store).await?.is_none() {
-            account.make(&store, &request.parameters, None).await?;
+        let user = match account.look(&store).await? {
+            Sight::Absent | Sight::Hidden(_) => account.make(&store, &request.parameters).await?,
+            user => user,
+        };
+        match user {
+            Sight::Own => {}
+            Sight::Hidden(failure) => return Err(failure.into()),
+            Sight::Other | Sight::Absent => {
+                return Err(ProvisionError::retry(format!(
+                    "the IAM user {} exists and was not made for this claim: delete it",
+                    account.name
+                )));
+            }
         }
         account.let_in(&store, name, access, request.parameters.kms_key()).await?;
         answer(&store, &account, &request).await
@@ -104,36 +120,22 @@ impl BucketProvisioner for Aws {
         let (store, account) = self.recorded(&bucket).await?;
         let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
         let name = &bucket.name;
-        let user = account.look(&store).await?;
+        let user = account.look_carefully(&store).await?;
+        // Before the bucket there is the user.
+        let begun = !bucket.state.is_empty() || matches!(user, Sight::Own | Sight::Hidden(_));
         match bucket::find(&store, name).await? {
             Live::Absent => {}
-            Live::Hidden(failure) if bucket.state.is_empty() => {
-                // There was none of its name when it was begun.
-                if account.has_begun(user.as_ref(), name) {
-                    return Err(failure.into());
-                }
-                tracing::info!(bucket = name, "left a bucket that is not the claim's");
-            }
-            Live::Hidden(failure) => return Err(failure.into()),
-            Live::Tagged(tags) => match owner(&tags, &bucket.claim.uid) {
-                Owner::Other => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
-                Owner::Unknown if !is_begun(&account, user.as_ref(), name, &bucket.claim.uid) => {
-                    if !bucket.state.is_empty() {
-                        return Err(DeleteError::retry(format!(
-                            "the bucket {name} has lost its tag {CLAIM_UID}, and may be somebody else's: set it to {} if it \
-                             is to be deleted, or to another text if it is to stay",
-                            bucket.claim.uid
-                        )));
-                    }
-                    tracing::info!(bucket = name, "left a bucket that was not made for the claim");
-                }
-                Owner::Claim | Owner::Unknown => {
+            Live::Hidden(failure) if begun => return Err(failure.into()),
+            Live::Hidden(_) => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
+            Live::Tagged(tags) => match removable(&tags, &store, &bucket, &account, &user).await? {
+                false => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
+                true => {
                     let only_empty = policy == DeletionPolicy::DeleteIfEmpty;
                     if only_empty && !bucket::is_empty(&store, name).await? {
                         return Err(DeletionPolicy::not_empty(name));
                     }
-                    // Whoever still writes would write for ever.
-                    account.close(&store, user.as_ref()).await?;
+                    // Otherwise a client could go on writing forever.
+                    account.close(&store, &user).await?;
                     match only_empty {
                         true => bucket::delete_empty(&store, name).await?,
                         false => bucket::delete(&store, name).await?,
@@ -146,6 +148,7 @@ impl BucketProvisioner for Aws {
 
     async fn revoke(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.recorded(&bucket).await?;
+        account.look_carefully(&store).await?;
         Ok(account.remove(&store).await?)
     }
 
@@ -174,9 +177,52 @@ impl BucketProvisioner for Aws {
 }
 
 impl Aws {
-    async fn asked(&self, request: &RequestOf<Self>) -> Result<(Store, Account), Misconfigured> {
+    async fn asked(&self, request: &RequestOf<Self>, source: Source) -> Result<(Store, Account), Misconfigured> {
         let store = self.stores.of(&request.parameters, &request.secrets).await?;
-        Ok((store, Account::of(&request.claim, &request.state)))
+        let account = Account::of(&request.claim, &request.cluster_id, (source, &request.name), &request.state);
+        Ok((store, account))
+    }
+
+    /// Makes the bucket, whose name is reserved for the claim. Its tags are the answer.
+    async fn create(
+        &self,
+        store: &Store,
+        account: &Account,
+        request: &RequestOf<Self>,
+    ) -> Result<BTreeMap<String, String>, ProvisionError> {
+        let name = &request.name;
+        let Some(made) = create_if_absent(store, account, request).await? else { return Err(just_made(name)) };
+        match made {
+            Ok(()) => store.recent.created(name),
+            Err(failure) => {
+                // A bucket that is there may be of an attempt whose answer was lost. Otherwise nothing was made, and what appears
+                // under this name from now on is somebody else's.
+                let exists = ["BucketAlreadyOwnedByYou", "OperationAborted"].contains(&failure.code());
+                let ends = account.unfinished && failure.is_refusal() && !exists;
+                let ended = ends && account.remove(store).await.is_ok();
+                return Err(match failure.code() {
+                    "BucketAlreadyExists" if ended => {
+                        ProvisionError::invalid(format!("the bucket name {name} is taken: choose another bucketName"))
+                    }
+                    "BucketAlreadyOwnedByYou" => just_made(name),
+                    _ => failure.into(),
+                });
+            }
+        }
+        let tags = match bucket::find(store, name).await? {
+            Live::Tagged(tags) => tags,
+            Live::Hidden(failure) => return Err(failure.into()),
+            Live::Absent => return Err(Failure::not_shown_yet(format!("bucket {name}")).into()),
+        };
+        match account.owner_of(&tags) {
+            Owner::Claim => Ok(tags),
+            Owner::Unknown if store.makes_a_bucket_once() => Ok(tags),
+            // The store leaves tags out, or shows those of a bucket of this name that is gone. Nobody has written into a bucket that
+            // was made just now.
+            _ if !store.is_aws() && bucket::is_empty(store, name).await? => Ok(BTreeMap::new()),
+            Owner::Unknown => Err(Failure::not_shown_yet(format!("tags of the bucket {name}")).into()),
+            Owner::Other => Err(ProvisionError::retry(not_for_this_claim(name))),
+        }
     }
 
     /// The account and the user of a bucket that was made.
@@ -191,39 +237,115 @@ impl Aws {
         }
         let store = self.stores.of(parameters, &bucket.secrets).await;
         let store = store.map_err(|error| BadRecord(error.to_string()))?;
-        Ok((store, Account::of(&bucket.claim, &bucket.state)))
+        let asked = (bucket.source, bucket.name.as_str());
+        Ok((store, Account::of(&bucket.claim, &bucket.cluster_id, asked, &bucket.state)))
     }
 }
 
-/// What an ObjectBucket does not tell.
+/// What an ObjectBucket does not record.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct BadRecord(String);
 
-/// Why a bucket of this name is not for this claim.
-fn objection(
+/// Whether a bucket that exists is for this claim.
+enum Judgement {
+    Own,
+    Refused(String),
+    Unsure(String),
+}
+
+async fn judge(
     tags: &BTreeMap<String, String>,
+    store: &Store,
     request: &RequestOf<Aws>,
     account: &Account,
-    user: Option<&User>,
-) -> Option<String> {
+    user: &Sight,
+) -> Result<Judgement, Failure> {
     let (name, uid) = (&request.name, &request.claim.uid);
-    match owner(tags, uid) {
-        Owner::Claim => None,
-        Owner::Unknown if is_begun(account, user, name, uid) => None,
-        Owner::Unknown if !request.state.is_empty() => {
-            Some(format!("the bucket {name} has lost its tag {CLAIM_UID}: set it to {uid}"))
+    let reserved = account.unfinished && matches!(user, Sight::Own);
+    Ok(match account.owner_of(tags) {
+        Owner::Claim => Judgement::Own,
+        Owner::Other if !reserved || maker(store, name, uid).await? != Maker::TheAttempt => {
+            Judgement::Refused(not_for_this_claim(name))
         }
-        Owner::Other | Owner::Unknown => {
-            Some(format!("the bucket {name} exists and was not made for this claim: choose another bucketName"))
+        Owner::Other => Judgement::Own,
+        Owner::Unknown if account.is_of_2019() && matches!(user, Sight::Own) => Judgement::Own,
+        Owner::Unknown if !account.unfinished => {
+            Judgement::Refused(format!("the bucket {name} has lost its tag {CLAIM_UID}: set it to {uid}"))
         }
+        Owner::Unknown if !reserved => Judgement::Refused(not_for_this_claim(name)),
+        Owner::Unknown => match maker(store, name, uid).await? {
+            Maker::TheAttempt => Judgement::Own,
+            Maker::SomebodyElse => Judgement::Refused(not_for_this_claim(name)),
+            Maker::Unknown => Judgement::Unsure(unsure(name, uid)),
+        },
+    })
+}
+
+/// Whether a bucket goes with its claim. An error says what a person must decide.
+async fn removable(
+    tags: &BTreeMap<String, String>,
+    store: &Store,
+    bucket: &ProvisionedBucket<Parameters>,
+    account: &Account,
+    user: &Sight,
+) -> Result<bool, DeleteError> {
+    let (name, uid) = (&bucket.name, &bucket.claim.uid);
+    let reserved = account.unfinished && matches!(user, Sight::Own);
+    match account.owner_of(tags) {
+        Owner::Claim => Ok(true),
+        Owner::Other => Ok(reserved && maker(store, name, uid).await? == Maker::TheAttempt),
+        Owner::Unknown if account.is_of_2019() && matches!(user, Sight::Own) => Ok(true),
+        Owner::Unknown if !account.unfinished => Err(DeleteError::retry(format!(
+            "the bucket {name} has lost its tag {CLAIM_UID}, and may be somebody else's: set it to {uid} if it is to be deleted, or \
+             to another text if it is to stay"
+        ))),
+        Owner::Unknown if !reserved => Ok(false),
+        Owner::Unknown => match maker(store, name, uid).await? {
+            Maker::TheAttempt => Ok(true),
+            Maker::SomebodyElse => Ok(false),
+            Maker::Unknown => Err(DeleteError::retry(unsure(name, uid))),
+        },
     }
 }
 
-/// Whether a bucket without our tag was made for the claim.
-fn is_begun(account: &Account, user: Option<&User>, bucket: &str, claim_uid: &str) -> bool {
-    let of_its_name = !claim_uid.is_empty() && bucket.ends_with(claim_uid);
-    of_its_name || account.has_begun(user, bucket)
+/// Looks once more and makes the bucket, with nothing in between: what polls the attempt may do so rarely, and a task of its own does
+/// not wait for that. It ends with the attempt. `None` where somebody has made the bucket since the first look.
+async fn create_if_absent(
+    store: &Store,
+    account: &Account,
+    request: &RequestOf<Aws>,
+) -> Result<Option<Result<(), Failure>>, Failure> {
+    let (store, name, parameters) = (store.clone(), request.name.clone(), request.parameters.clone());
+    let (tags, mut task) = (account.tags(), JoinSet::new());
+    task.spawn(async move {
+        // Until the name was reserved it was anybody's.
+        if !store.makes_a_bucket_once() && !matches!(bucket::find(&store, &name).await?, Live::Absent) {
+            return Ok(None);
+        }
+        Ok(Some(bucket::create(&store, &name, &parameters, &tags).await))
+    });
+    match task.join_next().await {
+        Some(Ok(made)) => made,
+        Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The process ends.
+        _ => std::future::pending().await,
+    }
+}
+
+fn just_made(bucket: &str) -> ProvisionError {
+    ProvisionError::retry(format!("the bucket {bucket} has just been made; the next attempt looks at its tags"))
+}
+
+fn not_for_this_claim(bucket: &str) -> String {
+    format!("the bucket {bucket} exists and was not made for this claim: choose another bucketName")
+}
+
+fn unsure(bucket: &str, claim_uid: &str) -> String {
+    format!(
+        "the bucket {bucket} has no tag {CLAIM_UID}, and nothing proves that it was made for this claim: set the tag to {claim_uid} if \
+         it was, or to another text if it was not; or delete the bucket"
+    )
 }
 
 /// Sets the lifecycle that the claim or its class asks for, or takes it away. Whether there is one is the answer.
@@ -243,10 +365,9 @@ async fn apply_lifecycle(store: &Store, request: &RequestOf<Aws>) -> Result<bool
 
 async fn answer(store: &Store, account: &Account, request: &RequestOf<Aws>) -> Result<Bucket, ProvisionError> {
     let key = account.key(store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
-    Ok(account
-        .state()
-        .into_iter()
-        .fold(Bucket::new(store.endpoint.clone(), key), |bucket, (key, value)| bucket.state(key, value)))
+    let made = Bucket::new(store.endpoint.clone(), key);
+    let made = account.state().into_iter().fold(made, |made, (key, value)| made.state(key, value));
+    Ok(store.client_settings().into_iter().fold(made, |made, (key, value)| made.config(key, value)))
 }
 
 /// What the claim wants cannot be done. It is for good only where nothing is left of earlier attempts.
@@ -259,6 +380,10 @@ async fn refuse(
     if !request.state.is_empty() {
         return Err(ProvisionError::retry(text));
     }
-    account.remove(store).await?;
+    match account.look(store).await? {
+        // IAM answers so for a user that does not exist, too.
+        Sight::Hidden(_) => return Err(ProvisionError::retry(text)),
+        _ => account.remove(store).await?,
+    }
     Err(ProvisionError::invalid(text))
 }

@@ -1,19 +1,19 @@
-//! Buckets: whose they are, how they are made, and how they go.
+//! Buckets: how they are found, made and set, and how they go.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::DeletionPolicy;
-use s3_client::Error;
+use s3_client::{Error, NewBucket};
 use tokio::time::Instant;
 
-use crate::account::CLAIM_UID;
 use crate::failure::Failure;
+use crate::ownership::OBJECT_OWNERSHIP;
 use crate::parameters::Parameters;
 use crate::store::Store;
 
-/// After this time a call that deletes objects tells how far it is, and the next call goes on.
+/// After this time a call that deletes objects reports its progress, and the next call continues.
 const SLICE: Duration = Duration::from_secs(20);
 
 /// What there is under a bucket's name.
@@ -23,15 +23,6 @@ pub(crate) enum Live {
     /// Another account's, or one that the administrator may not look at.
     Hidden(Failure),
     Tagged(BTreeMap<String, String>),
-}
-
-/// Whose a bucket is, by its tags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    Claim,
-    Other,
-    /// Nobody has said.
-    Unknown,
 }
 
 pub(crate) async fn find(store: &Store, name: &str) -> Result<Live, Failure> {
@@ -44,34 +35,44 @@ pub(crate) async fn find(store: &Store, name: &str) -> Result<Live, Failure> {
     }
 }
 
-pub(crate) fn owner(tags: &BTreeMap<String, String>, claim_uid: &str) -> Owner {
-    match tags.get(CLAIM_UID) {
-        None => Owner::Unknown,
-        Some(uid) if !uid.is_empty() && uid == claim_uid => Owner::Claim,
-        Some(_) => Owner::Other,
-    }
-}
-
-/// Makes the bucket.
+/// Makes the bucket, with its tags where the store takes them.
 ///
 /// # Errors
 /// `BucketAlreadyExists` and `BucketAlreadyOwnedByYou` among others.
-pub(crate) async fn create(store: &Store, name: &str, parameters: &Parameters) -> Result<(), Failure> {
-    let location = store.region.location_constraint();
-    let made = match parameters.object_lock {
-        Some(_) => store.s3.create_bucket_with_object_lock(name, location).await,
-        None => store.s3.create_bucket(name, location).await,
+pub(crate) async fn create(
+    store: &Store,
+    name: &str,
+    parameters: &Parameters,
+    tags: &BTreeMap<String, String>,
+) -> Result<(), Failure> {
+    let plain = NewBucket {
+        location: store.region.location_constraint(),
+        object_lock: parameters.object_lock.is_some(),
+        once: !store.makes_a_bucket_once(),
+        ..NewBucket::default()
     };
-    made.map_err(Failure::of(format!("create the bucket {name}"), "s3:CreateBucket"))
+    // AWS does that by itself, and asks for another right where it is said.
+    let ownership = (!store.is_aws()).then_some(OBJECT_OWNERSHIP);
+    let made = match store.s3.create_bucket_with(name, NewBucket { tags: Some(tags), ownership, ..plain }).await {
+        Err(error) if !store.is_aws() && is_about_new_fields(&error) => store.s3.create_bucket_with(name, plain).await,
+        made => made,
+    };
+    made.map_err(Failure::of(format!("create the bucket {name}"), "s3:CreateBucket and s3:TagResource"))
 }
 
-/// Writes tags and settings. They are written in any case: it is as quick as looking.
+/// Whether a store does not know tags of new buckets, or rules for their objects.
+fn is_about_new_fields(error: &Error) -> bool {
+    ["MalformedXML", "InvalidRequest", "InvalidArgument", "NotImplemented"].contains(&error.code())
+}
+
+/// Writes tags and settings. They are written in any case: it is as quick as looking. `is_new`: nobody else can have set it yet.
 pub(crate) async fn apply(
     store: &Store,
     name: &str,
     parameters: &Parameters,
     live: &BTreeMap<String, String>,
     tags: &BTreeMap<String, String>,
+    is_new: bool,
 ) -> Result<(), Failure> {
     let doing = |what: &str| format!("{what} of the bucket {name}");
     if tags.iter().any(|(key, value)| live.get(key) != Some(value)) {
@@ -83,6 +84,12 @@ pub(crate) async fn apply(
     if parameters.block_public_access {
         let put = store.s3.put_public_access_block(name).await;
         put.map_err(Failure::of(doing("block public access"), "s3:PutBucketPublicAccessBlock"))?;
+    } else if is_new {
+        // AWS blocks it in every new bucket, and other stores may know no blocks.
+        match store.s3.delete_public_access_block(name).await {
+            Err(error) if !store.is_aws() && [400, 405, 501].map(Some).contains(&error.status()) => {}
+            deleted => deleted.map_err(Failure::of(doing("unblock public access"), "s3:PutBucketPublicAccessBlock"))?,
+        }
     }
     if let Some(key) = parameters.kms_key() {
         let put = store.s3.put_bucket_encryption(name, key).await;

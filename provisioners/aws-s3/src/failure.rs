@@ -4,24 +4,42 @@ use s3_client::Error;
 
 /// A failed call of the administrator's.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing}: {cause}{advice}")]
-pub(crate) struct Failure {
-    doing: String,
-    /// Told above, so it is no `source`: whoever prints the chain would tell it twice.
-    cause: Box<Error>,
-    advice: String,
+pub(crate) enum Failure {
+    #[error("cannot {doing}: {cause}{advice}")]
+    Call {
+        doing: String,
+        /// In the text above, so it is no `source`: a printed chain would have it twice.
+        cause: Box<Error>,
+        advice: String,
+    },
+    /// A read is behind what was written.
+    #[error("AWS does not show the {0} yet, which was made a moment ago; the next attempt looks again")]
+    NotShownYet(String),
 }
 
 impl Failure {
+    /// The service's code for its refusal; empty for all other errors.
     pub(crate) fn code(&self) -> &str {
-        self.cause.code()
+        match self {
+            Self::Call { cause, .. } => cause.code(),
+            Self::NotShownYet(_) => "",
+        }
+    }
+
+    /// Whether nothing of the call was carried out, for certain.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Call { cause, .. } if cause.is_refusal())
+    }
+
+    pub(crate) fn not_shown_yet(what: String) -> Self {
+        Self::NotShownYet(what)
     }
 
     /// For `map_err`: what was being done, and the right that it needs.
     pub(crate) fn of(doing: String, right: &'static str) -> impl FnOnce(Error) -> Self {
         move |cause| {
             let advice = advice(&cause, right);
-            Self { doing, cause: Box::new(cause), advice }
+            Self::Call { doing, cause: Box::new(cause), advice }
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use aws_s3_provisioner::{Args, Aws};
+use kube_provisioner::Program;
 
 fn main() -> ExitCode {
-    kube_provisioner::run_buckets(async |Args { defaults, options }| Ok((Aws::new(defaults), options)))
+    Program::new(async |Args { defaults, options }| Ok((Aws::new(defaults), options))).run()
 }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::quota::Quota;
+use crate::users::Mark;
 
 /// Deleting what a bucket holds takes as long as it takes.
 const PURGE_TIME_LIMIT: Duration = Duration::from_secs(240);
@@ -17,7 +18,7 @@ const PURGE_TIME_LIMIT: Duration = Duration::from_secs(240);
 #[error("cannot {doing}: {cause}{advice}")]
 pub(crate) struct Failure {
     doing: String,
-    /// Told above, so it is no `source`: whoever prints the chain would tell it twice.
+    /// Part of the text above, so it is no `source`: the chain would have it twice.
     cause: Box<Error>,
     advice: String,
 }
@@ -44,10 +45,6 @@ impl Failure {
         Self { doing, cause: Box::new(cause), advice }
     }
 
-    pub(crate) fn code(&self) -> &str {
-        self.cause.code()
-    }
-
     pub(crate) fn timed_out(&self) -> bool {
         matches!(*self.cause, Error::TimedOut { .. })
     }
@@ -57,12 +54,19 @@ impl Failure {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct User {
     #[serde(default)]
+    pub(crate) display_name: String,
+    #[serde(default)]
     pub(crate) keys: Vec<Key>,
     pub(crate) max_buckets: i64,
     pub(crate) user_quota: Quota,
 }
 
 impl User {
+    /// What we have written into its display name.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        Mark::parse(&self.display_name)
+    }
+
     /// The key of this id, or else the first.
     pub(crate) fn key(&self, id: Option<&str>) -> Option<Credentials> {
         let known = self.keys.iter().find(|key| Some(key.access_key.as_str()) == id);
@@ -91,6 +95,10 @@ impl std::fmt::Debug for Key {
 /// A bucket.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct BucketInfo {
+    /// This changes when the gateway spreads the bucket over more shards.
+    pub(crate) id: String,
+    /// This never changes, and no other bucket ever has it.
+    pub(crate) marker: String,
     pub(crate) owner: String,
     pub(crate) bucket_quota: Quota,
 }
@@ -112,12 +120,17 @@ impl Admin {
     }
 
     /// Makes a user with a key, unless there is one.
-    pub(crate) async fn create_user(&self, id: &str, max_buckets: i64) -> Result<(), Failure> {
-        let request = request(Method::PUT, "user").query("uid", id).query("display-name", id);
+    pub(crate) async fn create_user(&self, id: &str, display_name: &str, max_buckets: i64) -> Result<(), Failure> {
+        let request = request(Method::PUT, "user").query("uid", id).query("display-name", display_name);
         let request = request.query("key-type", "s3").query("generate-key", "true");
         let made = self.done(request.query("max-buckets", max_buckets.to_string())).await;
         let failure = |error| Failure::of_admin(format!("create the user {id}"), "users", error);
         absent_on(&["UserAlreadyExists"], made, failure).map(drop)
+    }
+
+    pub(crate) async fn set_display_name(&self, id: &str, display_name: &str) -> Result<(), Failure> {
+        let set = self.done(request(Method::POST, "user").query("uid", id).query("display-name", display_name)).await;
+        set.map_err(|error| Failure::of_admin(format!("mark the user {id}"), "users", error))
     }
 
     pub(crate) async fn set_max_buckets(&self, id: &str, max_buckets: i64) -> Result<(), Failure> {
@@ -164,6 +177,21 @@ impl Admin {
         let answer = self.ask(request(Method::GET, "bucket").query("bucket", name).query("stats", "true")).await;
         let failure = |error| Failure::of_admin(format!("look up the bucket {name}"), "buckets", error);
         absent_on(&["NoSuchBucket"], answer, failure)
+    }
+
+    /// How many buckets a user owns.
+    pub(crate) async fn count_buckets(&self, owner: &str) -> Result<usize, Failure> {
+        let list: Result<Vec<serde_json::Value>, _> =
+            self.ask(request(Method::GET, "bucket").query("uid", owner)).await;
+        let failure = |error| Failure::of_admin(format!("list the buckets of the user {owner}"), "buckets", error);
+        list.map(|list| list.len()).map_err(failure)
+    }
+
+    /// Gives this very bucket, and no other of its name, to another user.
+    pub(crate) async fn give_bucket(&self, name: &str, id: &str, owner: &str) -> Result<(), Failure> {
+        let request = request(Method::PUT, "bucket").query("bucket", name).query("bucket-id", id).query("uid", owner);
+        let failure = |error| Failure::of_admin(format!("give the bucket {name} to its bucketOwner"), "buckets", error);
+        self.done(request).await.map_err(failure)
     }
 
     pub(crate) async fn set_bucket_quota(&self, name: &str, owner: &str, quota: Quota) -> Result<(), Failure> {

@@ -19,7 +19,7 @@ pub(crate) enum GrantError {
     Contended(String),
 }
 
-/// How often a policy is looked at that somebody else changes, too.
+/// How often a policy is checked that somebody else changes, too.
 const ROUNDS: usize = 4;
 
 /// Changes the policy of a bucket with its owner's key, unless it says already what it should. The caller holds the bucket's

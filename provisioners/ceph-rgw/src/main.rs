@@ -13,14 +13,14 @@ mod users;
 use std::process::ExitCode;
 
 use clap::Parser;
-use kube_provisioner::BucketOptions;
+use kube_provisioner::{BucketOptions, Program};
 
 use crate::rgw::Rgw;
 use crate::store::Defaults;
 
 /// Makes buckets and users on Ceph's RADOS gateway for ObjectBucketClaims
 ///
-/// It takes the classes, the claims and the object buckets of Rook.
+/// It supports the classes, claims and object buckets of Rook.
 #[derive(Parser)]
 #[command(name = "ceph-rgw-provisioner", version)]
 // What claims may ask for by themselves is what Rook lets them.
@@ -34,5 +34,5 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    kube_provisioner::run_buckets(async |Args { defaults, options }| Ok((Rgw::new(defaults), options)))
+    Program::new(async |Args { defaults, options }| Ok((Rgw::new(defaults), options))).run()
 }

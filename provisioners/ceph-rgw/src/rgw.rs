@@ -1,26 +1,32 @@
 //! The provisioner.
 
+mod account;
+mod making;
+mod ownership;
 mod removing;
 mod settings;
 
 use std::collections::BTreeMap;
 
 use kube_provisioner::bucket::{
-    Access, Bucket, BucketCapabilities, BucketProvisioner, ClaimName, Credentials, ProvisionedBucket, RequestOf,
+    Access, Bucket, BucketCapabilities, BucketProvisioner, Credentials, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
-use s3_client::Error;
 
-use crate::admin::{Failure, User};
+use self::account::{Account, AccountError};
+use self::making::Problem;
+use self::ownership::{Evidence, Whose};
+use crate::admin::{BucketInfo, User};
 use crate::grants::{change_policy, granted};
 use crate::parameters::{Config, Parameters};
 use crate::quota::Quota;
 use crate::store::{ADMIN, Defaults, Store, Stores};
-use crate::users::is_generated;
 
 /// What Rook keeps in an ObjectBucket, too.
 const CEPH_USER: &str = "cephUser";
 const BUCKET_OWNER: &str = "bucketOwner";
+/// What we keep there besides: which bucket it is, where the claim names the owner.
+const BUCKET_MARKER: &str = "bucketMarker";
 
 /// `max-buckets` of users: 0 is no limit for the gateway, and a negative number is none at all.
 const ONE_BUCKET: i64 = 1;
@@ -43,48 +49,57 @@ impl BucketProvisioner for Rgw {
 
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
-        let owner = Account::of(&request.claim, &request.state, request.config.bucket_owner.as_deref())?;
+        let users = Users::of(&request)?;
         if request.parameters.access_mode.restricted_to(request.config.access_mode)? != Access::ReadWrite {
             let text = "accessMode is for buckets that a class names: the owner of a bucket can do everything";
-            return refuse(&store, &owner, &request, text.to_owned()).await;
+            return refuse(&store, &users, &request, None, text.to_owned()).await;
         }
         let live = store.admin.bucket(&request.name).await?;
-        if let Some(info) = &live
-            && let Some(text) = owner.objection(&store, &request, &info.owner).await?
-        {
-            return refuse(&store, &owner, &request, text).await;
+        let owner = &users.owner;
+        let whose = match &live {
+            Some(live) => Some(users.whose(&store, &request.state, live).await?),
+            None => None,
+        };
+        if let Some(text) = whose.and_then(|whose| objection(whose, &users, &request)) {
+            if let Some(live) = &live {
+                tracing::info!(bucket = request.name, owner = live.owner, "refused a bucket that is not the claim's");
+            }
+            return refuse(&store, &users, &request, live.as_ref(), text).await;
         }
         let user = owner.ensured(&store, ONE_BUCKET).await?;
         let key = owner.key(&store, &user, request.access_key_id.as_deref()).await?;
-        if live.is_none()
-            && let Err(error) = owner.make_bucket(&store, &request.name, &request.claim, key.clone()).await
-        {
-            return match error.code() {
-                "BucketAlreadyExists" => {
-                    let text = format!("the bucket {} exists and belongs to somebody else", request.name);
-                    refuse(&store, &owner, &request, text).await
-                }
-                "InvalidBucketName" => refuse(&store, &owner, &request, error.to_string()).await,
-                _ => Err(error.into()),
-            };
-        }
+        let lent = match (live, whose) {
+            (Some(live), Some(Whose::Claim)) => (!owner.generated).then_some(live.marker),
+            (live, _) => match making::make(&store, &users, &user, &request, live.is_none()).await {
+                Ok(lent) => lent,
+                Err(Problem::Refused(text)) => return refuse(&store, &users, &request, None, text).await,
+                Err(Problem::Failed(error)) => return Err(error),
+            },
+        };
         if owner.generated && user.max_buckets != ONE_BUCKET {
             store.admin.set_max_buckets(&owner.id, ONE_BUCKET).await?;
         }
-        owner.apply_quota(&store, &user, &request.config).await?;
+        let wanted = Quota::of(request.config.max_objects, request.config.max_size);
+        if owner.generated && !wanted.is_met_by(user.user_quota) {
+            store.admin.set_user_quota(&owner.id, wanted).await?;
+        }
         let lock = self.stores.lock(store.place(&request.name));
         let _locked = lock.lock().await;
-        let bucket = answer(&store, &request, &owner, &key);
+        let mut bucket = answer(&store, &request, owner, &key);
+        if let Some(marker) = lent {
+            bucket = bucket.state(BUCKET_MARKER, marker);
+        }
         settings::apply(&store, &request, &owner.id, key, bucket).await
     }
 
     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
-        let account = Account::of(&request.claim, &request.state, request.config.bucket_owner.as_deref())?;
+        let users = Users::of(&request)?;
+        let account = &users.owner;
         let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
         if let Some(key) = settings::of_the_bucket(&request.config) {
             let text = format!("{key} is not possible for a bucket that the class names: it is not this claim's");
-            return refuse(&store, &account, &request, text).await;
+            return refuse(&store, &users, &request, None, text).await;
         }
         let name = &request.name;
         let Some(info) = store.admin.bucket(name).await? else {
@@ -95,19 +110,19 @@ impl BucketProvisioner for Rgw {
         let owner = store.admin.user(&info.owner).await?;
         let owner_key = owner.as_ref().and_then(|owner| owner.key(request.access_key_id.as_deref()));
         let Some(owner_key) = owner_key else {
-            let owner = info.owner;
+            tracing::warn!(bucket = name, owner = info.owner, "the owner of a bucket that a class names has no key");
             return Err(ProvisionError::retry(format!(
-                "the owner {owner} of the bucket {name} has no key to change the bucket's policy with: radosgw-admin key \
-                 create --uid={owner} --key-type=s3"
+                "the owner of the bucket {name} has no key to change the bucket's policy with: an administrator makes one by \
+                 radosgw-admin key create --uid=<owner> --key-type=s3; the provisioner's log names the owner"
             )));
         };
         if info.owner == account.id {
             // With bucketOwner the claim gets the owner's own key.
-            return Ok(answer(&store, &request, &account, &owner_key));
+            return Ok(answer(&store, &request, account, &owner_key));
         }
         if !account.generated {
-            let text = format!("the bucket {name} belongs to {}, not to the bucketOwner {}", info.owner, account.id);
-            return refuse(&store, &account, &request, text).await;
+            let text = format!("the bucket {name} does not belong to the bucketOwner {}", account.id);
+            return refuse(&store, &users, &request, None, text).await;
         }
         let user = account.ensured(&store, NO_BUCKETS).await?;
         let key = account.key(&store, &user, request.access_key_id.as_deref()).await?;
@@ -117,7 +132,7 @@ impl BucketProvisioner for Rgw {
         let lock = self.stores.lock(store.place(name));
         let _locked = lock.lock().await;
         change_policy(&store, owner_key, name, |policy| granted(policy, &account.id, name, access)).await?;
-        let bucket = answer(&store, &request, &account, &key);
+        let bucket = answer(&store, &request, account, &key);
         Ok(match request.config.max_objects.or(request.config.max_size) {
             Some(_) => bucket.warning("maxObjects and maxSize have no effect on a bucket that the class names"),
             None => bucket,
@@ -133,13 +148,14 @@ impl BucketProvisioner for Rgw {
     }
 
     async fn rotate(&self, bucket: ProvisionedBucket<Parameters>) -> Result<Credentials, ProvisionError> {
-        let (store, account) = self.of(&bucket)?;
+        let (store, users) = self.recorded(&bucket)?;
+        let account = users.owner;
         if !account.generated {
             let text =
                 format!("the keys of {} are not rotated: it is the bucketOwner, not made for the claim", account.id);
             return Err(ProvisionError::invalid(text));
         }
-        let before = self.remove_other_keys(&store, &account, bucket.access_key_id.as_deref()).await?;
+        let before = account.remove_other_keys(&store, bucket.access_key_id.as_deref()).await?;
         let keys = store.admin.create_key(&account.id).await?;
         let new = keys.iter().find(|key| !before.contains(&key.access_key));
         let new = new.ok_or_else(|| ProvisionError::retry("the gateway made no new key"))?.credentials();
@@ -147,9 +163,10 @@ impl BucketProvisioner for Rgw {
     }
 
     async fn retire(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, account) = self.of(&bucket)?;
+        let (store, users) = self.recorded(&bucket)?;
+        let account = users.owner;
         if account.generated {
-            self.remove_other_keys(&store, &account, bucket.access_key_id.as_deref()).await?;
+            account.remove_other_keys(&store, bucket.access_key_id.as_deref()).await?;
         }
         Ok(())
     }
@@ -167,8 +184,8 @@ impl BucketProvisioner for Rgw {
 }
 
 impl Rgw {
-    /// The gateway and the user of a bucket that was made.
-    fn of(&self, bucket: &ProvisionedBucket<Parameters>) -> Result<(Store, Account), BadRecord> {
+    /// The gateway and the users of a bucket that was made.
+    fn recorded(&self, bucket: &ProvisionedBucket<Parameters>) -> Result<(Store, Users), BadRecord> {
         let Some(parameters) = &bucket.parameters else {
             return Err(BadRecord(
                 "the StorageClass is gone, and only it says where the gateway is: make it again".into(),
@@ -179,175 +196,103 @@ impl Rgw {
         let bucket_owner = bucket.state.get(BUCKET_OWNER);
         let bucket_owner =
             bucket_owner.or_else(|| bucket.config_texts.get(BUCKET_OWNER).filter(|_| bucket.state.is_empty()));
-        let account = Account::of(&bucket.claim, &bucket.state, bucket_owner.map(String::as_str))?;
-        Ok((store, account))
-    }
-
-    /// Removes all keys but this one, or but the first where it is not known. The answer is the ids of all that were there.
-    async fn remove_other_keys(
-        &self,
-        store: &Store,
-        account: &Account,
-        keep: Option<&str>,
-    ) -> Result<Vec<String>, Failure> {
-        let Some(user) = store.admin.user(&account.id).await? else { return Ok(Vec::new()) };
-        let kept = user.key(keep).map(|key| key.access_key_id);
-        for key in user.keys.iter().filter(|key| Some(&key.access_key) != kept.as_ref()) {
-            store.admin.delete_key(&account.id, &key.access_key).await?;
-        }
-        Ok(user.keys.into_iter().map(|key| key.access_key).collect())
+        let (claim, cluster) = (&bucket.claim, &bucket.cluster_id);
+        let owner = Account::of(claim, &bucket.state, bucket_owner.map(String::as_str), cluster)?;
+        Ok((store, Users { owner, own: Account::own(claim, cluster) }))
     }
 }
 
-/// What an ObjectBucket does not tell.
+/// What an ObjectBucket does not record.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct BadRecord(String);
 
-/// The user of a claim.
-#[derive(Clone, Debug)]
-struct Account {
-    id: String,
-    /// Whether it is made for the claim. Others are never changed and never deleted.
-    generated: bool,
+/// The users of a claim.
+struct Users {
+    /// The one who owns the claim's bucket, or is let into it.
+    owner: Account,
+    /// The one who is made for the claim. It is the same where the claim names no owner.
+    own: Option<Account>,
 }
 
-impl Account {
-    /// `bucket_owner` is what the claim wants now. An owner who is no longer asked for stays.
-    fn of(claim: &ClaimName, state: &BTreeMap<String, String>, bucket_owner: Option<&str>) -> Result<Self, BadRecord> {
-        let known = |key| state.get(key).map(String::as_str).filter(|text| !text.is_empty());
-        let bucket_owner = bucket_owner.filter(|owner| !owner.is_empty()).or(known(BUCKET_OWNER));
-        let id = match bucket_owner.or(known(CEPH_USER)) {
-            Some(id) => id.to_owned(),
-            None if claim.uid.is_empty() => {
-                return Err(BadRecord("the ObjectBucket names neither cephUser nor its claim's uid".to_owned()));
-            }
-            None => claim.user(),
-        };
-        let generated = is_generated(&id, claim, bucket_owner);
-        Ok(Self { id, generated })
+impl Users {
+    fn of(request: &RequestOf<Rgw>) -> Result<Self, BadRecord> {
+        let (claim, cluster) = (&request.claim, &request.cluster_id);
+        let bucket_owner = request.config.bucket_owner.as_deref();
+        if bucket_owner.is_some_and(|owner| owner.contains('$')) {
+            return Err(BadRecord(
+                "the bucketOwner cannot be a user of a tenant: name one without a tenant".to_owned(),
+            ));
+        }
+        let owner = Account::of(claim, &request.state, bucket_owner, cluster)?;
+        Ok(Self { owner, own: Account::own(claim, cluster) })
     }
 
-    /// The user, which is made if it is to be.
-    async fn ensured(&self, store: &Store, max_buckets: i64) -> Result<User, ProvisionError> {
-        if let Some(user) = store.admin.user(&self.id).await? {
-            return Ok(user);
-        }
-        if !self.generated {
-            let id = &self.id;
-            return Err(ProvisionError::retry(format!(
-                "the user {id} does not exist: make it by radosgw-admin user create --uid={id}, or change bucketOwner"
-            )));
-        }
-        store.admin.create_user(&self.id, max_buckets).await?;
-        let made = store.admin.user(&self.id).await?;
-        made.ok_or_else(|| ProvisionError::retry(format!("the user {} was made and is not there", self.id)))
-    }
-
-    async fn key(
+    /// Whose a bucket is that has the name.
+    async fn whose(
         &self,
         store: &Store,
-        user: &User,
-        wanted: Option<&str>,
-    ) -> Result<s3_client::Credentials, ProvisionError> {
-        if let Some(key) = user.key(wanted) {
-            return Ok(key);
-        }
-        if !self.generated {
-            let id = &self.id;
-            let text = format!("the user {id} has no key: radosgw-admin key create --uid={id} --key-type=s3");
-            return Err(ProvisionError::retry(text));
-        }
-        let keys = store.admin.create_key(&self.id).await?;
-        let key = keys.first().map(crate::admin::Key::credentials);
-        key.ok_or_else(|| ProvisionError::retry("the gateway made no key"))
-    }
-
-    async fn make_bucket(
-        &self,
-        store: &Store,
-        name: &str,
-        claim: &ClaimName,
-        key: s3_client::Credentials,
-    ) -> Result<(), Failure> {
-        let s3 = store.s3(key);
-        // A region would be taken for the name of a placement.
-        match s3.create_bucket(name, None).await {
-            Ok(()) => {}
-            // An answer to an earlier call was lost.
-            Err(error) if error.code() == "BucketAlreadyOwnedByYou" => {}
-            Err(error) => return Err(Failure::of_user(&format!("make the bucket {name}"), error)),
-        }
-        if !self.generated {
-            let tags = BTreeMap::from([(CLAIM_UID.to_owned(), claim.uid.clone())]);
-            let tagged = s3.put_bucket_tagging(name, &tags).await;
-            tagged.map_err(|error| Failure::of_user(&format!("tag the bucket {name}"), error))?;
-        }
-        Ok(())
-    }
-
-    async fn apply_quota(&self, store: &Store, user: &User, config: &Config) -> Result<(), Failure> {
-        let wanted = Quota::of(config.max_objects, config.max_size);
-        match self.generated && !wanted.is_met_by(user.user_quota) {
-            true => store.admin.set_user_quota(&self.id, wanted).await,
-            false => Ok(()),
-        }
-    }
-
-    /// Why a bucket that exists is not this claim's.
-    async fn objection(&self, store: &Store, request: &RequestOf<Rgw>, owner: &str) -> Result<Option<String>, Failure> {
-        let name = &request.name;
-        if owner != self.id {
-            let advice = match request.state.is_empty() {
-                true => "choose another bucketName".to_owned(),
-                false => {
-                    "leave bucketOwner as it was, or let an administrator link the bucket to another user".to_owned()
-                }
-            };
-            return Ok(Some(format!("the bucket {name} exists and belongs to {owner}, not to {}: {advice}", self.id)));
-        }
-        if self.made_for(store, name, &request.claim, &request.state).await? {
-            return Ok(None);
-        }
-        Ok(Some(format!("the bucket {name} exists and was not made for this claim: choose another bucketName")))
-    }
-
-    /// Whether a bucket of this user's was made for the claim. Users who are not made for claims own other buckets, too.
-    async fn made_for(
-        &self,
-        store: &Store,
-        name: &str,
-        claim: &ClaimName,
         state: &BTreeMap<String, String>,
-    ) -> Result<bool, Failure> {
-        if self.generated || !state.is_empty() || (!claim.uid.is_empty() && name.ends_with(&claim.uid)) {
-            return Ok(true);
+        live: &BucketInfo,
+    ) -> Result<Whose, AccountError> {
+        let Self { owner, own } = self;
+        if owner.generated && own.as_ref().is_none_or(|own| own.id != owner.id) {
+            // A user of Rook's older generations may be a claim's of another cluster.
+            owner.user(store).await?;
         }
-        let Some(key) = store.admin.user(&self.id).await?.and_then(|user| user.key(None)) else { return Ok(false) };
-        match store.s3(key).bucket_tagging(name).await {
-            Ok(tags) => Ok(tags.get(CLAIM_UID).is_some_and(|uid| *uid == claim.uid)),
-            Err(Error::Answer(answer)) if answer.code == "NoSuchBucket" => Ok(false),
-            Err(error) => Err(Failure::of_user(&format!("read the tags of the bucket {name}"), error)),
-        }
+        let own_user = match own {
+            Some(own) => own.user(store).await?,
+            None => None,
+        };
+        let mark = own_user.as_ref().and_then(User::mark);
+        Ok(Evidence { owner, own: own.as_ref(), mark: mark.as_ref(), state }.whose(live))
     }
 }
 
-/// The tag of a bucket that was made for a claim and belongs to a user who was not.
-const CLAIM_UID: &str = "objectbucketclaim-uid";
+/// Why a bucket that exists is not for this claim, or not as it is. It does not name its owner.
+fn objection(whose: Whose, users: &Users, request: &RequestOf<Rgw>) -> Option<String> {
+    let name = &request.name;
+    let recorded = request.state.get(BUCKET_OWNER).filter(|owner| **owner != users.owner.id);
+    match (whose, recorded) {
+        (Whose::Claim | Whose::ToHandOver, _) => None,
+        (Whose::OfFormerOwner, _) => {
+            Some(format!("the bucket {name} was made for another bucketOwner: leave bucketOwner as it was"))
+        }
+        (Whose::Others, Some(owner)) => Some(format!(
+            "the bucket {name} was made for the bucketOwner {owner}: leave it so, or let an administrator link the bucket to \
+             another user"
+        )),
+        (Whose::Others, None) if request.state.is_empty() => {
+            Some(format!("the bucket {name} exists and was not made for this claim: choose another bucketName"))
+        }
+        (Whose::Others, None) => Some(format!(
+            "the bucket {name} does not belong to this claim's user: leave bucketOwner as it was, or let an administrator \
+             link the bucket to {}",
+            users.owner.id
+        )),
+    }
+}
 
 /// What the claim wants cannot be done. It is for good only where nothing is left of earlier attempts.
 async fn refuse(
     store: &Store,
-    account: &Account,
+    users: &Users,
     request: &RequestOf<Rgw>,
+    live: Option<&BucketInfo>,
     text: String,
 ) -> Result<Bucket, ProvisionError> {
     if !request.state.is_empty() {
         return Err(ProvisionError::retry(text));
     }
-    // A user who owns a bucket cannot be deleted: then an earlier attempt got that far.
-    if account.generated && store.admin.delete_user(&account.id).await.is_err() {
-        return Err(ProvisionError::retry(text));
+    if let Some(own) = &users.own
+        && let Some(user) = own.user(store).await?
+    {
+        let noted = user.mark().and_then(|mark| mark.handed_over).map(|handed_over| handed_over.marker);
+        // A user who owns a bucket cannot be deleted: then an earlier attempt got that far.
+        let has_bucket = noted.is_some() && noted.as_ref() == live.map(|live| &live.marker);
+        if has_bucket || store.admin.delete_user(&own.id).await.is_err() {
+            return Err(ProvisionError::retry(text));
+        }
     }
     Err(ProvisionError::invalid(text))
 }
@@ -356,6 +301,14 @@ fn answer(store: &Store, request: &RequestOf<Rgw>, account: &Account, key: &s3_c
     let credentials = Credentials::new(&key.access_key_id, &key.secret_access_key);
     let Parameters { object_store_name, object_store_namespace, .. } = &*request.parameters;
     let mut bucket = Bucket::new(store.endpoint.clone(), credentials).state(CEPH_USER, &account.id);
+    // The gateway takes any region, but not all clients go without one.
+    for name in ["AWS_REGION", "AWS_DEFAULT_REGION"] {
+        bucket = bucket.config(name, &store.region);
+    }
+    // Clients since 2025 add checksums behind the body where they speak TLS, and Ceph 16 refuses them.
+    for name in ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"] {
+        bucket = bucket.config(name, "when_required");
+    }
     for (key, value) in [("objectStoreName", object_store_name), ("objectStoreNamespace", object_store_namespace)] {
         if let Some(value) = value {
             bucket = bucket.state(key, value);

@@ -19,23 +19,23 @@ pub(crate) const ADMIN: &str = "admin";
 /// What applies where classes say nothing. Files are read for every call, so keys may change.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Defaults {
-    /// Gateway of classes that name none: host:port or a URL
+    /// Gateway for classes without one: host:port or a URL
     #[arg(long, env = "RGW_ENDPOINT", value_name = "ADDRESS")]
     pub(crate) endpoint: Option<String>,
 
-    /// File with the id of the admin user's key, for classes that name no Secret
+    /// File with the access key id of the admin user, for classes without a Secret
     #[arg(long, env = "RGW_ADMIN_ACCESS_KEY_FILE", value_name = "FILE", requires = "admin_secret_key_file")]
     pub(crate) admin_access_key_file: Option<PathBuf>,
 
-    /// File with the secret of the admin user's key
+    /// File with the secret access key of the admin user
     #[arg(long, env = "RGW_ADMIN_SECRET_KEY_FILE", value_name = "FILE", requires = "admin_access_key_file")]
     pub(crate) admin_secret_key_file: Option<PathBuf>,
 
-    /// File with certificates that the gateways' certificates must be signed by [default: those of the system]
+    /// File with the CA certificates of the gateways [default: those of the system]
     #[arg(long, env = "RGW_CA_BUNDLE", value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
 
-    /// Time limit of one request to a gateway, in seconds
+    /// Timeout of one request to a gateway, in seconds
     #[arg(long, env = "RGW_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) call_timeout: u64,
 }
@@ -53,6 +53,8 @@ pub(crate) struct Stores {
 pub(crate) struct Store {
     pub(crate) admin: Admin,
     pub(crate) endpoint: Endpoint,
+    /// What requests are signed for.
+    pub(crate) region: String,
     client: Client,
 }
 
@@ -88,9 +90,14 @@ impl Stores {
             (None, None) => None,
         };
         let region = parameters.region.clone().filter(|region| !region.is_empty());
-        let client = self.client(url, ca_bundle, region)?;
+        let mut settings = Settings::new(url);
+        settings.ca_bundle = ca_bundle;
+        settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
+        settings.region = region.unwrap_or(settings.region);
+        let region = settings.region.clone();
+        let client = self.clients.get(settings).map_err(|error| Misconfigured(error.to_string()))?;
         let admin = Admin::new(client.with_credentials(credentials));
-        Ok(Store { admin, endpoint, client })
+        Ok(Store { admin, endpoint, region, client })
     }
 
     /// The gateway of the provisioner's own arguments, if they name one and a key.
@@ -106,14 +113,6 @@ impl Stores {
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);
         locks.entry(place).or_default().clone()
-    }
-
-    fn client(&self, url: String, ca: Option<Vec<u8>>, region: Option<String>) -> Result<Client, Misconfigured> {
-        let mut settings = Settings::new(url);
-        settings.ca_bundle = ca;
-        settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
-        settings.region = region.unwrap_or(settings.region);
-        self.clients.get(settings).map_err(|error| Misconfigured(error.to_string()))
     }
 
     fn address(&self, parameters: &Parameters) -> Result<(String, Endpoint), Misconfigured> {

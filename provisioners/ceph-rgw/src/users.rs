@@ -1,9 +1,9 @@
-//! Which users of the gateway are made for claims.
+//! Which users of the gateway are made for claims, and what each says of itself.
 
 use kube_provisioner::bucket::ClaimName;
 
 /// Whether a user that an ObjectBucket records was made for its claim, by the names of all of Rook's generations:
-/// `obc-<namespace>-<name>`, with or without more behind it, and `ceph-user-` with eight letters and digits.
+/// `obc-<namespace>-<name>`, with or without a uid behind it, and `ceph-user-` with eight letters and digits.
 pub(crate) fn is_generated(user: &str, claim: &ClaimName, bucket_owner: Option<&str>) -> bool {
     if bucket_owner == Some(user) {
         return false;
@@ -14,7 +14,18 @@ pub(crate) fn is_generated(user: &str, claim: &ClaimName, bucket_owner: Option<&
         let random = user.strip_prefix("ceph-user-");
         random.is_some_and(|random| random.len() == 8 && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
     };
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) || oldest()
+    // The uid is the claim's, or that of the Ceph cluster. Anything else is the name of another claim.
+    let of_claim =
+        |rest: &str| rest.is_empty() || rest.strip_prefix('-').is_some_and(|id| id == claim.uid || is_uuid(id));
+    rest.is_some_and(of_claim) || oldest()
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
 }
 
 /// How policies name a user.
@@ -23,6 +34,53 @@ pub(crate) fn arn(user: &str) -> String {
     match user.split_once('$') {
         Some((tenant, user)) => format!("arn:aws:iam::{tenant}:user/{user}"),
         None => format!("arn:aws:iam:::user/{user}"),
+    }
+}
+
+/// What we write into a user's display name, which only an administrator of the gateway can write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// The cluster of the claim.
+    pub(crate) cluster: String,
+    /// The claim's bucket, where another user owns it.
+    pub(crate) handed_over: Option<HandedOver>,
+}
+
+/// A bucket that was made by the claim's own user and belongs to the one whom the claim names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HandedOver {
+    /// The gateway's own name for this bucket. Another one of the same name has another marker.
+    pub(crate) marker: String,
+    pub(crate) owner: String,
+}
+
+const CLUSTER: &str = "kube-provisioner cluster=";
+const BUCKET: &str = " bucket=";
+const OWNER: &str = " owner=";
+
+impl Mark {
+    /// That of a user who owns the claim's bucket, or has none.
+    pub(crate) fn of(cluster: &str) -> Self {
+        Self { cluster: cluster.to_owned(), handed_over: None }
+    }
+
+    /// The mark in a display name. Users from before, and those of others, have none.
+    pub(crate) fn parse(display_name: &str) -> Option<Self> {
+        let rest = display_name.strip_prefix(CLUSTER)?;
+        let Some((cluster, rest)) = rest.split_once(BUCKET) else { return Some(Self::of(rest)) };
+        let (marker, owner) = rest.split_once(OWNER)?;
+        let handed_over = Some(HandedOver { marker: marker.to_owned(), owner: owner.to_owned() });
+        Some(Self { cluster: cluster.to_owned(), handed_over })
+    }
+}
+
+impl std::fmt::Display for Mark {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{CLUSTER}{}", self.cluster)?;
+        match &self.handed_over {
+            Some(HandedOver { marker, owner }) => write!(f, "{BUCKET}{marker}{OWNER}{owner}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -39,6 +97,9 @@ mod tests {
             ("obc-shop-photos-u-1", Some("other"), true),
             ("obc-shop-photos", None, true),
             ("obc-shop-photos-9f0c2a9e-4d7e-11ee-be56-0242ac120002", None, true),
+            // Of the claim shop/photos-raw.
+            ("obc-shop-photos-raw-9f0c2a9e-4d7e-11ee-be56-0242ac120002", None, false),
+            ("obc-shop-photos-raw", None, false),
             ("ceph-user-Ab12Cd34", None, true),
             ("ceph-user-Ab12Cd34", Some("ceph-user-Ab12Cd34"), false),
             ("ceph-user-short", None, false),
@@ -56,5 +117,18 @@ mod tests {
     fn names_in_policies() {
         assert_eq!(arn("alice"), "arn:aws:iam:::user/alice");
         assert_eq!(arn("shop$alice"), "arn:aws:iam::shop:user/alice");
+    }
+
+    #[test]
+    fn marks_are_read_as_they_were_written() {
+        let own = Mark::of("0000-1");
+        let handed_over = HandedOver { marker: "zone.4110.1".into(), owner: "alice of shop".into() };
+        let lent = Mark { cluster: "my cluster".into(), handed_over: Some(handed_over) };
+        for mark in [own, lent] {
+            assert_eq!(Mark::parse(&mark.to_string()), Some(mark));
+        }
+        for other in ["", "obc-shop-photos-u-1", "Alice", "kube-provisioner cluster=a bucket=b"] {
+            assert_eq!(Mark::parse(other), None, "{other}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Names: the service account of a claim, and the labels that say whose a bucket is.
+//! Names: the service account of a claim, and the labels that name a bucket's owner.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use kube_provisioner::bucket::ClaimName;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
-/// The label that tells whose a bucket is.
+/// The label that names a bucket's owner.
 pub(crate) const CLAIM_UID: &str = "objectbucketclaim-uid";
+/// The label that names the claim's cluster. Buckets from before have none.
+const CLUSTER: &str = "objectbucketclaim-cluster";
 
 /// The id of the service account of a claim: always the same, of 30 characters, which is what Google allows.
 pub(crate) fn account_id(claim: &ClaimName) -> String {
-    let hash = digest(&SHA256, claim.user().as_bytes());
-    let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("obc-{}", &hex[..26])
+    format!("obc-{}", hex(&claim.user(), 26))
 }
 
 /// The address of a project's service account.
@@ -27,7 +27,17 @@ pub(crate) fn email(id: &str, project: &str) -> String {
 }
 
 /// What a service account says of itself that was made for a claim. At most 256 bytes.
-pub(crate) fn description(claim: &ClaimName) -> String {
+pub(crate) fn description(claim: &ClaimName, cluster: &str) -> String {
+    format!("{} of the cluster {cluster}", former_description(claim))
+}
+
+/// Whether a service account that says this of itself was made for the claim. Those from before do not name the cluster.
+pub(crate) fn describes(description: &str, claim: &ClaimName, cluster: &str) -> bool {
+    let former = former_description(claim);
+    !claim.uid.is_empty() && (description == former || description == self::description(claim, cluster))
+}
+
+fn former_description(claim: &ClaimName) -> String {
     format!("gcs-provisioner: ObjectBucketClaim {}", claim.uid)
 }
 
@@ -37,13 +47,18 @@ pub(crate) fn display_name(claim: &ClaimName) -> String {
 }
 
 /// The labels of a claim's bucket, with those of its class.
-pub(crate) fn labels(claim: &ClaimName, of_class: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub(crate) fn labels(
+    claim: &ClaimName,
+    cluster: &str,
+    of_class: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let own = [
-        (CLAIM_UID, claim.uid.as_str()),
-        ("objectbucketclaim-name", &claim.name),
-        ("objectbucketclaim-namespace", &claim.namespace),
+        (CLAIM_UID, label_value(&claim.uid)),
+        (CLUSTER, cluster_label(cluster)),
+        ("objectbucketclaim-name", label_value(&claim.name)),
+        ("objectbucketclaim-namespace", label_value(&claim.namespace)),
     ];
-    let own = own.map(|(key, value)| (key.to_owned(), label_value(value)));
+    let own = own.map(|(key, value)| (key.to_owned(), value));
     of_class.clone().into_iter().chain(own).collect()
 }
 
@@ -52,17 +67,34 @@ pub(crate) fn labels(claim: &ClaimName, of_class: &BTreeMap<String, String>) -> 
 pub(crate) enum Owner {
     Claim,
     Other,
-    /// It does not tell.
+    /// Unknown.
     Unknown,
 }
 
-/// Whose this bucket is, for a claim.
-pub(crate) fn owner(bucket: &Value, claim: &ClaimName) -> Owner {
-    match bucket["labels"][CLAIM_UID].as_str() {
-        Some(uid) if !claim.uid.is_empty() && uid == label_value(&claim.uid) => Owner::Claim,
+/// Whose this bucket is, for a claim of this cluster. Only who may change the bucket writes labels, which no claim's account may.
+pub(crate) fn owner(bucket: &Value, claim: &ClaimName, cluster: &str) -> Owner {
+    let labels = &bucket["labels"];
+    let is_here = labels[CLUSTER].as_str().is_none_or(|label| label == cluster_label(cluster));
+    match labels[CLAIM_UID].as_str() {
+        Some(uid) if !claim.uid.is_empty() && uid == label_value(&claim.uid) && is_here => Owner::Claim,
         Some(_) => Owner::Other,
         None => Owner::Unknown,
     }
+}
+
+/// The cluster's id as a label, or what stands for it: no two clusters have the same.
+fn cluster_label(cluster: &str) -> String {
+    match label_value(cluster) {
+        label if label == cluster => label,
+        _ => format!("sha256-{}", hex(cluster, 40)),
+    }
+}
+
+fn hex(text: &str, length: usize) -> String {
+    let hash = digest(&SHA256, text.as_bytes());
+    let mut hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    hex.truncate(length);
+    hex
 }
 
 /// A text as labels allow it: lower case letters, digits, `_` and `-`, at most 63.
@@ -94,19 +126,42 @@ mod tests {
         );
         assert_eq!(email("a", "p"), "a@p.iam.gserviceaccount.com");
         assert_eq!(email("a", "example.com:p"), "a@p.example.com.iam.gserviceaccount.com");
-        assert!(description(&claim(&"n".repeat(253), &"u".repeat(36))).len() <= 256);
+        let long = claim(&"n".repeat(253), &"u".repeat(36));
+        assert!(description(&long, &"c".repeat(63)).len() <= 256);
         assert_eq!(display_name(&claim(&"n".repeat(253), "u")).len(), 100);
     }
 
     #[test]
     fn labels_tell_whose_a_bucket_is() {
         let claim = claim("photos.v2", "U-1");
-        let labels = labels(&claim, &BTreeMap::from([("team".into(), "a".into())]));
+        let labels = labels(&claim, "c-1", &BTreeMap::from([("team".into(), "a".into())]));
         assert_eq!(labels["objectbucketclaim-name"], "photos_v2");
         let bucket = json!({ "labels": labels });
-        assert_eq!(owner(&bucket, &claim), Owner::Claim);
-        assert_eq!(owner(&bucket, &ClaimName { uid: "u-2".into(), ..claim.clone() }), Owner::Other);
-        assert_eq!(owner(&bucket, &ClaimName { uid: String::new(), ..claim.clone() }), Owner::Other);
-        assert_eq!(owner(&json!({}), &claim), Owner::Unknown);
+        assert_eq!(owner(&bucket, &claim, "c-1"), Owner::Claim);
+        assert_eq!(owner(&bucket, &claim, "c-2"), Owner::Other);
+        assert_eq!(owner(&bucket, &ClaimName { uid: "u-2".into(), ..claim.clone() }, "c-1"), Owner::Other);
+        assert_eq!(owner(&bucket, &ClaimName { uid: String::new(), ..claim.clone() }, "c-1"), Owner::Other);
+        assert_eq!(owner(&json!({}), &claim, "c-1"), Owner::Unknown);
+        let former = json!({"labels": {CLAIM_UID: "u-1"}});
+        assert_eq!(owner(&former, &claim, "c-1"), Owner::Claim);
+        // Labels know neither capital letters nor dots.
+        let labels = ["Shop.EU", "shop.eu", "shop_eu", &"s".repeat(63)].map(cluster_label);
+        assert!(labels.iter().all(|label| label_value(label) == *label), "{labels:?}");
+        assert_eq!(std::collections::BTreeSet::from(labels).len(), 4);
+    }
+
+    #[test]
+    fn accounts_tell_for_whom_they_were_made() {
+        let claim = claim("photos", "u-1");
+        for (text, ours) in [
+            ("gcs-provisioner: ObjectBucketClaim u-1 of the cluster c-1", true),
+            ("gcs-provisioner: ObjectBucketClaim u-1", true),
+            ("gcs-provisioner: ObjectBucketClaim u-1 of the cluster c-2", false),
+            ("gcs-provisioner: ObjectBucketClaim u-2 of the cluster c-1", false),
+            ("", false),
+        ] {
+            assert_eq!(describes(text, &claim, "c-1"), ours, "{text}");
+        }
+        assert!(!describes("gcs-provisioner: ObjectBucketClaim ", &ClaimName { uid: String::new(), ..claim }, "c-1"));
     }
 }

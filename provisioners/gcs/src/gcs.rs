@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::account::{CLAIM_UID, Owner, account_id, email, labels, owner};
 use crate::api::Failure;
-use crate::iam::Ensured;
+use crate::iam::{Ensured, Known, Whom};
 use crate::parameters::{Config, Parameters, is_set};
 use crate::policy::granted;
 use crate::storage::Found;
@@ -95,13 +95,17 @@ impl BucketProvisioner for Gcs {
             let text = format!("the keys of {} are not rotated: it was not made for the claim", account.email);
             return Err(ProvisionError::invalid(text));
         }
+        if account.known(&store).await? == Known::Foreign {
+            return Err(ProvisionError::retry(account.foreign()));
+        }
         account.remove_keys_but(&store, bucket.access_key_id.as_deref()).await?;
         Ok(store.storage.create_key(&account.email).await?)
     }
 
     async fn retire(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.recorded(&bucket).await?;
-        if account.generated && bucket.access_key_id.is_some() {
+        let keeps_one = account.generated && bucket.access_key_id.is_some();
+        if keeps_one && account.known(&store).await? != Known::Foreign {
             account.remove_keys_but(&store, bucket.access_key_id.as_deref()).await?;
         }
         Ok(())
@@ -120,7 +124,8 @@ impl Gcs {
     async fn asked(&self, request: &RequestOf<Self>) -> Result<(Store, Account), Misconfigured> {
         let made_in = request.state.get(PROJECT).map(String::as_str);
         let store = self.stores.of(&request.parameters, &request.secrets, made_in).await?;
-        let account = Account::of(&store, &request.claim, &request.state, &request.parameters);
+        let whose = (&request.claim, request.cluster_id.as_str());
+        let account = Account::of(&store, whose, &request.state, &request.parameters);
         Ok((store, account))
     }
 
@@ -137,12 +142,13 @@ impl Gcs {
         let made_in = bucket.state.get(PROJECT).map(String::as_str);
         let store = self.stores.of(parameters, &bucket.secrets, made_in).await;
         let store = store.map_err(|error| BadRecord(error.to_string()))?;
-        let account = Account::of(&store, &bucket.claim, &bucket.state, parameters);
+        let whose = (&bucket.claim, bucket.cluster_id.as_str());
+        let account = Account::of(&store, whose, &bucket.state, parameters);
         Ok((store, account))
     }
 }
 
-/// What an ObjectBucket does not tell.
+/// What an ObjectBucket does not record.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct BadRecord(String);
@@ -152,17 +158,39 @@ struct BadRecord(String);
 struct Account {
     email: String,
     claim: ClaimName,
+    /// The cluster in which this provisioner runs.
+    cluster: String,
     /// Whether it is made for the claim. Others are never changed and never deleted.
     generated: bool,
 }
 
 impl Account {
     /// What was recorded counts more than what the class says now.
-    fn of(store: &Store, claim: &ClaimName, state: &BTreeMap<String, String>, parameters: &Parameters) -> Self {
+    fn of(
+        store: &Store,
+        (claim, cluster): (&ClaimName, &str),
+        state: &BTreeMap<String, String>,
+        parameters: &Parameters,
+    ) -> Self {
         let own = email(&account_id(claim), &store.iam.project);
         let named = state.get(SERVICE_ACCOUNT).or(parameters.service_account.as_ref().filter(|_| state.is_empty()));
         let email = named.filter(|email| !email.is_empty()).cloned().unwrap_or_else(|| own.clone());
-        Self { generated: email == own, email, claim: claim.clone() }
+        Self { generated: email == own, email, claim: claim.clone(), cluster: cluster.to_owned() }
+    }
+
+    fn whom(&self) -> Whom<'_> {
+        Whom { claim: &self.claim, cluster: &self.cluster }
+    }
+
+    async fn known(&self, store: &Store) -> Result<Known, Failure> {
+        store.iam.known(&self.email, self.whom()).await
+    }
+
+    fn foreign(&self) -> String {
+        let email = &self.email;
+        format!(
+            "the service account {email} exists and was not made for this claim of this cluster: delete it if nobody needs it"
+        )
     }
 
     async fn ensure(&self, store: &Store, request: &RequestOf<Gcs>) -> Result<(), ProvisionError> {
@@ -171,11 +199,9 @@ impl Account {
             // It may be another project's, which this administrator does not see. Making a key tells.
             return Ok(());
         }
-        match store.iam.ensure(&account_id(&request.claim), email, &request.claim).await? {
+        match store.iam.ensure(&account_id(&request.claim), email, self.whom()).await? {
             Ensured::Found | Ensured::Made => Ok(()),
-            Ensured::Foreign => Err(ProvisionError::retry(format!(
-                "the service account {email} exists and was not made for this claim: delete it"
-            ))),
+            Ensured::Foreign => Err(ProvisionError::retry(self.foreign())),
         }
     }
 
@@ -202,7 +228,12 @@ impl Account {
 
     fn answer(&self, store: &Store, key: Credentials) -> Bucket {
         let bucket = Bucket::new(store.endpoint.clone(), key).state(PROJECT, &store.storage.project);
-        bucket.state(SERVICE_ACCOUNT, &self.email)
+        // Google refuses the checksums that clients add since 2025.
+        let bucket = ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"]
+            .into_iter()
+            .fold(bucket, |bucket, name| bucket.config(name, "when_required"));
+        // The controller writes AWS_REGION, which boto3 does not read.
+        bucket.config("AWS_DEFAULT_REGION", &store.endpoint.region).state(SERVICE_ACCOUNT, &self.email)
     }
 }
 
@@ -214,7 +245,7 @@ fn objection(live: &Found, request: &RequestOf<Gcs>) -> Option<String> {
         Found::Foreign => {
             Some(format!("the bucket {name} exists and belongs to somebody else: choose another bucketName"))
         }
-        Found::Bucket(bucket) => match owner(bucket, &request.claim) {
+        Found::Bucket(bucket) => match owner(bucket, &request.claim, &request.cluster_id) {
             Owner::Claim => None,
             Owner::Unknown if !request.state.is_empty() => {
                 Some(format!("the bucket {name} has lost its label {CLAIM_UID}: set it to {}", request.claim.uid))
@@ -232,7 +263,7 @@ async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<Result<(
     let mut body = parameters.settings();
     body["name"] = json!(name);
     body["location"] = json!(parameters.location);
-    body["labels"] = json!(labels(&request.claim, &parameters.labels.0));
+    body["labels"] = json!(labels(&request.claim, &request.cluster_id, &parameters.labels.0));
     if let Some(class) = parameters.storage_class {
         body["storageClass"] = json!(class.name());
     }
@@ -247,7 +278,7 @@ async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<Result<(
 /// Brings a bucket in line. Only what differs is written; where a bucket is, and its storage class, cannot change or cost.
 async fn bring_in_line(store: &Store, request: &RequestOf<Gcs>, live: &Value) -> Result<(), Failure> {
     let mut wanted = request.parameters.settings();
-    wanted["labels"] = json!(labels(&request.claim, &request.parameters.labels.0));
+    wanted["labels"] = json!(labels(&request.claim, &request.cluster_id, &request.parameters.labels.0));
     match is_set(live, &wanted) {
         true => Ok(()),
         false => store.storage.patch_bucket(&request.name, live, wanted).await,

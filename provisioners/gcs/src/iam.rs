@@ -1,10 +1,12 @@
 //! Service accounts, by the API of IAM.
 
+use std::sync::Arc;
+
 use http::Method;
-use kube_provisioner::bucket::ClaimName;
+use kube_provisioner::bucket::{ClaimName, RecentlyCreated};
 use serde_json::{Value, json};
 
-use crate::account::{description, display_name};
+use crate::account::{describes, description, display_name};
 use crate::api::{Api, Call, Failure, encoded};
 
 /// The service accounts of one project.
@@ -12,6 +14,22 @@ use crate::api::{Api, Call, Failure, encoded};
 pub(crate) struct Iam {
     pub(crate) api: Api,
     pub(crate) project: String,
+    pub(crate) recent: Arc<RecentlyCreated>,
+}
+
+/// For whom a service account was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whom<'a> {
+    pub(crate) claim: &'a ClaimName,
+    pub(crate) cluster: &'a str,
+}
+
+/// What is known of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Absent,
+    Ours,
+    Foreign,
 }
 
 /// What became of a wish for a service account.
@@ -31,7 +49,7 @@ impl Iam {
     }
 
     /// The claim's own service account, made if need be.
-    pub(crate) async fn ensure(&self, id: &str, email: &str, claim: &ClaimName) -> Result<Ensured, Failure> {
+    pub(crate) async fn ensure(&self, id: &str, email: &str, whom: Whom<'_>) -> Result<Ensured, Failure> {
         let found = match self.account(email).await {
             Ok(found) => found,
             // One that is not there may be one that must not be seen. Making it tells.
@@ -39,17 +57,21 @@ impl Iam {
             Err(failure) => return Err(failure),
         };
         if let Some(account) = found {
-            return Ok(if is_of(&account, claim) { Ensured::Found } else { Ensured::Foreign });
+            return Ok(if is_of(&account, whom) { Ensured::Found } else { Ensured::Foreign });
         }
         let path = format!("/v1/projects/{}/serviceAccounts", encoded(&self.project));
         let doing = format!("make the service account {email}");
-        let account = json!({"displayName": display_name(claim), "description": description(claim)});
+        let Whom { claim, cluster } = whom;
+        let account = json!({"displayName": display_name(claim), "description": description(claim, cluster)});
         let body = json!({"accountId": id, "serviceAccount": account});
         match self.api.ask(Call::new(Method::POST, path, "iam.serviceAccounts.create", doing).body(body)).await {
-            Ok(_) => Ok(Ensured::Made),
+            Ok(_) => {
+                self.recent.created(email);
+                Ok(Ensured::Made)
+            }
             // An answer to an earlier call was lost.
             Err(failure) if failure.status() == Some(409) => match self.account(email).await? {
-                Some(account) if !is_of(&account, claim) => Ok(Ensured::Foreign),
+                Some(account) if !is_of(&account, whom) => Ok(Ensured::Foreign),
                 _ => Ok(Ensured::Made),
             },
             Err(failure) => Err(failure),
@@ -57,21 +79,34 @@ impl Iam {
     }
 
     /// Deletes a claim's own service account. Others, and none, are left.
-    pub(crate) async fn delete(&self, email: &str, claim: &ClaimName) -> Result<(), Failure> {
-        match self.account(email).await? {
-            Some(account) if is_of(&account, claim) => {
+    pub(crate) async fn delete(&self, email: &str, whom: Whom<'_>) -> Result<(), Failure> {
+        match self.known(email, whom).await? {
+            Known::Ours => {
                 let doing = format!("delete the service account {email}");
                 self.api.find(Call::new(Method::DELETE, self.path(email), "iam.serviceAccounts.delete", doing)).await?;
+                self.recent.removed(email);
             }
-            Some(_) => tracing::info!(account = email, "left a service account that was not made for the claim"),
-            None => {}
+            Known::Foreign => {
+                tracing::info!(account = email, "left a service account that was not made for the claim");
+            }
+            Known::Absent => {}
         }
         Ok(())
     }
 
-    /// Whether the claim's own service account is there.
-    pub(crate) async fn has(&self, email: &str, claim: &ClaimName) -> Result<bool, Failure> {
-        Ok(self.account(email).await?.is_some_and(|account| is_of(&account, claim)))
+    /// Whether there is a service account, and whether it is the claim's own.
+    pub(crate) async fn known(&self, email: &str, whom: Whom<'_>) -> Result<Known, Failure> {
+        Ok(match self.account(email).await? {
+            None if self.recent.has(email) => {
+                return Err(Failure::Unanswered {
+                    doing: format!("look up the service account {email}"),
+                    reason: "it was created a moment ago and is not shown yet".to_owned(),
+                });
+            }
+            None => Known::Absent,
+            Some(account) if is_of(&account, whom) => Known::Ours,
+            Some(_) => Known::Foreign,
+        })
     }
 
     fn path(&self, email: &str) -> String {
@@ -79,6 +114,6 @@ impl Iam {
     }
 }
 
-fn is_of(account: &Value, claim: &ClaimName) -> bool {
-    !claim.uid.is_empty() && account["description"].as_str() == Some(&description(claim))
+fn is_of(account: &Value, Whom { claim, cluster }: Whom<'_>) -> bool {
+    describes(account["description"].as_str().unwrap_or_default(), claim, cluster)
 }

@@ -15,12 +15,12 @@ mod token;
 use std::process::ExitCode;
 
 use clap::Parser;
-use kube_provisioner::BucketOptions;
+use kube_provisioner::{BucketOptions, Program};
 
 use crate::gcs::Gcs;
 use crate::store::Defaults;
 
-/// Makes buckets on Google Cloud Storage for ObjectBucketClaims, with keys that any S3 client uses
+/// Makes buckets on Google Cloud Storage for ObjectBucketClaims, with keys for any S3 client
 #[derive(Parser)]
 #[command(name = "gcs-provisioner", version)]
 #[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode")))]
@@ -33,5 +33,5 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    kube_provisioner::run_buckets(async |Args { defaults, options }| Ok((Gcs::new(defaults), options)))
+    Program::new(async |Args { defaults, options }| Ok((Gcs::new(defaults), options))).run()
 }

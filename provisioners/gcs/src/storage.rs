@@ -175,7 +175,7 @@ impl Storage {
         Ok(found.as_ref().and_then(key))
     }
 
-    /// Makes a key. Its secret is told only now.
+    /// Makes a key. Its secret is shown only now.
     pub(crate) async fn create_key(&self, email: &str) -> Result<Credentials, Failure> {
         let path = format!("{}?serviceAccountEmail={}", self.keys_path(), encoded(email));
         let doing = format!("make a key for {email}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use kube_provisioner::Secrets;
-use kube_provisioner::bucket::Endpoint;
+use kube_provisioner::bucket::{Endpoint, RecentlyCreated};
 use ring::digest::{SHA256, digest};
 use s3_client::{Client, Clients, Settings};
 
@@ -21,18 +21,22 @@ use crate::token::{ServiceAccountKey, TokenError, TokenSource};
 pub(crate) const ADMIN: &str = "admin";
 const KEY: &str = "key.json";
 
+/// IAM is eventually consistent. After this time it shows a new service account.
+/// <https://cloud.google.com/iam/docs/service-accounts-create#creating>
+const SETTLED: Duration = Duration::from_secs(60);
+
 /// What applies where classes say nothing. Files are read for every call, so keys may change.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Defaults {
-    /// Project of classes that name none [default: that of the credentials]
+    /// Project for classes without one [default: that of the credentials]
     #[arg(long, env = "GOOGLE_CLOUD_PROJECT", value_name = "ID")]
     pub(crate) project: Option<String>,
 
-    /// File with the key of the administrator's service account, for classes that name no Secret
+    /// File with the key of the administrator's service account, for classes without a Secret
     #[arg(long, env = "GOOGLE_APPLICATION_CREDENTIALS", value_name = "FILE", conflicts_with = "workload_identity")]
     pub(crate) credentials_file: Option<PathBuf>,
 
-    /// Use the workload's own service account, by the metadata server, for classes that name no Secret
+    /// Use the workload's service account from the metadata server, for classes without a Secret
     #[arg(long, env = "GCS_WORKLOAD_IDENTITY")]
     pub(crate) workload_identity: bool,
 
@@ -48,11 +52,11 @@ pub(crate) struct Defaults {
     #[arg(long, env = "GCE_METADATA_HOST", value_name = "HOST", default_value = "metadata.google.internal")]
     pub(crate) metadata_host: String,
 
-    /// File with certificates that the services' certificates must be signed by [default: those of the system]
+    /// File with the CA certificates of the services [default: those of the system]
     #[arg(long, env = "GCS_CA_BUNDLE", value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
 
-    /// Time limit of one request, in seconds
+    /// Timeout of one request, in seconds
     #[arg(long, env = "GCS_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) call_timeout: u64,
 }
@@ -62,6 +66,7 @@ pub(crate) struct Stores {
     defaults: Defaults,
     clients: Clients,
     sources: Mutex<BTreeMap<Vec<u8>, Arc<TokenSource>>>,
+    recent: Arc<RecentlyCreated>,
 }
 
 /// One project of Google's, as its administrator sees it.
@@ -85,7 +90,8 @@ impl From<TokenError> for Misconfigured {
 
 impl Stores {
     pub(crate) fn new(defaults: Defaults) -> Self {
-        Self { defaults, clients: Clients::default(), sources: Mutex::default() }
+        let recent = Arc::new(RecentlyCreated::within(SETTLED));
+        Self { defaults, clients: Clients::default(), sources: Mutex::default(), recent }
     }
 
     /// The project of a class, or the one where a bucket was made.
@@ -106,7 +112,7 @@ impl Stores {
         let api =
             |endpoint: &str| Ok::<_, Misconfigured>(Api { client: self.client(endpoint)?, source: source.clone() });
         let storage = Storage { api: api(&self.defaults.endpoint)?, project: project.clone() };
-        let iam = Iam { api: api(&self.defaults.iam_endpoint)?, project };
+        let iam = Iam { api: api(&self.defaults.iam_endpoint)?, project, recent: self.recent.clone() };
         Ok(Store { storage, iam, endpoint: endpoint(&self.defaults.endpoint)? })
     }
 
@@ -170,9 +176,9 @@ fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
     std::fs::read(file).map_err(|error| Misconfigured(format!("cannot read {}: {error}", file.display())))
 }
 
-/// What S3 clients are told. `auto` is the region that Google's XML API is signed for.
+/// The region for S3 clients. `auto` is the region that Google's XML API is signed for.
 fn endpoint(url: &str) -> Result<Endpoint, Misconfigured> {
     let endpoint = Endpoint::of_url(url);
-    let endpoint = endpoint.map(|endpoint| Endpoint { region: "auto".to_owned(), ..endpoint });
+    let endpoint = endpoint.map(|endpoint| endpoint.region("auto"));
     endpoint.ok_or_else(|| Misconfigured(format!("{url:?} is no address of Cloud Storage: expected a URL")))
 }

@@ -1,12 +1,14 @@
 //! The provisioner against the google of Google's services.
 
+mod ownership;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use gcs_sim::{Account, Faults, Key, PROJECT, Server};
 use kube_provisioner::bucket::{Bucket, BucketProvisioner, BucketRequest, ProvisionedBucket, RequestOf, Source};
 use kube_provisioner::conformance::BucketConformance;
-use kube_provisioner::{DeleteVerdict, ProvisionError, Secrets, Verdict, parameters};
+use kube_provisioner::{DeleteVerdict, ProvisionError, ProvisionVerdict, Secrets, parameters};
 use s3_client::{Client, Credentials, Settings};
 use serde_json::json;
 
@@ -40,6 +42,7 @@ async fn conformance(faults: Faults, storms: u64) {
     let lab = Lab { gcs: Gcs::new(Defaults::of(&google)), google: google.clone() };
     lab.own_bucket("existing");
     let defaults = Defaults::of(&google);
+    let (makes, removes) = (lab, google.clone());
     let report = BucketConformance::new(
         move || Gcs::new(defaults.clone()),
         move || {
@@ -49,6 +52,19 @@ async fn conformance(faults: Faults, storms: u64) {
     )
     .parameters([("adminSecretName", "admin"), ("adminSecretNamespace", "default")])
     .existing_bucket("existing")
+    .by_hand(
+        move |name| {
+            let is_free = !makes.google.model().buckets.contains_key(&name);
+            if is_free {
+                makes.own_bucket(&name);
+            }
+            std::future::ready(is_free)
+        },
+        move |name| {
+            removes.model().buckets.remove(&name);
+            std::future::ready(())
+        },
+    )
     .keys_shown_once()
     .objects([admin])
     .seeds(0..storms)
@@ -66,7 +82,8 @@ async fn the_contract_is_kept() {
 #[tokio::test]
 async fn the_contract_is_kept_when_calls_fail() {
     let latency = Duration::from_millis(5);
-    let faults = Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency, spreading: 1 };
+    let faults =
+        Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency, spreading: 1, hiding: 1 };
     conformance(faults, 1).await;
 }
 
@@ -100,9 +117,9 @@ impl Lab {
     /// The request that comes again after this answer.
     fn again(&self, request: &RequestOf<Gcs>, answer: &Bucket) -> RequestOf<Gcs> {
         let mut request = request.clone();
-        request.state = answer.kept_state().clone();
-        request.access_key_id = Some(answer.credentials().access_key_id.clone());
-        request.credentials = Some(answer.credentials().clone());
+        request.state = answer.state.clone();
+        request.access_key_id = Some(answer.credentials.access_key_id.clone());
+        request.credentials = Some(answer.credentials.clone());
         request
     }
 
@@ -116,8 +133,8 @@ impl Lab {
         bucket.claim = request.claim.clone();
         bucket.secrets = self.secrets();
         if let Some(answer) = answer {
-            bucket.state = answer.kept_state().clone();
-            bucket.access_key_id = Some(answer.credentials().access_key_id.clone());
+            bucket.state = answer.state.clone();
+            bucket.access_key_id = Some(answer.credentials.access_key_id.clone());
         }
         bucket
     }
@@ -158,12 +175,12 @@ async fn a_bucket_from_its_claim_to_its_end() {
     let request = lab.request("photos", &[("location", "eu"), ("versioning", "true"), ("labels", "team=a")]);
     let bucket = lab.gcs.provision(request.clone()).await.unwrap();
     let other = lab.gcs.provision(lab.request("videos", &[])).await.unwrap();
-    let s3 = lab.s3(bucket.credentials());
+    let s3 = lab.s3(&bucket.credentials);
     s3.put_object("photos", "x/y z+ü", "hello").await.unwrap();
     s3.put_object("photos", "x/y z+ü", "again").await.unwrap();
     assert_eq!(s3.get_object("photos", "x/y z+ü").await.unwrap().unwrap(), "again");
-    assert_eq!(lab.s3(other.credentials()).get_object("photos", "x").await.unwrap_err().code(), "AccessDenied");
-    assert_eq!(bucket.endpoint().region, "auto");
+    assert_eq!(lab.s3(&other.credentials).get_object("photos", "x").await.unwrap_err().code(), "AccessDenied");
+    assert_eq!(bucket.endpoint.region, "auto");
     {
         let model = lab.google.model();
         let metadata = &model.buckets["photos"].metadata;
@@ -178,7 +195,7 @@ async fn a_bucket_from_its_claim_to_its_end() {
     let writes = || ["PUT", "PATCH", "POST /storage"].map(|method| lab.google.count(method));
     let before = writes();
     let same = lab.gcs.provision(lab.again(&request, &bucket)).await.unwrap();
-    assert_eq!(same.credentials(), bucket.credentials());
+    assert_eq!(same.credentials, bucket.credentials);
     assert_eq!(writes(), before);
     // The class has changed.
     let changed = lab.request("photos", &[("versioning", "false"), ("softDeleteDays", "7")]);
@@ -199,14 +216,14 @@ async fn a_key_whose_answer_was_lost_does_not_stay() {
     let request = lab.request("photos", &[]);
     let lost = lab.gcs.provision(request.clone()).await.unwrap();
     let bucket = lab.gcs.provision(request.clone()).await.unwrap();
-    assert_ne!(lost.credentials(), bucket.credentials());
+    assert_ne!(lost.credentials, bucket.credentials);
     assert_eq!(lab.google.model().keys.len(), 1);
     // The Secret is lost, and nobody can tell what was in it.
     let mut again = lab.again(&request, &bucket);
     again.credentials = None;
     let new = lab.gcs.provision(again).await.unwrap();
-    assert!(lab.s3(new.credentials()).get_object("photos", "x").await.is_ok());
-    assert!(lab.s3(bucket.credentials()).get_object("photos", "x").await.is_err());
+    assert!(lab.s3(&new.credentials).get_object("photos", "x").await.is_ok());
+    assert!(lab.s3(&bucket.credentials).get_object("photos", "x").await.is_err());
     assert_eq!(lab.google.model().keys.len(), 1);
     // During a rotation both keys stay when the claim changes.
     let record = lab.record(Source::Provisioned, &request, Some(&new));
@@ -216,7 +233,7 @@ async fn a_key_whose_answer_was_lost_does_not_stay() {
     let mut again = lab.again(&request, &new);
     again.access_key_id = Some(rotated.1.access_key_id.clone());
     again.credentials = Some(rotated.1.clone());
-    assert_eq!(*lab.gcs.provision(again).await.unwrap().credentials(), rotated.1);
+    assert_eq!(lab.gcs.provision(again).await.unwrap().credentials, rotated.1);
     assert_eq!(lab.google.model().keys.len(), 2);
     let mut retired = record.clone();
     retired.access_key_id = Some(rotated.1.access_key_id.clone());
@@ -238,7 +255,7 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
     for (name, part) in [("ours-by-hand", "was not made for this claim"), ("elsewhere", "belongs to somebody else")] {
         let request = lab.request(name, &[]);
         let error = lab.gcs.provision(request.clone()).await.unwrap_err();
-        assert_eq!(error.verdict(), Verdict::Invalid);
+        assert_eq!(error.verdict(), ProvisionVerdict::Invalid);
         assert!(error.to_string().contains(part), "{error}");
         lab.gcs.delete(lab.record(Source::Provisioned, &request, None)).await.unwrap();
         lab.gcs.revoke(lab.record(Source::Provisioned, &request, None)).await.unwrap();
@@ -248,7 +265,7 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
     lab.google.model().denied.insert("storage.buckets.get".to_owned());
     let request = lab.request("ours-by-hand", &[]);
     let error = lab.gcs.provision(request.clone()).await.unwrap_err();
-    assert_eq!(error.verdict(), Verdict::Retry);
+    assert_eq!(error.verdict(), ProvisionVerdict::Retry);
     assert!(error.to_string().contains("needs the permission storage.buckets.get"), "{error}");
     assert!(lab.gcs.delete(lab.record(Source::Provisioned, &request, None)).await.is_err());
     lab.google.model().denied.clear();
@@ -256,15 +273,30 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
     // Somebody's service account has the claim's name.
     let request = lab.request("photos", &[]);
     let (address, theirs) = (lab.email_of(&request), "theirs".to_owned());
-    let account = Account { description: theirs.clone(), display_name: theirs, unknown_for: 0 };
+    let account = Account { description: theirs.clone(), display_name: theirs, unknown_for: 0, hidden_for: 0 };
     let key = Key { email: address.clone(), active: true, secret: "s".into(), etag: 1 };
     lab.google.model().accounts.insert(address.clone(), account);
     lab.google.model().keys.insert("GOOGTHEIRS".into(), key);
     let before = lab.google.assets();
     let error = lab.gcs.provision(request.clone()).await.unwrap_err();
-    assert!(error.to_string().contains("was not made for this claim: delete it"), "{error}");
+    assert!(error.to_string().contains("was not made for this claim of this cluster: delete it"), "{error}");
     lab.gcs.delete(lab.record(Source::Provisioned, &request, None)).await.unwrap();
     assert_eq!(lab.google.assets(), before);
+}
+
+#[tokio::test]
+async fn a_new_service_account_that_is_not_shown_yet_is_not_left_behind() {
+    let lab = Lab::new().await;
+    lab.google.model().faults.hiding = 2;
+    let request = lab.request("photos", &[]);
+    let bucket = lab.gcs.provision(request.clone()).await.unwrap();
+    let record = lab.record(Source::Provisioned, &request, Some(&bucket));
+    for _ in 0..2 {
+        let error = lab.gcs.delete(record.clone()).await.unwrap_err();
+        assert!(error.to_string().contains("is not shown yet"), "{error}");
+    }
+    lab.gcs.delete(record).await.unwrap();
+    assert!(lab.google.assets().is_empty(), "{:?}", lab.google.assets());
 }
 
 #[tokio::test]
@@ -299,7 +331,7 @@ async fn grants_let_several_claims_in_and_out() {
     let policy = lab.google.model().buckets["shared"].policy.clone();
     let answers = tokio::join!(lab.gcs.grant(a.clone()), lab.gcs.grant(b.clone()), lab.gcs.grant(c.clone()));
     let (to_a, to_b, to_c) = (answers.0.unwrap(), answers.1.unwrap(), answers.2.unwrap());
-    let [s3_a, s3_b, s3_c] = [&to_a, &to_b, &to_c].map(|answer| lab.s3(answer.credentials()));
+    let [s3_a, s3_b, s3_c] = [&to_a, &to_b, &to_c].map(|answer| lab.s3(&answer.credentials));
     s3_a.put_object("shared", "x", "hello").await.unwrap();
     assert_eq!(s3_b.get_object("shared", "x").await.unwrap().unwrap(), "hello");
     assert_eq!(s3_b.put_object("shared", "y", "no").await.unwrap_err().code(), "AccessDenied");
@@ -309,7 +341,7 @@ async fn grants_let_several_claims_in_and_out() {
         for _ in 0..2 {
             lab.gcs.revoke(lab.record(Source::Granted, request, Some(answer))).await.unwrap();
         }
-        assert!(lab.s3(answer.credentials()).get_object("shared", "x").await.is_err());
+        assert!(lab.s3(&answer.credentials).get_object("shared", "x").await.is_err());
     }
     let model = lab.google.model();
     assert_eq!(model.buckets["shared"].policy["bindings"], policy["bindings"]);
@@ -325,15 +357,15 @@ async fn an_account_that_the_class_names_stays_with_the_keys_of_others() {
     let request = lab.request("photos", &class);
     let missing = lab.gcs.provision(request.clone()).await.unwrap_err();
     assert!(missing.to_string().contains(&format!("make the service account {address}")), "{missing}");
-    let account = Account { description: String::new(), display_name: String::new(), unknown_for: 0 };
+    let account = Account { description: String::new(), display_name: String::new(), unknown_for: 0, hidden_for: 0 };
     lab.google.model().accounts.insert(address.to_owned(), account);
     let key = Key { email: address.to_owned(), active: true, secret: "s".into(), etag: 1 };
     lab.google.model().keys.insert("GOOGOTHER".into(), key);
     let bucket = lab.gcs.provision(request.clone()).await.unwrap();
-    let s3 = lab.s3(bucket.credentials());
+    let s3 = lab.s3(&bucket.credentials);
     s3.put_object("photos", "x", "hello").await.unwrap();
     let record = lab.record(Source::Provisioned, &request, Some(&bucket));
-    assert_eq!(lab.gcs.rotate(record.clone()).await.unwrap_err().verdict(), Verdict::Invalid);
+    assert_eq!(lab.gcs.rotate(record.clone()).await.unwrap_err().verdict(), ProvisionVerdict::Invalid);
     lab.gcs.retire(record.clone()).await.unwrap();
     assert!(s3.get_object("photos", "x").await.is_ok());
     lab.gcs.delete(record).await.unwrap();
@@ -353,7 +385,7 @@ async fn large_buckets_are_deleted_in_pages_and_kept_ones_lose_their_account() {
     }
     let record = lab.record(Source::Provisioned, &request, Some(&bucket));
     lab.gcs.revoke(record.clone()).await.unwrap();
-    assert!(lab.s3(bucket.credentials()).get_object("photos", "a/1").await.is_err());
+    assert!(lab.s3(&bucket.credentials).get_object("photos", "a/1").await.is_err());
     assert_eq!(lab.google.assets().len(), 1);
     assert!(!lab.google.assets()[0].contains("serviceAccount:"), "{:?}", lab.google.assets());
     lab.gcs.delete(record).await.unwrap();
@@ -365,7 +397,7 @@ async fn large_buckets_are_deleted_in_pages_and_kept_ones_lose_their_account() {
 async fn errors_say_what_to_do_and_hold_no_secrets() {
     let lab = Lab::new().await;
     let told = |error: ProvisionError| {
-        assert_eq!(error.verdict(), Verdict::Retry, "{error}");
+        assert_eq!(error.verdict(), ProvisionVerdict::Retry, "{error}");
         let text = format!("{error} {error:?}");
         assert!(!text.contains("ya29") && !text.contains("PRIVATE") && !text.contains("hmac-secret"), "{text}");
         text
@@ -438,7 +470,7 @@ async fn a_new_account_that_is_not_known_yet_is_waited_for() {
     for _ in 0..2 {
         let error = lab.gcs.provision(request.clone()).await.unwrap_err();
         assert!(error.to_string().contains("needs some time to know"), "{error}");
-        assert_eq!((error.verdict(), error.retry_after()), (Verdict::Retry, Some(Duration::from_secs(2))));
+        assert_eq!((error.verdict(), error.retry_after()), (ProvisionVerdict::Retry, Some(Duration::from_secs(2))));
     }
     drop(lab.gcs.provision(request.clone()).await.unwrap());
 }

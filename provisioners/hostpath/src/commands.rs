@@ -7,6 +7,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use directory_volumes::commands::Place;
 use directory_volumes::{Annotations, DirectoryError, Root, VolumePath, commands};
 use kube_provisioner::k8s_openapi::api::core::v1::{
     HostPathVolumeSource, LocalVolumeSource, PersistentVolume, PersistentVolumeSpec, VolumeNodeAffinity,
@@ -24,7 +25,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 pub(crate) enum Commands {
     #[command(flatten)]
     Shared(Box<commands::Commands<Site>>),
-    /// Look for volumes whose node does not exist any more, and give them up after some time
+    /// Find volumes whose node no longer exists, and delete them after a grace time
     GoneNodes(gone_nodes::GoneNodes),
 }
 
@@ -60,6 +61,10 @@ impl commands::Site for Site {
 
     fn root(&self) -> Result<Root, BoxError> {
         Ok(Root::open(&self.root)?)
+    }
+
+    fn places(&self, root: &Root) -> Vec<Place> {
+        vec![Place::Directory(root.path().to_owned()), Place::Directory(self.root.clone())]
     }
 
     fn connection(&self) -> &commands::Connection {

@@ -1,6 +1,6 @@
 //! The provisioner: a directory per volume.
 
-use directory_volumes::{Deletion, Size, Worker, owner_of, whose};
+use directory_volumes::{Deletion, Size, Worker, owner_here, retains, whose};
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
     StartError, Volume,
@@ -28,7 +28,7 @@ impl Provisioner for HostPath {
 
     async fn start(&self, start: Start) -> Result<(), StartError> {
         if let Some(node) = &self.node {
-            node.look(start.client()).await.map_err(StartError::new)?;
+            node.look(&start.client).await.map_err(StartError::new)?;
         }
         if let Some(advice) = self.worker.root().advice() {
             tracing::warn!("{advice}");
@@ -47,20 +47,21 @@ impl Provisioner for HostPath {
         let place = Placement::of(&request, self.node.as_ref())?;
         let (bytes, enforced) = (request.bytes, request.parameters.enforce_size);
         let size: Size = self.worker.run(move |root| Ok::<_, ProvisionError>(Size::of(bytes, enforced, root)?)).await?;
-        let (permissions, token) = (request.parameters.permissions(), request.fencing_token.clone());
+        let (retain, permissions, token) =
+            (retains(&request), request.parameters.permissions(), request.fencing_token.clone());
         let (path, owner) = (place.path.clone(), place.owner.clone());
-        let path = self.worker.create(path, owner, permissions, size.limit, token).await?;
+        let path = self.worker.create(path, owner, retain, permissions, size.limit, token).await?;
         Ok(size.tell(place.volume(&path, self.worker.root())))
     }
 
-    /// What the object says of its directory may be anybody's word: the mark of the directory says whose it is.
+    /// What the object says of its directory may be anybody's word: the mark of the directory names its owner.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         if let Some(node) = &self.node {
             node.check(&volume, self.worker.root()).map_err(Elsewhere::for_deletion)?;
         }
-        let path = path_of(volume.object(), self.worker.root())?;
+        let path = path_of(&volume.object, self.worker.root())?;
         let deletion = Deletion::of(&volume, path, &ANNOTATIONS, self.worker.root())?;
-        self.worker.end(deletion, volume.fencing_token().clone()).await
+        self.worker.end(deletion, volume.fencing_token.clone()).await
     }
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
@@ -68,7 +69,7 @@ impl Provisioner for HostPath {
         if let Some(node) = &self.node {
             node.check(&volume, root).map_err(Elsewhere::for_expansion)?;
         }
-        self.worker.resize(path_of(volume.object(), root)?, owner_of(volume.object()), bytes).await
+        self.worker.resize(path_of(&volume.object, root)?, owner_here(&volume), bytes).await
     }
 
     fn capabilities() -> Capabilities {
@@ -95,6 +96,7 @@ mod tests {
     use std::path::Path;
 
     use directory_volumes::Root;
+    use directory_volumes::hostile::contract;
     use kube_provisioner::conformance::Conformance;
     use tempfile::TempDir;
 
@@ -103,7 +105,7 @@ mod tests {
     #[test]
     fn keeps_the_contract() {
         let folder = tempfile::tempdir().unwrap();
-        conformance(&folder, None).check();
+        contract(conformance(&folder, None), folder.path());
     }
 
     #[test]
@@ -112,7 +114,7 @@ mod tests {
         // Its label says another name, as in some clouds.
         let node = serde_json::json!({"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": "node-a", "labels": {"kubernetes.io/hostname": "host-a.internal"}}});
-        conformance(&folder, Some("node-a")).node("node-a").objects([node]).check();
+        contract(conformance(&folder, Some("node-a")).node("node-a").objects([node]), folder.path());
     }
 
     /// As `main` starts it.

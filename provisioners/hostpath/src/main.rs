@@ -1,6 +1,7 @@
 //! `hostpath-provisioner`: one directory per volume below a root directory of the host.
 
 mod commands;
+mod events;
 #[cfg(test)]
 mod hostile;
 mod hostpath;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::ArgPredicate;
 use directory_volumes::{Root, Worker};
-use kube_provisioner::{Coordination, Options};
+use kube_provisioner::{Coordination, Options, Program};
 
 use crate::commands::Commands;
 use crate::hostpath::HostPath;
@@ -45,5 +46,5 @@ fn main() -> ExitCode {
         tokio::spawn(worker.clone().empty_trash());
         Ok((HostPath::new(worker, options.node_name.clone()), options))
     };
-    kube_provisioner::run_with_commands(setup, async |command: Commands| command.carry_out().await)
+    Program::new(setup).commands(async |command: Commands| command.carry_out().await).run()
 }

@@ -7,7 +7,7 @@ use directory_volumes::Root;
 use kube_provisioner::k8s_openapi::api::core::v1::Node as NodeObject;
 use kube_provisioner::kube::{Api, Client};
 use kube_provisioner::protocol::HOSTNAME_LABEL;
-use kube_provisioner::{DeleteError, ExpandError, ProvisionedVolume};
+use kube_provisioner::{DeleteError, ExpandError, ProvisionedVolume, error_chain};
 use thiserror::Error;
 
 use crate::placement::{ANNOTATIONS, NodePlace};
@@ -42,14 +42,15 @@ impl Node {
             return Ok(());
         }
         let found = Api::<NodeObject>::all(client.clone()).get_metadata(&self.name).await;
-        let metadata = found.map_err(|error| format!("the node {} cannot be read: {error}", self.name))?.metadata;
+        let metadata =
+            found.map_err(|error| format!("the node {} cannot be read: {}", self.name, error_chain(&error)))?.metadata;
         let (uid, labels) = (metadata.uid.unwrap_or_default(), metadata.labels.unwrap_or_default());
         // Another term of this process may have been faster, with the same answer.
         let _ = self.seen.set(Seen { uid, labels });
         Ok(())
     }
 
-    /// Its uid, once it was looked at.
+    /// Its uid, once it was checked.
     pub(crate) fn uid(&self) -> Option<&str> {
         self.seen.get().map(|seen| seen.uid.as_str())
     }
@@ -121,7 +122,7 @@ impl Elsewhere {
 
 /// The node of a volume that an earlier version made.
 fn affinity(volume: &ProvisionedVolume) -> Option<&str> {
-    let affinity = volume.object().spec.as_ref()?.node_affinity.as_ref()?;
+    let affinity = volume.object.spec.as_ref()?.node_affinity.as_ref()?;
     let term = affinity.required.as_ref()?.node_selector_terms.first()?;
     let expression = term.match_expressions.as_ref()?.first()?;
     expression.values.as_ref()?.first().map(String::as_str)

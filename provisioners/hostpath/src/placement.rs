@@ -21,7 +21,7 @@ pub(crate) const GONE_SINCE: &str = "hostpath-provisioner/node-gone-since";
 /// On a claim: `hostPath` or `local`, instead of what its class says.
 pub(crate) const VOLUME_TYPE: &str = "hostpath-provisioner/volume-type";
 
-/// Where the volume of a claim is, and what is told of it.
+/// Where the volume of a claim is, and what its object says of it.
 pub(crate) struct Placement {
     pub(crate) path: VolumePath,
     pub(crate) owner: Owner,

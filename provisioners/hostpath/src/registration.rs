@@ -20,15 +20,15 @@ pub(crate) async fn again(worker: &Worker, node: &Node, start: &Start) -> Result
     if former.is_some_and(|former| former == uid) {
         return Ok(());
     }
-    let volumes = Api::<PersistentVolume>::all(start.client().clone());
+    let volumes = Api::<PersistentVolume>::all(start.client.clone());
     let is_here = |volume: &&ProvisionedVolume| {
         volume.annotation(NODE) == Some(node.name()) && volume.annotation(ANNOTATIONS.root) == worker.root().id()
     };
     for volume in start.volumes().await?.iter().filter(is_here) {
         if volume.annotation(NODE_UID) != Some(&uid) {
-            let patch = json!({"metadata": {"uid": volume.object().metadata.uid,
+            let patch = json!({"metadata": {"uid": volume.object.metadata.uid,
                 "annotations": {NODE_UID: uid, GONE_SINCE: null}}});
-            volumes.patch(volume.name(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+            volumes.patch(&volume.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         }
     }
     // A full disk must not keep volumes from being removed; the next start looks again.

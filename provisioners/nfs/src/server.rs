@@ -4,7 +4,9 @@ mod book;
 mod commands;
 mod dbus;
 mod disk;
+mod early;
 mod export;
+mod former;
 mod ganesha;
 #[cfg(test)]
 mod hostile;
@@ -13,6 +15,7 @@ mod provisioner;
 #[cfg(test)]
 mod tests;
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -21,11 +24,13 @@ use std::sync::Arc;
 
 use clap::Parser;
 use directory_volumes::{Root, Worker};
-use kube_provisioner::Options;
+use kube_provisioner::{Options, Program};
+use tokio::signal::unix::{SignalKind, signal};
 
+use self::book::Book;
 use self::disk::Disk;
-use self::export::{Clients, hostname};
-use self::ganesha::{Ganesha, Settings, Version};
+use self::export::{Offer, hostname};
+use self::ganesha::{Exporter as _, Ganesha, Settings};
 use self::provisioner::{Server, Terms};
 
 /// Runs an NFS server, NFS-Ganesha, and exports a directory per volume
@@ -37,36 +42,31 @@ struct Args {
     #[arg(long, env = "NFS_EXPORT_DIRECTORY", value_name = "DIR", default_value = "/export")]
     export_directory: PathBuf,
 
-    /// The address by which nodes reach the server: it is in every volume, so it must stay, as that of a Service does
+    /// Address where nodes reach the server. Every volume has it, so it must not change: use the address of a Service
     #[arg(long, env = "NFS_SERVER_HOSTNAME", value_name = "NAME", value_parser = hostname)]
     server_hostname: String,
 
-    /// Who may use the exports: addresses and subnets such as 10.0.0.0/8, or * for everybody
-    #[arg(long, env = "NFS_EXPORT_SUBNET", value_name = "SUBNETS", default_value = "*")]
-    export_subnet: Clients,
+    #[command(flatten)]
+    offer: Offer,
 
-    /// How many exports there may be; -1 for as many as there are ids, 65535
+    /// Maximum number of exports; -1 means 65535
     #[arg(long, env = "NFS_MAX_EXPORTS", value_name = "COUNT", default_value = "-1", allow_hyphen_values = true)]
     max_exports: i32,
 
-    /// How many seconds clients have to claim their locks again after a restart of the server; 0 for none
+    /// Seconds in which clients can reclaim their locks after a restart of the server; 0 means none
     #[arg(long, env = "NFS_GRACE_PERIOD", value_name = "SECONDS", default_value = "90",
         value_parser = clap::value_parser!(u16).range(0..=180))]
     nfs_grace_period: u16,
 
-    /// The versions of NFS; 3 needs rpcbind beside the server
-    #[arg(long, env = "NFS_VERSIONS", value_name = "VERSIONS", default_value = "4", value_delimiter = ',')]
-    nfs_versions: Vec<Version>,
-
-    /// The server's port
+    /// Port of the server
     #[arg(long, env = "NFS_PORT", value_name = "PORT", default_value = "2049")]
     nfs_port: u16,
 
-    /// The address that the server listens on
+    /// Address that the server listens on
     #[arg(long, env = "NFS_BIND_ADDRESS", value_name = "ADDRESS", default_value = "0.0.0.0")]
     bind_address: IpAddr,
 
-    /// Directory for sockets and configuration, made if need be
+    /// Directory for sockets and configuration; created if it does not exist
     #[arg(long, env = "NFS_RUNTIME_DIRECTORY", value_name = "DIR", default_value = "/run/nfs-provisioner")]
     runtime_directory: PathBuf,
 
@@ -80,21 +80,41 @@ struct Args {
 
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     let setup = async |args: Args| {
-        let worker = Worker::new(Root::open(&args.export_directory)?);
-        let settings = Settings {
-            program: args.ganesha,
-            runtime: args.runtime_directory,
-            root: worker.root().path().to_owned(),
-            port: args.nfs_port,
-            address: args.bind_address,
-            versions: args.nfs_versions,
-            grace_period: args.nfs_grace_period,
-            clients: args.export_subnet,
-        };
-        let terms = Terms { hostname: args.server_hostname, most: u32::try_from(args.max_exports).ok() };
-        let ganesha = Ganesha::new(settings, Disk::wait(worker.root().path()).await?)?;
-        tokio::spawn(worker.clone().empty_trash());
-        Ok((Server::new(worker, Arc::new(ganesha), terms), args.options))
+        args.options.start_log();
+        let options = args.options.clone();
+        tokio::select! {
+            biased;
+            ready = begin(args) => ready.map(|server| (server, options)),
+            never = early::probes(&options) => match never {},
+        }
     };
-    kube_provisioner::run_as(arguments, setup, async |command: commands::Commands| command.carry_out().await)
+    Program::new(setup)
+        .commands(async |command: commands::Commands| command.carry_out().await)
+        .arguments(arguments)
+        .run()
+}
+
+/// Serves the recorded exports as soon as the disk is this process's. New exports come with the controller.
+async fn begin(args: Args) -> Result<Server<Ganesha>, Box<dyn Error + Send + Sync>> {
+    // As the first process of a container it would ignore the signal otherwise.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let worker = Worker::new(Root::open(&args.export_directory)?);
+    let settings = Settings {
+        program: args.ganesha,
+        runtime: args.runtime_directory,
+        root: worker.root().path().to_owned(),
+        port: args.nfs_port,
+        address: args.bind_address,
+        grace_period: args.nfs_grace_period,
+        offer: args.offer,
+    };
+    let terms = Terms { hostname: args.server_hostname, most: u32::try_from(args.max_exports).ok() };
+    let ganesha = Arc::new(Ganesha::new(settings, Disk::wait(worker.root().path(), &mut terminate).await?)?);
+    // Without its marker the root is new, or another file system than before: the controller finds out which.
+    if worker.root().has_marker()? {
+        ganesha.start(&Book::new(worker.root().path()));
+    }
+    early::api_server(&args.options, &mut terminate).await?;
+    tokio::spawn(worker.clone().empty_trash());
+    Ok(Server::new(worker, ganesha, terms))
 }

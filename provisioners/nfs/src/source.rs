@@ -23,7 +23,11 @@ impl Location {
             return Some(Self { server: nfs.server.clone(), path: nfs.path.clone() });
         }
         let csi = spec.csi.as_ref().filter(|csi| csi.driver == CSI_DRIVER)?;
-        let attribute = |key: &str| csi.volume_attributes.as_ref()?.get(key);
+        // The driver does not heed the case of their names.
+        let attribute = |key: &str| {
+            let mut all = csi.volume_attributes.as_ref()?.iter();
+            all.find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value)
+        };
         let (share, below) = (attribute("share")?, attribute("subdir")?);
         Some(Self { server: attribute("server")?.clone(), path: on_server(share.trim_end_matches('/'), below) })
     }

@@ -14,7 +14,15 @@ fn each_mode_says_its_options() {
         ("subdir", &["--share", "--allow-local-directory", "--coordination", "orphans", "check-class"][..]),
         (
             "server",
-            &["--export-directory", "--server-hostname", "--export-subnet", "--max-exports", "--nfs-grace-period"],
+            &[
+                "--export-directory",
+                "--server-hostname",
+                "--export-subnet",
+                "--export-clients",
+                "--export-privileged-port",
+                "--max-exports",
+                "--nfs-grace-period",
+            ],
         ),
     ] {
         let (ok, text) = run(&[mode, "--help"]);
@@ -43,4 +51,24 @@ fn wrong_arguments_are_one_clear_line_first() {
         let (ok, text) = run(arguments);
         assert!(!ok && text.contains(says), "{arguments:?}: {text}");
     }
+}
+
+/// Who takes a class over learns that its default is that of its former provisioner.
+#[test]
+fn check_class_says_what_a_class_leaves_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("class.yaml");
+    let checked = |parameters: &str, more: &[&str]| {
+        let class = format!(
+            "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {{name: files}}\n\
+             provisioner: cluster.local/files\nparameters: {{{parameters}}}\n"
+        );
+        std::fs::write(&file, class).unwrap();
+        run(&[&["subdir", "check-class", file.to_str().unwrap()][..], more].concat())
+    };
+    let names = ["--provisioner-name", "example.com/nfs", "--additional-provisioner-names", "cluster.local/files"];
+    let (ok, text) = checked("", &names);
+    assert!(ok && text.contains("files: ok") && text.contains("note: the class says neither onDelete nor"), "{text}");
+    let (ok, text) = checked("archiveOnDelete: \"false\"", &names);
+    assert!(ok && text.contains("files: ok") && !text.contains("note:"), "{text}");
 }

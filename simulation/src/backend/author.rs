@@ -68,8 +68,8 @@ impl Author {
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        let call = self.stage.begin(&self.process, Kind::Delete, volume.name());
-        ended(call, self.remove(volume.name(), volume.class().unwrap_or_default()).await)
+        let call = self.stage.begin(&self.process, Kind::Delete, &volume.name);
+        ended(call, self.remove(&volume.name, volume.class_name().unwrap_or_default()).await)
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
@@ -78,15 +78,15 @@ impl Author {
     }
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
-        let call = self.stage.begin(&self.process, Kind::Expand, volume.name());
-        ended(call, self.grow(volume.name(), volume.class().unwrap_or_default(), bytes).await)
+        let call = self.stage.begin(&self.process, Kind::Expand, &volume.name);
+        ended(call, self.grow(&volume.name, volume.class_name().unwrap_or_default(), bytes).await)
     }
 
     async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        let (who, name) = (&self.process.name, volume.name());
+        let (who, name) = (&self.process.name, &volume.name);
         self.stage.note(|| format!("{who}: whether {name} is to be deleted"));
         self.stage.judge().forbid(who, name);
-        let answer = self.allow(volume.class().unwrap_or_default()).await;
+        let answer = self.allow(volume.class_name().unwrap_or_default()).await;
         self.stage.note(|| format!("{who}: whether {name} is to be deleted: {answer:?}"));
         if answer.is_ok() {
             self.stage.judge().permit(who, name);

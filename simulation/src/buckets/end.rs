@@ -1,173 +1,331 @@
 //! What must be so in the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kube_sim::Cluster;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::store::{SHARED, SOMEBODY, TAKEN, secret_of};
-use super::users::{Kind, Users};
+use super::store::{Mark, SHARED, TAKEN, secret_of};
+use super::users::{Kind, Users, Wish};
 use super::world::World;
-use super::{NAMESPACE, text};
+use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, encoded, record_of, text};
 use crate::judge::Invariant;
 
 /// How long it must stay so.
 const SILENCE: Duration = Duration::from_secs(40);
 
+/// What does not hold.
+type Unmet = (Invariant, String);
+
 /// Waits until everything is as it must be, and stays so.
-pub(crate) async fn come(cluster: &Cluster, world: &World, users: &Users, patience: Duration) {
+pub(crate) async fn come(world: &World, users: &[Users], patience: Duration) {
     let limit = world.now() + patience;
     let mut settled = false;
     let mut pause = Duration::from_millis(500);
     loop {
-        match unmet(cluster, world, users) {
-            None if settled => return,
-            None => {
+        match unmet(world, users) {
+            Ok(()) if settled => return,
+            Ok(()) => {
                 settled = true;
                 sleep(SILENCE).await;
                 continue;
             }
-            Some((invariant, seen)) if world.now() > limit => return world.accuse(invariant, seen),
-            Some(_) => settled = false,
+            Err((invariant, seen)) if world.now() > limit => return world.accuse(invariant, seen),
+            Err(_) => settled = false,
         }
         sleep(pause).await;
         pause = (pause * 5 / 4).min(Duration::from_secs(60));
     }
 }
 
-fn unmet(cluster: &Cluster, world: &World, users: &Users) -> Option<(Invariant, String)> {
-    let list = |group: &str, plural: &str| cluster.list(group, plural, None).unwrap_or_default();
-    let by_name = |objects: Vec<Value>| -> BTreeMap<String, Value> {
-        objects.into_iter().map(|object| (text(&object, "/metadata/name").to_owned(), object)).collect()
-    };
-    let claims = by_name(list("objectbucket.io", "objectbucketclaims"));
-    let objects = list("objectbucket.io", "objectbuckets");
-    let secrets = by_name(list("", "secrets"));
-    let maps = by_name(list("", "configmaps"));
-    let store = world.store();
-    let mut wanted = Vec::new();
-    for wish in &users.wishes {
-        let claim = claims.get(&wish.name);
-        let Some(uid) = &wish.uid else {
-            if claim.is_some() {
-                return Some((Invariant::Gone, format!("{} is still there", wish.name)));
-            }
-            if wish.kind != Kind::Hindered && (secrets.contains_key(&wish.name) || maps.contains_key(&wish.name)) {
-                return Some((Invariant::Gone, format!("the Secret or ConfigMap of {} is still there", wish.name)));
-            }
-            continue;
+fn unmet(world: &World, users: &[Users]) -> Result<(), Unmet> {
+    let mut wanted = BTreeSet::new();
+    for users in users {
+        let picture = Picture::of(users, world);
+        for wish in &users.wishes {
+            picture.check(wish, &mut wanted)?;
+        }
+    }
+    for users in users {
+        Picture::of(users, world).check_objects(&wanted)?;
+    }
+    check_store(world, users, &wanted)
+}
+
+/// Who waits, or stays without a claim, has found the reason by now.
+pub(crate) fn check_told(world: &World, users: &Users) {
+    let picture = Picture::of(users, world);
+    let untold = |object: &&Value| !picture.is_told(object);
+    let waiting = picture.claims.values().filter(|claim| text(claim, "/status/phase") != "Bound").find(untold);
+    let left = picture.objects.iter().filter(|object| picture.is_left(object)).find(untold);
+    if let Some(object) = waiting.or(left) {
+        let seen = format!("{} waits, and nothing has said why so far", text(object, "/metadata/name"));
+        world.accuse(Invariant::Bound, seen);
+    }
+}
+
+/// One cluster as it is now.
+struct Picture<'a> {
+    world: &'a World,
+    users: &'a Users,
+    claims: BTreeMap<String, Value>,
+    secrets: BTreeMap<String, Value>,
+    maps: BTreeMap<String, Value>,
+    objects: Vec<Value>,
+    events: Vec<Value>,
+}
+
+impl<'a> Picture<'a> {
+    fn of(users: &'a Users, world: &'a World) -> Self {
+        let list = |group: &str, plural: &str| users.cluster.list(group, plural, None).unwrap_or_default();
+        let by_name = |objects: Vec<Value>| -> BTreeMap<String, Value> {
+            objects.into_iter().map(|object| (text(&object, "/metadata/name").to_owned(), object)).collect()
         };
-        let Some(claim) = claim else { return Some((Invariant::Untouched, format!("{} is gone", wish.name))) };
+        Self {
+            world,
+            users,
+            claims: by_name(list("objectbucket.io", "objectbucketclaims")),
+            secrets: by_name(list("", "secrets")),
+            maps: by_name(list("", "configmaps")),
+            objects: list("objectbucket.io", "objectbuckets"),
+            events: list("", "events"),
+        }
+    }
+
+    /// What is there for one claim. The claims that their buckets were made for are collected.
+    fn check(&self, wish: &Wish, wanted: &mut BTreeSet<String>) -> Result<(), Unmet> {
+        let Wish { name, kind, .. } = wish;
+        let claim = self.claims.get(name);
+        let Some(uid) = &wish.uid else {
+            // It points at an ObjectBucket that names nobody, and nobody has said that it is the claim's.
+            let waits = |claim: &Value| text(claim, "/status/conditions/0/reason") == "ObjectBucketNotProven";
+            match claim {
+                Some(claim) if waits(claim) => return Ok(()),
+                Some(_) => return Err((Invariant::Gone, format!("{name} is still there"))),
+                None => {}
+            }
+            if *kind != Kind::Hindered && (self.secrets.contains_key(name) || self.maps.contains_key(name)) {
+                return Err((Invariant::Gone, format!("the Secret or ConfigMap of {name} is still there")));
+            }
+            return Ok(());
+        };
+        let Some(claim) = claim else { return Err((Invariant::Untouched, format!("{name} is gone"))) };
         let phase = text(claim, "/status/phase");
-        match wish.kind {
-            Kind::Greedy => {
-                if phase != "Failed" {
-                    return Some((Invariant::Bound, format!("{} is {phase:?} instead of refused", wish.name)));
-                }
-                continue;
+        let origin = self.world.ledger().origin(uid).to_owned();
+        let excused = || wish.disturbed || self.may_wait(wish, claim, &origin) && self.is_told(claim);
+        match kind {
+            Kind::Greedy if phase == "Failed" => return Ok(()),
+            Kind::Greedy if !excused() => {
+                return Err((Invariant::Bound, format!("{name} is {phase:?} instead of refused")));
             }
             Kind::Hindered => {
-                if phase != "Pending" {
-                    return Some((
-                        Invariant::Bound,
-                        format!("{} is {phase:?} although its Secret is another's", wish.name),
-                    ));
-                }
                 // Its bucket is made all the same.
-                wanted.push(uid.clone());
-                continue;
+                wanted.insert(origin);
+                if phase != "Pending" && !wish.disturbed {
+                    let seen = format!("{name} is {phase:?} although its Secret is another's");
+                    return Err((Invariant::Bound, seen));
+                }
+                return Ok(());
             }
             _ => {}
         }
+        if self.may_wait(wish, claim, &origin) {
+            let made = |object: &Value| claimed_uid(object) == origin && record_of(object)["made"] == true;
+            if phase == "Bound" || self.objects.iter().any(made) {
+                wanted.insert(origin);
+            } else if !self.is_told(claim) {
+                return Err((Invariant::Bound, format!("{name} waits, and nothing says why")));
+            }
+            return Ok(());
+        }
         if phase != "Bound" {
-            return Some((Invariant::Bound, format!("{} is {phase:?}", wish.name)));
+            return Err((Invariant::Bound, format!("{name} is {phase:?}")));
         }
-        wanted.push(uid.clone());
-        let user = format!("obc-{NAMESPACE}-{}-{uid}", wish.name);
-        let Some([key]) = store.users.get(&user).map(Vec::as_slice) else {
-            return Some((Invariant::Once, format!("{user} has the keys {:?}", store.users.get(&user))));
+        self.check_bound(wish, claim, &origin)?;
+        wanted.insert(origin);
+        Ok(())
+    }
+
+    /// A claim that has its bucket has a key, and its Secret and ConfigMap say so.
+    fn check_bound(&self, wish: &Wish, claim: &Value, origin: &str) -> Result<(), Unmet> {
+        let Wish { name, kind, limit, .. } = wish;
+        let store = self.world.store();
+        let user = format!("obc-{NAMESPACE}-{name}-{origin}");
+        let keys = store.users.get(&user).map(Vec::as_slice).unwrap_or_default();
+        // Once the ObjectBucket was lost, nobody knows of the keys before.
+        let forgotten = self.world.ledger().entry(origin).is_some_and(|entry| entry.has_unknown_keys);
+        let (Some(key), true) = (keys.first(), keys.len() <= 1 || forgotten) else {
+            return Err((Invariant::Once, format!("{user} has the keys {keys:?}")));
         };
-        if store.newest.get(&user) != Some(key) {
-            return Some((Invariant::Bound, format!("{user} has an older key again")));
+        // A claim that has got the bucket of another one need not have a key whose making had no answer.
+        let is_own = wish.uid.as_deref() == Some(origin);
+        if is_own && !forgotten && store.newest.get(&user) != Some(key) {
+            return Err((Invariant::Bound, format!("{user} has an older key again")));
         }
-        let Some(secret) = secrets.get(&wish.name) else {
-            return Some((Invariant::Bound, format!("{} has no Secret", wish.name)));
+        let Some(secret) = self.secrets.get(name) else {
+            return Err((Invariant::Bound, format!("{name} has no Secret")));
         };
-        let right = encoded(key) == text(secret, "/data/AWS_ACCESS_KEY_ID")
-            && encoded(&secret_of(key)) == text(secret, "/data/AWS_SECRET_ACCESS_KEY");
-        if !right {
-            return Some((Invariant::Bound, format!("the Secret of {} has not the key {key}", wish.name)));
+        let is_in = |key: &String| {
+            encoded(key) == text(secret, "/data/AWS_ACCESS_KEY_ID")
+                && encoded(&secret_of(key)) == text(secret, "/data/AWS_SECRET_ACCESS_KEY")
+        };
+        if !keys.iter().any(is_in) {
+            return Err((Invariant::Bound, format!("the Secret of {name} has not the key {key}")));
         }
         let bucket = text(claim, "/spec/bucketName");
-        let map = maps.get(&wish.name);
+        let map = self.maps.get(name);
         if !map.is_some_and(|map| {
             text(map, "/data/BUCKET_NAME") == bucket && text(map, "/data/BUCKET_HOST") == "store.example.com"
         }) {
-            return Some((Invariant::Bound, format!("the ConfigMap of {} is not right", wish.name)));
+            return Err((Invariant::Bound, format!("the ConfigMap of {name} is not right")));
         }
-        let limit = match wish.kind {
-            Kind::Granted => store.configs.get(&user),
-            _ => store.configs.get(bucket),
-        };
-        if limit != Some(&wish.limit) {
-            return Some((
-                Invariant::Bound,
-                format!("{} has the limit {limit:?} instead of {}", wish.name, wish.limit),
-            ));
+        let applied = if *kind == Kind::Granted { store.configs.get(&user) } else { store.configs.get(bucket) };
+        if applied != Some(limit) {
+            return Err((Invariant::Bound, format!("{name} has the limit {applied:?} instead of {limit}")));
         }
-        let has = match wish.kind {
+        let has = match kind {
             Kind::Granted => store.grants.contains(&(SHARED.to_owned(), user.clone())),
-            _ => store.buckets.get(bucket) == Some(&user),
+            _ => self.owns(store.buckets.get(bucket), &user),
         };
-        if !has {
-            return Some((Invariant::Bound, format!("{} has no bucket", wish.name)));
+        if has { Ok(()) } else { Err((Invariant::Bound, format!("{name} has no bucket"))) }
+    }
+
+    /// Whether something beyond the controller keeps the claim from having all that it asks for.
+    fn may_wait(&self, wish: &Wish, claim: &Value, origin: &str) -> bool {
+        let path = format!("{NAMESPACE}/{}", wish.name);
+        // The ObjectBucket of another claim of this name, or one that the claim points at and that names no claim.
+        let pointed = text(claim, "/spec/objectBucketName");
+        let former = |object: &Value| match &*claimed_uid(object) {
+            "" => text(object, "/metadata/name") == pointed,
+            uid => claimed_path(object) == path && uid != origin,
+        };
+        if self.objects.iter().any(former) {
+            return true;
         }
+        let name = text(claim, "/spec/bucketName");
+        let store = self.world.store();
+        let mark = store.buckets.get(name);
+        let user = format!("obc-{NAMESPACE}-{}-{origin}", wish.name);
+        let by_hand = self.world.ledger().by_hand.contains(name);
+        let contested = wish.kind == Kind::Rival || wish.disturbed || by_hand;
+        wish.kind != Kind::Granted && contested && !self.owns(mark, &user)
     }
-    // Nothing is left of others.
-    let owned = |owner: &str| wanted.iter().any(|uid| owner.ends_with(uid.as_str()));
-    if let Some(user) = store.users.keys().find(|user| !owned(user)) {
-        return Some((Invariant::Gone, format!("the user {user} is left")));
+
+    fn owns(&self, mark: Option<&Mark>, by: &str) -> bool {
+        matches!(mark, Some(Mark::Ours { cluster, user }) if ["", &self.users.id].contains(&&**cluster) && user == by)
     }
-    if let Some((_, user)) = store.grants.iter().find(|(_, user)| !owned(user)) {
-        return Some((Invariant::Gone, format!("the grant of {user} is left")));
+
+    /// Whether an ObjectBucket names a claim that does not exist.
+    fn is_left(&self, object: &Value) -> bool {
+        let uid = claimed_uid(object);
+        let ledger = self.world.ledger();
+        let lives = self.claims.values().any(|claim| ledger.origin(text(claim, "/metadata/uid")) == uid);
+        !uid.is_empty() && !lives && object["metadata"]["deletionTimestamp"].is_null()
     }
-    let kept = |owner: &str| {
-        users.wishes.iter().any(|wish| wish.kind == Kind::Kept && owner.contains(&format!("-{}-", wish.name)))
-    };
-    if let Some((name, owner)) =
-        store.buckets.iter().find(|(_, owner)| *owner != SOMEBODY && !owned(owner) && !kept(owner))
-    {
-        return Some((Invariant::Gone, format!("the bucket {name} of {owner} is left")));
+
+    /// Whether a person who reads the object finds a reason.
+    fn is_told(&self, object: &Value) -> bool {
+        let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let says = |condition: &Value| condition["type"] == "Ready" && !text(condition, "/message").is_empty();
+        conditions.iter().any(says) || self.has_event(object)
     }
-    if [SHARED, TAKEN].iter().any(|name| store.buckets.get(*name).map(String::as_str) != Some(SOMEBODY)) {
-        return Some((Invariant::Untouched, "a bucket of somebody else was changed".to_owned()));
+
+    fn has_event(&self, object: &Value) -> bool {
+        let uid = text(object, "/metadata/uid");
+        self.events.iter().any(|event| text(event, "/involvedObject/uid") == uid)
     }
-    for wish in users.wishes.iter().filter(|wish| wish.kind == Kind::Hindered) {
-        let data = secrets.get(&wish.name).and_then(|secret| secret["data"].as_object());
-        if data.map(serde_json::Map::len) != Some(1) {
-            return Some((Invariant::Untouched, format!("the Secret {} of somebody else was changed", wish.name)));
+
+    /// An ObjectBucket stands for a claim that has it, or an event says why it stays.
+    fn check_objects(&self, wanted: &BTreeSet<String>) -> Result<(), Unmet> {
+        for object in &self.objects {
+            let (name, uid) = (text(object, "/metadata/name"), claimed_uid(object));
+            let cluster = object["metadata"]["annotations"][CLUSTER_ID].as_str();
+            let of_another = cluster.is_some_and(|cluster| cluster != self.users.id);
+            if wanted.contains(&uid) && !of_another {
+                continue;
+            }
+            // It names nobody, and nobody points at it any more; or its claim waits, and says why.
+            let lives = self.users.wishes.iter().any(|wish| wish.uid.as_deref() == Some(uid.as_str()));
+            if uid.is_empty() || lives {
+                continue;
+            }
+            let entry = self.world.ledger().entry(&uid);
+            let may_stay = of_another || entry.is_none_or(|entry| entry.lost || entry.forgotten);
+            // Restored from a backup, its claim was deleted long ago.
+            let restored = self.world.plays.restore;
+            if !may_stay && !restored {
+                return Err((Invariant::Gone, format!("the ObjectBucket {name} is left")));
+            }
+            if !self.has_event(object) {
+                return Err((Invariant::Gone, format!("the ObjectBucket {name} is left, and no event says why")));
+            }
+            let path = claimed_path(object);
+            let waits = self.users.wishes.iter().any(|wish| {
+                wish.uid.is_some() && path == format!("{NAMESPACE}/{}", wish.name) && wish.kind != Kind::Hindered
+            });
+            let names_it = |event: &Value| text(event, "/message").contains(ADOPT_FOR);
+            if waits && !of_another && !self.events.iter().any(names_it) {
+                return Err((Invariant::Gone, format!("no event says how the claim of {path} gets {name}")));
+            }
         }
+        for wish in self.users.wishes.iter().filter(|wish| wish.kind == Kind::Hindered) {
+            let data = self.secrets.get(&wish.name).and_then(|secret| secret["data"].as_object());
+            if data.map(serde_json::Map::len) != Some(1) {
+                let seen = format!("the Secret {} of somebody else was changed", wish.name);
+                return Err((Invariant::Untouched, seen));
+            }
+        }
+        Ok(())
     }
-    let of_claims = |object: &&Value| !wanted.iter().any(|uid| uid == text(object, "/spec/claimRef/uid"));
-    objects
-        .iter()
-        .find(of_claims)
-        .map(|object| (Invariant::Gone, format!("the ObjectBucket {} is left", text(object, "/metadata/name"))))
+
+    /// Whether an ObjectBucket of this cluster stands for what was made for the claim. That of another provisioner may name
+    /// nobody, where the definitions drop the reference.
+    fn stands_for(&self, user: &str, uid: &str) -> bool {
+        self.objects.iter().any(|object| match &*claimed_uid(object) {
+            "" => user.starts_with(text(object, "/metadata/name")),
+            claimed => claimed == uid,
+        })
+    }
 }
 
-/// As data of a Secret.
-fn encoded(text: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut encoded = String::new();
-    for chunk in text.as_bytes().chunks(3) {
-        let bytes = [chunk[0], chunk.get(1).copied().unwrap_or_default(), chunk.get(2).copied().unwrap_or_default()];
-        let number = u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]);
-        for place in 0..4 {
-            let digit = (number >> (18 - 6 * place)) & 63;
-            encoded.push(if place <= chunk.len() { char::from(DIGITS[digit as usize]) } else { '=' });
+/// Nothing is left of claims that are gone, but what nobody has asked to remove.
+fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Result<(), Unmet> {
+    let pictures: Vec<Picture<'_>> = users.iter().map(|users| Picture::of(users, world)).collect();
+    let store = world.store();
+    // A user ends with the uid of its claim.
+    let may_stay = |user: &str| {
+        let uid = user.len().checked_sub(36).and_then(|start| user.get(start..)).unwrap_or_default();
+        let Some(entry) = world.ledger().entry(uid) else { return false };
+        let recorded = pictures[entry.cluster].stands_for(user, uid);
+        wanted.contains(uid) || entry.forgotten || recorded && (entry.lost || world.plays.restore)
+    };
+    if let Some(user) = store.users.keys().find(|user| !may_stay(user)) {
+        return Err((Invariant::Gone, format!("the user {user} is left")));
+    }
+    if let Some((_, user)) = store.grants.iter().find(|(_, user)| !may_stay(user)) {
+        return Err((Invariant::Gone, format!("the grant of {user} is left")));
+    }
+    let kept = |user: &str| {
+        let wishes = || users.iter().flat_map(|users| &users.wishes);
+        // Without its class nobody knows whether what another provisioner left may go.
+        let stays = |wish: &Wish| matches!(wish.kind, Kind::Kept | Kind::Legacy);
+        wishes().any(|wish| stays(wish) && user.contains(&format!("-{}-", wish.name)))
+    };
+    for (name, mark) in &store.buckets {
+        if let Mark::Ours { user, .. } = mark
+            && !may_stay(user)
+            && !kept(user)
+        {
+            return Err((Invariant::Gone, format!("the bucket {name} of {user} is left")));
         }
     }
-    encoded
+    let ledger = world.ledger();
+    let theirs = [SHARED, TAKEN].into_iter().chain(ledger.by_hand.iter().map(String::as_str));
+    for name in theirs {
+        if store.buckets.get(name) != Some(&Mark::Somebody) {
+            return Err((Invariant::Untouched, format!("the bucket {name} of somebody else was changed")));
+        }
+    }
+    Ok(())
 }

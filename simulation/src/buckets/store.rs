@@ -12,21 +12,33 @@ use serde::Deserialize;
 use tokio::time::sleep;
 
 use super::world::{Process, World};
-use super::{NAMESPACE, text};
+use super::{NAMESPACE, encoded, record_of, text};
 use crate::judge::Invariant;
 
-/// Who owns what is nobody's of ours.
-pub(crate) const SOMEBODY: &str = "somebody";
 /// The bucket that classes grant access to.
 pub(crate) const SHARED: &str = "shared";
 /// A bucket whose name a claim wants, and that is somebody else's.
 pub(crate) const TAKEN: &str = "taken";
+/// A bucket whose name several claims want.
+pub(crate) const CONTESTED: &str = "contested";
+
+/// Whose a bucket is. The store writes it in the moment in which it makes the bucket, and only if there is none of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// An administrator's, or a program's that is none of ours.
+    Somebody,
+    Ours {
+        /// The id of the cluster; "" if it was made before ids were written.
+        cluster: String,
+        user: String,
+    },
+}
 
 /// What is in the store.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// Buckets by name, with their owner.
-    pub(crate) buckets: BTreeMap<String, String>,
+    /// Buckets by name.
+    pub(crate) buckets: BTreeMap<String, Mark>,
     /// Users with the ids of their keys; the secret of a key follows from its id.
     pub(crate) users: BTreeMap<String, Vec<String>>,
     pub(crate) grants: BTreeSet<(String, String)>,
@@ -42,7 +54,7 @@ pub(crate) struct State {
 
 impl Default for State {
     fn default() -> Self {
-        let foreign = |name: &str| (name.to_owned(), SOMEBODY.to_owned());
+        let foreign = |name: &str| (name.to_owned(), Mark::Somebody);
         Self {
             buckets: [foreign(SHARED), foreign(TAKEN)].into(),
             users: BTreeMap::new(),
@@ -57,7 +69,7 @@ impl Default for State {
 }
 
 impl State {
-    fn new_key(&mut self, user: &str) -> String {
+    pub(crate) fn new_key(&mut self, user: &str) -> String {
         self.keys += 1;
         let id = format!("id-{}", self.keys);
         self.users.entry(user.to_owned()).or_default().push(id.clone());
@@ -85,6 +97,8 @@ pub(crate) struct Config {
 /// One call: every change of the store is made through it.
 struct Call {
     claim: ClaimName,
+    /// The id of the cluster, as the controller gives it.
+    cluster: String,
     user: String,
     number: u64,
     random: fastrand::Rng,
@@ -105,7 +119,7 @@ impl Author {
         Self { process, world }
     }
 
-    fn begin(&self, method: &str, claim: &ClaimName) -> Call {
+    fn begin(&self, method: &str, claim: &ClaimName, cluster: &str) -> Call {
         let mut random = self.world.random();
         let turn = match random.u8(0..40) {
             _ if self.world.is_calm() => None,
@@ -121,7 +135,12 @@ impl Author {
         store.calls.insert(claim.uid.clone(), (number, self.process.name.as_str().into()));
         drop(store);
         self.world.note(|| format!("{}: {method} for {claim}", self.process.name));
-        Call { user: claim.user(), claim: claim.clone(), number, random, turn, step: 0 }
+        let home = self.world.ledger().cluster_of(&claim.uid);
+        if home.is_some_and(|home| home != self.process.cluster) {
+            let seen = format!("{} is asked to {method} for {claim}, which is another cluster's", self.process.name);
+            self.world.accuse(Invariant::Untouched, seen);
+        }
+        Call { user: claim.user(), claim: claim.clone(), cluster: cluster.to_owned(), number, random, turn, step: 0 }
     }
 
     /// Between two steps: here the process may die, the call may fail, and time passes.
@@ -159,22 +178,61 @@ impl Author {
     }
 
     fn is_recorded(&self, claim: &ClaimName) -> bool {
-        let Some(cluster) = self.world.cluster() else { return true };
+        let Some(cluster) = self.world.cluster(self.process.cluster) else { return true };
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
-        objects.iter().any(|object| text(object, "/spec/claimRef/uid") == claim.uid)
+        // Somebody may have taken its finalizer off and deleted it under the call.
+        let forgotten = self.world.ledger().entry(&claim.uid).is_some_and(|entry| entry.forgotten);
+        forgotten
+            || objects.iter().any(|object| {
+                text(object, "/spec/claimRef/uid") == claim.uid || record_of(object).to_string().contains(&claim.uid)
+            })
     }
 
-    /// What a claim has must not be removed while the claim lives.
+    /// What a claim has must not be removed while the claim lives, nor before somebody has asked for it.
     fn check_removal(&self, call: &Call, what: &str) {
-        let Some(cluster) = self.world.cluster() else { return };
+        let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
         let claim = cluster.get("objectbucket.io", "objectbucketclaims", NAMESPACE, &call.claim.name);
+        let ledger = self.world.ledger();
         let lives = claim.is_ok_and(|claim| {
-            text(&claim, "/metadata/uid") == call.claim.uid && claim["metadata"]["deletionTimestamp"].is_null()
+            ledger.origin(text(&claim, "/metadata/uid")) == call.claim.uid
+                && claim["metadata"]["deletionTimestamp"].is_null()
         });
-        if lives {
-            let seen = format!("{} removes {what} of {}, which lives", self.process.name, call.claim);
+        let may_end = ledger.may_end(&call.claim.uid);
+        drop(ledger);
+        if lives || !may_end {
+            let why = if lives { "which lives" } else { "and nobody has asked for that" };
+            let seen = format!("{} removes {what} of {}, {why}", self.process.name, call.claim);
             self.world.accuse(Invariant::Untouched, seen);
         }
+    }
+
+    /// The key that pods find in the claim's Secret now must stay.
+    fn check_keys(&self, call: &Call, kept: Option<&str>) {
+        let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
+        let Ok(secret) = cluster.get("", "secrets", NAMESPACE, &call.claim.name) else { return };
+        let ledger = self.world.ledger();
+        let is_ours = ledger.origin(text(&secret, "/metadata/ownerReferences/0/uid")) == call.claim.uid;
+        // Without its ObjectBucket nobody knows which key it was.
+        let forgotten = ledger.entry(&call.claim.uid).is_some_and(|entry| entry.has_unknown_keys);
+        drop(ledger);
+        let id = text(&secret, "/data/AWS_ACCESS_KEY_ID");
+        let store = self.world.store();
+        let keys = store.users.get(&call.user).into_iter().flatten();
+        let taken = keys.into_iter().find(|key| Some(key.as_str()) != kept && encoded(key) == id).cloned();
+        drop(store);
+        if let Some(key) = taken.filter(|_| is_ours && !forgotten) {
+            let seen = format!("{} removes the key {key} of {}, which its Secret has", self.process.name, call.claim);
+            self.world.accuse(Invariant::Untouched, seen);
+        }
+    }
+
+    /// Whether a bucket is this call's claim's.
+    fn owns(call: &Call, mark: &Mark) -> bool {
+        matches!(mark, Mark::Ours { cluster, user } if ["", &call.cluster].contains(&&**cluster) && *user == call.user)
+    }
+
+    fn bucket_of_another(&self, call: &Call, name: &str) -> bool {
+        self.world.store().buckets.get(name).is_some_and(|mark| !Self::owns(call, mark))
     }
 
     async fn keys(&self, call: &mut Call, wanted: Option<&str>) -> Result<Credentials, &'static str> {
@@ -200,6 +258,18 @@ impl Author {
         Ok(Credentials::new(id, secret))
     }
 
+    /// The bucket is another's. The user of an earlier step would be left, unless a call has succeeded before.
+    async fn refuse(&self, mut call: Call, request: &RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        if request.state.is_empty() && self.world.store().users.contains_key(&call.user) {
+            let user = call.user.clone();
+            self.change(&call, false, |store| {
+                let _ = store.users.remove(&user);
+            });
+            self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        }
+        Err(ProvisionError::invalid(format!("the bucket {} belongs to somebody else", request.name)))
+    }
+
     async fn remove_user(&self, call: &mut Call) -> Result<(), &'static str> {
         if self.world.store().users.contains_key(&call.user) {
             self.check_removal(call, "the user");
@@ -214,7 +284,7 @@ impl Author {
 }
 
 fn answer(key: Credentials) -> Bucket {
-    let endpoint = Endpoint { host: "store.example.com".to_owned(), port: 80, ..Endpoint::default() };
+    let endpoint = Endpoint::http("store.example.com");
     Bucket::new(endpoint, key).state("kind", "simulated")
 }
 
@@ -223,24 +293,23 @@ impl BucketProvisioner for Author {
     type Config = Config;
 
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let mut call = self.begin("provision", &request.claim);
+        let mut call = self.begin("provision", &request.claim, &request.cluster_id);
         self.between(&mut call).await.map_err(ProvisionError::retry)?;
-        let owner = self.world.store().buckets.get(&request.name).cloned();
-        match owner {
-            Some(owner) if owner != call.user => {
-                // The user of an earlier step would be left.
-                self.remove_user(&mut call).await.map_err(ProvisionError::retry)?;
-                return Err(ProvisionError::invalid(format!("the bucket {} belongs to {owner}", request.name)));
-            }
-            _ => {}
+        if self.bucket_of_another(&call, &request.name) {
+            return self.refuse(call, &request).await;
         }
         let key = self.keys(&mut call, request.access_key_id.as_deref()).await.map_err(ProvisionError::retry)?;
         let (name, user) = (request.name.clone(), call.user.clone());
-        if owner.is_none() {
+        if !self.world.store().buckets.contains_key(&name) {
+            let mark = Mark::Ours { cluster: call.cluster.clone(), user };
             self.change(&call, true, |store| {
-                let _ = store.buckets.insert(name, user);
+                let _ = store.buckets.insert(name, mark);
             });
             self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        }
+        // Others may have been quicker.
+        if self.bucket_of_another(&call, &request.name) {
+            return self.refuse(call, &request).await;
         }
         let (name, limit) = (request.name.clone(), request.config.limit);
         self.change(&call, false, |store| {
@@ -251,7 +320,7 @@ impl BucketProvisioner for Author {
     }
 
     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let mut call = self.begin("grant", &request.claim);
+        let mut call = self.begin("grant", &request.claim, &request.cluster_id);
         self.between(&mut call).await.map_err(ProvisionError::retry)?;
         let key = self.keys(&mut call, request.access_key_id.as_deref()).await.map_err(ProvisionError::retry)?;
         let grant = (request.name.clone(), call.user.clone());
@@ -267,10 +336,10 @@ impl BucketProvisioner for Author {
     }
 
     async fn delete(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
-        let mut call = self.begin("delete", &bucket.claim);
+        let mut call = self.begin("delete", &bucket.claim, &bucket.cluster_id);
         self.between(&mut call).await.map_err(DeleteError::retry)?;
-        let owner = self.world.store().buckets.get(&bucket.name).cloned();
-        if owner.as_deref() == Some(&*call.user) {
+        let mark = self.world.store().buckets.get(&bucket.name).cloned();
+        if mark.is_some_and(|mark| Self::owns(&call, &mark)) {
             self.check_removal(&call, "the bucket");
             let name = bucket.name.clone();
             self.change(&call, false, |store| {
@@ -282,7 +351,7 @@ impl BucketProvisioner for Author {
     }
 
     async fn revoke(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
-        let mut call = self.begin("revoke", &bucket.claim);
+        let mut call = self.begin("revoke", &bucket.claim, &bucket.cluster_id);
         self.between(&mut call).await.map_err(DeleteError::retry)?;
         let grant = (bucket.name.clone(), call.user.clone());
         if self.world.store().grants.contains(&grant) {
@@ -296,9 +365,10 @@ impl BucketProvisioner for Author {
     }
 
     async fn rotate(&self, bucket: ProvisionedBucket<()>) -> Result<Credentials, ProvisionError> {
-        let mut call = self.begin("rotate", &bucket.claim);
+        let mut call = self.begin("rotate", &bucket.claim, &bucket.cluster_id);
         self.between(&mut call).await.map_err(ProvisionError::retry)?;
         let (user, current) = (call.user.clone(), bucket.access_key_id);
+        self.check_keys(&call, current.as_deref());
         self.change(&call, false, |store| {
             store.users.entry(user).or_default().retain(|key| Some(key) == current.as_ref());
         });
@@ -311,9 +381,10 @@ impl BucketProvisioner for Author {
     }
 
     async fn retire(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
-        let mut call = self.begin("retire", &bucket.claim);
+        let mut call = self.begin("retire", &bucket.claim, &bucket.cluster_id);
         self.between(&mut call).await.map_err(DeleteError::retry)?;
         let (user, current) = (call.user.clone(), bucket.access_key_id);
+        self.check_keys(&call, current.as_deref());
         self.change(&call, false, |store| {
             if let Some(keys) = store.users.get_mut(&user) {
                 keys.retain(|key| Some(key) == current.as_ref());

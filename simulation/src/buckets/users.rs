@@ -7,9 +7,12 @@ use kube_sim::{Cluster, DeleteOptions, PatchKind, Target};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::store::{SHARED, TAKEN};
+use super::garbled::Garbled;
+use super::plays::Plays;
+use super::site::Site;
+use super::store::{CONTESTED, SHARED, TAKEN};
 use super::world::World;
-use super::{NAMESPACE, PROVISIONER};
+use super::{NAMESPACE, PROVISIONER, record_of, text};
 
 /// What kind of claim it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +27,12 @@ pub(crate) enum Kind {
     Greedy,
     /// A Secret of the claim's name exists.
     Hindered,
+    /// Several claims want this bucket.
+    Rival,
+    /// It says that the ObjectBucket of another claim is its own.
+    Pointer,
+    /// Another provisioner has made its first bucket.
+    Legacy,
 }
 
 /// A claim, as its user wants it to be in the end.
@@ -35,31 +44,41 @@ pub(crate) struct Wish {
     pub(crate) uid: Option<String>,
     pub(crate) limit: u64,
     pub(crate) rotations: u32,
+    /// Somebody has changed its bucket in the store, or it was restored: its bucket may be another's now.
+    pub(crate) disturbed: bool,
 }
 
 pub(crate) struct Users {
-    cluster: Cluster,
-    world: Arc<World>,
+    pub(crate) cluster: Cluster,
+    /// That of the cluster.
+    pub(crate) number: usize,
+    /// The id of the cluster.
+    pub(crate) id: String,
+    pub(super) world: Arc<World>,
     random: fastrand::Rng,
+    /// For what no seed without plays has.
+    pub(super) surprises: fastrand::Rng,
     pub(crate) wishes: Vec<Wish>,
+    pub(super) garbled: Vec<Garbled>,
+    /// The claim that another provisioner has served.
+    pub(super) inherited: Option<String>,
 }
 
 const CLASSES: [(&str, Kind); 3] = [("made", Kind::Made), ("kept", Kind::Kept), ("granted", Kind::Granted)];
 
 impl Users {
-    pub(crate) fn new(cluster: &Cluster, world: &Arc<World>, mut random: fastrand::Rng) -> Self {
-        let kinds = [Kind::Made, Kind::Made, Kind::Kept, Kind::Granted, Kind::Greedy, Kind::Hindered];
-        let count = random.usize(2..7);
-        let wishes = (0..count)
-            .map(|number| Wish {
-                name: format!("claim-{number}"),
-                kind: random.choice(kinds).unwrap_or(Kind::Made),
-                uid: None,
-                limit: 0,
-                rotations: 0,
-            })
-            .collect();
-        let users = Self { cluster: cluster.clone(), world: world.clone(), random, wishes };
+    pub(crate) fn new(site: &Site, world: &Arc<World>, wishes: Vec<Wish>, random: fastrand::Rng) -> Self {
+        let mut users = Self {
+            cluster: site.cluster.clone(),
+            number: site.number,
+            id: site.id.clone(),
+            world: world.clone(),
+            random,
+            surprises: fastrand::Rng::with_seed(world.seed.wrapping_add(site.number as u64)),
+            wishes,
+            garbled: Vec::new(),
+            inherited: None,
+        };
         users.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}));
         CLASSES.into_iter().for_each(|(name, kind)| users.class(name, kind));
         for wish in users.wishes.iter().filter(|wish| wish.kind == Kind::Hindered) {
@@ -68,6 +87,7 @@ impl Users {
                 "stringData": {"mine": "x"},
             }));
         }
+        users.inherit();
         users
     }
 
@@ -76,6 +96,9 @@ impl Users {
         let deeds = self.random.u32(5..40);
         for _ in 0..deeds {
             sleep(Duration::from_millis(self.random.u64(0..6000))).await;
+            if self.world.plays.any() && self.surprises.u8(0..3) == 0 {
+                self.surprise();
+            }
             let at = self.random.usize(0..self.wishes.len());
             match self.random.u8(0..20) {
                 _ if self.wishes[at].uid.is_none() => self.make(at),
@@ -97,9 +120,12 @@ impl Users {
     }
 
     /// In the end every claim is there or going, and classes exist.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) async fn settle(&mut self) {
         for (name, kind) in CLASSES {
             self.class(name, kind);
+        }
+        if self.world.plays.any() {
+            self.attend().await;
         }
     }
 
@@ -111,29 +137,62 @@ impl Users {
             _ => "made",
         };
         let mut spec = json!({"storageClassName": class, "generateBucketName": "b"});
-        if wish.kind == Kind::Greedy {
-            spec["bucketName"] = TAKEN.into();
+        match wish.kind {
+            Kind::Greedy => spec["bucketName"] = TAKEN.into(),
+            Kind::Rival => spec["bucketName"] = CONTESTED.into(),
+            Kind::Pointer => {
+                let other = self.surprises.choice(&self.wishes).map(|other| other.name.as_str()).unwrap_or_default();
+                spec["objectBucketName"] = format!("obc-{NAMESPACE}-{other}").into();
+            }
+            _ => {}
         }
         let claim = self.cluster.create(&json!({
             "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim",
             "metadata": {"name": wish.name, "namespace": NAMESPACE}, "spec": spec,
         }));
         if let Ok(claim) = claim {
-            self.wishes[at].uid = claim["metadata"]["uid"].as_str().map(str::to_owned);
-            (self.wishes[at].limit, self.wishes[at].rotations) = (0, 0);
+            self.made(at, &claim);
+            (self.wishes[at].limit, self.wishes[at].rotations, self.wishes[at].disturbed) = (0, 0, false);
             self.world.note(|| format!("{} is made", wish.name));
         }
     }
 
-    fn remove(&mut self, at: usize) {
+    /// There is a claim with a new uid.
+    pub(super) fn made(&mut self, at: usize, claim: &Value) {
+        let uid = text(claim, "/metadata/uid").to_owned();
+        self.world.ledger().made(self.number, &uid);
+        self.wishes[at].uid = Some(uid);
+    }
+
+    pub(super) fn remove(&mut self, at: usize) {
         let name = self.wishes[at].name.clone();
         self.world.note(|| format!("{name} is deleted"));
+        if let Some(uid) = &self.wishes[at].uid {
+            self.world.ledger().deleted(uid);
+        }
         let target = target("objectbucket.io", "objectbucketclaims", &name);
         let _ = self.cluster.delete(&target, DeleteOptions::default());
         self.wishes[at].uid = None;
     }
 
+    /// What another provisioner has left is taken as it is, so until we look after it, nobody changes it.
+    fn is_inherited(&self, at: usize) -> bool {
+        let Wish { kind, name, uid, .. } = &self.wishes[at];
+        let written = |plural: &str| {
+            let object = self.cluster.get("", plural, NAMESPACE, name);
+            object.is_ok_and(|object| object["metadata"]["annotations"]["kube-provisioner/checksum"].is_string())
+        };
+        let recorded = || {
+            let object = self.cluster.get("objectbucket.io", "objectbuckets", "", &format!("obc-{NAMESPACE}-{name}"));
+            object.is_ok_and(|object| record_of(&object)["made"] == true)
+        };
+        *kind == Kind::Legacy && uid.is_some() && !(written("secrets") && written("configmaps") && recorded())
+    }
+
     fn configure(&mut self, at: usize) {
+        if self.is_inherited(at) {
+            return;
+        }
         self.wishes[at].limit = self.random.u64(1..100);
         let limit = self.wishes[at].limit.to_string();
         self.edit_claim(at, json!({"spec": {"additionalConfig": {"limit": limit}}}));
@@ -156,7 +215,7 @@ impl Users {
     /// What is not the user's own is left alone.
     fn edit(&self, plural: &str, at: usize, patch: Value) {
         let wish = &self.wishes[at];
-        if wish.kind != Kind::Hindered {
+        if wish.kind != Kind::Hindered && !self.is_inherited(at) {
             let _ = self.cluster.patch(&target("", plural, &wish.name), None, PatchKind::Merge, &patch);
         }
     }
@@ -169,8 +228,9 @@ impl Users {
     }
 
     /// An administrator deletes the ObjectBucket of a claim that lives.
-    fn delete_object(&self, at: usize) {
+    pub(super) fn delete_object(&self, at: usize) {
         let name = format!("obc-{NAMESPACE}-{}", self.wishes[at].name);
+        self.gives_up(&name);
         let target = Target { group: "objectbucket.io", plural: "objectbuckets", namespace: "", name: &name };
         let _ = self.cluster.delete(&target, DeleteOptions::default());
     }
@@ -201,6 +261,23 @@ impl Users {
     }
 }
 
-fn target<'a>(group: &'a str, plural: &'a str, name: &'a str) -> Target<'a> {
+/// What users want in all clusters.
+pub(crate) fn wishes(plays: Plays, random: &mut fastrand::Rng) -> Vec<Wish> {
+    let kinds = [Kind::Made, Kind::Made, Kind::Kept, Kind::Granted, Kind::Greedy, Kind::Hindered];
+    let count = random.usize(2..7);
+    let wish = |name, kind| Wish { name, kind, uid: None, limit: 0, rotations: 0, disturbed: false };
+    let mut wishes: Vec<Wish> =
+        (0..count).map(|number| wish(format!("claim-{number}"), random.choice(kinds).unwrap_or(Kind::Made))).collect();
+    if plays.rivals {
+        wishes.extend((0..2).map(|number| wish(format!("rival-{number}"), Kind::Rival)));
+    }
+    if plays.pointers {
+        wishes.push(wish("pointer".to_owned(), Kind::Pointer));
+        wishes.push(wish("legacy".to_owned(), Kind::Legacy));
+    }
+    wishes
+}
+
+pub(super) fn target<'a>(group: &'a str, plural: &'a str, name: &'a str) -> Target<'a> {
     Target { group, plural, namespace: NAMESPACE, name }
 }

@@ -6,18 +6,25 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube_sim::{After, Before, Cluster, Faults, Interceptor, Request, WatchInterceptor};
+use kube_sim::{After, Before, Cluster, Faults, Interceptor, Request, Verb, WatchInterceptor};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::backup::Backup;
+use super::ledger::Ledger;
+use super::plays::Plays;
 use super::store::State;
+use super::{claimed_uid, record_of, text};
 use crate::judge::{Invariant, Violation};
 
 pub(crate) struct World {
     pub(crate) seed: u64,
     start: Instant,
     traced: bool,
-    cluster: Mutex<Option<Cluster>>,
+    pub(crate) plays: Plays,
+    clusters: Mutex<Vec<Cluster>>,
+    ledger: Mutex<Ledger>,
+    backup: Mutex<Option<Backup>>,
     store: Mutex<State>,
     shared: Mutex<Shared>,
     moved: Notify,
@@ -35,7 +42,10 @@ impl World {
             seed,
             start: Instant::now(),
             traced,
-            cluster: Mutex::default(),
+            plays: Plays::draw(seed),
+            clusters: Mutex::default(),
+            ledger: Mutex::default(),
+            backup: Mutex::default(),
             store: Mutex::default(),
             shared: Mutex::new(Shared { random, calm: false, verdict: None }),
             moved: Notify::new(),
@@ -43,20 +53,32 @@ impl World {
     }
 
     pub(crate) fn furnish(&self, cluster: &Cluster) {
-        *lock(&self.cluster) = Some(cluster.clone());
+        lock(&self.clusters).push(cluster.clone());
     }
 
-    /// The cluster holds the wires, which hold the processes, which hold this.
+    /// The clusters hold the wires, which hold the processes, which hold this.
     pub(crate) fn clear(&self) {
-        *lock(&self.cluster) = None;
+        lock(&self.clusters).clear();
     }
 
-    pub(crate) fn cluster(&self) -> Option<Cluster> {
-        lock(&self.cluster).clone()
+    pub(crate) fn cluster(&self, number: usize) -> Option<Cluster> {
+        lock(&self.clusters).get(number).cloned()
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        lock(&self.ledger)
     }
 
     pub(crate) fn store(&self) -> MutexGuard<'_, State> {
         lock(&self.store)
+    }
+
+    pub(crate) fn backs_up(&self, backup: Backup) {
+        *lock(&self.backup) = Some(backup);
+    }
+
+    pub(crate) fn backup(&self) -> Option<Backup> {
+        lock(&self.backup).clone()
     }
 
     pub(crate) fn now(&self) -> Duration {
@@ -79,7 +101,7 @@ impl World {
 
     pub(crate) fn note(&self, text: impl FnOnce() -> String) {
         if self.traced
-            && let Some(cluster) = &*lock(&self.cluster)
+            && let Some(cluster) = lock(&self.clusters).first()
         {
             cluster.note(text());
         }
@@ -111,6 +133,8 @@ impl World {
 /// One process, and what is to become of it.
 pub(crate) struct Process {
     pub(crate) name: String,
+    /// The number of its cluster.
+    pub(crate) cluster: usize,
     world: Weak<World>,
     state: Mutex<Fate>,
     news: Notify,
@@ -138,7 +162,7 @@ enum What {
 const MANY: u32 = 1000;
 
 impl Process {
-    pub(crate) fn draw(name: &str, world: &Arc<World>, random: &mut fastrand::Rng) -> Arc<Self> {
+    pub(crate) fn draw(name: &str, cluster: usize, world: &Arc<World>, random: &mut fastrand::Rng) -> Arc<Self> {
         let what = match random.u8(0..6) {
             0 => What::Stop,
             1 => What::Freeze(Duration::from_secs(random.u64(1..90))),
@@ -148,6 +172,7 @@ impl Process {
         let state = Fate { left, what, dead: false, stopped: false, frozen_until: None, asked: (0, 0) };
         Arc::new(Self {
             name: name.to_owned(),
+            cluster,
             world: Arc::downgrade(world),
             state: Mutex::new(state),
             news: Notify::new(),
@@ -162,7 +187,7 @@ impl Process {
         self.until(|fate| fate.stopped).await;
     }
 
-    /// Nothing of it goes on.
+    /// Nothing of it continues.
     pub(crate) fn end(&self) {
         lock(&self.state).dead = true;
     }
@@ -225,14 +250,16 @@ impl Process {
 
 /// What stands between the processes and the API server.
 pub(crate) struct Wires {
+    /// The number of the cluster.
+    cluster: usize,
     world: Weak<World>,
     faults: Faults,
     processes: Mutex<BTreeMap<String, Arc<Process>>>,
 }
 
 impl Wires {
-    pub(crate) fn new(world: &Arc<World>, faults: Faults) -> Self {
-        Self { world: Arc::downgrade(world), faults, processes: Mutex::default() }
+    pub(crate) fn new(cluster: usize, world: &Arc<World>, faults: Faults) -> Self {
+        Self { cluster, world: Arc::downgrade(world), faults, processes: Mutex::default() }
     }
 
     pub(crate) fn admit(&self, process: &Arc<Process>) {
@@ -250,6 +277,40 @@ impl Wires {
     fn is_calm(&self) -> bool {
         self.world.upgrade().is_none_or(|world| world.is_calm())
     }
+
+    /// A process ends an ObjectBucket that stands for something: its claim must not live, somebody must have asked for it, and
+    /// in this cluster.
+    fn check_end(&self, process: &Process, request: &Request, world: &World) {
+        let Some(cluster) = world.cluster(self.cluster) else { return };
+        let Ok(object) = cluster.get("objectbucket.io", "objectbuckets", "", &request.name) else { return };
+        let wanted =
+            request.options.delete.preconditions.as_ref().and_then(|preconditions| preconditions.uid.as_deref());
+        if wanted.is_some_and(|uid| uid != text(&object, "/metadata/uid")) || record_of(&object)["made"] != true {
+            return;
+        }
+        let uid = claimed_uid(&object);
+        let claims = cluster.list("objectbucket.io", "objectbucketclaims", None).unwrap_or_default();
+        let bucket = text(&object, "/spec/endpoint/bucketName");
+        let has_it = world.store().buckets.contains_key(bucket);
+        let ledger = world.ledger();
+        if !has_it || ledger.by_hand.contains(bucket) {
+            // An administrator has taken it away, so the claim is refused like a new one.
+            return;
+        }
+        let lives = claims.iter().any(|claim| {
+            ledger.origin(text(claim, "/metadata/uid")) == uid && claim["metadata"]["deletionTimestamp"].is_null()
+        });
+        let elsewhere = ledger.cluster_of(&uid).is_some_and(|home| home != self.cluster);
+        let why = match (elsewhere, lives, ledger.may_end(&uid)) {
+            (true, _, _) => "which is another cluster's",
+            (_, true, _) => "whose claim lives",
+            (_, _, false) => "and nobody has asked for that",
+            _ => return,
+        };
+        drop(ledger);
+        let seen = format!("{} ends the ObjectBucket {}, {why}", process.name, request.name);
+        world.accuse(Invariant::Untouched, seen);
+    }
 }
 
 impl Interceptor for Wires {
@@ -263,7 +324,14 @@ impl Interceptor for Wires {
                 return Before::Hang;
             }
             process.edge().await;
-            if self.is_calm() { Before::Handle } else { self.faults.before(request).await }
+            let before = if self.is_calm() { Before::Handle } else { self.faults.before(request).await };
+            if matches!(before, Before::Handle)
+                && request.verb == Verb::Delete
+                && request.resource.plural == "objectbuckets"
+            {
+                self.check_end(&process, request, &world);
+            }
+            before
         }
         .boxed()
     }

@@ -1,4 +1,4 @@
-//! What is looked at when a call begins, and at each step of the backend.
+//! What is checked when a call begins, and at each step of the backend.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use super::{Invariant, Judge};
 
 impl Judge {
     pub(super) fn check_deletion(&mut self, at: Duration, who: &str, name: &str) {
+        self.check_lost(at, name);
         if let Some(claim) = self.picture.living_claim_of(name) {
             let seen = format!("{who} deletes the asset of {name}, and its claim {claim} lives");
             return self.accuse(at, Invariant::Untouched, seen);
@@ -17,7 +18,9 @@ impl Judge {
             let seen = format!("{who} deletes the asset of {name}, and its claim {claim} waits for it");
             return self.accuse(at, Invariant::Untouched, seen);
         }
-        if self.assets.get(name).is_some_and(|asset| asset.claim.is_empty()) {
+        // Only the author can see what an administrator has done by hand.
+        let foreign = self.assets.get(name).is_some_and(|asset| asset.claim.is_empty());
+        if foreign && !self.emptied.contains(name) {
             let seen = format!("{who} deletes the asset of {name}, which is somebody else's");
             return self.accuse(at, Invariant::Untouched, seen);
         }
@@ -42,7 +45,16 @@ impl Judge {
         }
     }
 
+    /// What a person has taken out of the cluster goes only when a person says so, or with a claim that has got it again.
+    fn check_lost(&mut self, at: Duration, name: &str) {
+        if self.lost.contains(name) {
+            let seen = format!("the asset of {name} is being removed, and no claim that had it was seen being deleted");
+            self.accuse(at, Invariant::Untouched, seen);
+        }
+    }
+
     pub(super) fn check_clean_up(&mut self, at: Duration, who: &str, name: &str) {
+        self.check_lost(at, name);
         if let Some(claim) = self.picture.living_claim_of(name) {
             let seen = format!("{who} cleans {name} up, and its claim {claim} lives");
             return self.accuse(at, Invariant::Untouched, seen);
@@ -75,6 +87,7 @@ impl Judge {
     }
 
     pub(super) fn check_removal(&mut self, at: Duration, name: &str) {
+        self.check_lost(at, name);
         if let Some(claim) = self.picture.living_claim_of(name) {
             let seen = format!("the asset of {name} is being removed, and its claim {claim} lives");
             self.accuse(at, Invariant::Untouched, seen);
@@ -86,7 +99,7 @@ impl Judge {
 
     pub(super) fn check_sizes(&mut self, at: Duration) {
         let too_large = self.picture.volumes.iter().find_map(|(name, volume)| {
-            let asset = self.assets.get(name).filter(|_| volume.ours && !self.forgiven.contains(name))?;
+            let asset = self.assets.get(name).filter(|_| volume.ours && !self.excuses_size(name))?;
             (volume.capacity > asset.size)
                 .then(|| format!("{name} says {}, and its asset has {}", volume.capacity, asset.size))
         });
@@ -100,16 +113,19 @@ impl Judge {
         }
     }
 
+    /// Users have done something to the volume or to its asset.
+    fn excuses_size(&self, name: &str) -> bool {
+        self.forgiven.contains(name) || self.emptied.contains(name)
+    }
+
     pub(super) fn check_covered(&mut self, at: Duration, version: u64) {
         let uncovered = self.assets.iter().find(|(name, asset)| {
-            !asset.claim.is_empty()
-                && !self.forgiven.contains(*name)
-                && !self.released.contains(*name)
-                && !self.picture.knows(name)
+            let excused = self.forgiven.contains(*name) || self.stripped.contains(*name);
+            !asset.claim.is_empty() && !excused && !self.picture.knows(name)
         });
         if let Some((name, asset)) = uncovered {
             let since = if version == 0 { String::new() } else { format!(" since version {version}") };
-            let seen = format!("{name} is {:?}, and no volume, journal or claim knows it{since}", asset.stage);
+            let seen = format!("{name} is {:?}, and no volume and no journal knows it{since}", asset.stage);
             self.accuse(at, Invariant::Covered, seen);
         }
     }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::picture::{Claim, Volume};
 use super::{Invariant, Judge};
-use crate::backend::AssetStage;
+use crate::backend::{Asset, AssetStage};
 use crate::plan::{Claim as PlannedClaim, Nature, Plan};
 
 impl Judge {
-    /// What does not hold yet, once nothing goes wrong any more.
+    /// What does not hold yet once the faults have ended.
     pub(crate) fn unmet(&mut self, at: Duration, planned: &[PlannedClaim]) -> Option<(Invariant, String)> {
         self.look(at);
         self.unbound(planned)
@@ -27,7 +27,22 @@ impl Judge {
             if claim.deleting {
                 return Some(format!("{name} is still being deleted"));
             }
-            if matches!(planned[index].nature, Nature::Invalid | Nature::NotMine) {
+            // It has the volume that it had, or none. A restored volume may also take a claim of the same name.
+            if self.copied_claims.contains(uid) || self.bound_again.contains(&claim.volume) {
+                continue;
+            }
+            // Who has its volume keeps it, whatever an administrator has done to the asset; who waits is refused what is
+            // somebody else's, and gets what was only removed.
+            let foreign = self.assets.get(&volume).is_some_and(Asset::is_foreign);
+            if self.emptied.contains(&volume) && (foreign || !claim.volume.is_empty()) {
+                continue;
+            }
+            // Users have taken the volume away by force.
+            if self.stripped.contains(&claim.volume) && !self.picture.volumes.contains_key(&claim.volume) {
+                continue;
+            }
+            let Some(planned) = planned.get(index) else { continue };
+            if matches!(planned.nature, Nature::Invalid | Nature::NotMine) {
                 if claim.bound {
                     return Some(format!("{name} is bound, although it never can be"));
                 }
@@ -55,8 +70,13 @@ impl Judge {
 
     /// The API server lets only claims ask for more that may.
     fn too_small(&self) -> Option<String> {
-        self.picture.claims.values().filter(|claim| claim.bound && self.whole_author).find_map(|claim| {
+        let here = self.picture.claims.iter().filter(|(uid, _)| !self.copied_claims.contains(*uid));
+        here.map(|(_, claim)| claim).filter(|claim| claim.bound && self.whole_author).find_map(|claim| {
             let volume = self.picture.volumes.get(&claim.volume).filter(|volume| volume.ours && !volume.deleting)?;
+            // What is gone or somebody else's does not grow.
+            if self.emptied.contains(&claim.volume) {
+                return None;
+            }
             let asset = self.assets.get(&claim.volume)?;
             let (request, sizes) = (claim.request, [claim.capacity, volume.capacity, asset.size]);
             let small = sizes.iter().any(|size| *size < request);
@@ -67,6 +87,14 @@ impl Judge {
     fn lingering(&self) -> Option<String> {
         for (name, volume) in self.picture.volumes.iter().filter(|(_, volume)| volume.ours) {
             let claim_lives = self.picture.claims.contains_key(&volume.claim);
+            // Only a person can say what becomes of it.
+            if self.copies.contains(name) {
+                continue;
+            }
+            // A copy of another cluster's, which a claim has had again meanwhile, is left to that cluster all the same.
+            if volume.cluster_id.as_ref().is_some_and(|id| *id != self.cluster_id) {
+                continue;
+            }
             // It became one to be kept after its deletion had begun, which only a person can settle.
             if !claim_lives && volume.deleting && volume.protected && volume.retained_since.is_some() {
                 continue;
@@ -83,6 +111,10 @@ impl Judge {
                 continue;
             }
             let stage = self.assets.get(name).map(|asset| asset.stage);
+            // What was gone before the restore, or was taken away by hand, does not come back.
+            if stage.is_none() && (self.bound_again.contains(name) || self.emptied.contains(name)) {
+                continue;
+            }
             if stage != Some(AssetStage::Exported) {
                 return Some(format!("the volume {name} stays, and its asset is {stage:?}"));
             }
@@ -92,18 +124,15 @@ impl Judge {
 
     fn noted(&self) -> Option<String> {
         let noted = self.picture.journals.iter().find_map(|(journal, keys)| Some((journal, keys.first()?)));
-        let held = self.picture.claims.values().find(|claim| claim.held);
-        noted
-            .map(|(journal, key)| format!("the journal {journal} has an entry for {key}"))
-            .or_else(|| held.map(|claim| format!("{} records an attempt", claim.name)))
+        noted.map(|(journal, key)| format!("the journal {journal} has an entry for {key}"))
     }
 
     /// Which claim waits although its class does not hang and nothing else is wrong.
     pub(crate) fn hindered(&mut self, at: Duration, plan: &Plan) -> Option<String> {
         self.look(at);
         let waits = |claim: &&Claim| {
-            let planned = index(&claim.name).map(|index| plan.claims[index].class);
-            !claim.bound && planned.is_some_and(|class| !plan.classes[class].hangs)
+            let planned = index(&claim.name).and_then(|index| plan.claims.get(index));
+            !claim.bound && planned.is_some_and(|claim| !plan.classes[claim.class].hangs)
         };
         let waiting = self.picture.claims.values().find(waits).filter(|_| plan.unhindered);
         waiting.map(|claim| format!("{} is not bound, and only another class hangs", claim.name))
@@ -115,7 +144,9 @@ impl Judge {
         }
         let mut ours = self.assets.iter().filter(|(_, asset)| !asset.claim.is_empty());
         let lying = ours.find(|(name, _)| {
-            !self.forgiven.contains(*name) && !self.picture.volumes.get(*name).is_some_and(|volume| volume.ours)
+            !self.forgiven.contains(*name)
+                && !self.stripped.contains(*name)
+                && !self.picture.volumes.get(*name).is_some_and(|volume| volume.ours)
         });
         lying.map(|(name, asset)| format!("the asset of {name} is {:?} and has no volume", asset.stage))
     }

@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_provisioner::protocol::{CLAIM_FINALIZER, DELETING, FINALIZER, IDENTITY, PROVISIONED_BY};
+use kube_provisioner::protocol::{CLUSTER_ID, DELETING, FINALIZER, IDENTITY, PROVISIONED_BY};
 use kube_provisioner::quantity::parse_bytes;
 use kube_sim::{Change, ChangeKind};
 use serde::Deserialize;
 
 use crate::PROVISIONER;
+
+/// The uid of the ConfigMap that a journal was written for.
+const JOURNAL_UID: &str = "kube-provisioner/journal-uid";
 
 /// What matters of the cluster.
 #[derive(Default)]
@@ -38,6 +41,8 @@ pub(crate) struct Volume {
     /// The version in which it was saved.
     pub(crate) since: u64,
     pub(crate) ours: bool,
+    /// The cluster in which it was made.
+    pub(crate) cluster_id: Option<String>,
     /// The uid of its claim.
     pub(crate) claim: String,
     /// Since which version it is to be kept.
@@ -57,8 +62,6 @@ pub(crate) struct Claim {
     pub(crate) volume: String,
     pub(crate) bound: bool,
     pub(crate) deleting: bool,
-    /// It records an attempt.
-    pub(crate) held: bool,
     /// What it asks for and what it has, in bytes.
     pub(crate) request: u64,
     pub(crate) capacity: u64,
@@ -105,9 +108,10 @@ impl Picture {
             }
             "persistentvolumeclaims" => {
                 let claim = read().claim();
-                let (name, capacity) = (claim.name.clone(), claim.capacity);
+                let (name, capacity, bound) = (claim.name.clone(), claim.capacity, claim.bound);
                 let before = self.claims.insert(stored.uid().to_owned(), claim);
-                if before.is_some_and(|before| before.capacity > capacity && before.bound) {
+                // A claim whose volume is lost has no capacity any more.
+                if bound && before.is_some_and(|before| before.capacity > capacity && before.bound) {
                     return Some(Seen::Shrunk(name));
                 }
             }
@@ -130,10 +134,9 @@ impl Picture {
         self.volumes.get(name).is_some_and(|volume| volume.ours) || self.is_recorded(name)
     }
 
-    /// Whether a journal knows of the asset with this name, or its claim.
+    /// Whether a journal knows of the asset with this name.
     pub(crate) fn is_recorded(&self, name: &str) -> bool {
         self.journals.values().any(|keys| keys.contains(name))
-            || self.claims.get(uid_in(name)).is_some_and(|claim| claim.held)
     }
 
     /// The class of the claim that this volume is or would be for.
@@ -155,8 +158,12 @@ impl Picture {
 
     /// The claim that has this volume and is not being deleted.
     pub(crate) fn living_claim_of(&self, volume: &str) -> Option<&str> {
-        let lives = |claim: &&Claim| claim.volume == volume && !claim.deleting;
-        self.claims.values().find(lives).map(|claim| claim.name.as_str())
+        // A restored claim that names the volume of the claim before it is not served by the binder: that claim was deleted.
+        let is_its = |uid: &String| self.volumes.get(volume).is_none_or(|volume| volume.claim == *uid);
+        let lives = |(uid, claim): &(&String, &Claim)| {
+            claim.volume == volume && !claim.deleting && (claim.bound || is_its(uid))
+        };
+        self.claims.iter().find(lives).map(|(_, claim)| claim.name.as_str())
     }
 }
 
@@ -236,6 +243,7 @@ impl Object {
             marked: self.metadata.annotations.get(DELETING) == Some(&self.metadata.uid),
             ours: self.metadata.annotations.get(PROVISIONED_BY).is_some_and(|by| by == PROVISIONER)
                 && self.metadata.annotations.get(IDENTITY).is_none_or(|identity| identity != "elsewhere"),
+            cluster_id: self.metadata.annotations.get(CLUSTER_ID).cloned(),
             claim: self.spec.claim_ref.unwrap_or_default().uid,
             retained_since: retained.then(|| retained_since.unwrap_or(version)),
             deleting: self.metadata.deletion_timestamp.is_some(),
@@ -251,7 +259,6 @@ impl Object {
             class: self.spec.storage_class_name,
             request: self.spec.resources.requests.bytes(),
             capacity: self.status.capacity.bytes(),
-            held: self.metadata.finalizers.iter().any(|name| name == CLAIM_FINALIZER),
             volume: self.spec.volume_name,
             bound: self.status.phase == "Bound",
             deleting: self.metadata.deletion_timestamp.is_some(),
@@ -260,6 +267,10 @@ impl Object {
 
     /// See the journal of `provisioner-runtime`: a line per entry, the key first.
     fn keys(self) -> BTreeSet<String> {
+        // What was restored is nobody's until somebody has taken it over.
+        if self.metadata.annotations.get(JOURNAL_UID).is_some_and(|uid| *uid != self.metadata.uid) {
+            return BTreeSet::new();
+        }
         let entries = self.data.get("entries").map(String::as_str).unwrap_or_default();
         let keys = entries.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned()));
         keys.collect()

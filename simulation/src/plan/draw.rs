@@ -1,6 +1,7 @@
 //! Draws plans: small, as different from each other as possible, and nasty at the dangerous places.
 
 mod special;
+mod worlds;
 
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ impl Plan {
             10 if dice.chance(0.2) => special::fill_journals(&mut plan, &mut dice),
             _ => {}
         }
+        worlds::meet(&mut plan);
         plan.deeds.sort_by_key(|(when, _)| match when {
             When::At(time) => (0, *time),
             When::Step(count) => (1, Duration::from_secs(u64::from(*count))),
@@ -63,6 +65,7 @@ impl Plan {
             unhindered,
             deeds,
             slots,
+            other: None,
         }
     }
 }
@@ -184,8 +187,7 @@ fn slots(dice: &mut Dice, storm: Duration) -> Vec<Vec<Life>> {
     let (count, sharing) = match dice.number(0, 19) {
         0 | 1 => (1, Sharing::Alone),
         2 | 3 => (2, Sharing::Nodes),
-        4 | 5 => (dice.pick(&[1, 2, 2, 3]), Sharing::Claims),
-        6 | 7 => (dice.pick(&[1, 2, 3]), Sharing::Leases(dice.number(2, 3))),
+        4..=6 => (dice.pick(&[1, 2, 3]), Sharing::Leases(dice.number(2, 3))),
         _ => (dice.pick(&[1, 1, 2, 2, 2, 3]), Sharing::Leases(1)),
     };
     // Options may change between two lives; who shares nothing must be the only one.

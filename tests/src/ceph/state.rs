@@ -55,6 +55,7 @@ impl State {
     /// The cluster that tests use: the one named by [`STATE_VARIABLE`], else that of `cargo xtask ceph up`. The error is
     /// one line that says how to get one.
     pub fn for_tests() -> anyhow::Result<Self> {
+        super::CEPH.check_use()?;
         let path = match std::env::var_os(STATE_VARIABLE) {
             Some(path) if !path.is_empty() => PathBuf::from(path),
             _ => path_in(&standing_dir()?),

@@ -14,7 +14,7 @@ use objectbucket_api::{ClaimPhase, ObjectBucket, ObjectBucketClaim};
 use s3_client::{Client, Credentials, Settings};
 use serde_json::{Value, json};
 
-use super::{Access, Program, TestSpace, eventually, install_bucket_crds, provisioner_program};
+use super::{Access, Cluster, Program, TestSpace, eventually, install_bucket_crds, provisioner_program};
 use crate::http;
 use crate::nfs::free_port;
 
@@ -33,7 +33,15 @@ pub struct BucketSpace {
 impl BucketSpace {
     /// With an account that may do what provisioners of buckets may.
     pub async fn new(test: &str) -> anyhow::Result<Self> {
-        let space = TestSpace::new(test).await?;
+        Self::on(TestSpace::new(test).await?).await
+    }
+
+    /// One of the same names in another cluster.
+    pub async fn twin_in(&self, cluster: Cluster) -> anyhow::Result<Self> {
+        Self::on(self.space.twin_in(cluster).await?).await
+    }
+
+    async fn on(space: TestSpace) -> anyhow::Result<Self> {
         install_bucket_crds(&space.client()).await?;
         let options = BucketOptions::new(space.provisioner()).options;
         let rules = bucket_rules(&options, &BucketCapabilities::default(), &[]);
@@ -57,7 +65,7 @@ impl BucketSpace {
             ["--lease-renew-deadline", "2s"],
             ["--lease-retry-period", "500ms"],
         ];
-        // Its metrics are looked at, too.
+        // Its metrics are checked, too.
         let admin = format!("127.0.0.1:{}", free_port()?);
         let program = provisioner_program(package)?.display().to_string();
         let command = variables
@@ -148,7 +156,7 @@ impl BucketSpace {
         let map = self.space.api::<ConfigMap>().get(claim).await?.data.unwrap_or_default();
         let text = |key: &str| Ok::<_, anyhow::Error>(String::from_utf8(secret.get(key).context("no key")?.0.clone())?);
         let (id, secret) = (text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);
-        let mut settings = Settings::new(map.get("AWS_ENDPOINT_URL").context("no address")?);
+        let mut settings = Settings::new(map.get("AWS_ENDPOINT_URL_S3").context("no address")?);
         if let Some(region) = map.get("BUCKET_REGION").filter(|region| !region.is_empty()) {
             settings.region.clone_from(region);
         }

@@ -49,7 +49,7 @@ pub use program::Program;
 pub use space::TestSpace;
 pub use wait::{DEFAULT_LIMIT, eventually, until};
 
-use crate::control_plane::{self, NO_NODE, Node, Signal, State};
+use crate::control_plane::{self, NO_NODE, NODE, Node, Signal, State};
 
 /// A connection to the control plane as administrator. While it lives, no other test restarts a component.
 pub struct Cluster {
@@ -63,6 +63,12 @@ impl Cluster {
     /// test runs that wants to be alone.
     pub async fn connect() -> anyhow::Result<Self> {
         let state = State::for_tests()?;
+        let turn = Turn::with_others(&state).await?;
+        Self::with(state, turn).await
+    }
+
+    /// Connects to a control plane that a test has started for itself.
+    pub async fn connect_to(state: State) -> anyhow::Result<Self> {
         let turn = Turn::with_others(&state).await?;
         Self::with(state, turn).await
     }
@@ -87,6 +93,7 @@ impl Cluster {
 
     /// The real node; the error says how to get one.
     pub fn node(&self) -> anyhow::Result<&Node> {
+        NODE.check_use()?;
         self.state.node.as_ref().context(NO_NODE)
     }
 

@@ -46,7 +46,15 @@ impl TestSpace {
 
     /// Makes a namespace in a cluster.
     pub async fn in_cluster(cluster: Cluster, test: &str) -> anyhow::Result<Self> {
-        let namespace = format!("{test}-{}", random_suffix());
+        Self::named(cluster, format!("{test}-{}", random_suffix())).await
+    }
+
+    /// A space of the same names in another cluster: namespace, classes and provisioner.
+    pub async fn twin_in(&self, cluster: Cluster) -> anyhow::Result<Self> {
+        Self::named(cluster, self.namespace.clone()).await
+    }
+
+    async fn named(cluster: Cluster, namespace: String) -> anyhow::Result<Self> {
         let space = Self {
             provisioner: format!("{namespace}.example.com/provisioner"),
             namespace,
@@ -176,7 +184,12 @@ impl TestSpace {
         arguments: impl IntoIterator<Item = A>,
     ) -> anyhow::Result<Program> {
         let started = Program::spawn(self.cluster.state(), &format!("{}-{name}", self.namespace), program, arguments)?;
-        self.logs.lock().unwrap_or_else(PoisonError::into_inner).push(started.log().to_owned());
+        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        // A program that is started again writes on.
+        if !logs.iter().any(|log| log == started.log()) {
+            logs.push(started.log().to_owned());
+        }
+        drop(logs);
         Ok(started)
     }
 

@@ -34,7 +34,7 @@ pub use binaries::{Binaries, cache_dir};
 pub use existing::Existing;
 pub use kubeconfig::{client_from, config_from, kubeconfig_for_service_account, service_account_token};
 pub use logs::last_lines;
-pub use node::{BUSYBOX, GuestNode, NO_NODE, Node, import_image, install_node_packages, node_obstacle};
+pub use node::{BUSYBOX, GuestNode, NO_NODE, NODE, Node, import_image};
 pub use rustix::process::Signal;
 pub use simulated::Simulated;
 pub use state::{Health, Process, STATE_VARIABLE, State};

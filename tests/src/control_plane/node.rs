@@ -32,7 +32,7 @@ pub use guest::GuestNode;
 pub use images::BUSYBOX;
 pub(super) use images::import_all;
 pub(super) use network::Network;
-pub use packages::{install as install_node_packages, obstacle as node_obstacle};
+pub use packages::NODE;
 pub(super) use runtime::{components, write_kubelet_config};
 
 /// The name of the node.
@@ -71,9 +71,7 @@ pub(super) fn create(
     lifetime: Lifetime,
     guard: &Guard,
 ) -> anyhow::Result<(Node, Process, Child)> {
-    if let Some(obstacle) = packages::obstacle() {
-        return Err(obstacle);
-    }
+    NODE.check(crate::dependency::INSTALL)?;
     let dir = dir.join("node");
     for below in ["kubelet", "log", "cni-state", "containerd"] {
         fs::create_dir_all(dir.join(below))?;
@@ -122,7 +120,7 @@ fn made(ready: &Path, process: &Process, id: ProcessId, programs: PathBuf, child
 /// What the first process does. As such it is also the parent of those whose own parent has ended, and waits for them.
 ///
 /// The kubelet, containerd and CNI have paths that cannot be chosen. Below them are directories of ours. The empty directories
-/// that they are mounted on stay for ever: removing one would take it from every other node of this machine.
+/// that they are mounted on stay forever: removing one would take it from every other node of this machine.
 fn init_script(dir: &Path) -> String {
     let dir = dir.display();
     format!(

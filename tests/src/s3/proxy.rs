@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::Server;
 
-/// What goes wrong, each at every so-manieth request; 0 is never.
+/// The faults, each at every Nth request; 0 is never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// 503, as a service that is overloaded.
@@ -27,49 +27,122 @@ pub struct Faults {
 
 /// Starts it; returns its address. It ends with its runtime.
 pub async fn start(server: &Server, faults: Faults) -> anyhow::Result<String> {
+    let every = [faults.unavailable, faults.too_many, faults.cut_before, faults.cut_after];
+    let fails = move |number: u64| every.iter().any(|every| *every > 0 && number.is_multiple_of(*every));
+    start_with(server, faults.latency, move |asked| {
+        let at = |every: u64| every > 0 && asked.number.is_multiple_of(every) && !fails(asked.number - 1);
+        match () {
+            () if at(faults.cut_before) => Fate::Lost,
+            // IAM says it in other words than S3.
+            () if at(faults.unavailable) && asked.is_iam() => Fate::Refused(503, "ServiceUnavailable"),
+            () if at(faults.unavailable) => Fate::Refused(503, "SlowDown"),
+            () if at(faults.too_many) && asked.is_iam() => Fate::Refused(429, "Throttling"),
+            () if at(faults.too_many) => Fate::Refused(429, "TooManyRequests"),
+            () if at(faults.cut_after) => Fate::Unanswered,
+            () => Fate::Answered,
+        }
+    })
+    .await
+}
+
+/// A request on its way.
+#[derive(Debug)]
+pub struct Asked {
+    /// Which one it is, from 1.
+    pub number: u64,
+    /// Its first line and its headers.
+    pub head: String,
+    /// Its body.
+    pub body: String,
+}
+
+impl Asked {
+    /// Whether IAM is asked.
+    pub fn is_iam(&self) -> bool {
+        self.head.starts_with("POST / ")
+    }
+
+    /// What IAM is asked to do. Empty for S3.
+    pub fn action(&self) -> &str {
+        self.parameter("Action")
+    }
+
+    /// A parameter of a request to IAM, as it is sent; empty where there is none.
+    pub fn parameter(&self, name: &str) -> &str {
+        let pairs = self.is_iam().then(|| self.body.split('&').filter_map(|pair| pair.split_once('=')));
+        pairs.into_iter().flatten().find(|(key, _)| *key == name).map(|(_, value)| value).unwrap_or_default()
+    }
+
+    /// Whether this bucket is to be made.
+    pub fn makes_bucket(&self, name: &str) -> bool {
+        self.head.starts_with(&format!("PUT /{name} "))
+    }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug)]
+pub enum Fate {
+    /// moto answers.
+    Answered,
+    /// The connection breaks before anything is done.
+    Lost,
+    /// The connection breaks after all is done.
+    Unanswered,
+    /// The service refuses it, with this status and code.
+    Refused(u16, &'static str),
+}
+
+/// Starts a server that decides for each request; returns its address. It ends with its runtime.
+pub async fn start_with(
+    server: &Server,
+    latency: Duration,
+    decide: impl Fn(&Asked) -> Fate + Send + Sync + 'static,
+) -> anyhow::Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let endpoint = format!("http://{}", listener.local_addr()?);
-    let moto = server.endpoint.trim_start_matches("http://").to_owned();
-    let requests = Arc::new(AtomicU64::new(0));
+    let moto: Arc<str> = server.endpoint.trim_start_matches("http://").into();
+    let (requests, decide) = (Arc::new(AtomicU64::new(0)), Arc::new(decide));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer(stream, moto.clone(), requests.clone(), faults));
+            let (moto, requests, decide) = (moto.clone(), requests.clone(), decide.clone());
+            tokio::spawn(async move { answer(stream, &moto, &requests, latency, &*decide).await });
         }
     });
     Ok(endpoint)
 }
 
 /// One request to a connection: it is closed after the answer.
-async fn answer(mut stream: TcpStream, moto: String, requests: Arc<AtomicU64>, faults: Faults) -> anyhow::Result<()> {
+async fn answer(
+    mut stream: TcpStream,
+    moto: &str,
+    requests: &AtomicU64,
+    latency: Duration,
+    decide: impl Fn(&Asked) -> Fate,
+) -> anyhow::Result<()> {
     let (head, body) = request(&mut stream).await?;
     let number = requests.fetch_add(1, Ordering::Relaxed) + 1;
-    let every = [faults.unavailable, faults.too_many, faults.cut_before, faults.cut_after];
-    let fails = |number: u64| every.iter().any(|every| *every > 0 && number.is_multiple_of(*every));
-    let at = |every: u64| every > 0 && number.is_multiple_of(every) && !fails(number - 1);
-    tokio::time::sleep(faults.latency).await;
-    if at(faults.cut_before) {
-        return Ok(());
-    }
-    // IAM says it in other words than S3.
-    let is_iam = head.starts_with("POST / ");
-    let answer = match () {
-        () if at(faults.unavailable) && is_iam => refusal(503, "ServiceUnavailable"),
-        () if at(faults.unavailable) => refusal(503, "SlowDown"),
-        () if at(faults.too_many) && is_iam => refusal(429, "Throttling"),
-        () if at(faults.too_many) => refusal(429, "TooManyRequests"),
-        () => {
-            let mut moto = TcpStream::connect(moto).await?;
-            moto.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).await?;
-            moto.write_all(&body).await?;
-            let mut answer = Vec::new();
-            moto.read_to_end(&mut answer).await?;
-            answer
-        }
+    let asked = Asked { number, head, body: String::from_utf8_lossy(&body).into_owned() };
+    let fate = decide(&asked);
+    tokio::time::sleep(latency).await;
+    let answer = match fate {
+        Fate::Lost => return Ok(()),
+        Fate::Refused(status, code) => refusal(status, code, asked.is_iam()),
+        Fate::Answered | Fate::Unanswered => forward(moto, &asked.head, &body).await?,
     };
-    if !at(faults.cut_after) {
+    if !matches!(fate, Fate::Unanswered) {
         stream.write_all(&answer).await?;
     }
     Ok(())
+}
+
+/// The service's answer.
+pub(super) async fn forward(moto: &str, head: &str, body: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let mut moto = TcpStream::connect(moto).await?;
+    moto.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).await?;
+    moto.write_all(body).await?;
+    let mut answer = Vec::new();
+    moto.read_to_end(&mut answer).await?;
+    Ok(answer)
 }
 
 /// Reads a request: its head without the empty line, and its body.
@@ -87,11 +160,11 @@ pub(super) async fn request(stream: &mut TcpStream) -> anyhow::Result<(String, V
     }
 }
 
-fn refusal(status: u16, code: &str) -> Vec<u8> {
-    let error = format!("<Code>{code}</Code><Message>Reduce your request rate.</Message>");
-    let body = match code {
-        "ServiceUnavailable" | "Throttling" => format!("<ErrorResponse><Error>{error}</Error></ErrorResponse>"),
-        _ => format!("<Error>{error}</Error>"),
+pub(super) fn refusal(status: u16, code: &str, is_iam: bool) -> Vec<u8> {
+    let error = format!("<Code>{code}</Code><Message>Refused by the test.</Message>");
+    let body = match is_iam {
+        true => format!("<ErrorResponse><Error>{error}</Error></ErrorResponse>"),
+        false => format!("<Error>{error}</Error>"),
     };
     response(status, &body).into_bytes()
 }

@@ -1,4 +1,4 @@
-//! STS as AWS has it, in front of moto: a request with a token needs no signature, and the token is looked at. moto fails without
+//! STS as AWS has it, in front of moto: a request with a token needs no signature, and the token is checked. moto fails without
 //! the one and does not do the other.
 
 use std::net::Ipv4Addr;

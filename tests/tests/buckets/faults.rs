@@ -112,7 +112,7 @@ async fn ceph_u10_tls_with_the_certificates_of_the_classs_secret() -> anyhow::Re
     secrets.patch("admin", &PatchParams::default(), &mended).await?;
     scene.bound("photos").await?;
     let map = scene.space.api::<ConfigMap>().get("photos").await?.data.unwrap_or_default();
-    assert_eq!(map.get("AWS_ENDPOINT_URL"), Some(&scene.ceph.https_endpoint));
+    assert_eq!(map.get("AWS_ENDPOINT_URL_S3"), Some(&scene.ceph.https_endpoint));
     scene.delete("photos").await?;
     scene.done().await
 }

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use e2e::bucket_cases::BucketScene as _;
+use e2e::cluster::eventually;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use objectbucket_api::names::provisioner_label;
 use objectbucket_api::{ObjectBucket, ObjectBucketClaim};
+use s3_client::lifecycle::Lifecycle;
+use s3_client::policy::Policy;
 use s3_client::{Client, Credentials, Settings};
 use serde_json::{Value, json};
 
@@ -27,7 +30,12 @@ impl Left {
     fn in_scene(scene: &Scene) -> anyhow::Result<Self> {
         let gateway: http::Uri = scene.ceph.endpoint.parse()?;
         let port = gateway.port_u16().context("no port")?;
+        let claim = include_str!("../../../crates/objectbucket-api/fixtures/rook/claim.json");
+        let bucket =
+            serde_json::from_str::<Value>(claim)?["spec"]["bucketName"].as_str().context("no bucket")?.to_owned();
         let read = |text: &str| -> anyhow::Result<Value> {
+            // Tests run at the same time.
+            let text = text.replace(&bucket, &format!("photos-{}", scene.space.namespace()));
             let text = text.replace("rook-ceph.ceph.rook.io-bucket", &provisioner_label(scene.space.provisioner()));
             let text = text.replace("rook-ceph-bucket", &scene.space.cluster_wide_name("class"));
             let text = text.replace("gallery", scene.space.namespace());
@@ -41,7 +49,7 @@ impl Left {
             Ok(object)
         };
         Ok(Self {
-            claim: read(include_str!("../../../crates/objectbucket-api/fixtures/rook/claim.json"))?,
+            claim: read(claim)?,
             bucket: read(include_str!("../../../crates/objectbucket-api/fixtures/rook/bucket.json"))?,
             secret: read(include_str!("../../../crates/objectbucket-api/fixtures/rook/secret.json"))?,
             map: read(include_str!("../../../crates/objectbucket-api/fixtures/rook/configmap.json"))?,
@@ -93,6 +101,45 @@ async fn seen(scene: &Scene) -> anyhow::Result<BTreeMap<&'static str, String>> {
         ("user", scene.ceph.radosgw_admin(&["user", "info", "--uid", &user]).await?.to_string()),
         ("buckets", format!("{:?}", scene.buckets().await?)),
     ]))
+}
+
+#[tokio::test]
+async fn ceph_z15_what_rook_has_applied_goes_when_the_claim_wants_it_no_more() -> anyhow::Result<()> {
+    let scene = Scene::new("bucket-rook-policy").await?;
+    let mut left = Left::in_scene(&scene)?;
+    let bucket = left.claim["spec"]["bucketName"].as_str().context("no bucket")?.to_owned();
+    let lifecycle = r#"{"Rules":[{"ID":"old","Status":"Enabled","Prefix":"logs/","Expiration":{"Days":3}}]}"#;
+    let policy = json!({"Version": "2012-10-17", "Statement": [{
+        "Sid": "all", "Effect": "Allow", "Principal": {"AWS": ["*"]}, "Action": ["s3:GetObject"],
+        "Resource": [format!("arn:aws:s3:::{bucket}/*")],
+    }]});
+    let config = json!({"bucketPolicy": policy.to_string(), "bucketLifecycle": lifecycle, "maxObjects": "5"});
+    left.claim["spec"]["additionalConfig"] = config.clone();
+    left.bucket["spec"]["endpoint"]["additionalConfig"] = config;
+    let client = left.make(&scene).await?;
+    client.put_bucket_policy(&bucket, &Policy::parse(&policy.to_string())?).await?;
+    client.put_bucket_lifecycle(&bucket, &Lifecycle::parse(lifecycle)?).await?;
+    let user = scene.users().await?.pop().context("no user")?;
+    let quota = ["quota", "set", "--quota-scope=user", "--uid", &user, "--max-objects=5"];
+    scene.ceph.radosgw_admin(&quota).await?;
+    scene.ceph.radosgw_admin(&["quota", "enable", "--quota-scope=user", "--uid", &user]).await?;
+    let _program = scene.start().await?;
+    let objects = scene.space.cluster_api::<ObjectBucket>();
+    let claims = scene.space.api::<ObjectBucketClaim>();
+    let object = claims.get("photos").await?.spec.object_bucket_name.context("no ObjectBucket")?;
+    let taken = |object: &ObjectBucket| object.annotations().contains_key("kube-provisioner/bucket");
+    scene.space.wait_for_within(SOON, &objects, &object, "taken over", taken).await?;
+    let is_there = async || -> anyhow::Result<[bool; 3]> {
+        let quota = scene.ceph.radosgw_admin(&["user", "info", "--uid", &user]).await?["user_quota"]["enabled"] == true;
+        let policy = !client.bucket_policy(&bucket).await??.is_empty();
+        Ok([policy, !client.bucket_lifecycle(&bucket).await?.is_empty(), quota])
+    };
+    assert_eq!(is_there().await?, [true; 3]);
+    scene.patch("photos", json!({"spec": {"additionalConfig": null}})).await?;
+    let gone = eventually(SOON, async || Ok((is_there().await? == [false; 3]).then_some(())));
+    anyhow::ensure!(gone.await?.is_some(), "policy, lifecycle, quota: {:?}", is_there().await?);
+    scene.delete("photos").await?;
+    scene.done().await
 }
 
 #[tokio::test]

@@ -94,8 +94,11 @@ async fn what_belongs_to_nobody_is_found_and_removed_on_request() -> anyhow::Res
     assert!(line("stranger").contains("no ownership mark"), "{text}");
     assert!(text.contains("1 in use, 1 orphans, 0 in the trash"), "{text}");
     assert!(path_of(&volumes[1]).exists(), "looking removes nothing");
+    // Nobody answers.
     let (ok, text) = command(&space, root.path(), &["orphans", "--delete"])?;
-    assert!(ok && text.contains(&format!("{forgotten} is removed")), "{text}");
+    assert!(ok && text.contains(&format!("the volume {forgotten}")) && path_of(&volumes[1]).exists(), "{text}");
+    let (ok, text) = command(&space, root.path(), &["orphans", "--delete", "--yes"])?;
+    assert!(ok && text.contains(&format!("{forgotten} is in the trash")), "{text}");
     let left = directories(&root);
     assert!(!left.contains(&forgotten), "{left:?}");
     for name in [volumes[0].name_any(), kept.name_any(), "stranger".to_owned()] {

@@ -16,6 +16,7 @@ use kube_provisioner::{Capabilities, Options};
 use tempfile::TempDir;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 pub(crate) const SERVER: &str = "nfs.example.com";
@@ -33,7 +34,7 @@ pub(crate) fn former(space: &TestSpace) -> String {
     format!("former-{}", space.provisioner())
 }
 
-fn common(space: &TestSpace, kubeconfig: &str) -> Vec<String> {
+fn common(space: &TestSpace, kubeconfig: &str, more: &[&str]) -> Vec<String> {
     let mut arguments = vec![
         "--provisioner-name".to_owned(),
         space.provisioner().to_owned(),
@@ -42,9 +43,12 @@ fn common(space: &TestSpace, kubeconfig: &str) -> Vec<String> {
         "--namespace".to_owned(),
         space.namespace().to_owned(),
     ];
-    // Who was killed is not waited for as long as usual.
-    let times = ["--lease-duration", "3s", "--lease-renew-deadline", "2s", "--lease-retry-period", "500ms"];
-    arguments.extend(times.map(str::to_owned));
+    if !more.contains(&"--lease-duration") {
+        // Who was killed is not waited for as long as usual.
+        let times = ["--lease-duration", "3s", "--lease-renew-deadline", "2s", "--lease-retry-period", "500ms"];
+        arguments.extend(times.map(str::to_owned));
+    }
+    arguments.extend(more.iter().map(ToString::to_string));
     arguments
 }
 
@@ -52,8 +56,7 @@ fn common(space: &TestSpace, kubeconfig: &str) -> Vec<String> {
 pub(crate) fn subdir(space: &TestSpace, access: &Access, shares: &[String], more: &[&str]) -> anyhow::Result<Program> {
     let mut arguments = vec!["subdir".to_owned(), "--allow-local-directory".to_owned()];
     arguments.extend(shares.iter().map(|share| format!("--share={share}")));
-    arguments.extend(common(space, &access.kubeconfig.to_string_lossy()));
-    arguments.extend(more.iter().map(ToString::to_string));
+    arguments.extend(common(space, &access.kubeconfig.to_string_lossy(), more));
     space.spawn("nfs-subdir", provisioner_program("nfs-provisioner")?, arguments)
 }
 
@@ -64,25 +67,56 @@ pub(crate) fn share(root: &Path) -> String {
 /// The command of the shell that runs the provisioner inside a guest, once [`let_in`] was called.
 pub(crate) fn inside(space: &TestSpace, arguments: &[String]) -> anyhow::Result<String> {
     let program = provisioner_program("nfs-provisioner")?;
-    let arguments = [arguments.to_vec(), common(space, "$TOLD/kubeconfig")].concat().join(" ");
+    let arguments = [arguments.to_vec(), common(space, "$TOLD/kubeconfig", &[])].concat().join(" ");
     Ok(format!("until [ -e $TOLD/kubeconfig ]; do sleep 0.1; done\n{} {arguments} &", program.display()))
 }
 
 /// Lets a guest reach the API server, which may listen on this machine's loopback alone.
 pub(crate) async fn let_in(guest: &Guest, link: &Link, space: &TestSpace, access: &Access) -> anyhow::Result<()> {
-    let server = &space.cluster().state().server;
-    let place = server.trim_start_matches("https://").to_owned();
-    let (host, _) = place.rsplit_once(':').context("the API server has no port")?;
-    let listener = TcpListener::bind((link.here(), 0)).await?;
-    let here = format!("https://{}\", \"tls-server-name\": \"{host}", listener.local_addr()?);
-    let kubeconfig = std::fs::read_to_string(&access.kubeconfig)?.replace(server.as_str(), &here);
-    tokio::spawn(async move {
-        while let Ok((mut guest, _)) = listener.accept().await {
-            let place = place.clone();
-            tokio::spawn(async move { copy_bidirectional(&mut guest, &mut TcpStream::connect(place).await?).await });
-        }
-    });
-    guest.tell("kubeconfig", &kubeconfig)
+    let gate = Gate::at(link.here(), space, access).await?;
+    guest.tell("kubeconfig", &std::fs::read_to_string(&gate.access.kubeconfig)?)
+}
+
+/// A way to the API server, which can be closed.
+pub(crate) struct Gate {
+    pub(crate) access: Access,
+    open: watch::Sender<bool>,
+    _dir: TempDir,
+}
+
+impl Gate {
+    pub(crate) async fn at(address: Ipv4Addr, space: &TestSpace, access: &Access) -> anyhow::Result<Self> {
+        let server = &space.cluster().state().server;
+        let place = server.trim_start_matches("https://").to_owned();
+        let (host, _) = place.rsplit_once(':').context("the API server has no port")?;
+        let listener = TcpListener::bind((address, 0)).await?;
+        let here = format!("https://{}\", \"tls-server-name\": \"{host}", listener.local_addr()?);
+        let dir = tempfile::tempdir()?;
+        let kubeconfig = dir.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, std::fs::read_to_string(&access.kubeconfig)?.replace(server.as_str(), &here))?;
+        let (open, is_open) = watch::channel(true);
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let (place, mut is_open) = (place.clone(), is_open.clone());
+                if !*is_open.borrow() {
+                    continue;
+                }
+                tokio::spawn(async move {
+                    let mut server = TcpStream::connect(place).await?;
+                    tokio::select! {
+                        done = copy_bidirectional(&mut client, &mut server) => done.map(drop),
+                        Ok(_) = is_open.wait_for(|open| !open) => Ok(()),
+                    }
+                });
+            }
+        });
+        Ok(Self { access: Access { kubeconfig, ..access.clone() }, open, _dir: dir })
+    }
+
+    /// Opens or closes it; closing ends all connections.
+    pub(crate) fn set_open(&self, open: bool) {
+        self.open.send_replace(open);
+    }
 }
 
 /// Waits until the script inside a guest prints a text.
@@ -96,7 +130,7 @@ pub(crate) struct Server {
     pub(crate) root: Arc<TempDir>,
     pub(crate) runtime: TempDir,
     pub(crate) client: Client,
-    address: IpAddr,
+    pub(crate) address: IpAddr,
 }
 
 impl Server {
@@ -126,8 +160,7 @@ impl Server {
             format!("--bind-address={}", self.address),
             "--nfs-grace-period=5".to_owned(),
         ];
-        arguments.extend(common(space, &access.kubeconfig.to_string_lossy()));
-        arguments.extend(more.iter().map(ToString::to_string));
+        arguments.extend(common(space, &access.kubeconfig.to_string_lossy(), more));
         space.spawn("nfs-server", provisioner_program("nfs-provisioner")?, arguments)
     }
 

@@ -1,5 +1,7 @@
 //! The kernel's client of NFS, inside user-mode Linux: what nodes have.
 
+mod data;
+
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -125,5 +127,47 @@ done"
     let outcome = guest.ended().await?;
     anyhow::ensure!(outcome.status == 0, "it ended with {}:\n{}", outcome.status, outcome.output);
     assert_eq!(outcome.output.matches("hello\n").count(), 2, "{}", outcome.output);
+    space.done().await
+}
+
+/// A server that somebody else runs, here the guest's kernel. It has the exports of one directory, and the client mounts what
+/// the volume says.
+#[tokio::test]
+async fn nfs_s8_a_share_of_the_kernels_server() -> anyhow::Result<()> {
+    let (space, link) = (TestSpace::new("nfs-s8").await?, Link::new()?);
+    let access = account(&space).await?;
+    let provisioner = inside(&space, &["subdir", "--share=127.0.0.1:/volumes=/mnt/share"].map(str::to_owned))?;
+    let script = format!(
+        "modprobe -d /run -a nfsv4 nfsd
+mount -t nfsd nfsd /proc/fs/nfsd
+mount -t tmpfs tmpfs /var/lib/nfs
+mkdir -p /var/lib/nfs/v4recovery /mnt/exported /mnt/share /mnt/volume
+touch /var/lib/nfs/etab /var/lib/nfs/rmtab
+mount -t tmpfs tmpfs /mnt/exported
+mkdir /mnt/exported/volumes
+exportfs -o rw,sync,fsid=0,no_subtree_check,no_root_squash,secure 127.0.0.1:/mnt/exported || exit 1
+rpc.mountd -N 3 -F &
+rpc.nfsd -N 3 -G 10 -L 10 2 || exit 2
+until mount -t nfs -o vers=4.2 127.0.0.1:/volumes /mnt/share; do sleep 0.5; done
+{provisioner}
+until [ -e $TOLD/volume ]; do sleep 0.1; done
+mount -t nfs -o vers=4.2 $(cat $TOLD/volume) /mnt/volume || exit 3
+echo hello > /mnt/volume/file
+umount /mnt/volume
+echo the server has $(cat /mnt/exported/volumes/pvc-*/file)
+until [ -e $TOLD/end ]; do sleep 0.1; done
+echo left: $(ls /mnt/exported/volumes)."
+    );
+    let guest = Guest::start(Machine::with(&link), &script).await?;
+    let_in(&guest, &link, &space, &access).await?;
+    space.create_class_and_claim("claim").await?;
+    let bound = space.wait_bound("claim").await.with_context(|| format!("the guest said:\n{}", guest.text()));
+    guest.tell("volume", &place(&bound?.1))?;
+    says(&guest, "the server has hello").await?;
+    space.delete_claim("claim").await?;
+    guest.tell("end", "")?;
+    let outcome = guest.ended().await?;
+    anyhow::ensure!(outcome.status == 0, "it ended with {}:\n{}", outcome.status, outcome.output);
+    assert!(outcome.output.contains("left: ."), "{}", outcome.output);
     space.done().await
 }

@@ -1,15 +1,18 @@
 //! Exports of a server of the provisioner's own.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Instant;
 
 use e2e::cluster::{TestSpace, eventually};
 use e2e::control_plane::Signal;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
+use kube_provisioner::protocol::PROVISIONED_BY;
+use serde_json::json;
 
 use crate::fixture::*;
 
@@ -189,5 +192,115 @@ async fn ganesha_k13_a_replica_that_stands_by_takes_the_disk() -> anyhow::Result
     space.wait_bound("third").await?;
     assert_eq!(other.gets(&path).await?, "hello");
     assert!(exports.iter().all(|export| other.exports().contains(export)), "every id is the same");
+    space.done().await
+}
+
+#[tokio::test]
+async fn ganesha_d3_the_longest_name_of_a_claim_has_an_export() -> anyhow::Result<()> {
+    let (space, server) = (TestSpace::new("ganesha-d3").await?, Server::new()?);
+    let access = account(&space).await?;
+    let program = server.started(&space, &access).await?;
+    let class = space.class_with("class", [("pathPattern", "${.PVC.namespace}/${.PVC.name}")]).await?;
+    let name = "c".repeat(253);
+    space.create_claim(space.claim(&name, &class)).await?;
+    let (_, volume) = space.wait_bound(&name).await?;
+    let path = source(&volume).path;
+    assert!(path.ends_with(&format!("{}/{name}", space.namespace())), "{path}");
+    let file = server.runtime.path().join("hello");
+    std::fs::write(&file, "hello")?;
+    server.client.put(&file, &format!("{path}/hello")).await?;
+    let exports = server.exports();
+    drop(program);
+    let _program = server.started(&space, &access).await?;
+    assert_eq!(server.gets(&format!("{path}/hello")).await?, "hello");
+    assert_eq!(server.exports(), exports);
+    space.delete_claim(&name).await?;
+    assert_eq!(server.exports(), []);
+    space.done().await
+}
+
+#[tokio::test]
+async fn ganesha_d4_a_client_has_a_privileged_port_and_an_allowed_network() -> anyhow::Result<()> {
+    let (space, server) = (TestSpace::new("ganesha-d4").await?, Server::new()?);
+    let access = account(&space).await?;
+    let mut program = server.started(&space, &access).await?;
+    space.create_class_and_claim("claim").await?;
+    let path = source(&space.wait_bound("claim").await?.1).path;
+    server.client.list(&path).await?;
+    assert!(server.client.list_from_unprivileged_port(&path).await.is_err(), "any user may mount it");
+    // What is recorded follows the flags of the next start.
+    for (flag, root, anybody) in
+        [("--export-privileged-port=false", true, true), ("--export-clients=192.0.2.0/24,::1", false, false)]
+    {
+        program.terminate(SOON).await?;
+        program = server.start(&space, &access, &[flag])?;
+        server.ready(None).await?;
+        assert_eq!(server.client.list(&path).await.is_ok(), root, "{flag}");
+        assert_eq!(server.client.list_from_unprivileged_port(&path).await.is_ok(), anybody, "{flag}");
+    }
+    drop(program);
+    space.done().await
+}
+
+/// Ids are in the file handles of clients, so nobody else gets one, and what the old provisioner said of an export counts.
+#[tokio::test]
+async fn ganesha_k14_volumes_of_the_old_provisioner_keep_their_exports() -> anyhow::Result<()> {
+    let (space, server) = (TestSpace::new("ganesha-k14").await?, Server::new()?);
+    let (access, former) = (account(&space).await?, former(&space));
+    let root = server.root.path().display().to_string();
+    for (directory, id, squash) in
+        [("pvc-a", 1, "root_id_squash"), ("pvc-b", 2, "no_root_squash"), ("pvc-c", 1, "no_root_squash")]
+    {
+        std::fs::create_dir(server.root.path().join(directory))?;
+        std::fs::set_permissions(server.root.path().join(directory), Permissions::from_mode(0o777))?;
+        let path = format!("{root}/{directory}");
+        let block = format!(
+            "\nEXPORT\n{{\n\tExport_Id = {id};\n\tPath = {path};\n\tPseudo = {path};\n\tAccess_Type = RW;\n\tSquash = {squash};\n\t\
+             SecType = sys;\n\tFilesystem_id = {id}.{id};\n\tFSAL {{\n\t\tName = VFS;\n\t}}\n}}\n"
+        );
+        let annotations = json!({(PROVISIONED_BY): former, "Export_Id": id.to_string(), "EXPORT_block": block,
+            "Project_Id": "0", "Project_block": "", "kubernetes.io/createdby": "nfs-dynamic-provisioner"});
+        let volume: PersistentVolume = serde_json::from_value(json!({
+            "metadata": {"name": space.cluster_wide_name(directory), "annotations": annotations},
+            "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteMany"],
+                "persistentVolumeReclaimPolicy": "Retain", "storageClassName": "former",
+                "nfs": {"server": "127.0.0.1", "path": path}},
+        }))?;
+        space.create_cluster_wide(&volume).await?;
+    }
+    let names = ["--additional-provisioner-names", &former];
+    let mut program = server.start(&space, &access, &names)?;
+    server.ready(None).await?;
+    space.create_class_and_claim("claim").await?;
+    let new = space.wait_bound("claim").await?.1.name_any();
+    assert_eq!(server.exports(), [(3, new.clone())], "ids of volumes that are not adopted yet are kept");
+
+    let adopt = |directory: &str| {
+        let volume = space.cluster_wide_name(directory);
+        let site =
+            [format!("--export-directory={root}"), format!("--runtime-directory={}", server.runtime.path().display())];
+        command(&space, &["server", "adopt", "--volume", &volume, &site[0], &site[1], "--server-hostname=127.0.0.1"])
+    };
+    for (directory, says) in [("pvc-a", "is a volume"), ("pvc-b", "is a volume"), ("pvc-c", "mount it again")] {
+        let (ok, text) = adopt(directory)?;
+        assert!(ok && text.contains(says), "{text}");
+    }
+    let exports = server.exports();
+    let expected = [(1, "pvc-a"), (2, "pvc-b"), (3, &new), (4, "pvc-c")];
+    assert_eq!(exports, expected.map(|(id, path)| (id, path.to_owned())));
+    let file = server.runtime.path().join("hello");
+    std::fs::write(&file, "hello")?;
+    for (directory, is_root) in [("pvc-a", false), ("pvc-b", true), ("pvc-c", true)] {
+        server.client.put(&file, &format!("{root}/{directory}/hello")).await?;
+        let owner = std::fs::metadata(server.root.path().join(directory).join("hello"))?.uid();
+        assert_eq!(owner == 0, is_root, "{directory}: {owner}");
+    }
+    // The record of an adopted volume is lost: the volume says all of it.
+    program.terminate(SOON).await?;
+    std::fs::remove_file(server.root.path().join(".kube-provisioner/exports/1@pvc-a"))?;
+    drop(program);
+    let _program = server.start(&space, &access, &names)?;
+    assert_eq!(server.gets(&format!("{root}/pvc-a/hello")).await?, "hello");
+    assert_eq!(server.exports(), exports);
     space.done().await
 }

@@ -86,7 +86,7 @@ find /mnt/exported -name 'pvc-*'"#,
     )
 }
 
-/// Each trouble is told with what to do, no share waits for another one, and what waited goes on when the trouble ends.
+/// An event reports each trouble with its remedy, no share waits for another, and waiting claims continue when the trouble ends.
 #[tokio::test]
 async fn ganesha_k1_k6_s7_shares_with_trouble_are_told_and_stop_no_other() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-troubles").await?, Link::new()?);

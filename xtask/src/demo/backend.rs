@@ -2,6 +2,7 @@
 
 use anyhow::ensure;
 use e2e::ceph::{self, Ceph};
+use e2e::dependency::Dependency;
 use e2e::guard::Guard;
 use e2e::progress::SharedProgress;
 use e2e::s3::{self, S3};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 /// Which one.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum Store {
     /// A real radosgw
     Ceph,
     /// S3 and IAM as AWS has them: moto
@@ -25,12 +26,12 @@ pub(super) enum Backend {
     Gcs(gcs_sim::Server),
 }
 
-impl Kind {
-    /// Why it cannot run here, and what to do about it.
-    pub(super) fn obstacle(self) -> Option<anyhow::Error> {
+impl Store {
+    /// What it needs here, and the command that shows it.
+    pub(super) fn dependency(self) -> Option<(&'static Dependency, &'static str)> {
         match self {
-            Self::Ceph => ceph::obstacle(),
-            Self::Aws => s3::obstacle(),
+            Self::Ceph => Some((&ceph::CEPH, "demo buckets")),
+            Self::Aws => Some((&s3::S3_SERVER, "demo buckets --backend aws")),
             Self::Gcs => None,
         }
     }

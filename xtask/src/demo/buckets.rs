@@ -20,7 +20,7 @@ use kube_provisioner::{Options, rbac};
 use s3_client::Credentials;
 use serde_json::{Value, json};
 
-use super::backend::{Backend, Kind};
+use super::backend::{Backend, Store};
 use super::report::Report;
 use super::stage::{On, Stage};
 use crate::build::{self, Profile};
@@ -35,18 +35,15 @@ const CLASS_OF_BUCKET: &str = "bucket-demo-photos";
 const BUCKET: &str = "photos";
 const OBJECT: &str = "hello.txt";
 
-pub(crate) async fn run(on: On, kind: Kind, guard: &Guard) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(on: On, store: Store, guard: &Guard) -> anyhow::Result<ExitCode> {
     on.check()?;
-    if let Some(obstacle) = kind.obstacle() {
-        return Err(obstacle);
-    }
     let progress = progress::terminal();
     let mut report = Report::new(progress.clone());
-    report.begin(&format!("build {}", kind.provisioner()));
-    let program = build::program(Profile::Dev, kind.provisioner(), &[], guard, &progress).await?;
+    report.begin(&format!("build {}", store.provisioner()));
+    let program = build::program(Profile::Dev, store.provisioner(), &[], guard, &progress).await?;
     report.done();
-    report.begin(&format!("start {}", kind.what()));
-    let backend = kind.start(guard, &progress).await?;
+    report.begin(&format!("start {}", store.what()));
+    let backend = store.start(guard, &progress).await?;
     report.done();
     let mut stage = Stage::start(on, guard, &mut report, &progress).await?;
     show(&mut stage, &backend, &program, &mut report).await.with_context(|| stage.failure())?;
@@ -164,7 +161,7 @@ async fn delete(client: &Client, backend: &Backend, report: &mut Report) -> anyh
 /// S3 as a pod with this claim's Secret and ConfigMap has it.
 async fn user(client: &Client, claim: &str) -> anyhow::Result<s3_client::Client> {
     let map = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE).get(claim).await?.data.unwrap_or_default();
-    let endpoint = map.get("AWS_ENDPOINT_URL").context("the ConfigMap has no address")?;
+    let endpoint = map.get("AWS_ENDPOINT_URL_S3").context("the ConfigMap has no address")?;
     let secret = Api::<Secret>::namespaced(client.clone(), NAMESPACE).get(claim).await?.data.unwrap_or_default();
     let text = |name: &str| Ok::<_, anyhow::Error>(String::from_utf8(secret.get(name).context("no key")?.0.clone())?);
     let credentials = Credentials::new(text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);

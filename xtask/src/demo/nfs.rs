@@ -29,9 +29,6 @@ const CLAIM: &str = "data";
 
 pub(crate) async fn run(on: On, guard: &Guard) -> anyhow::Result<ExitCode> {
     on.check()?;
-    if let Some(obstacle) = nfs::obstacle() {
-        return Err(obstacle);
-    }
     let progress = progress::terminal();
     let mut report = Report::new(progress.clone());
     report.begin("build nfs-provisioner");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use e2e::cluster::Program;
-use e2e::control_plane::{self, Binaries, ControlPlane, Existing, Settings, Simulated, State, Up, node_obstacle};
+use e2e::control_plane::{self, Binaries, ControlPlane, Existing, Settings, Simulated, State, Up};
 use e2e::guard::Guard;
 use e2e::process::ProcessId;
 use e2e::progress::SharedProgress;
@@ -51,11 +51,6 @@ impl On {
             return Ok(());
         }
         if let Some(obstacle) = Binaries::obstacle() {
-            return Err(obstacle);
-        }
-        if self == Self::Node
-            && let Some(obstacle) = node_obstacle()
-        {
             return Err(obstacle);
         }
         if self == Self::Standing && State::standing()?.is_some() {

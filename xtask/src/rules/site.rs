@@ -149,7 +149,7 @@ impl Site {
             ["--kubeconfig", &kubeconfig],
             ["--namespace", namespace],
             ["--admin-address", &address],
-            // Back-off is no part of what is looked at.
+            // Back-off is no part of what is checked.
             ["--retry-interval-max", "2s"],
         ];
         let arguments = arguments.concat().into_iter().chain(more.iter().copied());

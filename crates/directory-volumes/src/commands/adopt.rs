@@ -9,13 +9,15 @@ use kube_provisioner::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_provisioner::kube::api::{Patch, PatchParams, PostParams};
 use kube_provisioner::kube::{Api, Client};
-use kube_provisioner::protocol::{FINALIZER, IDENTITY, PROVISIONED_BY};
+use kube_provisioner::protocol::{CLUSTER_ID, FINALIZER, IDENTITY, PROVISIONED_BY, RELEASE};
 use kube_provisioner::quantity;
 use serde_json::json;
 
+use super::restored::Plan;
 use super::trash::reference;
-use super::{BoxError, Maker, Site, print};
-use crate::deletion::owner_of;
+use super::volumes::{Named, Relation, Volumes};
+use super::{BoxError, Maker, Place, Site, print};
+use crate::deletion::{is_retained, owner_of};
 use crate::mark::Owner;
 use crate::path::VolumePath;
 use crate::root::Root;
@@ -23,16 +25,29 @@ use crate::root::Root;
 /// The command and its arguments.
 #[derive(Debug, Args)]
 pub struct Adopt<S: Site> {
-    /// The directory below the root; a volume is made for it
-    #[arg(required_unless_present = "volume", requires_all = ["claim", "size", "storage_class"])]
+    /// The directory below the root. With --claim, --size and --storage-class it becomes a new volume. Otherwise the volume that
+    /// names it is taken over; if there is none, new volumes may be created in it
+    #[arg(required_unless_present_any = ["volume", "restored"])]
     directory: Option<PathBuf>,
 
-    /// A volume that is there already, made by another program, with its directory below the root
+    /// An existing volume whose directory is below the root, made by another program or restored
     #[arg(long, value_name = "NAME", conflicts_with = "directory")]
     volume: Option<String>,
 
+    /// All volumes that were restored with new uids, and whose directories still have the marks of the former ones
+    #[arg(long, conflicts_with_all = ["directory", "volume"])]
+    pub(super) restored: bool,
+
+    /// Also take over the directories of this cluster, which is gone or no longer uses the root
+    #[arg(long, value_name = "ID")]
+    pub(super) from_cluster: Option<String>,
+
+    /// Do not ask for confirmation, with --restored
+    #[arg(long, requires = "restored")]
+    pub(super) yes: bool,
+
     /// The claim that gets the volume
-    #[arg(long, value_name = "NAMESPACE/NAME")]
+    #[arg(long, value_name = "NAMESPACE/NAME", requires_all = ["directory", "size", "storage_class"])]
     claim: Option<String>,
 
     /// The volume's size, such as 10Gi
@@ -43,15 +58,15 @@ pub struct Adopt<S: Site> {
     #[arg(long, value_name = "NAME")]
     storage_class: Option<String>,
 
-    /// The volume's name [default: made of the directory's]
+    /// The volume's name [default: from the directory's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// What the volume can be used for
+    /// The volume's access modes
     #[arg(long, value_name = "MODE", default_value = "ReadWriteOnce")]
     access_mode: Vec<String>,
 
-    /// What becomes of the data when the claim is deleted
+    /// Reclaim policy: what happens to the data when the claim is deleted
     #[arg(long, value_name = "POLICY", default_value = "Retain", value_parser = ["Retain", "Delete"])]
     reclaim_policy: String,
 
@@ -59,15 +74,19 @@ pub struct Adopt<S: Site> {
     source: S::Source,
 
     #[command(flatten)]
-    site: S,
+    pub(super) site: S,
 }
 
 impl<S: Site> Adopt<S> {
     pub(crate) async fn carry_out(self) -> Result<(), BoxError> {
         let (root, client) = (self.site.checked_root()?, self.site.connection().client().await?);
+        let cluster = self.site.connection().cluster(&client).await?;
         let maker = self.site.maker(&self.source, &client).await?;
-        let adoption = Adoption { root, client, maker, adopt: &self };
+        let volumes = Volumes::list(&client).await?;
+        let places = self.site.places(&root);
+        let adoption = Adoption { root, client, cluster, maker, volumes, places, adopt: &self };
         match (&self.volume, &self.directory) {
+            _ if self.restored => adoption.restored().await,
             (Some(volume), _) => adoption.volume(volume).await,
             (None, Some(directory)) => adoption.directory(directory).await,
             (None, None) => Err("name a directory, or a volume with --volume".into()),
@@ -75,71 +94,117 @@ impl<S: Site> Adopt<S> {
     }
 }
 
-struct Adoption<'a, S: Site> {
-    root: Root,
-    client: Client,
-    maker: Box<dyn Maker>,
-    adopt: &'a Adopt<S>,
+pub(super) struct Adoption<'a, S: Site> {
+    pub(super) root: Root,
+    pub(super) client: Client,
+    pub(super) cluster: String,
+    pub(super) maker: Box<dyn Maker>,
+    pub(super) volumes: Volumes,
+    pub(super) places: Vec<Place>,
+    pub(super) adopt: &'a Adopt<S>,
 }
 
 impl<S: Site> Adoption<'_, S> {
     /// Marks the directory of a volume that is there, and says on the volume what ours say.
     async fn volume(&self, name: &str) -> Result<(), BoxError> {
-        let volumes = Api::<PersistentVolume>::all(self.client.clone());
-        let volume = volumes.get(name).await?;
-        let owner = owner_of(&volume);
-        if owner.provisioner.is_empty() {
-            return Err(format!(
-                "the volume {name} has no annotation {PROVISIONED_BY}, so nobody would ever delete it"
-            )
-            .into());
-        }
-        self.maker.check(&volume)?;
-        let path = self.adopt.site.path_of(&volume, &self.root)?;
-        self.root.adopt(&path, &owner)?;
-        self.adopt.site.came(&self.root, &path, &volume).await?;
-        let patch = json!({"metadata": {
-            "uid": volume.metadata.uid,
-            "annotations": self.annotations(Some(&volume)),
-        }});
-        volumes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        let plan = self.plan(self.find(name)?).await?;
+        self.carry_out(&plan).await?;
         print(&format!(
             "{name} is a volume of this installation, at {}\n",
-            self.root.path().join(path.as_str()).display()
+            self.root.path().join(plan.path.as_str()).display()
         ));
-        if owner.provisioner != self.adopt.site.connection().provisioner_name {
+        let by = &plan.owner.provisioner;
+        if *by != self.adopt.site.connection().provisioner_name {
             print(&format!(
-                "its maker was {by}: start the provisioner with --additional-provisioner-names {by}, and stop {by}\n",
-                by = owner.provisioner
+                "its maker was {by}: start the provisioner with --additional-provisioner-names {by}, and stop {by}\n"
             ));
         }
         Ok(())
     }
 
-    /// Marks a directory, and makes a volume for it that only one claim can get.
+    fn find(&self, name: &str) -> Result<&Named, BoxError> {
+        let unreadable = self.volumes.unreadable.iter().find(|(unreadable, _)| unreadable == name);
+        match (self.volumes.get(name), unreadable) {
+            (Some(volume), _) => Ok(volume),
+            (None, Some((_, why))) => Err(format!("the volume {name} cannot be read: {why}").into()),
+            (None, None) => Err(format!("there is no volume {name}").into()),
+        }
+    }
+
+    /// Writes the mark, and then what the volume says.
+    pub(super) async fn carry_out(&self, plan: &Plan<'_>) -> Result<(), BoxError> {
+        let (volume, path) = (&plan.volume.object, &plan.path);
+        let retain = is_retained(volume);
+        match &plan.former {
+            Some(former) => self.root.hand_over(path, former, &plan.owner, retain)?,
+            None => drop(self.root.adopt(path, &plan.owner, retain)?),
+        }
+        self.adopt.site.came(&self.root, path, volume).await?;
+        let mut annotations = self.annotations(Some(volume));
+        if plan.former.is_none() {
+            // Another program has created the object, so to the controller it is a copy. Whoever adopts it has said what its end is;
+            // of a restored one only a claim that gets it again, or a person, says that.
+            annotations.extend(volume.metadata.uid.clone().map(|uid| (RELEASE.to_owned(), uid)));
+        }
+        let patch = json!({"metadata": {"uid": volume.metadata.uid, "annotations": annotations}});
+        let volumes = Api::<PersistentVolume>::all(self.client.clone());
+        volumes.patch(&plan.volume.name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        Ok(())
+    }
+
     async fn directory(&self, directory: &Path) -> Result<(), BoxError> {
-        let directory = match directory.is_absolute() {
+        let absolute = match directory.is_absolute() {
             true => directory.to_owned(),
             false => self.root.path().join(directory),
         };
-        let path = VolumePath::below(self.root.path(), directory.to_str().ok_or("the path is no UTF-8")?)?;
-        let name = self.adopt.name.clone().unwrap_or_else(|| name_of(&path));
-        let object = self.object(&path, &name)?;
+        let path = VolumePath::below(self.root.path(), absolute.to_str().ok_or("the path is no UTF-8")?)?;
+        if self.adopt.claim.is_some() {
+            return self.new_volume(&path).await;
+        }
+        let named = |volume: &&Named| self.adopt.site.path_of(&volume.object, &self.root).is_ok_and(|of| of == path);
+        match self.volumes.all.iter().find(|volume| named(volume) && self.maker.check(&volume.object).is_ok()) {
+            Some(volume) => self.volume(&volume.name).await,
+            None => self.above(&path),
+        }
+    }
+
+    /// Lets volumes be made in a directory that is none itself.
+    fn above(&self, path: &VolumePath) -> Result<(), BoxError> {
+        for (volume, relation) in self.volumes.touching(&self.root, &self.places, path) {
+            if matches!(relation, Relation::Same | Relation::Above) && self.maker.check(&volume.object).is_ok() {
+                return Err(
+                    format!("the volume {} {}; no volume can be made in it", volume.name, relation.text()).into()
+                );
+            }
+        }
+        self.root.adopt_above(path)?;
+        print(&format!(
+            "no volume names {path}, so volumes may be made in it; `adopt {path} --claim NAMESPACE/NAME --size QUANTITY \
+             --storage-class NAME` would make it a volume instead\n"
+        ));
+        Ok(())
+    }
+
+    /// Marks a directory, and makes a volume for it that only one claim can get.
+    async fn new_volume(&self, path: &VolumePath) -> Result<(), BoxError> {
+        let name = self.adopt.name.clone().unwrap_or_else(|| name_of(path));
+        let object = self.object(path, &name)?;
+        self.volumes.check_alone(&self.root, &self.places, path, |volume| self.maker.check(volume).is_ok())?;
         let volumes = Api::<PersistentVolume>::all(self.client.clone());
         // What the API server refuses leaves no mark.
         volumes.create(&PostParams { dry_run: true, ..PostParams::default() }, &object).await?;
         let mut owner = owner_of(&object);
         owner.claim = None;
-        self.root.adopt(&path, &owner)?;
-        self.adopt.site.came(&self.root, &path, &object).await?;
+        self.root.adopt(path, &owner, is_retained(&object))?;
+        self.adopt.site.came(&self.root, path, &object).await?;
         match volumes.create(&PostParams::default(), &object).await {
-            Ok(created) => self.root.note_uid(&path, &Owner { uid: created.metadata.uid, ..owner })?,
+            Ok(created) => self.root.note_uid(path, &Owner { uid: created.metadata.uid, ..owner })?,
             Err(error) => {
-                self.root.disown(&path, &owner)?;
+                self.root.disown(path, &owner)?;
                 return Err(error.into());
             }
         }
-        print(&format!("{name} is the volume of {}\n", directory.display()));
+        print(&format!("{name} is the volume of {}\n", self.root.path().join(path.as_str()).display()));
         Ok(())
     }
 
@@ -175,7 +240,8 @@ impl<S: Site> Adoption<'_, S> {
         let identity = connection.identity.as_ref().or(connection.node_name.as_ref()).or(connection.namespace.as_ref());
         let identity = identity.map_or_else(|| self.client.default_namespace().to_owned(), Clone::clone);
         let root = self.root.id().map(|id| (S::ANNOTATIONS.root.to_owned(), id.to_owned()));
-        self.maker.annotations(volume).into_iter().chain(root).chain([(IDENTITY.to_owned(), identity)]).collect()
+        let who = [(IDENTITY.to_owned(), identity), (CLUSTER_ID.to_owned(), self.cluster.clone())];
+        self.maker.annotations(volume).into_iter().chain(root).chain(who).collect()
     }
 }
 

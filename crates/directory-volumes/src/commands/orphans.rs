@@ -1,21 +1,20 @@
 //! `orphans`: what is on disk, compared with the volumes and the journal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use clap::Args;
-use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube_provisioner::kube::api::ListParams;
+use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_provisioner::kube::{Api, Client};
 use kube_provisioner::protocol::PROVISIONED_BY;
 use kube_provisioner::{FencingToken, recorded_volumes};
+use serde_json::Value;
 
-use super::{BoxError, Site, print, table};
+use super::volumes::{Named, Volumes};
+use super::{BoxError, Place, Site, is_confirmed, print, table};
+use crate::deletion::owner_of;
 use crate::mark::Owner;
 use crate::root::Root;
 use crate::survey::{Found, Survey};
-
-/// How many volumes are asked for at once.
-const PAGE: u32 = 500;
 
 /// The command and its arguments.
 #[derive(Debug, Args)]
@@ -23,45 +22,76 @@ pub struct Orphans<S: Site> {
     #[command(flatten)]
     site: S,
 
-    /// Remove the directories that carry a mark of this provisioner and belong to no volume
+    /// Move directories that have a mark of this provisioner and belong to no volume to the trash; asks for each of them
     #[arg(long)]
     delete: bool,
+
+    /// Do not ask for confirmation
+    #[arg(long, requires = "delete")]
+    yes: bool,
 }
 
-/// What is known of one mark or volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is known of one mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     /// Its volume is there, and so is the directory.
     Used,
     /// Its volume is there, and the directory is not.
     DirectoryMissing,
+    /// A volume of its name is there, and it is not the one that was marked.
+    Earlier,
+    /// Another volume names the directory, or one above or below it.
+    Named { by: String, how: &'static str },
+    /// A volume of its name is there, and cannot be read.
+    Unreadable,
     /// An attempt for its claim is under way.
     InProgress,
     /// Its volume was deleted and its class said that the data stay.
     Kept,
-    /// Nobody's.
-    Orphan,
+    /// The reclaim policy of its volume was Retain.
+    Retained,
+    /// Made in another cluster.
+    OtherCluster(String),
+    /// Made by an earlier version, in whichever cluster.
+    NoCluster,
     /// Made by another provisioner that has the same root.
     Foreign,
+    /// Nobody's.
+    Orphan,
 }
 
 impl State {
-    fn text(self) -> &'static str {
+    fn text(&self, volume: &str) -> String {
         match self {
-            Self::Used => "in use",
-            Self::DirectoryMissing => "the volume is there, its directory is not",
-            Self::InProgress => "being made",
-            Self::Kept => "kept, as its class said (onDelete: retain)",
-            Self::Orphan => "no volume: nobody's",
-            Self::Foreign => "another provisioner's",
+            Self::Used => "in use".to_owned(),
+            Self::DirectoryMissing => "the volume is there, its directory is not".to_owned(),
+            Self::Earlier => {
+                format!(
+                    "marked for an earlier volume of this name; `adopt --volume {volume}` gives it to the present one"
+                )
+            }
+            Self::Named { by, how } => format!("kept: the volume {by} {how}"),
+            Self::Unreadable => "kept: the volume is there and cannot be read".to_owned(),
+            Self::InProgress => "being made".to_owned(),
+            Self::Kept => "kept, as its class said (onDelete: retain)".to_owned(),
+            Self::Retained => "kept: the volume's reclaim policy was Retain".to_owned(),
+            Self::OtherCluster(id) => format!("kept: another cluster's ({id})"),
+            Self::NoCluster => "kept: no volume, and the mark names no cluster".to_owned(),
+            Self::Foreign => "another provisioner's".to_owned(),
+            Self::Orphan => "no volume: nobody's".to_owned(),
         }
     }
 }
 
-/// What the API server knows.
-struct Known {
-    /// The path that each volume names, or none where it is not below the root.
-    volumes: BTreeMap<String, Option<String>>,
+/// What the API server knows, and who asks.
+struct Known<'a> {
+    provisioner: &'a str,
+    cluster: &'a str,
+    /// The annotation by which a volume says in which root it is.
+    root_annotation: &'static str,
+    root: &'a Root,
+    places: Vec<Place>,
+    volumes: Volumes,
     /// The volumes for which attempts are recorded.
     recorded: BTreeSet<String>,
     /// The uids of claims, of those that were looked for.
@@ -71,67 +101,182 @@ struct Known {
 impl<S: Site> Orphans<S> {
     pub(crate) async fn carry_out(self) -> Result<(), BoxError> {
         let (root, client) = (self.site.checked_root()?, self.site.connection().client().await?);
-        let provisioner = &*self.site.connection().provisioner_name;
-        // An attempt is recorded before its directory is made, and until its volume is saved: in this order nothing is missed.
+        let cluster = self.site.connection().cluster(&client).await?;
+        let (survey, known) = self.look(&root, &client, &cluster).await?;
+        print(&self.report(&survey, &known));
+        match self.delete {
+            true => self.delete(&root, &client, &cluster, &survey, &known).await,
+            false => Ok(()),
+        }
+    }
+
+    /// An attempt is recorded before its directory is made, and until its volume is saved: in this order nothing is missed.
+    async fn look<'a>(
+        &'a self,
+        root: &'a Root,
+        client: &Client,
+        cluster: &'a str,
+    ) -> Result<(Survey, Known<'a>), BoxError> {
         let survey = root.survey()?;
-        let recorded = recorded_volumes(&self.site.connection().options()).await?.into_iter().collect();
-        let volumes = self.volumes(&client, &root).await?;
-        let mut known = Known { volumes, recorded, claims: BTreeSet::new() };
+        let connection = self.site.connection();
+        let recorded = recorded_volumes(&connection.options()).await?.into_iter().collect();
+        let mut known = Known {
+            provisioner: &connection.provisioner_name,
+            cluster,
+            root_annotation: S::ANNOTATIONS.root,
+            root,
+            places: self.site.places(root),
+            volumes: Volumes::list(client).await?,
+            recorded,
+            claims: BTreeSet::new(),
+        };
         for found in &survey.marked {
-            if known.state(found, provisioner) == State::Orphan {
-                known.look_for_claim(&client, &found.mark.owner).await?;
+            if known.state(found) == State::Orphan {
+                known.look_for_claim(client, &found.mark.owner).await?;
             }
         }
-        print(&report(&survey, &known, provisioner));
-        if self.delete {
-            self.delete(&root, &survey, &known)?;
+        Ok((survey, known))
+    }
+
+    /// Asks first. Answers take their time, so everything is checked once more before the first directory is moved.
+    async fn delete(
+        &self,
+        root: &Root,
+        client: &Client,
+        cluster: &str,
+        survey: &Survey,
+        known: &Known<'_>,
+    ) -> Result<(), BoxError> {
+        known.volumes.check_readable()?;
+        let mut chosen = Vec::new();
+        for found in survey.marked.iter().filter(|found| known.state(found) == State::Orphan) {
+            let directory = root.path().join(found.path.as_str());
+            let question = format!("move {} of {} to the trash?", directory.display(), found.mark.owner);
+            if self.yes || is_confirmed(&question)? {
+                chosen.push((&found.path, &found.mark));
+            }
+        }
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let (now, known) = self.look(root, client, cluster).await?;
+        known.volumes.check_readable()?;
+        for (path, mark) in chosen {
+            let still = now.marked.iter().find(|found| found.path == *path && found.mark == *mark);
+            if still.map(|found| known.state(found)) != Some(State::Orphan) {
+                print(&format!("{path} is left alone: it changed meanwhile\n"));
+                continue;
+            }
+            root.move_to_trash(path, &mark.owner, None, Value::Null, &FencingToken::unlimited())?;
+            print(&format!(
+                "{path} is in the trash as {volume}; `trash restore {volume}` brings it back, `trash purge {volume}` removes it \
+                 for good\n",
+                volume = mark.owner.volume
+            ));
         }
         Ok(())
     }
 
-    fn delete(&self, root: &Root, survey: &Survey, known: &Known) -> Result<(), BoxError> {
-        for found in &survey.marked {
-            if known.state(found, &self.site.connection().provisioner_name) == State::Orphan {
-                root.remove(&found.path, &found.mark.owner, &FencingToken::unlimited())?;
-                print(&format!("{} is removed\n", found.path));
-            }
+    fn report(&self, survey: &Survey, known: &Known<'_>) -> String {
+        let mut rows = vec![["PATH", "VOLUME", "CLAIM", "STATE"].map(str::to_owned)];
+        let states: Vec<State> = survey.marked.iter().map(|found| known.state(found)).collect();
+        for (found, state) in survey.marked.iter().zip(&states).filter(|(_, state)| **state != State::Used) {
+            let (owner, path) = (&found.mark.owner, found.path.to_string());
+            let claim = owner.claim.as_ref().map(|claim| format!("{}/{}", claim.namespace, claim.name));
+            rows.push([path, owner.volume.clone(), claim.unwrap_or_default(), state.text(&owner.volume)]);
         }
-        Ok(())
+        let marked: BTreeSet<&str> = survey.marked.iter().map(|found| found.path.as_str()).collect();
+        let mut without_mark: BTreeSet<&str> = survey.unmarked.iter().map(String::as_str).collect();
+        for volume in &known.volumes.all {
+            let path = self.site.path_of(&volume.object, known.root).ok().map(String::from);
+            let Some(path) = path.filter(|path| !marked.contains(path.as_str())) else { continue };
+            let state = match (without_mark.remove(path.as_str()), known.is_ours(volume)) {
+                (true, _) => format!("no ownership mark; `adopt --volume {}` takes it over", volume.name),
+                (false, true) => State::DirectoryMissing.text(&volume.name),
+                (false, false) => continue,
+            };
+            rows.push([path, volume.name.clone(), String::new(), state]);
+        }
+        for path in without_mark {
+            let state = "no ownership mark: not of this provisioner".to_owned();
+            rows.push([path.to_owned(), String::new(), String::new(), state]);
+        }
+        let mut text = match rows.len() {
+            1 => String::new(),
+            _ => table(&rows),
+        };
+        survey.damaged.iter().for_each(|error| text.push_str(&format!("{error}\n")));
+        for (name, why) in &known.volumes.unreadable {
+            text.push_str(&format!("the volume {name} cannot be read, so nobody knows where it is: {why}\n"));
+        }
+        let count = |what: &State| states.iter().filter(|state| *state == what).count();
+        text.push_str(&format!(
+            "{} in use, {} orphans, {} in the trash, {} being removed\n",
+            count(&State::Used),
+            count(&State::Orphan),
+            survey.trash.len(),
+            survey.deleting.len()
+        ));
+        text
     }
+}
 
-    /// The paths of all volumes; of others than this provisioner's the names alone.
-    async fn volumes(&self, client: &Client, root: &Root) -> Result<BTreeMap<String, Option<String>>, BoxError> {
-        let (api, provisioner) =
-            (Api::<PersistentVolume>::all(client.clone()), &self.site.connection().provisioner_name);
-        let (mut volumes, mut page) = (BTreeMap::new(), ListParams::default().limit(PAGE));
-        loop {
-            let list = api.list(&page).await?;
-            for volume in list.items {
-                let by = volume.metadata.annotations.as_ref().and_then(|all| all.get(PROVISIONED_BY));
-                let path = self.site.path_of(&volume, root).ok().filter(|_| by == Some(provisioner));
-                volumes.insert(volume.metadata.name.unwrap_or_default(), path.map(String::from));
-            }
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => return Ok(volumes),
-            }
+impl Volumes {
+    /// A volume that cannot be read may be that of any directory.
+    fn check_readable(&self) -> Result<(), BoxError> {
+        let names: Vec<&str> = self.unreadable.iter().map(|(name, _)| name.as_str()).collect();
+        match names.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "nothing is moved while these volumes cannot be read, for each may be that of any directory: {}",
+                names.join(", ")
+            )
+            .into()),
         }
     }
 }
 
-impl Known {
-    fn state(&self, found: &Found, provisioner: &str) -> State {
+impl Known<'_> {
+    fn state(&self, found: &Found) -> State {
         let owner = &found.mark.owner;
         let claim = owner.claim.as_ref();
-        match self.volumes.contains_key(&owner.volume) {
-            true if found.has_directory => State::Used,
-            true => State::DirectoryMissing,
-            false if found.mark.kept.is_some() => State::Kept,
-            false if owner.provisioner != provisioner => State::Foreign,
-            false if self.recorded.contains(&owner.volume) => State::InProgress,
-            false if claim.is_some_and(|claim| self.claims.contains(&claim.uid)) => State::InProgress,
-            false => State::Orphan,
+        if let Some(other) = owner.cluster.as_ref().filter(|id| *id != self.cluster) {
+            return State::OtherCluster(other.clone());
         }
+        if let Some(volume) = self.volumes.get(&owner.volume) {
+            return match (owner_of(&volume.object).is(owner), found.has_directory) {
+                (false, _) => State::Earlier,
+                (true, true) => State::Used,
+                (true, false) => State::DirectoryMissing,
+            };
+        }
+        if self.volumes.is_unreadable(&owner.volume) {
+            return State::Unreadable;
+        }
+        let mut touching = self.volumes.touching(self.root, &self.places, &found.path);
+        if let Some((volume, relation)) = touching.find(|(volume, _)| !self.is_elsewhere(volume)) {
+            return State::Named { by: volume.name.clone(), how: relation.text() };
+        }
+        match () {
+            () if found.mark.kept.is_some() => State::Kept,
+            () if found.mark.retain => State::Retained,
+            () if owner.provisioner != self.provisioner => State::Foreign,
+            () if self.recorded.contains(&owner.volume) => State::InProgress,
+            () if claim.is_some_and(|claim| self.claims.contains(&claim.uid)) => State::InProgress,
+            () if owner.cluster.is_none() => State::NoCluster,
+            () => State::Orphan,
+        }
+    }
+
+    /// Whether a volume says that it is in another root.
+    fn is_elsewhere(&self, volume: &Named) -> bool {
+        let root = volume.object.metadata.annotations.as_ref().and_then(|all| all.get(self.root_annotation));
+        root.is_some_and(|root| Some(root.as_str()) != self.root.id())
+    }
+
+    fn is_ours(&self, volume: &Named) -> bool {
+        let by = volume.object.metadata.annotations.as_ref().and_then(|all| all.get(PROVISIONED_BY));
+        by.is_some_and(|by| by == self.provisioner) && !self.is_elsewhere(volume)
     }
 
     /// Where claims record their attempts there is no journal.
@@ -143,49 +288,4 @@ impl Known {
         }
         Ok(())
     }
-}
-
-fn report(survey: &Survey, known: &Known, provisioner: &str) -> String {
-    let mut rows = vec![["PATH", "VOLUME", "CLAIM", "STATE"].map(str::to_owned)];
-    for found in &survey.marked {
-        let state = known.state(found, provisioner);
-        if state != State::Used {
-            let (owner, path) = (&found.mark.owner, found.path.to_string());
-            let claim = owner.claim.as_ref().map(|claim| format!("{}/{}", claim.namespace, claim.name));
-            rows.push([path, owner.volume.clone(), claim.unwrap_or_default(), state.text().to_owned()]);
-        }
-    }
-    let marked: BTreeSet<&str> = survey.marked.iter().map(|found| found.path.as_str()).collect();
-    let mut without_mark: BTreeSet<&str> = survey.unmarked.iter().map(String::as_str).collect();
-    for (volume, path) in &known.volumes {
-        if let Some(path) = path.as_deref().filter(|path| !marked.contains(path)) {
-            let state = match without_mark.remove(path) {
-                true => format!("no ownership mark; `adopt --volume {volume}` takes it over"),
-                false => State::DirectoryMissing.text().to_owned(),
-            };
-            rows.push([path.to_owned(), volume.clone(), String::new(), state]);
-        }
-    }
-    for path in without_mark {
-        rows.push([
-            path.to_owned(),
-            String::new(),
-            String::new(),
-            "no ownership mark: not of this provisioner".to_owned(),
-        ]);
-    }
-    let mut text = match rows.len() {
-        1 => String::new(),
-        _ => table(&rows),
-    };
-    survey.damaged.iter().for_each(|error| text.push_str(&format!("{error}\n")));
-    let count = |what: State| survey.marked.iter().filter(|found| known.state(found, provisioner) == what).count();
-    text.push_str(&format!(
-        "{} in use, {} orphans, {} in the trash, {} being removed\n",
-        count(State::Used),
-        count(State::Orphan),
-        survey.trash.len(),
-        survey.deleting.len()
-    ));
-    text
 }

@@ -2,10 +2,11 @@
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
-use kube_provisioner::FencingToken;
 use kube_provisioner::k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
 use kube_provisioner::kube::Api;
 use kube_provisioner::kube::api::PostParams;
+use kube_provisioner::protocol::CLUSTER_ID;
+use kube_provisioner::{FencingToken, error_chain};
 
 use super::{BoxError, Site, print, table};
 use crate::entry::Discarded;
@@ -28,22 +29,25 @@ enum Action<S: Site> {
     },
     /// Put a volume back, for a claim of its former name or of another one
     Restore {
-        /// The volume, as `list` names it
+        /// The volume, by its name in `list`
         volume: String,
-        /// The claim that gets it [default: the one that had it]
+        /// The claim that gets it [default: its former claim]
         #[arg(long, value_name = "NAMESPACE/NAME")]
         claim: Option<String>,
         #[command(flatten)]
         site: S,
     },
-    /// Remove data for good
+    /// Delete data for good
     Purge {
-        /// The volumes, as `list` names them
+        /// The volumes, by their names in `list`
         #[arg(required_unless_present = "all")]
         volumes: Vec<String>,
-        /// Everything in the trash
+        /// Everything that this cluster moved to the trash
         #[arg(long)]
         all: bool,
+        /// Also what an earlier version moved there, without a cluster id
+        #[arg(long)]
+        of_unknown_cluster: bool,
         #[command(flatten)]
         site: S,
     },
@@ -54,16 +58,19 @@ impl<S: Site> Trash<S> {
         match self.action {
             Action::List { site } => list(&site.checked_root()?),
             Action::Restore { volume, claim, site } => restore(&site, &volume, claim.as_deref()).await,
-            Action::Purge { volumes, all, site } => purge(&site.checked_root()?, volumes, all),
+            Action::Purge { volumes, all, of_unknown_cluster, site } => {
+                purge(&site, volumes, all, of_unknown_cluster).await
+            }
         }
     }
 }
 
 fn list(root: &Root) -> Result<(), BoxError> {
     let mut rows = vec![["VOLUME", "CLAIM", "PATH", "DELETED", "REMOVED AFTER"].map(str::to_owned)];
-    for discarded in root.trash()? {
+    let listed = root.trash()?.into_iter().map(|entry| (entry, false));
+    for (discarded, is_leaving) in listed.chain(root.restoring()?.into_iter().map(|entry| (entry, true))) {
         match discarded {
-            Ok(discarded) => rows.push(row(&discarded)),
+            Ok(discarded) => rows.push(row(&discarded, is_leaving)),
             Err(error) => tracing::warn!("{error}"),
         }
     }
@@ -74,63 +81,132 @@ fn list(root: &Root) -> Result<(), BoxError> {
     Ok(())
 }
 
-fn row(discarded: &Discarded) -> [String; 5] {
+fn row(discarded: &Discarded, is_leaving: bool) -> [String; 5] {
     let owner = &discarded.mark.owner;
     let claim = owner.claim.as_ref().map(|claim| format!("{}/{}", claim.namespace, claim.name)).unwrap_or_default();
     let second = |time: Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let expires = discarded.expires.map_or("never".to_owned(), second);
+    let expires = match (discarded.expires, discarded.keep) {
+        _ if is_leaving => "being restored: restore it again".to_owned(),
+        (Some(expires), _) => second(expires),
+        (None, Some(seconds)) => format!("{seconds} s from when the clock is right"),
+        (None, None) => "never".to_owned(),
+    };
     [owner.volume.clone(), claim, discarded.path.to_string(), second(discarded.deleted), expires]
 }
 
-fn purge(root: &Root, mut volumes: Vec<String>, all: bool) -> Result<(), BoxError> {
-    if all {
-        let entries = root.trash()?.into_iter().collect::<Result<Vec<_>, _>>()?;
-        volumes = entries.into_iter().map(|discarded| discarded.mark.owner.volume).collect();
-    }
-    for volume in volumes {
-        root.purge(&volume, &FencingToken::unlimited())?;
-        print(&format!("{volume} is removed\n"));
+async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_cluster: bool) -> Result<(), BoxError> {
+    let (root, client) = (site.checked_root()?, site.connection().client().await?);
+    let cluster = site.connection().cluster(&client).await?;
+    let entries = match all {
+        true => root.trash()?.into_iter().collect::<Result<Vec<_>, _>>()?,
+        false => volumes.iter().map(|volume| root.discarded(volume)).collect::<Result<Vec<_>, _>>()?,
+    };
+    for discarded in entries {
+        let volume = &discarded.mark.owner.volume;
+        match kept(&discarded, &cluster, of_unknown_cluster) {
+            Some(why) if all => print(&format!("{volume} is kept: {why}\n")),
+            Some(why) => return Err(format!("{volume} is kept: {why}").into()),
+            None => {
+                root.purge(volume, &FencingToken::unlimited())?;
+                print(&format!("{volume} is removed\n"));
+            }
+        }
     }
     Ok(())
 }
 
-/// The directory first: a volume without one would be offered to pods.
+/// Why an entry is not this cluster's to remove.
+fn kept(discarded: &Discarded, cluster: &str, of_unknown_cluster: bool) -> Option<String> {
+    match &discarded.mark.owner.cluster {
+        Some(id) if id != cluster => Some(format!("the cluster {id} put it into the trash")),
+        None if !of_unknown_cluster => {
+            Some("its record names no cluster; if it is this one's, say --of-unknown-cluster".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The object is tried first. Then the directory: a volume without one would be offered to pods.
 async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<(), BoxError> {
     let (root, client) = (site.checked_root()?, site.connection().client().await?);
+    let cluster = site.connection().cluster(&client).await?;
     let volumes = Api::<PersistentVolume>::all(client);
-    if volumes.get_opt(volume).await?.is_some() {
-        return Err(format!("the volume {volume} is still there; wait until it is gone").into());
+    let discarded = root.discarded(volume)?;
+    if let Some(id) = discarded.mark.owner.cluster.as_ref().filter(|id| **id != cluster) {
+        return Err(format!("the cluster {id} put {volume} into the trash; restore it there").into());
     }
-    let wanted = claim.map(reference).transpose()?;
-    let discarded = root.restore(volume)?;
-    let object = object(&discarded, wanted)?;
-    site.came(&root, &discarded.path, &object).await?;
-    let claim = object.spec.as_ref().and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
-    let created = volumes.create(&PostParams::default(), &object).await?;
-    let owner = Owner { uid: created.metadata.uid, ..discarded.mark.owner };
+    if discarded.object.is_null() {
+        let discarded = root.restore_without_mark(volume)?;
+        let path = &discarded.path;
+        print(&format!(
+            "the directory {path} is back, without a mark, for the object of its volume is not known: `adopt {path} --claim \
+             NAMESPACE/NAME --size QUANTITY --storage-class NAME` makes a volume of it\n"
+        ));
+        return Ok(());
+    }
+    if let Some(there) = volumes.get_opt(volume).await? {
+        let is_begun = root.restoring()?.into_iter().flatten().any(|entry| entry.mark.owner.volume == volume);
+        return match is_begun {
+            // An earlier call made it, and did not come to its end.
+            true => end(&root, &root.restore(volume, Some(&cluster))?, &there),
+            false => Err(format!("the volume {volume} is still there; wait until it is gone").into()),
+        };
+    }
+    let object = object(&discarded, claim.map(reference).transpose()?, &cluster)?;
+    volumes.create(&PostParams { dry_run: true, ..PostParams::default() }, &object).await?;
+    let discarded = root.restore(volume, Some(&cluster))?;
+    let came = site.came(&root, &discarded.path, &object).await;
+    let created = match came {
+        Ok(()) => volumes.create(&PostParams::default(), &object).await.map_err(BoxError::from),
+        Err(error) => Err(error),
+    };
+    let created = match created {
+        Ok(created) => created,
+        // Whether it was made is not known where the answer was lost.
+        Err(error) if matches!(volumes.get_opt(volume).await, Ok(None)) => {
+            root.undo_restore(&discarded)?;
+            return Err(format!("{volume} is in the trash again: {}", error_chain(&*error)).into());
+        }
+        Err(error) => {
+            return Err(format!(
+                "{}; the directory is back: run the command again when the API server answers",
+                error_chain(&*error)
+            )
+            .into());
+        }
+    };
+    end(&root, &discarded, &created)
+}
+
+/// The volume is there, so its entry is removed.
+fn end(root: &Root, discarded: &Discarded, created: &PersistentVolume) -> Result<(), BoxError> {
+    let (volume, spec) = (&discarded.mark.owner.volume, created.spec.as_ref());
+    let owner = Owner { uid: created.metadata.uid.clone(), ..discarded.mark.owner.clone() };
     root.note_uid(&discarded.path, &owner)?;
+    root.end_restore(volume)?;
+    let claim = spec.and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
     let (namespace, name) = (claim.namespace.unwrap_or_default(), claim.name.unwrap_or_default());
     print(&format!(
         "{volume} is back, at {}; the claim {name} in the namespace {namespace} gets it if it asks for the class {:?} and for \
          at most its size, with spec.volumeName: {volume}\n",
         root.path().join(discarded.path.as_str()).display(),
-        object.spec.and_then(|spec| spec.storage_class_name).unwrap_or_default(),
+        spec.and_then(|spec| spec.storage_class_name.clone()).unwrap_or_default(),
     ));
     Ok(())
 }
 
-/// The volume as it was, for a claim that is made anew.
-fn object(discarded: &Discarded, wanted: Option<ObjectReference>) -> Result<PersistentVolume, BoxError> {
+/// The volume as it was, for a claim that is made again.
+fn object(discarded: &Discarded, wanted: Option<ObjectReference>, cluster: &str) -> Result<PersistentVolume, BoxError> {
     let mut object: PersistentVolume = serde_json::from_value(discarded.object.clone())?;
     let old = std::mem::take(&mut object.metadata);
     object.metadata.name = old.name;
     object.metadata.labels = old.labels;
     object.metadata.finalizers = old.finalizers;
-    object.metadata.annotations = old.annotations.map(|mut annotations| {
-        annotations
-            .retain(|key, _| !matches!(&**key, "pv.kubernetes.io/bound-by-controller" | "kube-provisioner/deleting"));
-        annotations
-    });
+    let mut annotations = old.annotations.unwrap_or_default();
+    annotations
+        .retain(|key, _| !matches!(&**key, "pv.kubernetes.io/bound-by-controller" | "kube-provisioner/deleting"));
+    annotations.insert(CLUSTER_ID.to_owned(), cluster.to_owned());
+    object.metadata.annotations = Some(annotations);
     object.status = None;
     let spec = object.spec.as_mut().ok_or("the volume's object is not known; take the directory over with `adopt`")?;
     let former = spec.claim_ref.take().map(|claim| ObjectReference {

@@ -58,16 +58,17 @@ fn only_its_own_volume_touches_a_directory() {
     let token = FencingToken::unlimited();
     let path = root.make("pvc-1", &token).unwrap();
     fs::write(path.join("data"), "x").unwrap();
-    let mut strangers = [owner("pvc-1"), owner("pvc-1"), owner("pvc-2")];
+    let mut strangers = [owner("pvc-1"), owner("pvc-1"), owner("pvc-2"), owner("pvc-1")];
+    strangers[3].cluster = Some("cluster-2".to_owned());
     strangers[0].provisioner = "example.com/other".to_owned();
     strangers[1].claim.as_mut().unwrap().uid = "another".to_owned();
     for stranger in &strangers {
         let closed = Permissions { mode: 0o700, ..OPEN };
         let results = [
-            root.create(&at("pvc-1"), stranger, &closed, None, &token).map(drop),
+            root.create(&at("pvc-1"), stranger, false, &closed, None, &token).map(drop),
             root.remove(&at("pvc-1"), stranger, &token),
             root.move_to_trash(&at("pvc-1"), stranger, None, serde_json::Value::Null, &token),
-            root.adopt(&at("pvc-1"), stranger).map(drop),
+            root.adopt(&at("pvc-1"), stranger, false).map(drop),
             root.disown(&at("pvc-1"), stranger),
         ];
         for result in results {
@@ -85,8 +86,8 @@ fn only_its_own_volume_touches_a_directory() {
 fn volumes_are_never_inside_of_each_other() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
-    let make = |path: &str| root.create(&at(path), &owner("pvc-1"), &OPEN, None, &token).map(drop);
-    root.create(&at("shop/data"), &owner("pvc-2"), &OPEN, None, &token).unwrap();
+    let make = |path: &str| root.create(&at(path), &owner("pvc-1"), false, &OPEN, None, &token).map(drop);
+    root.create(&at("shop/data"), &owner("pvc-2"), false, &OPEN, None, &token).unwrap();
     for path in ["shop", "shop/data/inner", "shop/data/in/ner"] {
         let error = make(path).unwrap_err();
         assert!(matches!(error, DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. }), "{path}: {error}");
@@ -102,7 +103,7 @@ fn volumes_are_never_inside_of_each_other() {
 fn directories_above_volumes_go_only_when_they_are_empty() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
-    root.create(&at("team/shop/data"), &owner("pvc-1"), &OPEN, None, &token).unwrap();
+    root.create(&at("team/shop/data"), &owner("pvc-1"), false, &OPEN, None, &token).unwrap();
     assert_eq!(mode(&dir.path().join("team")), 0o711);
     fs::write(dir.path().join("team/notes"), "x").unwrap();
     root.remove(&at("team/shop/data"), &owner("pvc-1"), &token).unwrap();
@@ -113,14 +114,14 @@ fn directories_above_volumes_go_only_when_they_are_empty() {
 fn a_link_above_a_volume_is_not_followed() {
     let (dir, root) = root();
     let (token, outside) = (FencingToken::unlimited(), tempfile::tempdir().unwrap());
-    root.create(&at("shop/data"), &owner("pvc-1"), &OPEN, None, &token).unwrap();
+    root.create(&at("shop/data"), &owner("pvc-1"), false, &OPEN, None, &token).unwrap();
     fs::create_dir(outside.path().join("data")).unwrap();
     fs::write(outside.path().join("data/precious"), "x").unwrap();
     fs::rename(dir.path().join("shop"), dir.path().join("moved")).unwrap();
     symlink(outside.path(), dir.path().join("shop")).unwrap();
     for result in [
-        root.create(&at("shop/data"), &owner("pvc-1"), &OPEN, None, &token).map(drop),
-        root.create(&at("shop/new"), &owner("pvc-2"), &OPEN, None, &token).map(drop),
+        root.create(&at("shop/data"), &owner("pvc-1"), false, &OPEN, None, &token).map(drop),
+        root.create(&at("shop/new"), &owner("pvc-2"), false, &OPEN, None, &token).map(drop),
         root.remove(&at("shop/data"), &owner("pvc-1"), &token),
     ] {
         assert!(matches!(result, Err(DirectoryError::InTheWay { .. })), "{result:?}");
@@ -134,7 +135,7 @@ fn a_survey_tells_what_is_there() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     for (path, volume) in [("pvc-1", "pvc-1"), ("shop/data", "pvc-2"), ("gone", "pvc-3"), ("old", "pvc-4")] {
-        root.create(&at(path), &owner(volume), &OPEN, None, &token).unwrap();
+        root.create(&at(path), &owner(volume), false, &OPEN, None, &token).unwrap();
     }
     fs::remove_dir(dir.path().join("gone")).unwrap();
     root.move_to_trash(&at("old"), &owner("pvc-4"), None, serde_json::Value::Null, &token).unwrap();
@@ -155,10 +156,10 @@ fn a_directory_is_adopted_as_it_is() {
     fs::create_dir(dir.path().join("old")).unwrap();
     fs::set_permissions(dir.path().join("old"), fs::Permissions::from_mode(0o705)).unwrap();
     symlink("/etc", dir.path().join("link")).unwrap();
-    assert!(matches!(root.adopt(&at("link"), &owner("pvc-1")), Err(DirectoryError::InTheWay { .. })));
-    assert!(matches!(root.adopt(&at("missing"), &owner("pvc-1")), Err(DirectoryError::NotThere { .. })));
-    assert_eq!(root.adopt(&at("old"), &owner("pvc-1")).unwrap(), dir.path().canonicalize().unwrap().join("old"));
-    root.adopt(&at("old"), &owner("pvc-1")).unwrap();
+    assert!(matches!(root.adopt(&at("link"), &owner("pvc-1"), false), Err(DirectoryError::InTheWay { .. })));
+    assert!(matches!(root.adopt(&at("missing"), &owner("pvc-1"), false), Err(DirectoryError::NotThere { .. })));
+    assert_eq!(root.adopt(&at("old"), &owner("pvc-1"), false).unwrap(), dir.path().canonicalize().unwrap().join("old"));
+    root.adopt(&at("old"), &owner("pvc-1"), false).unwrap();
     assert_eq!(mode(&dir.path().join("old")), 0o705);
     root.remove(&at("old"), &owner("pvc-1"), &FencingToken::unlimited()).unwrap();
     assert!(!dir.path().join("old").exists());
@@ -170,12 +171,76 @@ fn a_crash_between_any_two_steps_of_making_is_made_good() {
     let token = FencingToken::unlimited();
     // The mark alone, and the mark with a directory that nobody may use yet.
     let state = root.enter().unwrap();
-    state.reserve(&at("pvc-1"), &owner("pvc-1")).unwrap();
+    state.reserve(&at("pvc-1"), &owner("pvc-1"), false).unwrap();
     root.make("pvc-1", &token).unwrap();
     fs::set_permissions(dir.path().join("pvc-1"), fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(mode(&root.make("pvc-1", &token).unwrap()), 0o777);
     root.take_away("pvc-1", &token).unwrap();
-    state.reserve(&at("pvc-1"), &owner("pvc-1")).unwrap();
+    state.reserve(&at("pvc-1"), &owner("pvc-1"), false).unwrap();
     root.take_away("pvc-1", &token).unwrap();
     assert_empty(dir.path());
+}
+
+/// A mark of an earlier version names no cluster.
+#[test]
+fn a_volume_from_before_is_served() {
+    let (dir, root) = root();
+    let (token, before) = (FencingToken::unlimited(), Owner { cluster: None, ..owner("pvc-1") });
+    root.create(&at("pvc-1"), &before, false, &OPEN, None, &token).unwrap();
+    let mark = fs::read_to_string(dir.path().join(".kube-provisioner/volumes/pvc-1")).unwrap();
+    assert!(!mark.contains("cluster") && !mark.contains("retain"), "{mark}");
+    root.make("pvc-1", &token).unwrap();
+    root.take_away("pvc-1", &token).unwrap();
+    assert_empty(dir.path());
+}
+
+#[test]
+fn a_directory_is_handed_over_to_the_volume_that_was_restored() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    let path = root.make("pvc-1", &token).unwrap();
+    fs::write(path.join("data"), "x").unwrap();
+    let (former, mut restored) = (owner("pvc-1"), owner("pvc-1"));
+    restored.claim.as_mut().unwrap().uid = "new".to_owned();
+    restored.cluster = Some("cluster-2".to_owned());
+    restored.uid = Some("uid of the new volume".to_owned());
+    let refused = root.remove(&at("pvc-1"), &restored, &token).unwrap_err().to_string();
+    assert!(refused.contains("`adopt --volume pvc-1`"), "{refused}");
+    let stranger = root.hand_over(&at("pvc-1"), &restored, &former, false);
+    assert!(matches!(stranger, Err(DirectoryError::Taken { .. })), "{stranger:?}");
+    root.hand_over(&at("pvc-1"), &former, &restored, true).unwrap();
+    assert!(root.mark_of(&at("pvc-1")).unwrap().unwrap().retain);
+    assert!(matches!(root.remove(&at("pvc-1"), &former, &token), Err(DirectoryError::Taken { .. })));
+    root.remove(&at("pvc-1"), &restored, &token).unwrap();
+    assert_empty(dir.path());
+}
+
+#[test]
+fn marks_learn_which_volumes_are_retained() {
+    let (_dir, root) = root();
+    let token = FencingToken::unlimited();
+    for name in ["pvc-1", "pvc-2"] {
+        root.make(name, &token).unwrap();
+    }
+    let other = Owner { cluster: Some("cluster-2".to_owned()), ..owner("pvc-2") };
+    let policies = [("pvc-1", owner("pvc-1")), ("pvc-2", other)];
+    root.note_policies(&policies.map(|(name, owner)| (name.to_owned(), (owner, true))).into()).unwrap();
+    let retained = |name: &str| root.mark_of(&at(name)).unwrap().unwrap().retain;
+    assert_eq!((retained("pvc-1"), retained("pvc-2")), (true, false));
+}
+
+/// The log has it all.
+#[test]
+fn a_tenant_reads_nothing_about_volumes_of_other_namespaces() {
+    let (_dir, root) = root();
+    let token = FencingToken::unlimited();
+    root.create(&at("shared"), &owner("pvc-1"), false, &OPEN, None, &token).unwrap();
+    let told = |namespace: &str| {
+        let mut other = owner("pvc-2");
+        other.claim.as_mut().unwrap().namespace = namespace.to_owned();
+        let error = root.create(&at("shared"), &other, false, &OPEN, None, &token).unwrap_err();
+        error.for_claim_of(&other).to_string()
+    };
+    assert!(told("shop").contains("the claim shop/data"), "{}", told("shop"));
+    assert_eq!(told("evil"), "\"shared\" is the directory of another volume, and is not touched for this one");
 }

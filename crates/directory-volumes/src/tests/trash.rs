@@ -10,7 +10,7 @@ use super::*;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn filled(root: &Root, path: &str, volume: &str) {
-    let made = root.create(&at(path), &owner(volume), &OPEN, None, &FencingToken::unlimited()).unwrap();
+    let made = root.create(&at(path), &owner(volume), false, &OPEN, None, &FencingToken::unlimited()).unwrap();
     fs::write(made.join("data"), volume).unwrap();
 }
 
@@ -31,9 +31,9 @@ fn a_volume_waits_in_the_trash_for_its_time() {
     assert_eq!((discarded.path.as_str(), &discarded.object["metadata"]["name"]), ("shop/data", &json!("pvc-1")));
     let (soon, later) = (Timestamp::now(), Timestamp::now() + 2 * HOUR);
     assert!(!discarded.has_expired(soon) && discarded.has_expired(later));
-    root.purge_expired(soon, &FencingToken::unlimited()).unwrap();
+    root.purge_expired(soon, Some(HERE), &FencingToken::unlimited()).unwrap();
     assert_eq!(root.trash().unwrap().len(), 1);
-    root.purge_expired(later, &FencingToken::unlimited()).unwrap();
+    root.purge_expired(later, Some(HERE), &FencingToken::unlimited()).unwrap();
     assert_empty(dir.path());
 }
 
@@ -42,10 +42,15 @@ fn a_volume_comes_back_from_the_trash() {
     let (dir, root) = root();
     filled(&root, "shop/data", "pvc-1");
     discard(&root, "shop/data", "pvc-1");
-    root.restore("pvc-1").unwrap();
+    root.restore("pvc-1", Some(HERE)).unwrap();
     assert_eq!(fs::read_to_string(dir.path().join("shop/data/data")).unwrap(), "pvc-1");
-    assert_eq!(root.trash().unwrap().len(), 0);
-    assert!(matches!(root.restore("pvc-1"), Err(DirectoryError::NotThere { .. })));
+    assert_eq!((root.trash().unwrap().len(), root.restoring().unwrap().len()), (0, 1));
+    // Until the volume is there, it can be done again, and nobody else has it.
+    root.restore("pvc-1", Some(HERE)).unwrap();
+    let purged = root.purge("pvc-1", &FencingToken::unlimited());
+    assert!(matches!(purged, Err(DirectoryError::NotThere { .. })), "{purged:?}");
+    root.end_restore("pvc-1").unwrap();
+    assert!(matches!(root.restore("pvc-1", Some(HERE)), Err(DirectoryError::NotThere { .. })));
     root.remove(&at("shop/data"), &owner("pvc-1"), &FencingToken::unlimited()).unwrap();
     assert_empty(dir.path());
 }
@@ -53,16 +58,17 @@ fn a_volume_comes_back_from_the_trash() {
 #[test]
 fn what_took_its_place_is_not_replaced() {
     let (dir, root) = root();
+    filled(&root, "shop/other", "pvc-3");
     filled(&root, "shop/data", "pvc-1");
     discard(&root, "shop/data", "pvc-1");
     filled(&root, "shop/data", "pvc-2");
-    assert!(matches!(root.restore("pvc-1"), Err(DirectoryError::Taken { .. })));
+    assert!(matches!(root.restore("pvc-1", Some(HERE)), Err(DirectoryError::Taken { .. })));
     discard(&root, "shop/data", "pvc-2");
     fs::create_dir_all(dir.path().join("shop/data")).unwrap();
-    assert!(matches!(root.restore("pvc-1"), Err(DirectoryError::NotOurs { .. })));
+    assert!(matches!(root.restore("pvc-1", Some(HERE)), Err(DirectoryError::NotOurs { .. })));
     assert!(root.mark_of(&at("shop/data")).unwrap().is_none());
     fs::remove_dir(dir.path().join("shop/data")).unwrap();
-    root.restore("pvc-1").unwrap();
+    root.restore("pvc-1", Some(HERE)).unwrap();
     assert_eq!(fs::read_to_string(dir.path().join("shop/data/data")).unwrap(), "pvc-1");
     assert_eq!(root.trash().unwrap().len(), 1);
 }
@@ -72,7 +78,7 @@ fn names_that_lead_out_of_the_trash_are_nobodys() {
     let (dir, root) = root();
     filled(&root, "pvc-1", "pvc-1");
     for name in ["", ".", "..", "../volumes", "../../pvc-1", "/etc", "a/b", "pvc-1", "a\0b", "pvc-1/"] {
-        assert!(matches!(root.restore(name), Err(DirectoryError::NotThere { .. })), "{name:?}");
+        assert!(matches!(root.restore(name, Some(HERE)), Err(DirectoryError::NotThere { .. })), "{name:?}");
         let purged = root.purge(name, &FencingToken::unlimited());
         assert!(matches!(purged, Err(DirectoryError::NotThere { .. })), "{name:?}");
     }
@@ -99,6 +105,175 @@ fn a_damaged_entry_hides_no_other() {
     }
     fs::write(dir.path().join(".kube-provisioner/trash/pvc-1/record"), "{").unwrap();
     let later = Timestamp::now() + 2 * HOUR;
-    assert!(matches!(root.purge_expired(later, &FencingToken::unlimited()), Err(DirectoryError::Damaged { .. })));
+    assert!(matches!(
+        root.purge_expired(later, Some(HERE), &FencingToken::unlimited()),
+        Err(DirectoryError::Damaged { .. })
+    ));
     assert_eq!(fs::read_dir(dir.path().join(".kube-provisioner/trash")).unwrap().count(), 1);
+}
+
+/// Each of both takes the entry as a whole, or says that it is not there.
+#[test]
+fn who_brings_a_volume_back_and_who_removes_it_do_not_both_succeed() {
+    let (dir, root) = root();
+    let (mut restored, mut purged) = (0, 0);
+    for round in 0..300 {
+        filled(&root, "pvc-1", "pvc-1");
+        discard(&root, "pvc-1", "pvc-1");
+        let (brought, gone) = std::thread::scope(|scope| {
+            let purge = scope.spawn(|| match round % 2 {
+                0 => root.purge("pvc-1", &FencingToken::unlimited()),
+                _ => root.purge_expired(Timestamp::now() + 2 * HOUR, Some(HERE), &FencingToken::unlimited()),
+            });
+            (root.restore("pvc-1", Some(HERE)), purge.join().unwrap())
+        });
+        let is_there = dir.path().join("pvc-1/data").exists();
+        assert_eq!(brought.is_ok(), is_there, "{brought:?} {gone:?}");
+        assert_eq!(root.mark_of(&at("pvc-1")).unwrap().is_some(), is_there);
+        if is_there {
+            restored += 1;
+            root.end_restore("pvc-1").unwrap();
+            root.remove(&at("pvc-1"), &owner("pvc-1"), &FencingToken::unlimited()).unwrap();
+        } else {
+            purged += 1;
+            gone.unwrap();
+        }
+        assert_empty(dir.path());
+    }
+    assert!(restored + purged == 300, "{restored} {purged}");
+}
+
+#[test]
+fn a_restore_without_a_volume_is_undone() {
+    let (dir, root) = root();
+    filled(&root, "shop/data", "pvc-1");
+    discard(&root, "shop/data", "pvc-1");
+    let before = root.trash().unwrap().remove(0).unwrap();
+    let restored = root.restore("pvc-1", Some(HERE)).unwrap();
+    root.undo_restore(&restored).unwrap();
+    assert_eq!((entries(dir.path()), root.trash().unwrap().remove(0).unwrap()), (0, before));
+    root.restore("pvc-1", Some(HERE)).unwrap();
+    assert_eq!(fs::read_to_string(dir.path().join("shop/data/data")).unwrap(), "pvc-1");
+}
+
+/// A process may have ended after it took the entry, or after it moved the data.
+#[test]
+fn a_restore_that_was_cut_off_is_done_again() {
+    let (dir, root) = root();
+    filled(&root, "pvc-1", "pvc-1");
+    discard(&root, "pvc-1", "pvc-1");
+    let own = dir.path().join(".kube-provisioner");
+    fs::rename(own.join("trash/pvc-1"), own.join("restoring/pvc-1")).unwrap();
+    root.purge_expired(Timestamp::now() + 2 * HOUR, Some(HERE), &FencingToken::unlimited()).unwrap();
+    root.restore("pvc-1", Some(HERE)).unwrap();
+    root.restore("pvc-1", Some(HERE)).unwrap();
+    root.end_restore("pvc-1").unwrap();
+    assert_eq!(fs::read_to_string(dir.path().join("pvc-1/data")).unwrap(), "pvc-1");
+    assert_eq!(fs::read_dir(own.join("restoring")).unwrap().count(), 0);
+}
+
+#[test]
+fn an_entry_without_data_brings_nothing_back() {
+    let (dir, root) = root();
+    filled(&root, "pvc-1", "pvc-1");
+    discard(&root, "pvc-1", "pvc-1");
+    fs::remove_dir_all(dir.path().join(".kube-provisioner/trash/pvc-1/data")).unwrap();
+    assert!(matches!(root.restore("pvc-1", Some(HERE)), Err(DirectoryError::NotThere { .. })));
+    assert!(root.mark_of(&at("pvc-1")).unwrap().is_none() && !dir.path().join("pvc-1").exists());
+}
+
+#[test]
+fn nothing_expires_by_a_clock_that_cannot_be_right() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    filled(&root, "pvc-1", "pvc-1");
+    root.move_to_trash(&at("pvc-1"), &owner("pvc-1"), Some(Duration::ZERO), json!({}), &token).unwrap();
+    let set = |key: &str, time: Timestamp| {
+        let record = dir.path().join(".kube-provisioner/trash/pvc-1/record");
+        let mut value: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+        value[key] = json!(time);
+        fs::write(&record, value.to_string()).unwrap();
+    };
+    let left = || root.trash().unwrap().len();
+    let now = Timestamp::now();
+    // A battery that is empty. The entry is older than that, as it seems.
+    let reset: Timestamp = "1970-01-01T00:10:00Z".parse().unwrap();
+    set("deleted", "1970-01-01T00:00:00Z".parse().unwrap());
+    set("expires", "1970-01-01T00:01:00Z".parse().unwrap());
+    assert!(matches!(root.purge_expired(reset, Some(HERE), &token), Err(DirectoryError::Clock { .. })));
+    // The entry is of a time to come.
+    set("deleted", now + HOUR);
+    root.purge_expired(now, Some(HERE), &token).unwrap();
+    assert_eq!(left(), 1);
+    // Another volume was made later than now.
+    set("deleted", now - HOUR);
+    filled(&root, "pvc-2", "pvc-2");
+    let before = now - HOUR / 2;
+    let error = root.purge_expired(before, Some(HERE), &token).unwrap_err();
+    assert!(error.to_string().contains("pvc-2 was made at"), "{error}");
+    assert_eq!(left(), 1);
+    root.purge_expired(Timestamp::now(), Some(HERE), &token).unwrap();
+    assert_eq!(left(), 0);
+}
+
+#[test]
+fn the_time_of_what_was_deleted_by_a_wrong_clock_begins_when_it_is_right() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    filled(&root, "pvc-1", "pvc-1");
+    let mut leaving = Discarded::now(root.mark_of(&at("pvc-1")).unwrap().unwrap(), at("pvc-1"));
+    leaving.deleted = "1970-01-01T00:10:00Z".parse().unwrap();
+    (leaving.expires, leaving.keep) = clock::expiry(&leaving, Some(HOUR));
+    assert_eq!((leaving.expires, leaving.keep), (None, Some(3600)));
+    root.discard(&root.enter().unwrap(), state::TRASH, &leaving).unwrap();
+    let now = Timestamp::now();
+    root.purge_expired(now, Some(HERE), &token).unwrap();
+    let expires = root.trash().unwrap().remove(0).unwrap().expires;
+    assert_eq!(expires, Some(now + HOUR));
+    root.purge_expired(now + HOUR, Some(HERE), &token).unwrap();
+    assert_empty(dir.path());
+}
+
+#[test]
+fn what_another_cluster_has_thrown_away_is_left_to_it() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    filled(&root, "pvc-1", "pvc-1");
+    discard(&root, "pvc-1", "pvc-1");
+    let later = Timestamp::now() + 2 * HOUR;
+    root.purge_expired(later, Some("cluster-2"), &token).unwrap();
+    assert_eq!(root.trash().unwrap().len(), 1);
+    root.purge_expired(later, Some(HERE), &token).unwrap();
+    assert_empty(dir.path());
+}
+
+/// Two clusters may have volumes of one name.
+#[test]
+fn an_entry_is_that_of_one_volume() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    for path in ["one", "two"] {
+        root.create(&at(path), &owner("pvc-1"), false, &OPEN, None, &token).unwrap();
+    }
+    discard(&root, "one", "pvc-1");
+    let second = root.move_to_trash(&at("two"), &owner("pvc-1"), Some(HOUR), json!({}), &token);
+    assert!(matches!(second, Err(DirectoryError::Busy { .. })), "{second:?}");
+    assert!(dir.path().join("two").exists());
+    let [Ok(entry)] = &root.trash().unwrap()[..] else { panic!() };
+    assert_eq!(entry.path, at("one"));
+}
+
+/// What is kept for a week is kept from when it went.
+#[test]
+fn an_entry_that_a_call_has_begun_has_the_time_of_the_next_one() {
+    let (dir, root) = root();
+    filled(&root, "pvc-1", "pvc-1");
+    let entry = dir.path().join(".kube-provisioner/trash/pvc-1");
+    fs::create_dir(&entry).unwrap();
+    let mut begun = Discarded::now(root.mark_of(&at("pvc-1")).unwrap().unwrap(), at("pvc-1"));
+    begun.deleted -= 48 * HOUR;
+    begun.expires = Some(begun.deleted + HOUR);
+    fs::write(entry.join("record"), serde_json::to_vec(&begun).unwrap()).unwrap();
+    discard(&root, "pvc-1", "pvc-1");
+    assert!(!root.trash().unwrap().remove(0).unwrap().has_expired(Timestamp::now()));
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use kube_provisioner::{
-    DeleteError, Options, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+    DeleteError, Options, Program, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
 };
 use serde::Deserialize;
 
@@ -47,7 +47,7 @@ impl Provisioner for Directories {
         if volume.annotation("example.com/keep-data") == Some("true") {
             return Ok(());
         }
-        match tokio::fs::remove_dir_all(self.root.join(volume.name())).await {
+        match tokio::fs::remove_dir_all(self.root.join(&volume.name)).await {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
         }
@@ -55,5 +55,5 @@ impl Provisioner for Directories {
 }
 
 fn main() -> ExitCode {
-    kube_provisioner::run(async |args: Args| Ok((Directories { root: args.root }, args.options)))
+    Program::new(async |args: Args| Ok((Directories { root: args.root }, args.options))).run()
 }

@@ -3,7 +3,7 @@
 use provisioner_runtime::access::AccessRule;
 use serde::de::DeserializeOwned;
 
-use super::request::{Bucket, Credentials, ProvisionedBucket, RequestOf, Source};
+use super::request::{Bucket, BucketStart, Credentials, ProvisionedBucket, RequestOf, Source};
 use crate::capabilities::SecretRole;
 use crate::error::{DeleteError, ProvisionError, StartError};
 
@@ -44,7 +44,7 @@ use crate::error::{DeleteError, ProvisionError, StartError};
 ///
 ///     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
 ///         // ... make the user request.claim.user() and the bucket request.name, or find them ...
-///         let endpoint = Endpoint { host: request.parameters.host.clone(), port: 443, tls: true, ..Endpoint::default() };
+///         let endpoint = Endpoint::https(&request.parameters.host);
 ///         Ok(Bucket::new(endpoint, Credentials::new("id", "secret")).state("user", request.claim.user()))
 ///     }
 ///
@@ -80,8 +80,8 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     /// Makes a bucket and its user, or finds what an earlier call made and brings it in line with the request.
     ///
     /// It is called for a new claim, when the claim's `additionalConfig` changes, and when the claim's Secret is lost: then
-    /// it answers with the key [that the user has](super::BucketRequest::access_key_id), or with a new one where the backend
-    /// does not tell.
+    /// it answers with the key [that the user has](super::BucketRequest::access_key_id), or with a new one if the backend
+    /// does not show it.
     ///
     /// # Errors
     /// [`ProvisionError`] says what the failure means: `?` is "try again later, something may be left".
@@ -166,9 +166,28 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
 
     /// Called before the first other call whenever this process gets work that another one may have done until then.
     ///
+    /// ```
+    /// # use kube_provisioner::bucket::*;
+    /// # use kube_provisioner::*;
+    /// # struct Store { cluster: std::sync::OnceLock<String> }
+    /// # impl BucketProvisioner for Store {
+    /// #     type Parameters = ();
+    /// #     type Config = ();
+    /// #     async fn provision(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { Err(ProvisionError::retry("")) }
+    /// #     async fn grant(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { Err(ProvisionError::retry("")) }
+    /// #     async fn delete(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
+    /// #     async fn revoke(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
+    /// async fn start(&self, start: BucketStart) -> Result<(), StartError> {
+    ///     self.cluster.get_or_init(|| start.cluster_id);
+    ///     Ok(())
+    /// }
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Any: nothing is begun before it succeeds. It is called again, and readiness and events say why.
-    fn start(&self) -> impl Future<Output = Result<(), StartError>> + Send {
+    fn start(&self, start: BucketStart) -> impl Future<Output = Result<(), StartError>> + Send {
+        drop(start);
         async { Ok(()) }
     }
 
@@ -184,6 +203,13 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
 }
 
 /// What a bucket provisioner can do beyond making and removing buckets.
+///
+/// ```
+/// use kube_provisioner::bucket::BucketCapabilities;
+///
+/// let capabilities = BucketCapabilities::default().rotation().secret("admin");
+/// # let _ = capabilities;
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct BucketCapabilities {

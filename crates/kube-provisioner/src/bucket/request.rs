@@ -4,20 +4,31 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use kube::Client;
 use provisioner_runtime::controller::FencingToken;
 use serde::Deserialize;
 
 use super::provisioner::BucketProvisioner;
 use crate::error::{DeleteError, ProvisionError};
+use crate::request::TEST_CLUSTER;
 use crate::secrets::Secrets;
 
 /// What [`BucketProvisioner::provision`] and [`BucketProvisioner::grant`] are asked for.
+///
+/// One for an author's own tests:
+///
+/// ```
+/// # use kube_provisioner::bucket::BucketRequest;
+/// let mut request = BucketRequest::new("photos", (), ());
+/// request.config_texts.insert("maxObjects".to_owned(), "1000".to_owned());
+/// assert_eq!(request.claim.user(), "obc-test-claim-00000000-0000-4000-8000-000000000001");
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BucketRequest<P, C> {
     /// The bucket's name: the claim's own, one made of its prefix and its uid, or the one that the class names.
     pub name: String,
-    /// The claim.
+    /// The claim that the bucket is made for. After a restore it keeps the uid that the claim had when the bucket was made.
     pub claim: ClaimName,
     /// The class's parameters, as they were when the attempt began.
     pub parameters: Arc<P>,
@@ -35,6 +46,12 @@ pub struct BucketRequest<P, C> {
     pub credentials: Option<Credentials>,
     /// The Secrets that the class names, by the roles that [the author declares](super::BucketCapabilities::secret).
     pub secrets: Secrets,
+    /// Every key of the claim's `additionalConfig` that may have been applied: the last time, by an attempt that failed on its
+    /// way, or by another provisioner of the same backend. What it has and `config_texts` lacks is to be taken away.
+    pub applied_config: BTreeMap<String, String>,
+    /// The cluster in which this provisioner runs, for the tags and labels that prove ownership: a bucket whose tags name
+    /// another cluster belongs to that cluster.
+    pub cluster_id: String,
     /// Whether this call may still act, for threads that cannot be dropped.
     pub fencing_token: FencingToken,
 }
@@ -59,19 +76,21 @@ impl<P, C> BucketRequest<P, C> {
             access_key_id: None,
             credentials: None,
             secrets: Secrets::default(),
+            applied_config: BTreeMap::new(),
+            cluster_id: TEST_CLUSTER.to_owned(),
             fencing_token: FencingToken::unlimited(),
         }
     }
 }
 
-/// Namespace, name and uid of a claim.
+/// Namespace, name and uid of a claim: all that identifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimName {
     /// The namespace.
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// The uid. Empty where an object of another provisioner does not tell it.
+    /// The uid. Empty if an object of another provisioner does not have it.
     pub uid: String,
 }
 
@@ -88,7 +107,7 @@ impl fmt::Display for ClaimName {
     }
 }
 
-/// Where a claim's bucket comes from.
+/// Where a claim's bucket comes from. There will be no third way, so that authors can match on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// It is made for the claim ([`BucketProvisioner::provision`]).
@@ -98,6 +117,22 @@ pub enum Source {
 }
 
 /// What a user may do with the objects of a bucket, for an author's parameters. `read-write`, `read-only` or `write-only`.
+///
+/// ```
+/// use kube_provisioner::bucket::Access;
+///
+/// #[derive(serde::Deserialize)]
+/// #[serde(rename_all = "camelCase")]
+/// struct Parameters {
+///     #[serde(default)]
+///     access_mode: Access,
+/// }
+///
+/// let class = [("accessMode".to_owned(), "read-only".to_owned())].into();
+/// let parameters: Parameters = kube_provisioner::parameters::from_map(&class).unwrap();
+/// assert!(parameters.access_mode.restricted_to(None).is_ok_and(|access| !access.writes()));
+/// assert!(parameters.access_mode.restricted_to(Some(Access::ReadWrite)).is_err());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
@@ -156,8 +191,33 @@ impl DeletionPolicy {
     }
 }
 
+/// What [`BucketProvisioner::start`] is given.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct BucketStart {
+    /// The client that the controller uses. What the author does with it needs
+    /// [rights of its own](BucketProvisioner::access_rules).
+    pub client: Client,
+    /// The cluster in which this provisioner runs, as [`BucketRequest::cluster_id`].
+    pub cluster_id: String,
+}
+
+impl BucketStart {
+    /// For an author's own tests. Its fields may be changed.
+    pub fn new(client: Client) -> Self {
+        Self { client, cluster_id: TEST_CLUSTER.to_owned() }
+    }
+}
+
+impl fmt::Debug for BucketStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BucketStart").field("cluster_id", &self.cluster_id).finish_non_exhaustive()
+    }
+}
+
 /// A key of the backend's.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Credentials {
     /// Its id, which is no secret.
     pub access_key_id: String,
@@ -179,7 +239,16 @@ impl fmt::Debug for Credentials {
 }
 
 /// Where clients reach a bucket.
+///
+/// ```
+/// use kube_provisioner::bucket::Endpoint;
+///
+/// let endpoint = Endpoint::https("s3.example.com").region("eu-1");
+/// assert_eq!((endpoint.port, endpoint.tls), (443, true));
+/// assert_eq!(Endpoint::of_url("http://store:8080").unwrap(), Endpoint::http("store").port(8080));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Endpoint {
     /// The host.
     pub host: String,
@@ -194,16 +263,45 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// That of a host which serves HTTPS on port 443.
+    pub fn https(host: impl Into<String>) -> Self {
+        Self { host: host.into(), port: 443, tls: true, ..Self::default() }
+    }
+
+    /// That of a host which serves HTTP on port 80.
+    pub fn http(host: impl Into<String>) -> Self {
+        Self { host: host.into(), port: 80, ..Self::default() }
+    }
+
+    /// Another port.
+    #[must_use]
+    pub fn port(self, port: u16) -> Self {
+        Self { port, ..self }
+    }
+
+    /// In this region.
+    #[must_use]
+    pub fn region(self, region: impl Into<String>) -> Self {
+        Self { region: region.into(), ..self }
+    }
+
+    /// In this part of its region.
+    #[must_use]
+    pub fn sub_region(self, sub_region: impl Into<String>) -> Self {
+        Self { sub_region: sub_region.into(), ..self }
+    }
+
     /// That of a URL with `http` or `https`, without a region. `None` for a text that is none.
     pub fn of_url(url: &str) -> Option<Self> {
         let url: http::Uri = url.parse().ok()?;
-        let (tls, standard) = match url.scheme_str() {
-            Some("https") => (true, 443),
-            Some("http") => (false, 80),
+        let host = url.host().filter(|host| !host.is_empty())?;
+        let endpoint = match url.scheme_str() {
+            Some("https") => Self::https(host),
+            Some("http") => Self::http(host),
             _ => return None,
         };
-        let host = url.host().filter(|host| !host.is_empty())?.to_owned();
-        Some(Self { host, port: url.port_u16().unwrap_or(standard), tls, ..Self::default() })
+        let port = url.port_u16().unwrap_or(endpoint.port);
+        Some(endpoint.port(port))
     }
 }
 
@@ -212,19 +310,25 @@ impl Endpoint {
 /// ```
 /// use kube_provisioner::bucket::{Bucket, Credentials, Endpoint};
 ///
-/// let endpoint = Endpoint { host: "s3.example.com".into(), port: 443, tls: true, ..Endpoint::default() };
-/// let bucket = Bucket::new(endpoint, Credentials::new("AKIA", "secret")).state("userName", "obc-shop-photos");
-/// # let _ = bucket;
+/// let bucket = Bucket::new(Endpoint::https("s3.example.com"), Credentials::new("AKIA", "secret")).state("userName", "obc-shop-photos");
+/// assert_eq!(bucket.state["userName"], "obc-shop-photos");
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct Bucket {
-    pub(crate) endpoint: Endpoint,
-    pub(crate) credentials: Credentials,
-    pub(crate) state: BTreeMap<String, String>,
-    pub(crate) config_data: BTreeMap<String, String>,
-    pub(crate) secret_data: BTreeMap<String, String>,
-    pub(crate) warning: Option<String>,
+    /// Where it is reached.
+    pub endpoint: Endpoint,
+    /// The user's key.
+    pub credentials: Credentials,
+    /// See [`state`](Self::state).
+    pub state: BTreeMap<String, String>,
+    /// See [`config`](Self::config).
+    pub config_data: BTreeMap<String, String>,
+    /// See [`secret`](Self::secret).
+    pub secret_data: BTreeMap<String, String>,
+    /// See [`warning`](Self::warning).
+    pub warning: Option<String>,
 }
 
 impl Bucket {
@@ -258,29 +362,23 @@ impl Bucket {
         self
     }
 
-    /// What the claim's user should know although all went well; an event tells it.
+    /// A warning for the claim's user although the call succeeded; it becomes an event.
     pub fn warning(mut self, text: impl Into<String>) -> Self {
         self.warning = Some(text.into());
         self
     }
-
-    /// Where it is reached.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    /// The user's key.
-    pub fn credentials(&self) -> &Credentials {
-        &self.credentials
-    }
-
-    /// What is kept for deletion.
-    pub fn kept_state(&self) -> &BTreeMap<String, String> {
-        &self.state
-    }
 }
 
 /// The bucket that is to be deleted, or whose user's rights or keys are to be changed: what its ObjectBucket records.
+///
+/// One for an author's own tests:
+///
+/// ```
+/// # use kube_provisioner::bucket::{ProvisionedBucket, Source};
+/// let mut bucket = ProvisionedBucket::new("photos", Source::Provisioned, ());
+/// bucket.state.insert("userName".to_owned(), bucket.claim.user());
+/// assert_eq!(bucket.name, "photos");
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProvisionedBucket<P> {
@@ -302,6 +400,8 @@ pub struct ProvisionedBucket<P> {
     pub access_key_id: Option<String>,
     /// The Secrets that the class named, as they are now.
     pub secrets: Secrets,
+    /// The cluster in which this provisioner runs, as [`BucketRequest::cluster_id`].
+    pub cluster_id: String,
     /// Whether this call may still act, for threads that cannot be dropped.
     pub fencing_token: FencingToken,
 }
@@ -319,6 +419,7 @@ impl<P> ProvisionedBucket<P> {
             config_texts: request.config_texts,
             access_key_id: None,
             secrets: request.secrets,
+            cluster_id: request.cluster_id,
             fencing_token: request.fencing_token,
         }
     }

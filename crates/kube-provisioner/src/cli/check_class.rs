@@ -28,10 +28,10 @@ const FIELDS: [&str; 10] = [
     "volumeBindingMode",
 ];
 
-/// Tell what is wrong with StorageClasses before anybody uses them; needs no cluster
+/// Check StorageClasses before anybody uses them; needs no cluster
 #[derive(Args, Clone, Debug)]
 pub(super) struct CheckClass {
-    /// Files with StorageClasses, in YAML or JSON; - is the standard input
+    /// Files with StorageClasses, in YAML or JSON; - means standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
 
@@ -68,6 +68,7 @@ impl CheckClass {
             };
             for class in classes {
                 let name = class["metadata"]["name"].as_str().unwrap_or("(without a name)").to_owned();
+                let advice = self.advice::<S>(&class);
                 let problems = self.problems::<S>(class);
                 if problems.is_empty() {
                     line(&mut text, &format!("storageclass/{name}: ok"));
@@ -75,9 +76,16 @@ impl CheckClass {
                     code = code.max(1);
                 }
                 problems.iter().for_each(|problem| line(&mut text, &format!("storageclass/{name}: {problem}")));
+                advice.iter().for_each(|advice| line(&mut text, &format!("storageclass/{name}: note: {advice}")));
             }
         }
         (text, code)
+    }
+
+    /// What the author says of a class that can be read.
+    fn advice<S: Served>(&self, class: &Value) -> Option<String> {
+        let class = serde_json::from_value(class.clone()).ok()?;
+        S::advice(&class, self.names.first().map(String::as_str))
     }
 
     fn problems<S: Served>(&self, class: Value) -> Vec<String> {

@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::parameters::quoted;
 use crate::protocol;
 
-/// List the attempts that are recorded, or give one up
+/// List attempts in the journal, or drop one
 #[derive(Args, Clone, Debug)]
 pub(super) struct Journal {
     #[command(subcommand)]
@@ -23,13 +23,18 @@ pub(super) struct Journal {
 
 #[derive(Clone, Debug, Subcommand)]
 enum Action {
-    /// List the attempts that were begun and are not known to have ended
+    /// List the attempts that have begun and not yet ended
     List,
-    /// Give an attempt up: nobody finishes it, and nobody removes what it has left in the backend
-    Drop {
-        /// The entry, as `list` names it
+    /// Finish an attempt that came back with the journal from a backup
+    Accept {
+        /// The entry, by its name in `list`
         entry: String,
-        /// Do it; without this the command only says what would be left behind
+    },
+    /// Drop an attempt: the provisioner neither finishes it nor deletes what it left in the backend
+    Drop {
+        /// The entry, by its name in `list`
+        entry: String,
+        /// Drop it; without this flag, only print what may be left behind
         #[arg(long)]
         yes: bool,
     },
@@ -57,6 +62,7 @@ impl Journal {
                 print(&table(&listings));
                 return Ok(());
             }
+            Action::Accept { entry } => return accept(client, namespace, &listings, entry, print).await,
             Action::Drop { entry, yes } => (entry, *yes),
         };
         let holding = holding(&listings, key);
@@ -75,7 +81,26 @@ impl Journal {
     }
 }
 
-/// The keys of all entries.
+/// Accepts a restored entry.
+async fn accept(
+    client: &Client,
+    namespace: &str,
+    listings: &[Listing],
+    key: &str,
+    print: impl Fn(&str),
+) -> Result<(), BoxError> {
+    let has = |listing: &&Listing| listing.restored.iter().any(|entry| entry.key == key);
+    let Some(listing) = listings.iter().find(has) else {
+        return Err(
+            format!("no journal in namespace {namespace} has a restored entry {key}; see `journal list`").into()
+        );
+    };
+    journal::request_accept(client, namespace, &listing.name, key).await?;
+    print(&format!("{key} of {} is finished by whoever holds the journal\n", listing.name));
+    Ok(())
+}
+
+/// The keys of all entries, restored ones too.
 pub(super) async fn recorded(options: &Options) -> Result<Vec<String>, BoxError> {
     let connection = connect(options.kubeconfig.as_deref()).await?;
     let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
@@ -83,12 +108,17 @@ pub(super) async fn recorded(options: &Options) -> Result<Vec<String>, BoxError>
     if let Some(damaged) = listings.iter().find(|listing| !listing.unreadable.is_empty()) {
         return Err(format!("the journal {} has entries that cannot be read; see `journal list`", damaged.name).into());
     }
-    Ok(listings.into_iter().flat_map(|listing| listing.entries).map(|entry| entry.key).collect())
+    Ok(listings
+        .into_iter()
+        .flat_map(|listing| listing.entries.into_iter().chain(listing.restored))
+        .map(|entry| entry.key)
+        .collect())
 }
 
 /// While an entry is moved it is in two journals.
 fn holding<'a>(listings: &'a [Listing], key: &str) -> Vec<(&'a Listing, &'a Entry)> {
-    let of = |listing: &'a Listing| Some((listing, listing.entries.iter().find(|entry| entry.key == key)?));
+    let all = |listing: &'a Listing| listing.entries.iter().chain(&listing.restored);
+    let of = |listing: &'a Listing| Some((listing, all(listing).find(|entry| entry.key == key)?));
     listings.iter().filter_map(of).collect()
 }
 
@@ -96,11 +126,12 @@ fn holding<'a>(listings: &'a [Listing], key: &str) -> Vec<(&'a Listing, &'a Entr
 pub fn table(listings: &[Listing]) -> String {
     let mut rows = vec![["JOURNAL", "HOLDER", "ENTRY", "CLAIM", "CLASS", "CLAIM SINCE"].map(str::to_owned)];
     let mut notes = String::new();
-    for Listing { name, holder, entries, unreadable, dropping, .. } in listings {
-        for entry in entries {
+    for Listing { name, holder, entries, restored, unreadable, dropping, .. } in listings {
+        let all = entries.iter().map(|entry| (entry, ""));
+        for (entry, origin) in all.chain(restored.iter().map(|entry| (entry, " (restored)"))) {
             let objects = EntryObjects::read(entry);
             let dropped = if dropping.contains(&entry.key) { " (being dropped)" } else { "" };
-            let key = format!("{}{dropped}", entry.key);
+            let key = format!("{}{origin}{dropped}", entry.key);
             rows.push([name.clone(), holder.clone(), key, objects.claim(), objects.class_name(), objects.since()]);
         }
         notes.extend(unreadable.iter().map(|line| format!("{name} cannot be read: {}\n", quoted(line))));
@@ -201,6 +232,7 @@ mod tests {
             layout: "1".to_owned(),
             holder: "pod-1_ab".to_owned(),
             entries: entries.iter().map(entry).collect(),
+            restored: Vec::new(),
             unreadable: unreadable.iter().map(|line| (*line).to_owned()).collect(),
             dropping: vec!["pvc-2".to_owned()],
         }
@@ -211,6 +243,7 @@ mod tests {
         let mut damaged = listing("p-journal-1-of-2", &["pvc-3"], &["{\u{1b}"]);
         damaged.entries[0].text = "{".to_owned();
         damaged.entries[0].shared.clear();
+        damaged.restored = listing("", &["pvc-4"], &[]).entries;
         assert_eq!(
             table(&[listing("p-journal", &["pvc-1", "pvc-2"], &[]), damaged]),
             "\
@@ -218,6 +251,7 @@ JOURNAL            HOLDER     ENTRY                   CLAIM       CLASS   CLAIM 
 p-journal          pod-1_ab   pvc-1                   shop/data   gold    2026-01-01T00:00:00Z
 p-journal          pod-1_ab   pvc-2 (being dropped)   shop/data   gold    2026-01-01T00:00:00Z
 p-journal-1-of-2   pod-1_ab   pvc-3                   ?/?         ?       ?
+p-journal-1-of-2   pod-1_ab   pvc-4 (restored)        shop/data   gold    2026-01-01T00:00:00Z
 p-journal-1-of-2 cannot be read: \"{\\u{1b}\"
 "
         );

@@ -8,14 +8,14 @@ use super::served::Served;
 use crate::options::Options;
 use crate::rbac::{Account, manifests};
 
-/// Print the manifests of the provisioner's account and its rights; needs no cluster
+/// Print the manifests of the provisioner's ServiceAccount and RBAC rules; needs no cluster
 #[derive(Args, Clone, Debug)]
 pub(super) struct Rbac {
-    /// Name of the ServiceAccount, also of its roles [default: made of the provisioner's name]
+    /// Name of the ServiceAccount and of its roles [default: from the provisioner's name]
     #[arg(long, value_name = "NAME")]
     service_account: Option<String>,
 
-    /// Values that --shards had before, separated by commas: what they have left behind is taken over
+    /// Former values of --shards, separated by commas: the provisioner takes over their journals
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     former_shards: Vec<u32>,
 }

@@ -1,37 +1,44 @@
 //! What a program serves: claims of volumes or claims of buckets.
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use crate::bucket::BucketProvisioner;
 use crate::capabilities::Capabilities;
-use crate::controller::{bucket, secret_names, volume};
-use crate::options::Options;
+use crate::controller::shared::secret_names;
+use crate::controller::{BucketController, Controller, RunError, bucket, volume};
+use crate::options::{BucketOptions, Options};
 use crate::parameters;
 use crate::provisioner::Provisioner;
 use crate::rbac::{AccessRule, bucket_rules, rules};
 
-/// What the common commands have to know of a program.
-pub(super) trait Served {
+/// A provisioner with its options. This module is private, so that nobody else implements the trait.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a provisioner with its options",
+    note = "return `(provisioner, options)`: a `Provisioner` with `Options`, or a `BucketProvisioner` with `BucketOptions`"
+)]
+pub trait Served: 'static {
     /// Whether attempts are recorded in journals.
     const HAS_JOURNAL: bool;
 
     /// What the provisioner would refuse, as events say it.
     fn refused(class: &StorageClass) -> Vec<String>;
 
+    /// What is to be known of a class that is served.
+    fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
+        let _ = (class, own_name);
+        None
+    }
+
     /// Every right that is needed.
     fn rules(options: &Options, former_shards: &[u32]) -> Vec<AccessRule>;
+
+    /// Runs the controller.
+    fn run(self) -> impl Future<Output = Result<(), RunError>>;
 }
 
-/// Claims of volumes.
-pub(super) struct Volumes<P>(PhantomData<P>);
-
-/// Claims of buckets.
-pub(super) struct Buckets<B>(PhantomData<B>);
-
-impl<P: Provisioner> Served for Volumes<P> {
+impl<P: Provisioner> Served for (P, Options) {
     const HAS_JOURNAL: bool = true;
 
     fn refused(class: &StorageClass) -> Vec<String> {
@@ -57,14 +64,23 @@ impl<P: Provisioner> Served for Volumes<P> {
         problems
     }
 
+    fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
+        P::advice(class, own_name)
+    }
+
     fn rules(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
         let mut rules = rules(options, &P::capabilities(), former_shards);
         rules.extend(P::access_rules());
         rules
     }
+
+    async fn run(self) -> Result<(), RunError> {
+        let (provisioner, options) = self;
+        Controller::new(provisioner, options).run().await
+    }
 }
 
-impl<B: BucketProvisioner> Served for Buckets<B> {
+impl<B: BucketProvisioner> Served for (B, BucketOptions) {
     const HAS_JOURNAL: bool = false;
 
     fn refused(class: &StorageClass) -> Vec<String> {
@@ -80,6 +96,11 @@ impl<B: BucketProvisioner> Served for Buckets<B> {
         let mut rules = bucket_rules(options, &B::capabilities(), former_shards);
         rules.extend(B::access_rules());
         rules
+    }
+
+    async fn run(self) -> Result<(), RunError> {
+        let (provisioner, options) = self;
+        BucketController::new(provisioner, options).run().await
     }
 }
 

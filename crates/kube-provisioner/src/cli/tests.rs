@@ -1,10 +1,18 @@
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use clap::Parser;
+
 use super::*;
-use crate::{Capabilities, Coordination, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Volume};
+use crate::bucket::{Bucket, BucketProvisioner, ProvisionedBucket, RequestOf};
+use crate::{
+    BucketOptions, Capabilities, Coordination, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume,
+    Provisioner, Volume,
+};
 
 #[derive(Parser, Debug)]
-struct Program {
+struct Flags {
     #[arg(long)]
     root: String,
     #[command(flatten)]
@@ -45,8 +53,8 @@ enum Own {
     Exports { place: String },
 }
 
-fn invocation(arguments: &[&str]) -> Result<Invocation<Program, Own>, clap::Error> {
-    read::<Program, Own, Volumes<Exports>>(["p"].iter().chain(arguments).map(OsString::from))
+fn invocation(arguments: &[&str]) -> Result<Invocation<Flags, Own>, clap::Error> {
+    read::<Flags, Own, (Exports, Options)>(["p"].iter().chain(arguments).map(OsString::from))
 }
 
 fn options(more: &[&str]) -> Options {
@@ -86,7 +94,7 @@ fn checked(text: &str, options: &[&str]) -> (String, u8) {
     std::fs::write(&file, text).unwrap();
     let arguments = [&[CHECK_CLASS, file.path().to_str().unwrap()], options].concat();
     match invocation(&arguments) {
-        Ok(Invocation::CheckClass(check)) => check.run::<Volumes<Exports>>(),
+        Ok(Invocation::CheckClass(check)) => check.run::<(Exports, Options)>(),
         Ok(_) => panic!("a check was asked for"),
         Err(error) => panic!("{error}"),
     }
@@ -199,7 +207,7 @@ fn several_files_documents_and_lists_are_read() {
 fn manifests(options: &[&str]) -> Result<Vec<serde_json::Value>, String> {
     match invocation(&[&[RBAC, "--provisioner-name", "example.com/p"], options].concat()) {
         Ok(Invocation::Rbac(rbac, options)) => {
-            let text = rbac.run::<Volumes<Exports>>(&options).map_err(|error| error.to_string())?;
+            let text = rbac.run::<(Exports, Options)>(&options).map_err(|error| error.to_string())?;
             Ok(serde_saphyr::from_multiple(&text).unwrap())
         }
         _ => panic!("manifests were asked for"),
@@ -217,7 +225,7 @@ fn rbac_prints_what_these_options_and_the_author_need() {
     let resources: Vec<_> = of_cluster.iter().map(|rule| rule["resources"][0].as_str().unwrap()).collect();
     assert_eq!(
         resources,
-        ["persistentvolumes", "persistentvolumeclaims", "storageclasses", "events", "secrets", "exports"]
+        ["persistentvolumes", "persistentvolumeclaims", "storageclasses", "events", "secrets", "namespaces", "exports"]
     );
     assert_eq!(plain[2]["roleRef"]["name"], plain[1]["metadata"]["name"]);
     // The arguments of a Deployment are welcome, also those that do not matter here.
@@ -252,4 +260,74 @@ fn an_author_has_commands_of_their_own_beside_the_common_ones() {
     }
     assert!(matches!(invocation(&[JOURNAL, "list", "--provisioner-name", "p"]), Ok(Invocation::Journal(..))));
     assert!(invocation(&["exports"]).is_err());
+}
+
+#[derive(Parser, Debug)]
+struct BucketFlags {
+    #[command(flatten)]
+    options: BucketOptions,
+}
+
+struct Store;
+
+impl BucketProvisioner for Store {
+    type Parameters = ();
+    type Config = ();
+    async fn provision(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        Err(ProvisionError::invalid("never called"))
+    }
+    async fn grant(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        Err(ProvisionError::invalid("never called"))
+    }
+    async fn delete(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+        Ok(())
+    }
+    async fn revoke(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_program_of_buckets_has_commands_too() {
+    let listed = Arc::new(Mutex::new(String::new()));
+    let list = listed.clone();
+    let code = super::Program::new(async |flags: BucketFlags| Ok((Store, flags.options)))
+        .commands(async move |Own::Exports { place }| {
+            *list.lock().unwrap() = place;
+            Ok(())
+        })
+        .arguments(["p", "exports", "here"])
+        .run();
+    assert_eq!((code, &**listed.lock().unwrap()), (ExitCode::SUCCESS, "here"));
+    let fails = super::Program::new(async |_: BucketFlags| Err::<(Store, BucketOptions), _>("no store".into()));
+    assert_eq!(fails.arguments(["p", "--provisioner-name", "example.com/p"]).run(), ExitCode::FAILURE);
+}
+
+/// `UPDATE_FLAGS=1` writes the table.
+#[test]
+fn the_page_of_flags_has_every_flag() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/book/pages/reference/flags.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let program = command::<Flags, Own, (Exports, Options)>();
+    let of_buckets = BucketOptions::augment_args(Command::new("p"));
+    let of_buckets = of_buckets.get_arguments().filter(|flag| flag.get_id() == "allowed_additional_config");
+    let flags = program.get_arguments().filter(|flag| flag.get_id() != "root").chain(of_buckets).map(row_of);
+    let (intro, _) = page.split_once("| flag |").expect("the page has a table");
+    let expected =
+        format!("{intro}| flag | environment | default | meaning |\n|---|---|---|---|\n{}", String::from_iter(flags));
+    if std::env::var_os("UPDATE_FLAGS").is_some() {
+        return std::fs::write(path, expected).unwrap();
+    }
+    assert!(page == expected, "docs/book/pages/reference/flags.md is not up to date; UPDATE_FLAGS=1 writes it");
+}
+
+fn row_of(flag: &Arg) -> String {
+    let code = |text: &dyn std::fmt::Display| format!("`{text}`");
+    let environment = flag.get_env().map(|name| code(&name.display())).unwrap_or_default();
+    let default = flag.get_default_values().first().map(|value| code(&value.display())).unwrap_or_default();
+    let mut meaning = flag.get_help().map(ToString::to_string).unwrap_or_default();
+    for value in flag.get_possible_values() {
+        meaning += &value.get_help().map(|help| format!("<br>`{}`: {help}", value.get_name())).unwrap_or_default();
+    }
+    format!("| `--{}` | {environment} | {default} | {meaning} |\n", flag.get_long().unwrap_or_default())
 }

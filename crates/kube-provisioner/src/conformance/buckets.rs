@@ -1,6 +1,8 @@
 //! Checks a provisioner of buckets against its contract, on its own backend and a simulated cluster.
 
+mod direct;
 mod lab;
+mod names;
 mod rules;
 
 use std::collections::BTreeMap;
@@ -26,25 +28,27 @@ use crate::controller::bucket::BucketBackend;
 /// # use kube_provisioner::bucket::*;
 /// # use kube_provisioner::*;
 /// # #[derive(Clone, Default)]
-/// # struct Store(Arc<Mutex<BTreeMap<String, String>>>);
+/// # struct Store(Arc<Mutex<BTreeMap<String, (String, String)>>>);
 /// # impl BucketProvisioner for Store {
 /// #     type Parameters = ();
 /// #     type Config = ();
 /// #     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
 /// #         let (name, user) = (request.name, request.claim.user());
+/// #         let owner = (request.cluster_id, user.clone());
 /// #         match self.0.lock().unwrap().entry(name) {
-/// #             std::collections::btree_map::Entry::Occupied(bucket) if *bucket.get() != user => {
+/// #             std::collections::btree_map::Entry::Occupied(bucket) if *bucket.get() != owner => {
 /// #                 return Err(ProvisionError::invalid("the bucket is somebody else's"));
 /// #             }
-/// #             bucket => bucket.or_insert(user.clone()),
+/// #             bucket => bucket.or_insert(owner),
 /// #         };
-/// #         Ok(Bucket::new(Endpoint { host: "store".into(), ..Endpoint::default() }, Credentials::new(user, "secret")))
+/// #         Ok(Bucket::new(Endpoint::https("store"), Credentials::new(user, "secret")))
 /// #     }
 /// #     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
 /// #         Ok(Bucket::new(Endpoint::default(), Credentials::new(request.claim.user(), "secret")))
 /// #     }
 /// #     async fn delete(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
-/// #         self.0.lock().unwrap().retain(|name, user| *name != bucket.name || *user != bucket.claim.user());
+/// #         let owner = (bucket.cluster_id, bucket.claim.user());
+/// #         self.0.lock().unwrap().retain(|name, known| *name != bucket.name || *known != owner);
 /// #         Ok(())
 /// #     }
 /// #     async fn revoke(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
@@ -72,10 +76,18 @@ struct Subject {
     assets: Box<dyn Fn() -> BoxFuture<'static, Vec<String>>>,
     parameters: BTreeMap<String, String>,
     existing: Option<String>,
+    by_hand: Option<ByHand>,
     keys_shown_once: bool,
     objects: Vec<serde_json::Value>,
     seeds: Vec<u64>,
     tempo: Tempo,
+}
+
+/// What somebody else does in the backend.
+struct ByHand {
+    /// Makes a bucket of this name; whether that could be made.
+    make: Box<dyn Fn(String) -> BoxFuture<'static, bool>>,
+    remove: Box<dyn Fn(String) -> BoxFuture<'static, ()>>,
 }
 
 impl BucketConformance {
@@ -107,6 +119,7 @@ impl BucketConformance {
                 assets: Box::new(assets),
                 parameters: BTreeMap::new(),
                 existing: None,
+                by_hand: None,
                 keys_shown_once: false,
                 objects: Vec::new(),
                 seeds: (0..8).collect(),
@@ -125,6 +138,21 @@ impl BucketConformance {
     /// A bucket that exists, and that claims may be let into. Without this call `grant` is not checked.
     pub fn existing_bucket(mut self, name: impl Into<String>) -> Self {
         self.subject.existing = Some(name.into());
+        self
+    }
+
+    /// How an administrator makes a bucket of a name in the backend and removes it, with the account that the provisioner
+    /// uses and with nothing that the provisioner puts on its buckets. `make` answers whether it has made one: `false` where
+    /// the name is taken. Without this call `bucket-in-between` is not checked.
+    pub fn by_hand<M, R>(mut self, make: impl Fn(String) -> M + 'static, remove: impl Fn(String) -> R + 'static) -> Self
+    where
+        M: Future<Output = bool> + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        self.subject.by_hand = Some(ByHand {
+            make: Box::new(move |name| Box::pin(make(name))),
+            remove: Box::new(move |name| Box::pin(remove(name))),
+        });
         self
     }
 

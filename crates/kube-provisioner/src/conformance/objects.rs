@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::verdict::Broken;
 use crate::capabilities::SecretRole;
-use crate::controller::secret_names::{self, TemplateNames};
+use crate::controller::shared::secret_names::{self, TemplateNames};
 use crate::secrets::Secrets;
 
 #[derive(Default)]

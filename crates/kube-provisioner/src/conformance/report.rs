@@ -61,7 +61,7 @@ impl RuleResult {
         Self { rule, says, judgement, took }
     }
 
-    /// The rule's name, which is also its section in `docs/conformance.md`.
+    /// The rule's name, which is also its section in `docs/book/pages/reference/conformance.md`.
     pub fn rule(&self) -> &'static str {
         self.rule
     }
@@ -91,7 +91,7 @@ impl fmt::Display for RuleResult {
             Judgement::Broken(seen) => {
                 write!(f, "FAIL  {rule}: {says}")?;
                 seen.lines().try_for_each(|line| write!(f, "\n      {line}"))?;
-                write!(f, "\n      see docs/conformance.md#{rule}")
+                write!(f, "\n      see docs/book/pages/reference/conformance.md#{rule}")
             }
         }
     }

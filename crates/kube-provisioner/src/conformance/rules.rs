@@ -9,7 +9,7 @@ use futures::FutureExt;
 use super::report::RuleResult;
 use super::subject::Subject;
 use super::verdict::{Broken, Judgement};
-use super::{calls, cancellation, parameters, runs, storm, unfinished};
+use super::{calls, cancellation, names, parameters, runs, storm, unfinished};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
@@ -26,6 +26,8 @@ pub(super) enum Rule {
     Capacity,
     Expand,
     ForeignVolume,
+    OneName,
+    MadeByHand,
     UnknownParameters,
     RefusedParameters,
     Standby,
@@ -37,7 +39,7 @@ pub(super) enum Rule {
 
 impl Rule {
     /// All there are, the simpler ones first: what breaks them breaks the later ones too.
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::Provision,
         Self::Idempotent,
         Self::Separate,
@@ -51,6 +53,8 @@ impl Rule {
         Self::Capacity,
         Self::Expand,
         Self::ForeignVolume,
+        Self::OneName,
+        Self::MadeByHand,
         Self::UnknownParameters,
         Self::RefusedParameters,
         Self::Standby,
@@ -76,6 +80,8 @@ impl Rule {
             Self::Capacity => "capacity",
             Self::Expand => "expand",
             Self::ForeignVolume => "foreign-volume",
+            Self::OneName => "one-name",
+            Self::MadeByHand => "made-by-hand",
             Self::UnknownParameters => "unknown-parameters",
             Self::RefusedParameters => "refused-parameters",
             Self::Standby => "standby",
@@ -101,6 +107,8 @@ impl Rule {
             Self::Capacity => "a volume is at least as large as was asked for",
             Self::Expand => "a volume grows, also again and by a new process, and never shrinks",
             Self::ForeignVolume => "deleting a volume that says it is another leaves the other alone",
+            Self::OneName => "of two claims that want one name at once, none gets what is the other's",
+            Self::MadeByHand => "what somebody makes by hand under a volume's name is neither taken nor removed",
             Self::UnknownParameters => "a parameter that nobody knows is refused, and the claim's user told its name",
             Self::RefusedParameters => "bad parameters are refused once, the claim's user told, the backend untouched",
             Self::Standby => "a process that waits for its turn says that it is ready, and changes nothing",
@@ -129,6 +137,8 @@ pub(super) async fn judge(rule: Rule, subject: &Subject) -> RuleResult {
             Rule::Capacity => calls::capacity(subject).await,
             Rule::Expand => calls::expand(subject).await,
             Rule::ForeignVolume => calls::foreign_volume(subject).await,
+            Rule::OneName => names::one_name(subject).await,
+            Rule::MadeByHand => names::made_by_hand(subject).await,
             Rule::UnknownParameters => parameters::unknown(subject).await,
             Rule::RefusedParameters => parameters::refused(subject).await,
             Rule::Standby => calls::standby(subject).await,
@@ -157,7 +167,11 @@ mod tests {
 
     #[test]
     fn every_rule_is_explained() {
-        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/conformance.md")).unwrap();
+        let page = std::fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/book/pages/reference/conformance.md"
+        ))
+        .unwrap();
         let sections = page.lines().filter_map(|line| line.strip_prefix("## "));
         let sections: Vec<&str> = sections.filter(|section| !section.starts_with("bucket-")).collect();
         assert_eq!(sections, Rule::ALL.map(Rule::id));

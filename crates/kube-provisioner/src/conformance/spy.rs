@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use super::tempo::Tempo;
 use crate::capabilities::Capabilities;
-use crate::controller::class_parameters::Parsed;
+use crate::controller::shared::class_parameters::Parsed;
 use crate::controller::volume::{Backend, UntypedRequest};
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
 use crate::parameters::ParameterError;
@@ -157,7 +157,7 @@ impl Backend for Spy {
     }
 
     fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> BoxFuture<'_, Result<(), ExpandError>> {
-        let name = volume.name().to_owned();
+        let name = volume.name.clone();
         self.observed("expand", name, self.backend.expand(volume, bytes)).boxed()
     }
 
@@ -170,7 +170,7 @@ impl Backend for Spy {
     }
 
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
-        let name = volume.name().to_owned();
+        let name = volume.name.clone();
         self.observed("delete", name, self.backend.delete(volume)).boxed()
     }
 

@@ -19,12 +19,13 @@ use super::objects::Objects;
 use super::tempo::Tempo;
 use super::verdict::Broken;
 use crate::capabilities::AccessMode;
-use crate::controller::secret_names::TemplateNames;
+use crate::controller::shared::secret_names::TemplateNames;
 use crate::controller::volume::{Backend, UntypedRequest, VolumeInputs, build};
-use crate::error::{DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, Verdict};
+use crate::error::{DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, ProvisionVerdict};
 use crate::protocol;
 use crate::provisioner::Provisioner;
 use crate::request::ProvisionedVolume;
+use crate::request::TEST_CLUSTER;
 use crate::secrets::Secrets;
 use crate::start::Start;
 use crate::volume::Volume;
@@ -39,8 +40,11 @@ pub(super) const USUAL: u64 = 1 << 20;
 
 /// How many storms there are unless [`Conformance::seeds`](super::Conformance::seeds) says which.
 const STORMS: u64 = 8;
-/// How often a call is made before its failure counts, and how often assets are looked at.
+/// How often a call is made before its failure counts, and how often assets are checked.
 const ATTEMPTS: usize = 60;
+
+/// Called with the names of a volume and of its claim.
+type ByHand = Box<dyn Fn(String, String) -> LocalBoxFuture<'static, Option<String>>>;
 
 pub(super) struct Subject {
     pub(super) name: &'static str,
@@ -48,6 +52,11 @@ pub(super) struct Subject {
     assets: Box<dyn Fn() -> LocalBoxFuture<'static, BTreeSet<String>>>,
     pub(super) parameters: BTreeMap<String, String>,
     pub(super) refused: Vec<BTreeMap<String, String>>,
+    /// The parameters of a class whose volumes are named after something that two claims may have in common.
+    pub(super) shared_names: Option<BTreeMap<String, String>>,
+    /// Makes an asset where the volume of this name, for the claim of this name, would have its own; returns it as it is
+    /// listed.
+    pub(super) by_hand: Option<ByHand>,
     pub(super) node: Option<String>,
     pub(super) seeds: Vec<u64>,
     pub(super) tempo: Tempo,
@@ -81,6 +90,8 @@ impl Subject {
             }),
             parameters: BTreeMap::new(),
             refused: Vec::new(),
+            shared_names: None,
+            by_hand: None,
             node: None,
             seeds: (0..STORMS).collect(),
             tempo: Tempo::Virtual,
@@ -307,7 +318,7 @@ impl Subject {
 
 /// Whether no later call can succeed.
 fn is_final(error: &ProvisionError) -> bool {
-    !matches!(error.verdict(), Verdict::Retry | Verdict::NothingLeft | Verdict::InProgress)
+    !matches!(error.verdict(), ProvisionVerdict::Retry | ProvisionVerdict::NothingLeft | ProvisionVerdict::InProgress)
 }
 
 /// One request, which can be made again and again.
@@ -327,6 +338,12 @@ impl Request {
         Self::with_parameters(subject, backend, name, bytes, &subject.parameters)
     }
 
+    /// A request for a claim of this name, with the parameters by which claims share the names of their volumes.
+    pub(super) fn of_shared_name(subject: &Subject, backend: &Arc<dyn Backend>, name: &str, claim: &str) -> Self {
+        let parameters = subject.shared_names.as_ref().unwrap_or(&subject.parameters);
+        Self::of_claim(subject, backend, (name, claim), USUAL, parameters)
+    }
+
     pub(super) fn with_parameters(
         subject: &Subject,
         backend: &Arc<dyn Backend>,
@@ -334,14 +351,23 @@ impl Request {
         bytes: u64,
         parameters: &BTreeMap<String, String>,
     ) -> Self {
-        let claim_name = format!("claim-of-{name}");
-        let mut claim = subject.claim(backend, &claim_name, bytes);
+        Self::of_claim(subject, backend, (name, &format!("claim-of-{name}")), bytes, parameters)
+    }
+
+    fn of_claim(
+        subject: &Subject,
+        backend: &Arc<dyn Backend>,
+        (name, claim_name): (&str, &str),
+        bytes: u64,
+        parameters: &BTreeMap<String, String>,
+    ) -> Self {
+        let mut claim = subject.claim(backend, claim_name, bytes);
         claim["metadata"]["uid"] = name.trim_start_matches("pvc-").into();
         claim["metadata"]["resourceVersion"] = "1".into();
         let class = decoded(subject.class(parameters));
         let capabilities = backend.capabilities();
         let mut parameters = parameters.clone();
-        let names = TemplateNames { claim: &claim_name, namespace: "default", volume: name };
+        let names = TemplateNames { claim: claim_name, namespace: "default", volume: name };
         let secrets = subject.objects.take_secrets(&mut parameters, &capabilities.secrets, names);
         let node = subject.node.clone();
         let labels = node.as_deref().filter(|_| capabilities.node_labels);
@@ -398,7 +424,8 @@ impl Request {
             selected_node: self.node.clone(),
             node_labels: self.node_labels.clone(),
             secrets: self.secrets.clone()?,
-            token: self.name.clone(),
+            cluster_id: TEST_CLUSTER.to_owned(),
+            idempotency_token: self.name.clone(),
             fencing_token,
         })
     }
@@ -406,7 +433,8 @@ impl Request {
     /// The volume as an API server keeps it, if it accepts the volume.
     pub(super) fn save(&self, volume: Volume) -> Result<Made, Broken> {
         let (name, bytes, claim, class) = (self.name.as_str(), self.bytes, &*self.claim, &*self.class);
-        let inputs = VolumeInputs { name, bytes, claim, class, finalizer: true, identity: None };
+        let cluster_id = TEST_CLUSTER;
+        let inputs = VolumeInputs { name, bytes, claim, class, finalizer: true, identity: None, cluster_id };
         let object =
             build(&inputs, volume.clone()).map_err(|error| Broken(format!("no volume can be made of it: {error}")))?;
         // A server of its own, because nothing else may have the name there.

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::cancellation::{MOST, cut_off};
 use super::subject::{Request, Subject, USUAL};
 use super::verdict::{Broken, CheckResult, Judgement};
-use crate::error::Verdict;
+use crate::error::ProvisionVerdict;
 
 /// The claim of an attempt is deleted at any moment.
 pub(super) async fn abandoned(subject: &Subject) -> CheckResult {
@@ -177,7 +177,7 @@ async fn refusal(
                 }
                 return Ok(false);
             }
-            Err(error) if matches!(error.verdict(), Verdict::Retry | Verdict::InProgress) => {
+            Err(error) if matches!(error.verdict(), ProvisionVerdict::Retry | ProvisionVerdict::InProgress) => {
                 sleep(subject.tempo.retry(error.retry_after())).await;
             }
             Err(error) => {

@@ -2,6 +2,7 @@
 
 /// Whether a rule is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Judgement {
     /// The rule is kept, as far as the check can see.
     Kept,

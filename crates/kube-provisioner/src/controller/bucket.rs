@@ -7,14 +7,17 @@ mod act;
 mod backend;
 mod cache;
 mod class;
+#[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
 pub(crate) mod decide;
 mod delivered;
 mod delivered_table;
 #[cfg(test)]
 mod event_table;
 mod events;
+#[cfg(feature = "unstable-explain")]
 pub(crate) mod explain;
 mod facts;
+mod gone;
 mod key;
 mod messages;
 mod metrics;
@@ -33,35 +36,37 @@ use kube::Api;
 use objectbucket_api::names::{PROVISIONER_LABEL, provisioner_label};
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::{
-    Context, ControlLoop, LoopError, Reconciler, Report, Safeguards as LoopSafeguards, WatchSpec, unpanicked,
+    Context, ControlLoop, LoopError, Reconciler, Report, Safeguards as LoopSafeguards, WatchSpec,
 };
 use provisioner_runtime::events::EventRecorder;
-use provisioner_runtime::journal::Entry;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, Scope, WatchHealth};
 
-use self::act::{Actions, CallLimits, Step};
+use self::act::{Actions, Step};
 use self::cache::BucketCache;
-use self::class::ReadClass;
+use self::class::read_class;
 pub(crate) use self::class::read_texts;
 use self::decide::{Decision, Rules, decide};
 use self::delivered::{of_config_map, of_secret};
 use self::facts::Facts;
 use self::key::Key;
+use self::messages::{UserMessage, user_message};
 use self::metrics::BucketMetrics;
 use self::narrow::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
-use self::outcome::Outcome;
-use self::report::{Thresholds, label, next};
-use super::class_parameters::{BadParameters, Parsed};
-use super::names::ProvisionerNames;
-use super::process::Process;
-use super::watched::WatchedClass;
+use self::outcome::{Operation, Outcome};
+use self::report::{gives_up, label, next};
+use super::shared::calls::{self, Crashed};
+use super::shared::class_parameters::{BadParameters, Parsed};
+use super::shared::limits::{CallLimits, Thresholds};
+use super::shared::names::ProvisionerNames;
+use super::shared::process::Process;
+use super::shared::watched::WatchedClass;
 use crate::bucket::BucketProvisioner;
 use crate::options::BucketOptions;
 
 pub(crate) use self::backend::BucketBackend;
 #[cfg(feature = "conformance")]
-pub(crate) use self::backend::UntypedBucket;
+pub(crate) use self::backend::{UntypedBucket, UntypedRequest};
 pub(crate) use self::messages::class_text;
 #[cfg(feature = "planted-faults")]
 pub use self::safeguards::BucketSafeguard;
@@ -83,7 +88,8 @@ pub(crate) fn control_loop(
     process: Process,
 ) -> Result<ControlLoop<BucketReconciler>, LoopError> {
     let rules = Arc::new(rules);
-    let safeguards = LoopSafeguards { journal: true, fencing: rules.safeguards.include(BucketSafeguard::Fencing) };
+    let fencing = rules.safeguards.include(BucketSafeguard::Fencing);
+    let safeguards = LoopSafeguards { fencing, ..LoopSafeguards::default() };
     let (client, loop_options) = process.into_loop(options, "buckets", safeguards);
     let cache = BucketCache::new(rules.clone());
     let reconciler = |context: Context<BucketCache>| BucketReconciler {
@@ -91,11 +97,8 @@ pub(crate) fn control_loop(
             context,
             backend,
             rules,
-            limits: CallLimits { provision: options.provision_timeout, delete: options.delete_timeout },
-            thresholds: Thresholds {
-                provision: options.failed_provision_threshold,
-                delete: options.failed_delete_threshold,
-            },
+            limits: CallLimits::of(options),
+            thresholds: Thresholds::of(options),
             claims: WatchHealth::new(),
             buckets: WatchHealth::new(),
         }),
@@ -115,20 +118,18 @@ pub(crate) fn class_problem<B: BucketProvisioner>(parameters: Option<&BTreeMap<S
 }
 
 /// The rules' inputs from the options and the author's capabilities.
-///
-/// # Errors
-/// The text of a panic of the author's code.
 pub(crate) fn rules(
     options: &BucketOptions,
     backend: &dyn BucketBackend,
-    namespace: &str,
+    (namespace, cluster_id): (&str, &str),
     safeguards: Safeguards,
-) -> Result<Rules, String> {
+) -> Result<Rules, Crashed> {
     let BucketOptions { options, allowed_additional_config } = options;
     Ok(Rules {
         names: ProvisionerNames::of(options),
-        capabilities: unpanicked(|| backend.capabilities())?,
+        capabilities: calls::capabilities(|| backend.capabilities())?,
         identity: options.identity.as_deref().unwrap_or(namespace).into(),
+        cluster_id: cluster_id.into(),
         allowed_config: allowed_additional_config.clone(),
         safeguards,
     })
@@ -137,7 +138,8 @@ pub(crate) fn rules(
 impl Reconciler for BucketReconciler {
     type Cache = BucketCache;
     type Decision = Decision;
-    type Outcome = Outcome;
+    type Outcome = (Operation, Outcome);
+    type Status = UserMessage;
 
     fn watches(&self) -> Vec<WatchSpec<BucketCache>> {
         let client = || self.actions.context.client().clone();
@@ -156,8 +158,8 @@ impl Reconciler for BucketReconciler {
             BucketCache::bucket_event,
         );
         let (actions, metrics) = (self.actions.clone(), self.metrics.clone());
-        let read_class = move |event: Change<WatchedClass>| {
-            let event = ReadClass::of_event(event, &actions.rules, &*actions.backend);
+        let on_class = move |event: Change<WatchedClass>| {
+            let event = read_class(event, &actions.rules, &*actions.backend);
             metrics.start_class_of(&event);
             event
         };
@@ -165,7 +167,7 @@ impl Reconciler for BucketReconciler {
             "storageclasses",
             Api::<WatchedClass>::all(client()),
             WatchHealth::new(),
-            read_class,
+            on_class,
             BucketCache::class_event,
         );
         let selector = self.selector();
@@ -198,19 +200,37 @@ impl Reconciler for BucketReconciler {
         decide(facts, &self.actions.rules)
     }
 
-    async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
-        self.actions.carry_out(decision, facts, step).await
+    async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> (Operation, Outcome) {
+        let operation = Operation::of(&decision, facts);
+        (operation, self.actions.carry_out(decision, facts, step).await)
     }
 
-    fn report(&self, outcome: Outcome, facts: &Facts, work: &Work<Key>, took: Duration) -> Report {
+    fn report(
+        &self,
+        (operation, outcome): (Operation, Outcome),
+        facts: &Facts,
+        work: &Work<Key>,
+        took: Duration,
+    ) -> Report<UserMessage> {
+        let (attempt, thresholds) = (work.attempt(), self.actions.thresholds);
         let label = label(&outcome);
         if let Some(label) = label {
-            self.metrics.count(label, facts.class_name(), took);
+            self.metrics.count((operation.label(), label), facts.class_name(), took);
         }
-        let told = self.actions.told(&outcome, facts, work.attempt());
-        events::log(told.as_ref(), facts, work.attempt(), label.map_or("nothing to do", |(_, outcome)| outcome));
-        let next = next(&outcome, work.attempt(), self.actions.thresholds);
-        Report { next, event: told.and_then(|told| events::to_event(told, facts)) }
+        let gave_up = gives_up(&outcome, attempt, thresholds).then_some(attempt);
+        let message = user_message(&outcome, facts, &self.actions.rules.names.own, gave_up);
+        events::log(message.as_ref(), facts, attempt, label.unwrap_or("nothing to do"));
+        Report {
+            next: next(&outcome, attempt, thresholds),
+            event: message.as_ref().and_then(|message| events::to_event(message, operation, facts)),
+            status: message.filter(|_| !operation.is_beside_use()),
+        }
+    }
+
+    async fn write_status(&self, message: UserMessage, step: &Step<'_>) -> Result<(), (Operation, Outcome)> {
+        let written = self.actions.write_status(&message, step.key()).await;
+        let doing = "writing the claim's status";
+        written.map_err(|error| (Operation::WriteStatus, Outcome::CallFailed { doing, error }))
     }
 
     async fn start(&self) -> Result<(), String> {
@@ -219,10 +239,6 @@ impl Reconciler for BucketReconciler {
 
     async fn probe(&self) -> Result<(), String> {
         self.actions.backend.probe().await.map_err(|error| error.to_string())
-    }
-
-    fn read_entry(&self, _: &Entry) -> Result<(), String> {
-        Err("ObjectBuckets record what was begun, so no journal of a bucket provisioner has entries".to_owned())
     }
 
     fn held_up(&self, facts: &Facts, problem: &str, events: &EventRecorder) {

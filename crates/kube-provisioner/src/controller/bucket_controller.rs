@@ -4,20 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube::Client;
-use provisioner_runtime::controller::unpanicked;
 use provisioner_runtime::environment::Environment;
 use tokio_util::sync::CancellationToken;
 
+use super::RunError;
 #[cfg(feature = "planted-faults")]
 use super::bucket::BucketSafeguard;
 use super::bucket::{BucketBackend, Safeguards, control_loop, rules};
-use super::process::Process;
-use super::{RunError, Started, instance, sharing, started};
+use super::shared::calls;
+use super::shared::process::Process;
+use super::shared::program::Program;
 use crate::bucket::BucketProvisioner;
 use crate::options::{BucketOptions, Coordination, Options};
 use crate::rbac;
 
-/// Runs a [`BucketProvisioner`]: calls it when a claim asks for a bucket and when a claim goes.
+/// Runs a [`BucketProvisioner`]: calls it when a claim asks for a bucket and when a claim is deleted.
 ///
 /// ```no_run
 /// # use kube_provisioner::bucket::*;
@@ -63,15 +64,13 @@ impl BucketController {
     /// # Errors
     /// When the API server cannot be used as it should be. Later interruptions are waited out.
     pub async fn run(self) -> Result<(), RunError> {
-        let asked = unpanicked(|| (self.backend.capabilities(), self.backend.access_rules()));
-        let (capabilities, own) = asked.map_err(|panic| RunError::Crashed { method: "capabilities", panic })?;
+        let ask = || (self.backend.capabilities(), self.backend.access_rules());
+        let (capabilities, own) = calls::capabilities(ask)?;
         let options = &self.options.options;
         let mut rules = rbac::bucket_rules(options, &capabilities, &[]);
         rules.extend(own);
-        let Some(program) = started(options, &rules, |namespace| rbac::advice(options, namespace)).await? else {
-            return Ok(());
-        };
-        let Started { client, namespace, shutdown } = program;
+        let Some(program) = Program::start(options, &rules).await? else { return Ok(()) };
+        let Program { client, namespace, shutdown } = program;
         let options = Options { namespace: Some(namespace), ..self.options.options };
         let options = BucketOptions { options, ..self.options };
         Self { options, ..self }.run_with(client, shutdown).await
@@ -85,15 +84,11 @@ impl BucketController {
     pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
         let Self { options, backend, environment, safeguards } = self;
         let common = &options.options;
-        if matches!(common.coordination, Coordination::PerClaim | Coordination::PerNode) {
+        if common.coordination == Coordination::PerNode {
             return Err(RunError::Options("buckets know --coordination lease and none only".to_owned()));
         }
-        let namespace = common.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-        let instance = instance(common, &environment);
-        let sharing = sharing(common, &namespace, &instance, environment)?;
-        let rules = rules(&options, &*backend, &namespace, safeguards)
-            .map_err(|panic| RunError::Crashed { method: "capabilities", panic })?;
-        let process = Process { client, namespace, instance, sharing, environment };
+        let Some(process) = Process::identify(common, client, environment, &shutdown).await? else { return Ok(()) };
+        let rules = rules(&options, &*backend, (&process.namespace, &process.cluster_id), safeguards)?;
         Ok(control_loop(&options, rules, backend, process)?.run(shutdown).await?)
     }
 }

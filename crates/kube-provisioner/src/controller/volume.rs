@@ -7,8 +7,10 @@ mod act;
 mod backend;
 mod cache;
 mod class;
+#[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
 pub(crate) mod decide;
 mod events;
+#[cfg(feature = "unstable-explain")]
 pub(crate) mod explain;
 mod facts;
 #[cfg(feature = "fuzzing")]
@@ -32,26 +34,28 @@ use std::time::Duration;
 use kube::Api;
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::{
-    Context, ControlLoop, LoopError, Reconciler, Report, Safeguards as LoopSafeguards, WatchSpec, unpanicked,
+    Context, ControlLoop, JournalSpec, LoopError, Reconciler, Report, Safeguards as LoopSafeguards, WatchSpec,
 };
 use provisioner_runtime::events::EventRecorder;
 use provisioner_runtime::journal::Entry;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, WatchHealth};
 
-use self::act::{Actions, CallLimits, Locks, Step};
+use self::act::{Actions, Step};
 use self::cache::VolumeCache;
-use self::class::ReadClass;
+use self::class::{ReadClass, read_class};
 use self::decide::{Decision, Rules, decide};
-use self::facts::{ClaimState, Facts, Pending};
+use self::facts::{ClaimState, Facts};
 use self::key::Key;
 use self::metrics::VolumeMetrics;
 use self::narrow::{WatchedClaim, WatchedVolume};
 use self::outcome::Outcome;
-use self::report::{Case, Thresholds, report};
-use super::names::ProvisionerNames;
-use super::process::Process;
-use super::watched::WatchedClass;
+use self::report::{Case, report};
+use super::shared::calls::{self, Crashed};
+use super::shared::limits::{CallLimits, Thresholds};
+use super::shared::names::ProvisionerNames;
+use super::shared::process::Process;
+use super::shared::watched::WatchedClass;
 use crate::options::{Coordination, Options};
 
 pub(crate) use self::backend::Backend;
@@ -62,7 +66,6 @@ pub(crate) use self::fuzzing::take_in;
 #[cfg(feature = "conformance")]
 pub(crate) use self::object::{VolumeInputs, build};
 pub(crate) use self::report::parameters_text as parameters_problem;
-pub(crate) use self::report::{no_answer_text, sentence};
 #[cfg(feature = "planted-faults")]
 pub use self::safeguards::Safeguard;
 #[cfg(not(feature = "planted-faults"))]
@@ -76,13 +79,6 @@ pub(crate) struct VolumeReconciler {
     metrics: VolumeMetrics,
 }
 
-/// The author's code has crashed where it must not.
-#[derive(Debug)]
-pub(crate) struct Crashed {
-    pub(crate) method: &'static str,
-    pub(crate) panic: String,
-}
-
 /// The loop of a provisioner's volumes.
 pub(crate) fn control_loop(
     options: &Options,
@@ -91,10 +87,10 @@ pub(crate) fn control_loop(
     process: Process,
 ) -> Result<ControlLoop<VolumeReconciler>, LoopError> {
     let rules = Arc::new(rules);
-    let locks = rules.claims_record.then(|| Locks::new(options, &process.instance, process.environment));
     let safeguards = LoopSafeguards {
         journal: rules.safeguards.include(Safeguard::Journal),
         fencing: rules.safeguards.include(Safeguard::Fencing),
+        restored: rules.safeguards.include(Safeguard::Journals),
     };
     let (client, loop_options) = process.into_loop(options, "volumes", safeguards);
     let cache = VolumeCache::new(rules.clone());
@@ -103,17 +99,13 @@ pub(crate) fn control_loop(
             context,
             backend,
             rules,
-            limits: CallLimits { provision: options.provision_timeout, delete: options.delete_timeout },
-            locks,
+            limits: CallLimits::of(options),
             no_guard: AtomicBool::new(false),
             no_clean_up: AtomicBool::new(false),
             claims: WatchHealth::new(),
             volumes: WatchHealth::new(),
         }),
-        thresholds: Thresholds {
-            provision: options.failed_provision_threshold,
-            delete: options.failed_delete_threshold,
-        },
+        thresholds: Thresholds::of(options),
         metrics: VolumeMetrics::new(),
     };
     ControlLoop::new(client, loop_options, cache, reconciler)
@@ -123,20 +115,19 @@ pub(crate) fn control_loop(
 pub(crate) fn rules(
     options: &Options,
     backend: &dyn Backend,
-    namespace: &str,
+    (namespace, cluster_id): (&str, &str),
     safeguards: Safeguards,
 ) -> Result<Rules, Crashed> {
     let names = ProvisionerNames::of(options);
     let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
     let identity = options.identity.as_deref().or(node).unwrap_or(namespace);
-    let capabilities = unpanicked(|| backend.capabilities());
     Ok(Rules {
         names,
-        capabilities: capabilities.map_err(|panic| Crashed { method: "capabilities", panic })?,
+        capabilities: calls::capabilities(|| backend.capabilities())?,
         finalizer: options.volume_finalizer,
         identity: identity.into(),
+        cluster_id: cluster_id.into(),
         node: node.map(Into::into),
-        claims_record: options.coordination == Coordination::PerClaim,
         safeguards,
     })
 }
@@ -153,6 +144,7 @@ impl Reconciler for VolumeReconciler {
     type Cache = VolumeCache;
     type Decision = Decision;
     type Outcome = Outcome;
+    type Status = ();
 
     fn watches(&self) -> Vec<WatchSpec<VolumeCache>> {
         let client = || self.actions.context.client().clone();
@@ -161,8 +153,8 @@ impl Reconciler for VolumeReconciler {
             cache.claim_event_at(claims.delivering(), event)
         };
         let metrics = self.metrics.clone();
-        let read_class = move |event: Change<WatchedClass>| {
-            let event = ReadClass::of_event(event, &actions.rules, &*actions.backend);
+        let on_class = move |event: Change<WatchedClass>| {
+            let event = read_class(event, &actions.rules, &*actions.backend);
             metrics.start_class_of(&event);
             event
         };
@@ -184,7 +176,7 @@ impl Reconciler for VolumeReconciler {
             "storageclasses",
             Api::all(client()),
             WatchHealth::new(),
-            read_class,
+            on_class,
             |cache: &mut VolumeCache, event: Change<ReadClass>| cache.class_event(event),
         );
         vec![claims.dated().after_first_term(), volumes.dated(), classes]
@@ -198,30 +190,29 @@ impl Reconciler for VolumeReconciler {
         self.actions.carry_out(decision, facts, step).await
     }
 
-    fn report(&self, outcome: Outcome, facts: &Facts, work: &Work<Key>, took: Duration) -> Report {
+    fn report(&self, outcome: Outcome, facts: &Facts, work: &Work<Key>, took: Duration) -> Report<()> {
         let volume = work.key().to_string();
         let case = self.case(&volume, facts, work);
         let report = report(outcome, &case);
         let (class, source) = facts.labels();
         self.metrics.count(&report, class, source, took);
         events::log(&report, &case);
-        Report { next: report.next, event: report.event.and_then(|event| events::to_event(event, &case)) }
+        let event = report.event.and_then(|event| events::to_event(event, &case));
+        Report { next: report.next, event, status: None }
     }
 
     async fn start(&self) -> Result<(), String> {
-        self.actions.start().await.map_err(|error| error.to_string())
+        self.actions.start().await
     }
 
     async fn probe(&self) -> Result<(), String> {
         self.actions.backend.probe().await.map_err(|error| error.to_string())
     }
 
-    fn read_entry(&self, entry: &Entry) -> Result<Pending, String> {
-        intent::read(entry, (&*self.actions.backend, &self.actions.rules.capabilities))
-    }
-
-    fn owns_entry(&self, entry: &Entry) -> bool {
-        intent::node(entry).as_deref() == self.actions.rules.node.as_deref()
+    fn journal(&self) -> JournalSpec<VolumeCache> {
+        let (actions, rules) = (self.actions.clone(), self.actions.rules.clone());
+        let read = move |entry: &Entry| intent::read(entry, (&*actions.backend, &actions.rules.capabilities));
+        JournalSpec::new(read).owned_if(move |entry| intent::node(entry).as_deref() == rules.node.as_deref())
     }
 
     fn held_up(&self, facts: &Facts, problem: &str, events: &EventRecorder) {

@@ -4,23 +4,33 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use super::{BoxError, write_chain};
+use super::{BoxError, Failure, error_with_verdict};
 
 /// Why a volume's asset was not expanded.
 ///
-/// Any error turned into this type by `?` is tried again with growing pauses. An asset that has the size already is no
+/// Any error turned into this type by `?` is retried with back-off. An asset that has the size already is no
 /// error: return `Ok(())`. The text reaches the claim's user in an event.
-pub struct ExpandError {
-    verdict: ExpandVerdict,
-    retry_after: Option<Duration>,
-    source: BoxError,
-}
+///
+/// ```
+/// use kube_provisioner::{ExpandError, ExpandVerdict};
+///
+/// fn check(bytes: u64) -> Result<(), ExpandError> {
+///     match bytes {
+///         0..=0x100_0000_0000 => Ok(()),
+///         _ => Err(ExpandError::infeasible("an export has at most 1Ti; ask for less")),
+///     }
+/// }
+/// assert_eq!(check(1 << 41).unwrap_err().verdict(), ExpandVerdict::Infeasible);
+/// ```
+pub struct ExpandError(Failure<ExpandVerdict>);
+
+error_with_verdict!(ExpandError, ExpandVerdict);
 
 /// What a failed expansion means for the claim.
 ///
 /// | verdict | the controller | the claim's user sees |
 /// |---|---|---|
-/// | `Retry` | tries again with growing pauses | `VolumeResizeFailed` |
+/// | `Retry` | retries with back-off | `VolumeResizeFailed` |
 /// | `InProgress` | asks again until it is done | `Resizing` |
 /// | `Infeasible` | marks the claim `ControllerResizeInfeasible` and tries again after a long pause, or when the claim changes | `VolumeResizeFailed` |
 /// | `NotMine` | leaves the volume to another instance | nothing |
@@ -43,7 +53,7 @@ pub enum ExpandVerdict {
 }
 
 impl ExpandError {
-    /// The controller tries again with growing pauses. The same as `?`, for texts and boxed errors.
+    /// The controller retries with back-off. The same as `?`, for texts and boxed errors.
     pub fn retry(source: impl Into<BoxError>) -> Self {
         Self::new(ExpandVerdict::Retry, source)
     }
@@ -65,44 +75,5 @@ impl ExpandError {
 
     pub(crate) fn unsupported() -> Self {
         Self::new(ExpandVerdict::Unsupported, "this provisioner cannot expand volumes")
-    }
-
-    /// The pause before the next attempt, instead of the controller's own.
-    #[must_use]
-    pub fn after(mut self, pause: Duration) -> Self {
-        self.retry_after = Some(pause);
-        self
-    }
-
-    /// What the error means for the claim.
-    pub fn verdict(&self) -> ExpandVerdict {
-        self.verdict
-    }
-
-    /// The pause that the author asked for.
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
-    }
-
-    fn new(verdict: ExpandVerdict, source: impl Into<BoxError>) -> Self {
-        Self { verdict, retry_after: None, source: source.into() }
-    }
-}
-
-impl<E: Error + Send + Sync + 'static> From<E> for ExpandError {
-    fn from(source: E) -> Self {
-        Self::retry(source)
-    }
-}
-
-impl fmt::Display for ExpandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_chain(f, &*self.source)
-    }
-}
-
-impl fmt::Debug for ExpandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {self}", self.verdict)
     }
 }

@@ -1,3 +1,5 @@
+//! Sets of free numbers, as ranges.
+
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -41,7 +41,6 @@ fn verbs_on_objects_of_known_names_are_limited_to_these() {
 
 #[test]
 fn what_is_not_coordinated_by_leases_needs_none() {
-    assert_eq!(needed(&options(Coordination::PerClaim, 1), &[]), ["list configmaps"]);
     assert_eq!(needed(&options(Coordination::PerNode, 1), &[]), ["get,list,create,update,delete configmaps"]);
 }
 
@@ -108,8 +107,7 @@ data: {version: \"1\"}
 /// With the rights of the manifests and no others.
 #[tokio::test(start_paused = true)]
 async fn the_rights_are_enough() {
-    let modes =
-        [(Coordination::Lease, 1), (Coordination::Lease, 2), (Coordination::None, 1), (Coordination::PerClaim, 1)];
+    let modes = [(Coordination::Lease, 1), (Coordination::Lease, 2), (Coordination::None, 1)];
     for (coordination, shards) in modes {
         let options = Options { namespace: Some("default".to_owned()), ..options(coordination, shards) };
         let cluster = Cluster::builder().rbac().build();
@@ -131,8 +129,8 @@ async fn the_rights_are_enough() {
         let left = |cluster: &Cluster| {
             journals(cluster).iter().any(|map| map["metadata"]["name"] == "example.com-disks-journal-1-of-2")
         };
-        // Its own, another layout's, or none of its business.
-        assert_eq!(left(&cluster), shards == 2 || coordination == Coordination::PerClaim);
+        // Its own, or another layout's.
+        assert_eq!(left(&cluster), shards == 2);
         let claim =
             Target { plural: "persistentvolumeclaims", namespace: "default", name: "data", ..Target::default() };
         cluster.delete(&claim, Default::default()).unwrap();

@@ -1,12 +1,16 @@
 //! The controller of buckets on a simulated API server, with a store in memory. Test names begin with the rows of
-//! `docs/buckets.md` that they prove.
+//! `docs/book/pages/how/buckets.md` that they prove.
 
 mod conformance;
 mod deletion;
 mod delivery;
+mod fairness;
 mod field;
+mod ownership;
 mod provisioning;
+mod refusing;
 mod rotation;
 mod secrets;
 mod stand;
 mod store;
+mod unreadable;

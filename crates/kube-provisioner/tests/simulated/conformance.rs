@@ -12,11 +12,13 @@ use crate::toy::{Flaw, Shelf, TidyToy, Toy};
 
 fn check(flaw: Flaw) -> Conformance {
     let shelf = Shelf::default();
-    let assets = shelf.clone();
+    let (assets, hand) = (shelf.clone(), shelf.clone());
     Conformance::new(move || Toy::new(shelf.clone(), flaw), async move || assets.ids())
         .parameters([("tier", "fast")])
         .refuses([("tier", "faster")])
         .refuses([("tier", "fast"), ("colour", "red")])
+        .shares_names([("tier", "fast"), ("named", "claim")])
+        .made_by_hand(async move |_, claim| hand.make_by_hand(claim))
 }
 
 /// The same of a toy that has `clean_up`.
@@ -55,6 +57,8 @@ fn what_is_wrong_is_found_for_the_right_reason() {
         (Flaw::ForgetsTrash, "cancel-delete", "trash-"),
         (Flaw::TooSmall, "capacity", "the claim asks for 1"),
         (Flaw::DeletesByPath, "foreign-volume", "assets that were there before are gone"),
+        (Flaw::SharesNames, "one-name", "and 2 of them got a volume, the backend holds 1 new assets"),
+        (Flaw::TakesOver, "made-by-hand", "when the claim was gone, so was claim-of-pvc-"),
         (Flaw::RetriesBadParameters, "refused-parameters", "can never succeed"),
         (Flaw::ReadyWhenItWorks, "standby", "`probe` before `start`: nothing is set up"),
         (Flaw::LooksThenMakes, "two-replicas", "not every claim has one volume and one asset"),
@@ -65,7 +69,9 @@ fn what_is_wrong_is_found_for_the_right_reason() {
         (Flaw::ExpandsFromMemory, "expand", "in a new process: `expand` failed 60 times in a row"),
         (Flaw::RefusesLate, "nothing-left", "has said NothingLeft"),
     ];
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/conformance.md")).unwrap();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/book/pages/reference/conformance.md"))
+            .unwrap();
     let rules: Vec<String> = page.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect();
     for (flaw, rule, text) in cases {
         // Whatever else is broken by it comes later.
@@ -88,7 +94,7 @@ fn a_storm_that_fails_says_how_to_repeat_it() {
 }
 
 #[test]
-#[should_panic(expected = "see docs/conformance.md#capacity")]
+#[should_panic(expected = "see docs/book/pages/reference/conformance.md#capacity")]
 fn who_fails_reads_where_to_read_on() {
     check(Flaw::TooSmall).only("capacity").check();
 }
@@ -133,7 +139,7 @@ impl Provisioner for Connected {
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        match volume.secrets().has("admin") {
+        match volume.secrets.has("admin") {
             true => self.toy.delete(volume).await,
             false => Err(DeleteError::retry("the Secret is not there")),
         }

@@ -88,3 +88,39 @@ async fn g52_three_thousand_claims_in_progress_stop_no_other_class() {
     assert!(journal > 500, "the journal is well used: {journal}");
     a_healthy_claim_is_bound(&stand, "thousands-in-progress").await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn g63_a_namespace_whose_calls_hang_stops_no_other_namespace() {
+    let provision = |request: super::stand::Request| -> futures::future::BoxFuture<'static, _> {
+        Box::pin(async move {
+            match request.claim.metadata.namespace.as_deref() {
+                Some("crowd") => std::future::pending().await,
+                _ => Ok(volume(&request.name)),
+            }
+        })
+    };
+    let stand = Stand::new(Script { provision: Box::new(provision), ..Script::default() });
+    let _running = stand.start(1);
+    let crowd = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "crowd"}});
+    stand.cluster.create(&crowd).unwrap();
+    for index in 0..500 {
+        stand.claim_with(&format!("hangs-{index}"), "other", serde_json::json!({"namespace": "crowd"}));
+    }
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(stand.calls.count("provision hangs") >= 50, "many are under way: {}", stand.calls.count("provision hangs"));
+    a_healthy_claim_is_bound(&stand, "a-crowd-that-hangs").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g64_deletions_that_hang_delay_no_new_claim_of_their_class() {
+    let delete = |_| -> futures::future::BoxFuture<'static, _> { Box::pin(std::future::pending()) };
+    let stand = Stand::new(Script { delete: Box::new(delete), ..Script::default() });
+    let _running = stand.start(1);
+    let old: Vec<String> = (0..100).map(|index| format!("old-{index}")).collect();
+    old.iter().for_each(|claim| drop(stand.claim(claim, "other")));
+    stand.until("the old claims are bound", || old.iter().all(|claim| stand.is_bound(claim))).await;
+    old.iter().for_each(|claim| stand.delete(CLAIMS, claim));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(stand.calls.count("delete") >= 50, "many are under way: {}", stand.calls.count("delete"));
+    a_healthy_claim_is_bound(&stand, "deletions-that-hang").await;
+}

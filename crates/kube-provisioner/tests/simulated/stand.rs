@@ -97,7 +97,7 @@ impl Provisioner for Scripted {
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        self.calls.note("delete", volume.name());
+        self.calls.note("delete", &volume.name);
         (self.script.delete)(volume).await
     }
 
@@ -107,7 +107,7 @@ impl Provisioner for Scripted {
     }
 
     async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        self.calls.note("should_delete", volume.name());
+        self.calls.note("should_delete", &volume.name);
         (self.script.should_delete)(volume).await
     }
 

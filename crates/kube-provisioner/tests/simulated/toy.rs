@@ -52,6 +52,10 @@ pub(crate) enum Flaw {
     RefusesLate,
     /// Only what this process made grows.
     ExpandsFromMemory,
+    /// Looks whether the name is free, and takes it a moment later.
+    SharesNames,
+    /// What bears no label is taken for its own.
+    TakesOver,
 }
 
 /// What the backend holds: ids, and for which volume they are.
@@ -74,6 +78,25 @@ impl Shelf {
         sleep(Duration::from_millis(1)).await;
         self.lock().assets.insert(id.to_owned(), label.to_owned());
         sleep(Duration::from_millis(1)).await;
+    }
+
+    /// Takes a name if it is free, in one step. Returns its owner.
+    async fn take(&self, id: &str, label: &str) -> String {
+        sleep(Duration::from_millis(1)).await;
+        self.lock().assets.entry(id.to_owned()).or_insert_with(|| label.to_owned()).clone()
+    }
+
+    /// As a person does it.
+    pub(crate) fn make_by_hand(&self, id: String) -> Option<String> {
+        let mut inner = self.lock();
+        let is_free = !inner.assets.contains_key(&id);
+        is_free.then(|| inner.assets.insert(id.clone(), String::new()));
+        is_free.then_some(id)
+    }
+
+    async fn label(&self, id: &str) -> Option<String> {
+        sleep(Duration::from_millis(1)).await;
+        self.lock().assets.get(id).cloned()
     }
 
     async fn remove(&self, id: &str) -> bool {
@@ -121,6 +144,20 @@ impl Toy {
         Ok(())
     }
 
+    /// An asset with the name of the claim.
+    async fn make_named(&self, id: &str, name: &str) -> Result<String, ProvisionError> {
+        let label = match self.flaw {
+            Flaw::SharesNames => self.shelf.label(id).await.unwrap_or_else(|| name.to_owned()),
+            _ => self.shelf.take(id, name).await,
+        };
+        let is_ours = label == name || (label.is_empty() && self.flaw == Flaw::TakesOver);
+        if !is_ours {
+            return Err(ProvisionError::invalid(format!("{id} exists already and is not this claim's")));
+        }
+        self.shelf.put(id, name).await;
+        Ok(id.to_owned())
+    }
+
     async fn make(&self, name: &str) -> String {
         let Self { shelf, flaw, .. } = self;
         match flaw {
@@ -163,6 +200,17 @@ pub(crate) struct Parameters {
     tier: Tier,
     #[serde(default)]
     colour: String,
+    #[serde(default)]
+    named: Named,
+}
+
+/// What assets are named after.
+#[derive(Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Named {
+    #[default]
+    Volume,
+    Claim,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
@@ -177,7 +225,7 @@ impl Provisioner for Toy {
     type Parameters = Parameters;
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
-        let Parameters { tier, colour } = &*request.parameters;
+        let Parameters { tier, colour, named } = &*request.parameters;
         if *tier == Tier::Fast && colour == "red" {
             let why = "there is nothing fast that is red";
             return Err(match self.flaw {
@@ -194,7 +242,13 @@ impl Provisioner for Toy {
         if self.flaw == Flaw::StopsHalfway {
             self.block(&request.fencing_token)?;
         }
-        let id = self.make(&request.name).await;
+        let id = match named {
+            Named::Volume => self.make(&request.name).await,
+            Named::Claim => {
+                let claim = request.claim.metadata.name.as_deref().unwrap_or_default();
+                self.make_named(claim, &request.name).await?
+            }
+        };
         self.made.lock().unwrap().push(request.name.clone());
         let place = if self.flaw == Flaw::OnePlace { "all" } else { &id };
         let bytes = match self.flaw {
@@ -206,7 +260,7 @@ impl Provisioner for Toy {
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         let Self { shelf, flaw, made } = self;
-        let name = volume.name();
+        let name = &volume.name;
         match flaw {
             Flaw::Panics => panic!("no way to delete {name}"),
             Flaw::RandomNames | Flaw::LooksThenMakes | Flaw::LabelsLate => {
@@ -216,7 +270,7 @@ impl Provisioner for Toy {
             }
             Flaw::DeletesByPrefix => shelf.lock().assets.retain(|id, _| !id.starts_with(name)),
             Flaw::DeletesByPath => {
-                let path = volume.object().spec.as_ref().and_then(|spec| Some(&spec.nfs.as_ref()?.path));
+                let path = volume.object.spec.as_ref().and_then(|spec| Some(&spec.nfs.as_ref()?.path));
                 let id = path.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
                 shelf.remove(id).await;
                 shelf.remove(&format!("{id}.part")).await;
@@ -231,6 +285,9 @@ impl Provisioner for Toy {
             }
             Flaw::RemembersInProcess if !made.lock().unwrap().iter().any(|made| made == name) => {}
             _ => {
+                if let Some(id) = shelf.find(name).await.filter(|id| !id.starts_with(name)) {
+                    shelf.remove(&id).await;
+                }
                 let removed = shelf.remove(name).await;
                 let part = shelf.remove(&format!("{name}.part")).await;
                 if *flaw == Flaw::MissesWhatIsGone && !removed && !part {
@@ -265,10 +322,10 @@ impl Provisioner for TidyToy {
 
     async fn expand(&self, volume: ProvisionedVolume, _: u64) -> Result<(), ExpandError> {
         let Toy { shelf, flaw, made } = &self.0;
-        let known = made.lock().unwrap().iter().any(|made| made == volume.name());
-        match shelf.find(volume.name()).await {
+        let known = made.lock().unwrap().contains(&volume.name);
+        match shelf.find(&volume.name).await {
             Some(_) if known || *flaw != Flaw::ExpandsFromMemory => Ok(()),
-            _ => Err(ExpandError::retry(format!("there is no {}", volume.name()))),
+            _ => Err(ExpandError::retry(format!("there is no {}", volume.name))),
         }
     }
 

@@ -129,7 +129,7 @@ pub(crate) fn diff(old: &GoValue, new: &GoValue) -> String {
 /// A run of equal lines: its start in the old text, its start in the new one, its length.
 type Match = (usize, usize, usize);
 
-/// `difflib`: finds the longest run of equal lines (the first of several), then goes on at both sides of it.
+/// `difflib`: finds the longest run of equal lines (the first of several), then continues at both sides of it.
 fn find_matches(old: &[&str], new: &[&str], start: (usize, usize), matches: &mut Vec<Match>) {
     let mut best = (0, 0, 0);
     for i in 0..old.len() {

@@ -1,4 +1,4 @@
-//! A claim that does not exist: whether a quota has refused it, or something else that is told.
+//! A claim that does not exist: whether a quota has refused it, or another event says why.
 
 use serde_json::Value;
 

@@ -28,6 +28,11 @@ pub(crate) fn rest(why: NoAction) -> Words {
             "The provisioner's finalizer is off already. The object goes when its last finalizer goes.",
             "",
         ),
+        NoAction::OtherCluster => words(
+            "made in another cluster",
+            "The ObjectBucket says that the bucket was made in another cluster, which may still use it.",
+            "",
+        ),
         NoAction::OtherInstallation => words(
             "another installation looks after it",
             "The ObjectBucket says that another installation of this provisioner made the bucket.",
@@ -38,20 +43,53 @@ pub(crate) fn rest(why: NoAction) -> Words {
             "The ObjectBucket of this claim was made by another provisioner, which has to remove it.",
             "look at that provisioner",
         ),
-        NoAction::Unclaimed => words(
-            "an ObjectBucket without a claim",
-            "The ObjectBucket does not say which claim it is of, and no claim points at it.",
-            "look in the backend whose bucket it is, then delete it there and here",
-        ),
     }
 }
 
-/// Why a claim gets no bucket for now. What the provisioner tells says what to do.
+/// Why a claim gets no bucket for now. The provisioner's message says what to do.
 pub(crate) fn refusal(refusal: &Refusal) -> Words {
     match refusal {
         Refusal::Former => words(
             "waits until the former claim's bucket is gone",
             "A claim of this name was deleted, and its bucket is not removed yet.",
+            "",
+        ),
+        Refusal::Left { .. } => words(
+            "waits for a decision about an earlier claim's bucket",
+            "An ObjectBucket of this name's earlier claim is there, for instance restored from a backup, and nobody deleted that claim here.",
+            "",
+        ),
+        Refusal::NoCluster { .. } => words(
+            "its claim is missing, and its cluster is not known",
+            "The ObjectBucket may be a copy from another cluster, which still uses the bucket.",
+            "",
+        ),
+        Refusal::Unclaimed { .. } => {
+            words("an ObjectBucket without a claim", "The ObjectBucket names no claim, and no claim names it.", "")
+        }
+        Refusal::Unproven { .. } => words(
+            "names an ObjectBucket that does not name it",
+            "Users can write any name into a claim, so an ObjectBucket counts only if it names the claim, too.",
+            "",
+        ),
+        Refusal::NoClaim { .. } => words(
+            "an ObjectBucket whose claim is missing",
+            "The claim's deletion was not seen in this cluster, so the bucket is kept.",
+            "",
+        ),
+        Refusal::Unreadable { .. } => words(
+            "cannot be read",
+            "A field of the claim or of its ObjectBucket has the wrong type.",
+            "mend the object",
+        ),
+        Refusal::OtherCluster { .. } => words(
+            "left to another cluster",
+            "Two clusters may share a backend, so nobody touches what the other one has made.",
+            "",
+        ),
+        Refusal::OtherInstallation { .. } => words(
+            "left to another installation",
+            "Two installations may share a backend, and another one made this bucket.",
             "",
         ),
         Refusal::NoName => words("refused: no name", "Neither the claim nor its class names a bucket.", ""),
@@ -106,8 +144,8 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
             "",
         ),
         Decision::Adopt => words(
-            "is being taken over from another provisioner",
-            "The bucket was made by another provisioner, and the claim's class names this one.",
+            "is being taken over",
+            "The bucket was made by another provisioner, or was restored and is given to this claim.",
             "",
         ),
         Decision::Restore => words(

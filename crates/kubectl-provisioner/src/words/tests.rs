@@ -20,7 +20,8 @@ fn volume_rests() -> Vec<volume::NoAction> {
     use volume::NoAction as N;
     all!(N: N::NothingHere => N::NothingHere, N::Bound => N::Bound, N::Provisioned => N::Provisioned,
         N::Vetoed => N::Vetoed, N::AwaitsAdoption => N::AwaitsAdoption, N::ClassOfAnother => N::ClassOfAnother,
-        N::OtherNode => N::OtherNode, N::OtherInstallation => N::OtherInstallation, N::AwaitsNode => N::AwaitsNode,
+        N::OtherNode => N::OtherNode, N::OtherInstallation => N::OtherInstallation, N::OtherCluster => N::OtherCluster,
+        N::AwaitsNode => N::AwaitsNode,
         N::ClaimGoes => N::ClaimGoes, N::NotReleased => N::NotReleased, N::Retained => N::Retained,
         N::ClaimStillSeen => N::ClaimStillSeen, N::VolumeGoes => N::VolumeGoes)
 }
@@ -29,12 +30,16 @@ fn volume_refusals() -> Vec<volume::Refusal> {
     use volume::Refusal as R;
     let text = || "x".to_owned();
     all!(R: R::AccessModes(_) => R::AccessModes(vec![]), R::AllowedTopologies => R::AllowedTopologies,
-        R::AttemptOfOtherClass => R::AttemptOfOtherClass, R::AttributesClass(_) => R::AttributesClass(text()),
+        R::AttributesClass(_) => R::AttributesClass(text()),
         R::Block => R::Block, R::ClassMissing(Some(_)) => R::ClassMissing(Some(text())),
         R::ClassMissing(None) => R::ClassMissing(None),
         R::DataSource { .. } => R::DataSource { kind: text(), name: text() }, R::Expansion => R::Expansion,
         R::ImmediateClass => R::ImmediateClass, R::MountOptions => R::MountOptions, R::NameTaken => R::NameTaken,
         R::NodeGone { .. } => R::NodeGone { node: text() },
+        R::Copy { .. } => R::Copy { uid: text() }, R::Nobodys => R::Nobodys,
+        R::Unreadable { .. } => R::Unreadable { problem: text() },
+        R::UnreadableVolume { .. } => R::UnreadableVolume { problem: text() },
+        R::OtherCluster { .. } => R::OtherCluster { maker: text() },
         R::OtherInstallation { .. } => R::OtherInstallation { maker: text() }, R::Parameters(_) => R::Parameters(text()),
         R::ParametersCrash(_) => R::ParametersCrash(text()),
         R::Populator { .. } => R::Populator { kind: text(), name: text() }, R::Request(_) => R::Request(text()),
@@ -45,7 +50,7 @@ fn volume_actions() -> Vec<volume::Decision> {
     use volume::{Decision as D, Deletion};
     all!(D: D::NoAction(_) => D::NoAction(volume::NoAction::Bound), D::Refuse(_) => D::Refuse(volume::Refusal::Block),
         D::Provision => D::Provision, D::CleanUp => D::CleanUp, D::DeleteSurplus => D::DeleteSurplus,
-        D::ReleaseClaim => D::ReleaseClaim, D::Confirm => D::Confirm, D::ConfirmVolume => D::ConfirmVolume,
+        D::Confirm => D::Confirm, D::ConfirmVolume => D::ConfirmVolume,
         D::Save => D::Save, D::LookForNode { .. } => D::LookForNode { name: "n".to_owned() }, D::Protect => D::Protect,
         D::Unprotect => D::Unprotect, D::Expand { .. } => D::Expand { bytes: 1 },
         D::Delete(Deletion::Protected) => D::Delete(Deletion::Protected),
@@ -58,13 +63,19 @@ fn bucket_rests() -> Vec<bucket::NoAction> {
     all!(N: N::Bound => N::Bound, N::ClassMissing => N::ClassMissing, N::ClassOfAnother => N::ClassOfAnother,
         N::NothingHere => N::NothingHere, N::ObjectGoes => N::ObjectGoes,
         N::OtherInstallation => N::OtherInstallation, N::OtherProvisioner => N::OtherProvisioner,
-        N::Unclaimed => N::Unclaimed)
+        N::OtherCluster => N::OtherCluster)
 }
 
 fn bucket_refusals() -> Vec<bucket::Refusal> {
     use bucket::Refusal as R;
     let text = || "x".to_owned();
-    all!(R: R::Former => R::Former, R::NoName => R::NoName,
+    all!(R: R::Former => R::Former, R::Left { .. } => R::Left { object: text() },
+        R::Unproven { .. } => R::Unproven { object: text() }, R::NoClaim { .. } => R::NoClaim { object: text() },
+        R::Unclaimed { .. } => R::Unclaimed { object: text() },
+        R::NoCluster { .. } => R::NoCluster { object: text() },
+        R::Unreadable { .. } => R::Unreadable { kind: "ObjectBucket", problem: text() },
+        R::OtherCluster { .. } => R::OtherCluster { maker: text() },
+        R::OtherInstallation { .. } => R::OtherInstallation { maker: text() }, R::NoName => R::NoName,
         R::BadName { .. } => R::BadName { name: text(), problem: "p" }, R::Parameters(_) => R::Parameters(text()),
         R::ParametersCrash(_) => R::ParametersCrash(text()),
         R::ConfigNotAllowed(_) => R::ConfigNotAllowed(vec![]), R::Record(_) => R::Record(text()),
@@ -100,7 +111,7 @@ fn every_rest_and_every_refusal_of_volumes_is_explained() {
     let actions = volume_actions();
     let all: Vec<Words> =
         rests.chain(refusals.iter().map(volume_refusal)).chain(actions.iter().filter_map(volume_action)).collect();
-    assert_eq!(all.len(), 14 + 20 + 15);
+    assert_eq!(all.len(), 15 + 24 + 14);
     check(&all);
 }
 
@@ -111,6 +122,6 @@ fn every_rest_and_every_refusal_of_buckets_is_explained() {
     let actions = bucket_actions();
     let all: Vec<Words> =
         rests.chain(refusals.iter().map(bucket_refusal)).chain(actions.iter().filter_map(bucket_action)).collect();
-    assert_eq!(all.len(), 8 + 10 + 13);
+    assert_eq!(all.len(), 8 + 18 + 13);
     check(&all);
 }

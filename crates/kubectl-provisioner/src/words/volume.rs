@@ -38,6 +38,11 @@ pub(crate) fn rest(why: NoAction) -> Words {
             "Every node has a replica of this provisioner, and this claim or volume is for another node.",
             "look whether the replica of that node runs",
         ),
+        NoAction::OtherCluster => words(
+            "made in another cluster",
+            "The volume says that it was made in another cluster, whose provisioner may still use its data. Nothing is touched.",
+            "delete the volume if it is of no use here; its data stay",
+        ),
         NoAction::OtherInstallation => words(
             "another installation looks after it",
             "The volume says that another installation of this provisioner made it. Nobody else touches it.",
@@ -74,7 +79,7 @@ pub(crate) fn rest(why: NoAction) -> Words {
     }
 }
 
-/// Why a claim gets no volume, or a volume is not deleted. What the provisioner tells says what to do.
+/// Why a claim gets no volume, or a volume is not deleted. The provisioner's message says what to do.
 pub(crate) fn refusal(refusal: &Refusal) -> Words {
     match refusal {
         Refusal::AccessModes(_) => {
@@ -83,11 +88,6 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         Refusal::AllowedTopologies => {
             words("refused: allowedTopologies", "The volume might be where the class does not allow it.", "")
         }
-        Refusal::AttemptOfOtherClass => words(
-            "refused: an attempt of the former class",
-            "What the attempt may have left can be found only with the former parameters.",
-            "",
-        ),
         Refusal::AttributesClass(_) => {
             words("refused: VolumeAttributesClass", "The volume would not have the attributes that were asked for.", "")
         }
@@ -98,6 +98,11 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         Refusal::ClassMissing(None) => {
             words("refused: it names no class", "Only a class says how the volume is made.", "")
         }
+        Refusal::Copy { .. } => words(
+            "released, and its data are kept",
+            "Somebody else created the object, perhaps from a backup, so nobody knows whether its claim was ever here.",
+            "",
+        ),
         Refusal::DataSource { .. } => {
             words("refused: data source", "The claim would get an empty volume instead of a copy.", "")
         }
@@ -117,7 +122,23 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
             "Each claim's volume has one name, and a volume of that name is somebody else's.",
             "",
         ),
+        Refusal::Nobodys => words(
+            "released, and nobody deletes it",
+            "It names no installation, and each node's replica serves only what it has made or adopted.",
+            "",
+        ),
+        Refusal::Unreadable { .. } => {
+            words("cannot be read", "Nothing is done about a claim that the provisioner does not understand.", "")
+        }
+        Refusal::UnreadableVolume { .. } => {
+            words("cannot be read", "Nothing is done about a volume that the provisioner does not understand.", "")
+        }
         Refusal::NodeGone { .. } => words("its node is gone", "Only that node's replica can delete the data.", ""),
+        Refusal::OtherCluster { .. } => words(
+            "released, and made in another cluster",
+            "Two clusters may share a backend, so nobody deletes what the other one has made.",
+            "",
+        ),
         Refusal::OtherInstallation { .. } => words(
             "released, and left to another installation",
             "Two installations may share a backend, so nobody deletes what the other one has made.",
@@ -166,9 +187,6 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         ),
         Decision::DeleteSurplus => {
             words("a second asset is being removed", "Another process has saved the volume with another asset.", "")
-        }
-        Decision::ReleaseClaim => {
-            words("its attempt has ended", "The provisioner takes its finalizer off the claim.", "")
         }
         Decision::Confirm => words(
             "is read once more",

@@ -170,9 +170,6 @@ fn recorded() -> Vec<Situation> {
     // Which of the two the claim belongs to is in its uid.
     let shards = ["example.com-p-0", "example.com-p-1"]
         .map(|name| lease_of(name, "2", if name.ends_with('0') { ALIVE } else { DEAD }));
-    let records =
-        format!("annotations: {{{ASKED}, kube-provisioner/attempt: '00ff'}}, finalizers: [kube-provisioner/attempt]");
-    let other_class = claim_with(&records, GOLD, "");
     let going = |metadata: &str| claim_with(metadata, GOLD, "gone: true");
     let held = going(&format!("annotations: {{{ASKED}}}, finalizers: [example.com/keep]"));
     vec![
@@ -187,7 +184,6 @@ fn recorded() -> Vec<Situation> {
             &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &entry("example.com-p-journal-0-of-2", "2")],
         ),
         situation("A shard without a holder", ASK, &[&claim(ASKED, GOLD), &class(""), &shards[0], &shards[1]]),
-        situation("An attempt that its claim records, of a former class", ASK, &[&other_class, &class("")]),
         situation("A claim that goes, and nothing was made", ASK, &[&held, &class(""), &lease(ALIVE)]),
         situation(
             "A claim that goes while its attempt is recorded",

@@ -1,4 +1,4 @@
-//! What limits do to who writes.
+//! What a writer sees at a limit.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -80,7 +80,7 @@ pub(crate) fn show_as_size(disk: &Disk) {
     volume.remove();
 }
 
-/// Who has no room goes on with the same open file when the limit is raised.
+/// A writer without room continues with the same open file when the limit is raised.
 pub(crate) fn can_be_raised(disk: &Disk) {
     let volume = disk.volume("raised", 140, 4 * MIB);
     let path = volume.path.join("file");

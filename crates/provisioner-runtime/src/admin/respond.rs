@@ -4,14 +4,13 @@ use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{prometheus_text, text as open_metrics};
 use prometheus_client::registry::Registry;
 use tracing::error;
 
 use super::Checks;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
-const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) async fn respond<B>(request: &Request<B>, checks: &Checks, registry: &Registry) -> Response<Full<Bytes>> {
@@ -32,42 +31,19 @@ pub(super) async fn respond<B>(request: &Request<B>, checks: &Checks, registry: 
 }
 
 fn metrics<B>(request: &Request<B>, registry: &Registry) -> Response<Full<Bytes>> {
+    let accepts = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("application/openmetrics-text"));
     let mut page = String::new();
-    if let Err(failure) = encode(&mut page, registry) {
+    let (kind, encoded) = if request.headers().get_all(ACCEPT).iter().any(accepts) {
+        (OPEN_METRICS, open_metrics::encode(&mut page, registry))
+    } else {
+        (prometheus_text::CONTENT_TYPE, prometheus_text::encode(&mut page, registry))
+    };
+    if let Err(failure) = encoded {
         error!("the metrics could not be written: {failure}");
         let problem = "the metrics could not be written\n".to_owned();
         return text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, problem);
     }
-    let accepts = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("application/openmetrics-text"));
-    if request.headers().get_all(ACCEPT).iter().any(accepts) {
-        text(StatusCode::OK, OPEN_METRICS, page)
-    } else {
-        text(StatusCode::OK, PROMETHEUS, to_prometheus(&page))
-    }
-}
-
-/// The older format names a counter in its description as in its samples, and knows neither units nor an end.
-fn to_prometheus(page: &str) -> String {
-    let mut counters = Vec::new();
-    let mut text = String::with_capacity(page.len());
-    // The help comes before the type, so the counters have to be known first.
-    for line in page.lines() {
-        if let Some(name) = line.strip_prefix("# TYPE ").and_then(|line| line.strip_suffix(" counter")) {
-            counters.push(name);
-        }
-    }
-    for line in page.lines() {
-        let mut words = line.splitn(4, ' ');
-        match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("#"), Some("EOF" | "UNIT"), ..) => continue,
-            (Some("#"), Some(what), Some(name), Some(rest)) if counters.contains(&name) => {
-                text.extend(["# ", what, " ", name, "_total ", rest]);
-            }
-            _ => text.push_str(line),
-        }
-        text.push('\n');
-    }
-    text
+    text(StatusCode::OK, kind, page)
 }
 
 fn text(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {

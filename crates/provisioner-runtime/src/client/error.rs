@@ -176,8 +176,8 @@ fn credentials(error: &AuthError) -> String {
     }
 }
 
-fn causes(error: &dyn Error) -> String {
-    one_line(&crate::explain::explain(error))
+fn causes(error: &(dyn Error + 'static)) -> String {
+    one_line(&crate::explain::error_chain(error))
 }
 
 fn one_line(text: &str) -> String {

@@ -208,7 +208,7 @@ async fn serve(answer: &'static str) -> String {
     serve_each(vec![answer]).await
 }
 
-/// A server that gives these answers in turn, the last one for ever.
+/// A server that gives these answers in turn, the last one forever.
 async fn serve_each(answers: Vec<&'static str>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
-use kube::Client;
 use tokio::time::sleep;
 
 use super::engine::Engine;
 use super::reconciler::Reconciler;
 use super::retry::Retry;
-use crate::journal::{self, Adopted, Adoption, Entry, Journal, JournalOptions, Other};
+use crate::journal::{Adopted, Adoption, Entry, Journal, JournalOptions, Other};
 
 /// The pause between attempts to adopt entries that found no room.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -34,8 +33,7 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
         loop {
             // Journals of another number of shards, or of another kind of sharing, have no holder any more.
             let abandoned = |other: Other<'_>| other.layout != layout;
-            let reconciler = &self.engine.reconciler;
-            let mine = |entry: &Entry| plan.is_mine(self.shard, entry, |entry| reconciler.owns_entry(entry));
+            let mine = |entry: &Entry| plan.is_mine(self.shard, entry, |entry| self.engine.journal.owns(entry));
             match self.adoption.run(abandoned, mine).await {
                 Ok(adopted) => return adopted,
                 Err(error) => retry.failed(error).await,
@@ -47,28 +45,5 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
     pub(super) async fn adopt_rest(&mut self) -> Adopted {
         sleep(PAUSE).await;
         self.adopt().await
-    }
-}
-
-/// Returns when no journal of the fleet has an entry. Objects that record attempts cannot take entries over.
-pub(super) async fn until_empty(client: &Client, options: &JournalOptions, mut problem: impl FnMut(Option<String>)) {
-    let mut retry = Retry::new("the journals of the fleet cannot be looked at", options.environment);
-    loop {
-        match journal::list(client, &options.namespace, Some(&options.group)).await {
-            Ok(journals) => {
-                let Some(full) = journals.iter().find(|journal| !journal.entries.is_empty()) else {
-                    return problem(None);
-                };
-                problem(Some(format!(
-                    "ConfigMap {}/{} has {} attempts that were begun with another --coordination; start the provisioner with \
-                     that one until they have ended",
-                    options.namespace,
-                    full.name,
-                    full.entries.len()
-                )));
-                sleep(PAUSE).await;
-            }
-            Err(error) => retry.failed(error).await,
-        }
     }
 }

@@ -25,7 +25,7 @@ struct Shared<C> {
     environment: Environment,
     cache: Mutex<C>,
     events: EventRecorder,
-    /// Calls of the author's code, by group.
+    /// Calls of the author's code, by flow.
     calls: Limiter,
     /// Requests about objects. Calls and requests do not wait for each other.
     api: ApiLimiter,
@@ -77,7 +77,7 @@ impl<C: Cache> Context<C> {
         answer
     }
 
-    /// Sends one request at once, with the same deadline. For locks, which must not wait behind other work.
+    /// Sends one request at once, with the same deadline. For `start`, which must not wait behind other work.
     ///
     /// # Errors
     /// See [`CallError`].

@@ -9,14 +9,16 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::cache::Cache;
+use super::cache::{Cache, StaleReads};
 use super::context::Context;
+use super::journaling::JournalSpec;
 use super::reconciler::{FactsOf, KeyOf, Reconciler, Report};
 use super::shards::{Ownership, Shards};
 use super::step::{Safeguards, Step};
 use super::watches::{Start, Update, WatchSpec, Watched};
 use crate::admin::Checks;
 use crate::call::CallError;
+use crate::events::Event;
 use crate::journal::Entry;
 use crate::lease::LeaseHealth;
 use crate::metrics::RuntimeMetrics;
@@ -28,7 +30,7 @@ const HEAD_START: Duration = Duration::from_millis(500);
 const OBJECTS_PER_READ: usize = 16;
 /// How many events are sent at a time when there is no other work.
 const IDLE_EVENTS: usize = 16;
-/// After this time under load events are sent beside the work. Otherwise endless load would hold them back for ever.
+/// After this time under load events are sent beside the work. Otherwise endless load would hold them back forever.
 const EVENT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the tasks of one controller share.
@@ -38,6 +40,7 @@ pub(super) struct Engine<R: Reconciler> {
     pub(super) shards: Shards,
     queue: Queue<KeyOf<R>>,
     watches: Vec<Watched<R::Cache>>,
+    pub(super) journal: JournalSpec<R::Cache>,
     /// Cancelled when the first term begins.
     first_term: CancellationToken,
     settings: Settings,
@@ -63,8 +66,8 @@ impl<R: Reconciler> Engine<R> {
         settings: Settings,
     ) -> (Arc<Self>, Vec<Start<R::Cache>>) {
         let (watches, starts) = reconciler.watches().into_iter().map(WatchSpec::split).unzip();
-        let first_term = CancellationToken::new();
-        (Arc::new(Self { reconciler, context, shards, queue, watches, first_term, settings }), starts)
+        let (journal, first_term) = (reconciler.journal(), CancellationToken::new());
+        (Arc::new(Self { reconciler, context, shards, queue, watches, journal, first_term, settings }), starts)
     }
 
     /// The watches end with the returned set.
@@ -111,9 +114,12 @@ impl<R: Reconciler> Engine<R> {
             watch.health.wait_synced().await;
         }
         for (index, (watch, version)) in self.watches.iter().zip(versions).enumerate() {
-            let reads = self.context.cache().stale_reads(index);
-            // A list is quicker than many reads.
-            if watch.health.position() < version && reads * OBJECTS_PER_READ > watch.health.size() {
+            let lists = match self.context.cache().stale_reads(index) {
+                StaleReads::ListAgain => true,
+                // A list is quicker than many reads.
+                StaleReads::Each(reads) => reads * OBJECTS_PER_READ > watch.health.size(),
+            };
+            if lists && watch.health.position() < version {
                 watch.health.list_again().await;
             }
         }
@@ -123,13 +129,12 @@ impl<R: Reconciler> Engine<R> {
     /// Adopts entries to finish. Calls `remove` with the keys that need no work.
     pub(super) fn adopt(&self, entries: Vec<Entry>, remove: impl Fn(&str)) {
         // This may call the author's code, so the lock is taken later.
-        let attempts: Vec<_> =
-            entries.into_iter().map(|entry| (self.reconciler.read_entry(&entry), entry.key)).collect();
+        let attempts: Vec<_> = entries.into_iter().map(|entry| (self.journal.read(&entry), entry.key)).collect();
         let mut cache = self.cache();
         for (attempt, key) in attempts {
             match attempt {
-                Ok(attempt) => {
-                    if !cache.adopt(&KeyOf::<R>::from(&key), attempt) {
+                Ok(adopt) => {
+                    if !adopt(&mut cache) {
                         remove(&key);
                     }
                 }
@@ -142,20 +147,20 @@ impl<R: Reconciler> Engine<R> {
     pub(super) fn await_adoption(&self, keys: &[KeyOf<R>], problem: &str) {
         let mut cache = self.cache();
         self.report_held_up(&cache, keys, problem);
-        cache.await_adoption(keys);
+        (self.journal.await_adoption)(&mut cache, keys);
     }
 
     /// Resumes the work on these keys.
     pub(super) fn go_on(&self, keys: Vec<KeyOf<R>>) {
         let mut cache = self.cache();
-        keys.iter().for_each(|key| cache.adopted(key));
+        keys.iter().for_each(|key| (self.journal.adopted)(&mut cache, key));
         self.wake(&cache, keys, Priority::Resync);
     }
 
     /// A person has dropped the attempt of this key.
     pub(super) fn drop_attempt(&self, key: &KeyOf<R>) {
         let mut cache = self.cache();
-        cache.drop_attempt(key);
+        (self.journal.drop_attempt)(&mut cache, key);
         self.queue.forget(key);
         self.wake(&cache, vec![key.clone()], Priority::Change);
     }
@@ -185,7 +190,7 @@ impl<R: Reconciler> Engine<R> {
 
     /// Drops what is remembered of work on these keys.
     pub(super) fn forget(&self, of: impl Fn(&KeyOf<R>) -> bool) {
-        self.cache().forget(&of);
+        (self.journal.forget)(&mut self.cache(), &of);
     }
 
     fn cache(&self) -> MutexGuard<'_, R::Cache> {
@@ -307,15 +312,13 @@ impl<R: Reconciler> Engine<R> {
             () = over.cancelled(), if self.settings.safeguards.fencing => None,
             report = self.attempt(&work, &ownership) => Some(report),
         };
-        let Some(Report { next, event }) = report else { return work.finish(Next::Done) };
+        let Some((next, events)) = report else { return work.finish(Next::Done) };
         work.finish(next);
-        if let Some(event) = event {
-            self.context.events().record(event);
-        }
+        events.into_iter().for_each(|event| self.context.events().record(event));
     }
 
-    /// Gathers facts, decides, acts, and reports.
-    async fn attempt(&self, work: &Work<KeyOf<R>>, ownership: &Ownership) -> Report {
+    /// Gathers facts, decides, acts, reports, and writes the status. Returns when the key runs again, and the events.
+    async fn attempt(&self, work: &Work<KeyOf<R>>, ownership: &Ownership) -> (Next, Vec<Event>) {
         let facts: FactsOf<R> = self.cache().facts(work.key());
         let decision = self.reconciler.decide(&facts);
         tracing::debug!(key = %work.key(), ?decision, attempt = work.attempt(), "decided");
@@ -326,10 +329,17 @@ impl<R: Reconciler> Engine<R> {
         let name = work.key().to_string();
         if ownership.contains(&name) {
             let cache = self.cache();
-            if !cache.unfinished(work.key()) {
+            if !(self.journal.unfinished)(&cache, work.key()) {
                 ownership.remove(&name);
             }
         }
-        self.reconciler.report(outcome, &facts, work, started.elapsed())
+        let Report { next, event, status } = self.reconciler.report(outcome, &facts, work, started.elapsed());
+        let written = match status {
+            Some(status) => self.reconciler.write_status(status, &step).await,
+            None => Ok(()),
+        };
+        let Err(failure) = written else { return (next, event.into_iter().collect()) };
+        let failed = self.reconciler.report(failure, &facts, work, started.elapsed());
+        (failed.next, event.into_iter().chain(failed.event).collect())
     }
 }

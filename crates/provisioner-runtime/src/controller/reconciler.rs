@@ -6,16 +6,16 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 
 use super::cache::Cache;
+use super::journaling::JournalSpec;
 use super::step::Step;
 use super::watches::WatchSpec;
 use crate::events::{Event, EventRecorder};
-use crate::journal::Entry;
 use crate::queue::{Next, Work};
 
 /// The rules and the work of one controller. [`ControlLoop`](super::ControlLoop) does the rest.
 ///
 /// For one key, [`Cache::facts`] gathers what is known, [`decide`](Self::decide) says what to do, [`act`](Self::act) does
-/// it, and [`report`](Self::report) says what users are to know and when the key runs again.
+/// it, and [`report`](Self::report) gives the event and the status for users and says when the key runs again.
 pub trait Reconciler: Send + Sync + Sized + 'static {
     /// What is known of the cluster.
     type Cache: Cache;
@@ -23,6 +23,8 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
     type Decision: Debug + Send;
     /// The result of a decision.
     type Outcome: Send;
+    /// What a report writes into an object's status; `()` for a controller that writes none.
+    type Status: Send;
 
     /// What the controller watches, in the order of [`Cache::stale_before`]. The watches start from the last to the first.
     fn watches(&self) -> Vec<WatchSpec<Self::Cache>>;
@@ -30,7 +32,8 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
     /// What to do. A pure function.
     fn decide(&self, facts: &FactsOf<Self>) -> Self::Decision;
 
-    /// Carries out a decision. Nothing else writes to the API server or calls an author's code.
+    /// Carries out a decision. Nothing else but [`write_status`](Self::write_status) writes to the API server, and nothing
+    /// else calls an author's code.
     fn act(
         &self,
         decision: Self::Decision,
@@ -38,9 +41,26 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
         step: &Step<'_, Self::Cache>,
     ) -> impl Future<Output = Self::Outcome> + Send;
 
-    /// The event for users, and when the key runs again.
-    fn report(&self, outcome: Self::Outcome, facts: &FactsOf<Self>, work: &Work<KeyOf<Self>>, took: Duration)
-    -> Report;
+    /// The event and the status for users, and when the key runs again.
+    fn report(
+        &self,
+        outcome: Self::Outcome,
+        facts: &FactsOf<Self>,
+        work: &Work<KeyOf<Self>>,
+        took: Duration,
+    ) -> Report<Self::Status>;
+
+    /// Writes the status of a report.
+    ///
+    /// # Errors
+    /// An outcome to report beside the first one. Its report says when the key runs again, and its status is not written.
+    fn write_status(
+        &self,
+        _status: Self::Status,
+        _step: &Step<'_, Self::Cache>,
+    ) -> impl Future<Output = Result<(), Self::Outcome>> + Send {
+        std::future::ready(Ok(()))
+    }
 
     /// Starts an author's code, once in each term before the first decision.
     ///
@@ -58,16 +78,9 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
         std::future::ready(Ok(()))
     }
 
-    /// Reads a journal's entry. It may call an author's code: no lock is held.
-    ///
-    /// # Errors
-    /// What is wrong with the entry. It stays in the journal.
-    fn read_entry(&self, entry: &Entry) -> Result<<Self::Cache as Cache>::Attempt, String>;
-
-    /// Whether an entry that nobody finishes is this process's, where processes have [journals of their own
-    /// ](super::Sharing::Own).
-    fn owns_entry(&self, _entry: &Entry) -> bool {
-        true
+    /// How the entries of its journal become attempts in the cache.
+    fn journal(&self) -> JournalSpec<Self::Cache> {
+        JournalSpec::none()
     }
 
     /// Reports to the users of this key why nothing is done at the moment.
@@ -82,11 +95,13 @@ pub type KeyOf<R> = <<R as Reconciler>::Cache as Cache>::Key;
 /// What is known of one of them.
 pub type FactsOf<R> = <<R as Reconciler>::Cache as Cache>::Facts;
 
-/// The result of one step of a key.
+/// What one outcome means for users and for the key.
 #[derive(Debug)]
-pub struct Report {
+pub struct Report<S> {
     /// When the key runs again.
     pub next: Next,
     /// The event for its user.
     pub event: Option<Event>,
+    /// The status for its user.
+    pub status: Option<S>,
 }

@@ -26,8 +26,6 @@ pub enum Sharing {
         /// The part, such as a node.
         part: String,
     },
-    /// Every process works, without a journal: each object has a lock, and records what was begun for it.
-    Objects,
 }
 
 /// The shards that this process holds.
@@ -43,6 +41,8 @@ pub(super) struct Shards {
 pub(super) struct Plan {
     pub(super) name: String,
     pub(super) namespace: String,
+    pub(super) cluster_id: String,
+    pub(super) sets_restored_apart: bool,
     pub(super) instance: String,
     pub(super) sharing: Sharing,
     pub(super) grace: Duration,
@@ -51,7 +51,7 @@ pub(super) struct Plan {
 
 /// The right to work on one key. Its shard is not given up before this is dropped.
 pub(super) struct Ownership {
-    record: Record,
+    journal: Journal,
     valid: Valid,
     _working: TaskTrackerToken,
 }
@@ -59,26 +59,8 @@ pub(super) struct Ownership {
 /// Whether nobody else can have taken a shard, as far as the clock shows.
 type Valid = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Where attempts are recorded.
-#[derive(Clone)]
-pub(super) enum Record {
-    /// In the shard's journal, which fences former holders too.
-    Journal(Journal),
-    /// In each object, by whoever has its lock.
-    Objects,
-}
-
-impl Record {
-    fn journal(&self) -> Option<&Journal> {
-        match self {
-            Self::Journal(journal) => Some(journal),
-            Self::Objects => None,
-        }
-    }
-}
-
 struct Owned {
-    record: Record,
+    journal: Journal,
     valid: Valid,
     working: TaskTracker,
 }
@@ -94,6 +76,8 @@ impl Plan {
             name,
             group: lease_name(&self.name),
             layout,
+            cluster_id: self.cluster_id.clone(),
+            sets_restored_apart: self.sets_restored_apart,
             holder: self.instance.clone(),
             environment: self.environment,
         }
@@ -132,43 +116,32 @@ impl Ownership {
 
     /// Records what is about to begin. If that fails, it must not begin.
     pub(super) async fn record(&self, entry: Entry) -> Result<(), JournalError> {
-        match self.record.journal() {
-            Some(journal) => journal.record(entry).await,
-            None => Ok(()),
-        }
+        self.journal.record(entry).await
     }
 
     /// Makes sure that this process may still begin something, and that removals are stored.
     pub(super) async fn fence(&self) -> Result<(), JournalError> {
-        match self.record.journal() {
-            Some(journal) => journal.fence().await,
-            None => Ok(()),
-        }
+        self.journal.fence().await
     }
 
     /// As [`fence`](Self::fence), but a confirmation that is at most this old counts.
     pub(super) async fn fence_since(&self, age: Duration) -> Result<(), JournalError> {
-        match self.record.journal() {
-            Some(journal) => journal.fence_since(age).await,
-            None => Ok(()),
-        }
+        self.journal.fence_since(age).await
     }
 
     /// The work on this key has ended.
     pub(super) fn remove(&self, key: &str) {
-        if let Some(journal) = self.record.journal() {
-            journal.remove(key);
-        }
+        self.journal.remove(key);
     }
 
     /// Whether the journal has an entry for this key.
     pub(super) fn contains(&self, key: &str) -> bool {
-        self.record.journal().is_some_and(|journal| journal.contains(key))
+        self.journal.contains(key)
     }
 
     /// Cancelled when another process has the shard.
     pub(super) fn over(&self) -> CancellationToken {
-        self.record.journal().map_or_else(CancellationToken::new, |journal| journal.over().clone())
+        self.journal.over().clone()
     }
 }
 
@@ -180,9 +153,9 @@ impl Shards {
     /// The right to work on a key, if this process has it now.
     pub(super) fn ownership(&self, key: &impl fmt::Display) -> Option<Ownership> {
         let owned = self.owned();
-        let Owned { record, valid, working } = owned.get(&self.shard_of(key))?;
-        let (record, valid) = (record.clone(), valid.clone());
-        (!working.is_closed()).then(|| Ownership { record, valid, _working: working.token() })
+        let Owned { journal, valid, working } = owned.get(&self.shard_of(key))?;
+        let (journal, valid) = (journal.clone(), valid.clone());
+        (!working.is_closed()).then(|| Ownership { journal, valid, _working: working.token() })
     }
 
     pub(super) fn owns(&self, key: &impl fmt::Display) -> bool {
@@ -190,27 +163,26 @@ impl Shards {
     }
 
     /// Work on a shard begins.
-    pub(super) fn insert(&self, term: &Term, record: Record, working: &TaskTracker) {
+    pub(super) fn insert(&self, term: &Term, journal: Journal, working: &TaskTracker) {
         let (shard, term) = (term.shard, term.clone());
         let valid = Arc::new(move || term.is_valid());
-        self.owned().insert(shard, Owned { record, valid, working: working.clone() });
+        self.owned().insert(shard, Owned { journal, valid, working: working.clone() });
     }
 
     /// Ends all work on a shard; returns the tracker of what still runs.
     pub(super) fn remove(&self, shard: u32) -> Option<TaskTracker> {
         let owned = self.owned().remove(&shard)?;
         owned.working.close();
-        if let Some(journal) = owned.record.journal() {
-            journal.close();
-            let mut past = crate::sync::lock(&self.past);
-            *past = *past + JournalStats { entries: 0, bytes: 0, ..journal.stats() };
-        }
+        owned.journal.close();
+        let mut past = crate::sync::lock(&self.past);
+        *past = *past + JournalStats { entries: 0, bytes: 0, restored: 0, ..owned.journal.stats() };
+        drop(past);
         Some(owned.working)
     }
 
     /// What stops this process from working, for a person.
     pub(super) fn problem(&self) -> Option<String> {
-        let journals = self.owned().values().filter_map(|owned| owned.record.journal()?.problem()).collect::<Vec<_>>();
+        let journals = self.owned().values().filter_map(|owned| owned.journal.problem()).collect::<Vec<_>>();
         let problems: Vec<String> = crate::sync::lock(&self.problems).values().cloned().chain(journals).collect();
         (!problems.is_empty()).then(|| problems.join("; "))
     }
@@ -231,10 +203,7 @@ impl Shards {
     /// What the journals hold, and the counts of these and of earlier ones.
     pub(super) fn journal_stats(&self) -> JournalStats {
         let past = *crate::sync::lock(&self.past);
-        self.owned()
-            .values()
-            .filter_map(|owned| owned.record.journal())
-            .fold(past, |sum, journal| sum + journal.stats())
+        self.owned().values().map(|owned| &owned.journal).fold(past, |sum, journal| sum + journal.stats())
     }
 
     pub(super) fn shard_of(&self, key: &impl fmt::Display) -> u32 {
@@ -257,6 +226,8 @@ mod tests {
         Plan {
             name: "example.com/disks".to_owned(),
             namespace: "disks".to_owned(),
+            cluster_id: "this".to_owned(),
+            sets_restored_apart: true,
             instance: "host_1".to_owned(),
             sharing,
             grace: Duration::ZERO,

@@ -14,7 +14,7 @@ use super::context::Context;
 use super::fencing::{FencingToken, TokenGuard};
 use super::shards::Ownership;
 use crate::journal::{Entry, JournalError};
-use crate::limiter::LimiterPermit;
+use crate::limiter::{Flow, LimiterPermit};
 use crate::queue::{Permit, Work};
 
 /// For how long a confirmation of the journal's holder counts.
@@ -35,18 +35,20 @@ pub struct Safeguards {
     pub journal: bool,
     /// A process that has lost the journal begins nothing any more.
     pub fencing: bool,
+    /// Nothing is done about what a restored journal has recorded.
+    pub restored: bool,
 }
 
 impl Default for Safeguards {
     /// All of them.
     fn default() -> Self {
-        Self { journal: true, fencing: true }
+        Self { journal: true, fencing: true, restored: true }
     }
 }
 
 /// A call of an author's code.
 pub struct Call<'a> {
-    /// The permit: groups share the calls fairly.
+    /// The permit: groups and their tenants share the calls fairly.
     pub permit: CallPermit<'a>,
     /// How long the call may take.
     pub limit: Duration,
@@ -58,8 +60,8 @@ pub struct Call<'a> {
 
 /// The permit of a call.
 pub enum CallPermit<'a> {
-    /// Wait for one in this group.
-    Of(&'a str),
+    /// Wait for one of this flow.
+    Of(&'a Flow),
     /// The caller holds one.
     Held(&'a LimiterPermit),
 }
@@ -114,20 +116,20 @@ impl<'a, C: Cache> Step<'a, C> {
         self.work
     }
 
-    /// A permit for an attempt in this group, or `None`: then the key [waits for one](crate::queue::Next::AwaitPermit).
-    pub fn enter(&self, group: &str) -> Option<Permit<C::Key>> {
-        self.work.enter(group)
+    /// A permit for an attempt of this flow, or `None`: then the key [waits for one](crate::queue::Next::AwaitPermit).
+    pub fn enter(&self, flow: &Flow) -> Option<Permit<C::Key>> {
+        self.work.enter(flow)
     }
 
-    /// Waits for the permit of a call in this group.
-    pub async fn call_permit(&self, group: &str) -> LimiterPermit {
-        self.context.calls().acquire(group).await
+    /// Waits for the permit of a call of this flow.
+    pub async fn call_permit(&self, flow: &Flow) -> LimiterPermit {
+        self.context.calls().acquire(flow).await
     }
 
-    /// A token that is valid while nobody else can work on this key, `also` returns true, and the guard lives.
-    pub fn token(&self, also: Option<impl Fn() -> bool + Send + Sync + 'static>) -> (FencingToken, TokenGuard) {
+    /// A token that is valid while nobody else can work on this key and the guard lives.
+    pub fn token(&self) -> (FencingToken, TokenGuard) {
         let (fenced, valid) = (self.safeguards.fencing, self.ownership.validity());
-        FencingToken::of_call(move || !fenced || (valid() && also.as_ref().is_none_or(|also| also())))
+        FencingToken::of_call(move || !fenced || valid())
     }
 
     /// Removes the key's entry with one of the next writes of the journal: the work has left nothing.
@@ -143,7 +145,7 @@ impl<'a, C: Cache> Step<'a, C> {
         self.fenced(self.ownership.fence().await)
     }
 
-    /// Calls an author's code. Before, the call is recorded or fenced, waits for a permit of its group, and `wanted` checks
+    /// Calls an author's code. Before, the call is recorded or fenced, waits for a permit of its flow, and `wanted` checks
     /// the cache once more. The call has a deadline, its panic is an error, and it is not polled once the token is invalid.
     ///
     /// # Errors
@@ -166,7 +168,7 @@ impl<'a, C: Cache> Step<'a, C> {
             Intent::None => Fence::None,
         };
         let _permit = match permit {
-            CallPermit::Of(group) => Some(self.call_permit(group).await),
+            CallPermit::Of(flow) => Some(self.call_permit(flow).await),
             CallPermit::Held(_) => None,
         };
         match fence {

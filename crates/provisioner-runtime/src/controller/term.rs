@@ -7,12 +7,12 @@ use futures::future::join;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::adoption::{Adopter, until_empty};
+use super::adoption::Adopter;
 use super::engine::Engine;
 use super::reconciler::{KeyOf, Reconciler};
 use super::retry::Retry;
-use super::shards::{Record, Sharing};
-use crate::journal::{Adopted, Entry, Journal, JournalOptions, Writer};
+use crate::events::{Event, EventKind, ObjectRef};
+use crate::journal::{Adopted, Entry, Journal, JournalOptions, JournalStats, Writer};
 use crate::lease::Term;
 
 /// How long the last write of a journal may take when a shard is given up.
@@ -24,10 +24,6 @@ pub(super) async fn serve<R: Reconciler>(engine: Arc<Engine<R>>, term: Term) -> 
     // Other processes may have changed what an earlier term remembered.
     shard.forget();
     let options = engine.shards.plan.journal(term.shard);
-    if matches!(engine.shards.plan.sharing, Sharing::Objects) {
-        shard.serve_without_journal(&term, &options).await;
-        return None;
-    }
     let taken = tokio::select! {
         biased;
         () = term.lost.cancelled() => return None,
@@ -86,34 +82,19 @@ impl<R: Reconciler> Shard<'_, R> {
         };
         let working = TaskTracker::new();
         self.engine.adopt(entries, |key| journal.remove(key));
+        self.report_restored(options, journal);
         self.left_behind(&left);
-        self.begin(term, Record::Journal(journal.clone()), &working);
+        self.begin(term, journal.clone(), &working);
         tokio::select! {
             biased;
             () = term.leave.cancelled() => {}
             () = self.adopt_rest(&mut adopter, journal, left) => {}
             () = self.honour_drops(journal) => {}
+            () = self.honour_acceptances(journal) => {}
         }
         self.end(&working).await;
         // Then the next holder need not look at what was removed last.
         let _ = timeout(LAST_WRITE, journal.flush()).await;
-    }
-
-    /// Works without a journal: every replica works, and objects have locks.
-    async fn serve_without_journal(&self, term: &Term, options: &JournalOptions) {
-        let working = TaskTracker::new();
-        tokio::select! {
-            biased;
-            () = term.leave.cancelled() => return,
-            () = async {
-                self.ready().await;
-                until_empty(self.engine.context.client(), options, |problem| self.set_problem(problem)).await;
-            } => {}
-        }
-        self.begin(term, Record::Objects, &working);
-        term.leave.cancelled().await;
-        self.end(&working).await;
-        self.give_up().await;
     }
 
     /// Waits until everything is known and of this term, and starts the author's code.
@@ -131,9 +112,9 @@ impl<R: Reconciler> Shard<'_, R> {
         self.engine.shards.set_problem(self.number, None);
     }
 
-    fn begin(&self, term: &Term, record: Record, working: &TaskTracker) {
+    fn begin(&self, term: &Term, journal: Journal, working: &TaskTracker) {
         tracing::info!(shard = self.number, "ready");
-        self.engine.begin(|key| self.is_here(key), || self.engine.shards.insert(term, record, working));
+        self.engine.begin(|key| self.is_here(key), || self.engine.shards.insert(term, journal, working));
     }
 
     async fn end(&self, working: &TaskTracker) {
@@ -181,6 +162,38 @@ impl<R: Reconciler> Shard<'_, R> {
                 self.engine.drop_attempt(&KeyOf::<R>::from(&key));
             }
         }
+    }
+
+    /// Finishes restored entries that a person has accepted. Never returns.
+    async fn honour_acceptances(&self, journal: &Journal) {
+        loop {
+            let entries = journal.accepted().await;
+            let keys = keys::<R>(&entries);
+            self.engine.adopt(entries, |key| journal.remove(key));
+            self.engine.go_on(keys);
+        }
+    }
+
+    /// Reports the entries that a backup has brought back.
+    fn report_restored(&self, options: &JournalOptions, journal: &Journal) {
+        let (JournalStats { restored, .. }, uid) = (journal.stats(), journal.uid());
+        if restored == 0 {
+            return;
+        }
+        let object = ObjectRef {
+            api_version: "v1",
+            kind: "ConfigMap",
+            namespace: Some(options.namespace.as_str().into()),
+            name: options.name.as_str().into(),
+            uid: uid.unwrap_or_else(|| "".into()),
+        };
+        let note = format!(
+            "this journal was restored from a backup, and {restored} attempts in it may have ended in any way since, so nothing is \
+             done about them: list them with the command `journal list`, look in the backend for what they may have left, \
+             and end each with `journal drop ENTRY`, or have it finished with `journal accept ENTRY`"
+        );
+        let (kind, reason, action) = (EventKind::Warning, "JournalRestored", "TakeOver");
+        self.engine.context.events().record(Event { object, kind, reason, action, note, same_from_all: false });
     }
 
     /// Reports on `/readyz` and to users why nothing is done.

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::Journal;
 use super::error::JournalError;
 use super::options::JournalOptions;
-use super::text::{Content, Entry, HOLDER, LAYOUT, VERSION, VERSION_KEY, drop_requests, labels, write};
+use super::text::{Content, Entry, HOLDER, LAYOUT, VERSION, VERSION_KEY, drop_requests, is_copy, labels, write};
 use super::write::{LIMIT, TRIES};
 use crate::call::{CallError, call};
 
@@ -104,6 +104,13 @@ impl<'a> Adoption<'a> {
                 tracing::warn!(journal = name, "the format of an abandoned journal is not known; it is left alone");
                 return Ok(Vec::new());
             }
+            if is_copy(&other, &self.options.cluster_id) && self.options.sets_restored_apart {
+                tracing::warn!(
+                    journal = name,
+                    "an abandoned journal was restored from a backup; it is left alone, and can be deleted"
+                );
+                return Ok(Vec::new());
+            }
             let mut content = Content::read(&data);
             // Nobody finishes what a person has dropped, and the next write of this journal leaves it out.
             for key in content.drop_keys(drop_requests(&other).unwrap_or_default()) {
@@ -111,7 +118,7 @@ impl<'a> Adoption<'a> {
                     self.journal.remove(&key);
                 }
             }
-            let Content { entries, unreadable } = content;
+            let Content { entries, unreadable, restored } = content;
             let (wanted, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(mine);
             self.settle(&name, &wanted);
             let is_marked = other.annotations().get(HOLDER) == Some(&self.options.holder);
@@ -126,7 +133,7 @@ impl<'a> Adoption<'a> {
             }
             let (copied, left): (Vec<Entry>, Vec<Entry>) =
                 wanted.into_iter().partition(|entry| self.copied.contains_key(&entry.key));
-            let is_empty = rest.is_empty() && left.is_empty() && unreadable.is_empty();
+            let is_empty = rest.is_empty() && left.is_empty() && unreadable.is_empty() && restored.is_empty();
             let is_done = copied.is_empty() && (is_marked || left.is_empty());
             if is_done {
                 if is_empty {
@@ -134,7 +141,7 @@ impl<'a> Adoption<'a> {
                 }
                 return Ok(left);
             }
-            match self.write(&mut other, write(rest.iter().chain(&left), &unreadable)).await {
+            match self.write(&mut other, write(rest.iter().chain(&left), &unreadable, &restored)).await {
                 Ok(stored) => {
                     let (journal, entries) = (&name, copied.len());
                     tracing::info!(journal, entries, "an abandoned journal is fenced, and entries are moved");

@@ -1,11 +1,11 @@
-//! A person's request to drop an entry: an annotation that the holder removes when it is done.
+//! A person's request to drop an entry, or to finish a restored one: an annotation that the holder removes when it is done.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
-use super::text::{COMPONENT, Content, DROP, VERSION, VERSION_KEY, drop_requests};
+use super::text::{ACCEPT, COMPONENT, Content, DROP, VERSION, VERSION_KEY, accept_requests, drop_requests};
 use super::write::{LIMIT, TRIES};
 use crate::call::{CallError, call};
 
@@ -45,6 +45,23 @@ pub enum DropError {
 /// # Errors
 /// See [`DropError`].
 pub async fn request_drop(client: &Client, namespace: &str, journal: &str, key: &str) -> Result<(), DropError> {
+    request(client, namespace, (journal, key), DROP).await
+}
+
+/// Asks the holder of a restored journal to finish an entry as if it had begun it.
+///
+/// # Errors
+/// See [`DropError`].
+pub async fn request_accept(client: &Client, namespace: &str, journal: &str, key: &str) -> Result<(), DropError> {
+    request(client, namespace, (journal, key), ACCEPT).await
+}
+
+async fn request(
+    client: &Client,
+    namespace: &str,
+    (journal, key): (&str, &str),
+    annotation: &str,
+) -> Result<(), DropError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     for _ in 0..TRIES {
         let found = call(LIMIT, api.get(journal)).await?;
@@ -59,13 +76,14 @@ pub async fn request_drop(client: &Client, namespace: &str, journal: &str, key: 
         if content.drop_keys(vec![key.to_owned()]).is_empty() {
             return Err(DropError::NoEntry { journal: journal.to_owned(), key: key.to_owned() });
         }
-        let mut keys = drop_requests(&found).unwrap_or_default();
+        let requested = if annotation == DROP { drop_requests(&found) } else { accept_requests(&found) };
+        let mut keys = requested.unwrap_or_default();
         if keys.iter().any(|requested| requested == key) {
             return Ok(());
         }
         keys.push(key.to_owned());
         let patch = Patch::Merge(json!({ "metadata": {
-            "uid": found.uid(), "resourceVersion": found.resource_version(), "annotations": { DROP: keys.join(",") },
+            "uid": found.uid(), "resourceVersion": found.resource_version(), "annotations": { annotation: keys.join(",") },
         }}));
         match call(LIMIT, api.patch_metadata(journal, &PatchParams::default(), &patch)).await {
             Ok(_) => return Ok(()),

@@ -23,6 +23,8 @@ pub(super) struct Entries {
     /// The bytes of each group: of the entries that name the same shared text first.
     groups: HashMap<Arc<str>, usize>,
     unreadable: Vec<Unreadable>,
+    /// Nobody acts on these. They take no room from others.
+    restored: Vec<Unreadable>,
     bytes: usize,
 }
 
@@ -47,8 +49,9 @@ impl Entries {
     /// The entries of a former holder, whatever room they take.
     pub(super) fn new(content: Content) -> Self {
         let bytes = content.unreadable.iter().map(|Unreadable { line, .. }| line.len() + 1).sum();
-        let mut entries = Self { unreadable: content.unreadable, bytes, ..Self::default() };
-        content.entries.into_iter().for_each(|entry| entries.put(entry));
+        let Content { entries: all, unreadable, restored } = content;
+        let mut entries = Self { unreadable, restored, bytes, ..Self::default() };
+        all.into_iter().for_each(|entry| entries.put(entry));
         entries
     }
 
@@ -88,6 +91,8 @@ impl Entries {
     /// Puts an entry in. It replaces one of the same key.
     pub(super) fn put(&mut self, mut entry: Entry) {
         self.take(&entry.key);
+        // What begins now continues whatever that one had begun.
+        self.take_restored(&entry.key);
         let mut group: Arc<str> = "".into();
         for (at, (name, text)) in entry.shared.iter_mut().enumerate() {
             // Names are made of hashes, so two texts may have the same.
@@ -141,9 +146,29 @@ impl Entries {
         self.unreadable.len() < before
     }
 
+    pub(super) fn restored(&self) -> usize {
+        self.restored.len()
+    }
+
+    /// Takes a restored entry out; says whether there was one.
+    pub(super) fn take_restored(&mut self, key: &str) -> bool {
+        let before = self.restored.len();
+        self.restored.retain(|line| line.key() != key);
+        self.restored.len() < before
+    }
+
+    /// Makes restored entries with these keys, or with all for `*`, entries like the others, and returns them.
+    pub(super) fn accept(&mut self, keys: &[String]) -> Vec<Entry> {
+        let accepted = |line: &Unreadable| keys.iter().any(|key| key == "*" || *key == line.key());
+        let entries: Vec<Entry> =
+            self.restored.iter().filter(|line| accepted(line)).filter_map(Unreadable::entry).collect();
+        entries.iter().for_each(|entry| self.put(entry.clone()));
+        entries
+    }
+
     /// As it is to be stored.
     pub(super) fn data(&self) -> BTreeMap<String, String> {
-        text::write(self.all.values(), &self.unreadable)
+        text::write(self.all.values(), &self.unreadable, &self.restored)
     }
 
     /// The bytes of the group of the entry with this key.
@@ -207,7 +232,7 @@ mod tests {
     #[test]
     fn one_that_is_too_full_already_still_lets_entries_shrink() {
         let large = (0..9).map(|key| entry(&key.to_string(), "a", 90_000)).collect();
-        let mut entries = Entries::new(Content { entries: large, unreadable: Vec::new() });
+        let mut entries = Entries::new(Content { entries: large, ..Content::default() });
         entries.try_put(entry("1", "a", 80_000), Room::Fair).unwrap();
         entries.try_put(entry("1", "a", 80_001), Room::Fair).unwrap_err();
         entries.try_put(entry("new", "b", 1), Room::All).unwrap_err();

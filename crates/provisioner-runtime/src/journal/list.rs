@@ -4,7 +4,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
-use super::text::{COMPONENT, Content, Entry, HOLDER, INSTANCE, LAYOUT, VERSION, VERSION_KEY, drop_requests};
+use super::text::{
+    COMPONENT, Content, Entry, HOLDER, INSTANCE, LAYOUT, Unreadable, VERSION, VERSION_KEY, drop_requests,
+};
 use super::write::LIMIT;
 use crate::call::{CallError, call};
 use crate::name::label_value;
@@ -22,6 +24,8 @@ pub struct Listing {
     pub holder: String,
     /// What was begun and is not known to have ended.
     pub entries: Vec<Entry>,
+    /// What was restored with the ConfigMap. Nobody acts on it, unless a person accepts it.
+    pub restored: Vec<Entry>,
     /// Lines that cannot be read.
     pub unreadable: Vec<String>,
     /// The keys that a person has asked to drop and that are still there.
@@ -52,7 +56,8 @@ impl Listing {
         let annotation = |name: &str| journal.annotations().get(name).cloned().unwrap_or_default();
         let data = journal.data.clone().unwrap_or_default();
         let content = match data.get(VERSION_KEY).map(String::as_str) {
-            None | Some(VERSION) => Content::read(&data),
+            // Which cluster it is does not matter: a copy has another uid.
+            None | Some(VERSION) => Content::of(journal, ""),
             Some(_) => Content::default(),
         };
         let mut unreadable: Vec<String> = content.unreadable.into_iter().map(|unreadable| unreadable.line).collect();
@@ -67,6 +72,7 @@ impl Listing {
             layout: annotation(LAYOUT),
             holder: annotation(HOLDER),
             entries: content.entries,
+            restored: content.restored.iter().filter_map(Unreadable::entry).collect(),
             unreadable,
             dropping: drop_requests(journal).unwrap_or_default(),
         }

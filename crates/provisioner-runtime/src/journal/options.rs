@@ -1,4 +1,4 @@
-//! Where a journal is and who writes it.
+//! The place of a journal, and its writer.
 
 use crate::environment::Environment;
 use crate::name::lease_name;
@@ -14,8 +14,12 @@ pub struct JournalOptions {
     pub group: String,
     /// How keys are spread over the journals of the group. Entries of other layouts can be [adopted](super::Adoption).
     pub layout: String,
+    /// The cluster, which the journal notes. A journal that notes another one was restored here.
+    pub cluster_id: String,
     /// This process. No other may ever have the same name.
     pub holder: String,
+    /// Whether entries that were restored with the ConfigMap are set apart. Tests of a simulation leave it out.
+    pub sets_restored_apart: bool,
     /// What the jitter of pauses is drawn from.
     pub environment: Environment,
 }

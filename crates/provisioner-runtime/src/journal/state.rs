@@ -22,7 +22,7 @@ const BYTES_PER_SECOND: u32 = 1_500_000;
 const SHORTEST_GAP: Duration = Duration::from_millis(50);
 /// How long a removal waits for other changes.
 const LINGER: Duration = Duration::from_secs(1);
-/// The time between looks at the annotations, so that a request to drop an entry is seen.
+/// The time between two reads of the annotations, so that a request to drop an entry is seen.
 const CHECK_PERIOD: Duration = Duration::from_secs(10);
 /// Between attempts to write, while they fail.
 const RETRIES: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(15));
@@ -31,15 +31,16 @@ const RETRIES: Backoff = Backoff::exponential(Duration::from_millis(500), Durati
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     pub(super) changed: Notify,
-    /// A person has dropped something.
+    /// A person has dropped or accepted something.
     pub(super) dropped: Notify,
+    pub(super) accepted: Notify,
     pub(super) over: CancellationToken,
 }
 
 impl Shared {
     pub(super) fn new(state: State) -> Self {
-        let [changed, dropped] = [(); 2].map(|()| Notify::new());
-        Self { state: Mutex::new(state), changed, dropped, over: CancellationToken::new() }
+        let [changed, dropped, accepted] = [(); 3].map(|()| Notify::new());
+        Self { state: Mutex::new(state), changed, dropped, accepted, over: CancellationToken::new() }
     }
 }
 
@@ -59,6 +60,8 @@ pub(super) struct State {
     urgent: bool,
     /// Keys that a person has dropped, for [`State::dropped`].
     dropped: Vec<String>,
+    /// Restored entries that a person has accepted, for [`State::accepted`].
+    accepted: Vec<Entry>,
     taken_over: Instant,
     /// When the last request was sent whose answer showed that the journal is ours.
     confirmed: Option<Instant>,
@@ -77,6 +80,8 @@ pub struct JournalStats {
     pub entries: usize,
     /// Their size at this moment.
     pub bytes: usize,
+    /// Entries that were restored with the ConfigMap. Nobody acts on them.
+    pub restored: usize,
     /// Successful writes.
     pub commits: u64,
     /// Bytes of data in successful writes.
@@ -94,6 +99,7 @@ impl Add for JournalStats {
         Self {
             entries: self.entries + other.entries,
             bytes: self.bytes + other.bytes,
+            restored: self.restored + other.restored,
             commits: self.commits + other.commits,
             bytes_written: self.bytes_written + other.bytes_written,
             checks: self.checks + other.checks,
@@ -146,6 +152,7 @@ impl State {
             removing: None,
             urgent: false,
             dropped,
+            accepted: Vec::new(),
             taken_over: Instant::now(),
             confirmed: None,
             not_before: None,
@@ -201,13 +208,26 @@ impl State {
             {
                 let _ = waiter.send(Err(JournalError::Dropped));
             }
-            if self.entries.take(&key) | self.entries.take_unreadable(&key) {
+            if self.entries.take(&key) | self.entries.take_unreadable(&key) | self.entries.take_restored(&key) {
                 tracing::warn!(key, "an entry of the journal is dropped, as a person has asked for");
                 self.dropped.push(key);
             } else {
                 tracing::warn!(key, "a person has asked to drop an entry that is not in the journal");
             }
         }
+    }
+
+    /// A person has accepted these restored entries. The next write removes the annotation.
+    pub(super) fn accept(&mut self, keys: &[String], batch: &mut Batch) {
+        batch.removing.get_or_insert_with(Instant::now);
+        let accepted = self.entries.accept(keys);
+        tracing::warn!(keys = accepted.len(), "restored entries are finished, as a person has asked for");
+        self.accepted.extend(accepted);
+    }
+
+    /// The entries that a person has accepted since the last call.
+    pub(super) fn accepted(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.accepted)
     }
 
     /// The keys that a person has dropped since the last call.
@@ -270,9 +290,8 @@ impl State {
         let check_due = match (self.removing, self.fencing.is_empty()) {
             (Some(_), _) => None,
             (None, false) => Some(now),
-            (None, true) => {
-                (self.entries.bytes() > 0).then(|| self.confirmed.unwrap_or(self.taken_over) + CHECK_PERIOD)
-            }
+            (None, true) => (self.entries.bytes() > 0 || self.entries.restored() > 0)
+                .then(|| self.confirmed.unwrap_or(self.taken_over) + CHECK_PERIOD),
         };
         let pause = self.not_before.filter(|_| self.failures > 0);
         let check_due = check_due.map(|due| pause.map_or(due, |pause| due.max(pause)));
@@ -344,7 +363,8 @@ impl State {
     }
 
     pub(super) fn stats(&self) -> JournalStats {
-        JournalStats { entries: self.entries.len(), bytes: self.entries.bytes(), ..self.stats }
+        let (entries, bytes, restored) = (self.entries.len(), self.entries.bytes(), self.entries.restored());
+        JournalStats { entries, bytes, restored, ..self.stats }
     }
 
     pub(super) fn problem(&self) -> Option<String> {

@@ -1,5 +1,6 @@
 mod adoption;
 mod people;
+mod restored;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +37,8 @@ fn options(name: &str, holder: &str) -> JournalOptions {
     let (namespace, group, layout) = ("default".to_owned(), "disks".to_owned(), "1".to_owned());
     let environment = Environment::default();
     let holder = holder.to_owned();
-    JournalOptions { namespace, name: name.to_owned(), group, layout, holder, environment }
+    let (name, cluster_id) = (name.to_owned(), "this".to_owned());
+    JournalOptions { namespace, name, group, layout, cluster_id, holder, sets_restored_apart: true, environment }
 }
 
 async fn hold_as(client: Client, options: JournalOptions) -> Held {
@@ -68,7 +70,7 @@ fn what_is_written_is_read_again_and_the_rest_is_kept() {
     let damaged = Unreadable::new("b silver,lost-text {}", &[("silver", "{}".into())].into());
     let mut two = entry("d");
     two.shared.push(("spec".into(), "s".into()));
-    let data = write([&plain, &entry("c"), &two].into_iter(), std::slice::from_ref(&damaged));
+    let data = write([&plain, &entry("c"), &two].into_iter(), std::slice::from_ref(&damaged), &[]);
     let lines = ["a - x y", r#"c gold {"about":"c"}"#, r#"d gold,spec {"about":"d"}"#, "b silver,lost-text {}", ""];
     assert_eq!(data["entries"], lines.join("\n"));
     assert_eq!(data["shared"], "gold {}\nsilver {}\nspec s\n");

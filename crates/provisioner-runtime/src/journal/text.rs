@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 
 use crate::name::label_value;
@@ -22,6 +23,14 @@ pub(super) const COMPONENT: (&str, &str) = ("app.kubernetes.io/component", "jour
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
 /// The annotation with the keys of entries to be dropped, separated by commas.
 pub(super) const DROP: &str = "kube-provisioner/drop";
+/// The annotation with the uid of the ConfigMap that the entries were written for.
+pub(super) const OF: &str = "kube-provisioner/journal-uid";
+/// The annotation with the cluster of the journal.
+pub(super) const CLUSTER_ID: &str = "kube-provisioner/cluster-id";
+/// The annotation with the keys of restored entries that are to be finished, separated by commas; `*` stands for all.
+pub(super) const ACCEPT: &str = "kube-provisioner/accept";
+/// Lines of entries that were restored with the ConfigMap.
+pub(super) const RESTORED: &str = "restored";
 /// Stands for no shared text.
 const NONE: &str = "-";
 /// Between the names of shared texts.
@@ -38,7 +47,7 @@ pub struct Entry {
     pub shared: Vec<(String, Arc<str>)>,
 }
 
-/// A line that cannot be read. It is kept as it is, with the shared texts that it names.
+/// A line that is kept as it is, with the shared texts that it names: it cannot be read, or nobody may act on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable {
     pub(super) line: String,
@@ -52,6 +61,19 @@ impl Unreadable {
         Self { line: line.to_owned(), shared: found.collect() }
     }
 
+    /// The line of an entry.
+    fn of(entry: &Entry) -> Self {
+        let mut line = String::new();
+        write_line(&mut line, entry);
+        Self { line, shared: entry.shared.clone() }
+    }
+
+    /// The entry of the line, if it is one.
+    pub(super) fn entry(&self) -> Option<Entry> {
+        let shared = self.shared.iter().map(|(name, text)| (name.as_str(), text.clone())).collect();
+        read_entry(&self.line, &shared)
+    }
+
     /// Its first word, in place of a key.
     pub(super) fn key(&self) -> &str {
         self.line.split(' ').next().unwrap_or_default()
@@ -63,6 +85,8 @@ impl Unreadable {
 pub(super) struct Content {
     pub(super) entries: Vec<Entry>,
     pub(super) unreadable: Vec<Unreadable>,
+    /// Entries of another ConfigMap. Whatever they were about may have ended in any way since.
+    pub(super) restored: Vec<Unreadable>,
 }
 
 impl Content {
@@ -70,8 +94,10 @@ impl Content {
         let lines = |name: &str| data.get(name).map(String::as_str).unwrap_or_default().lines();
         let shared: BTreeMap<&str, Arc<str>> =
             lines(SHARED).filter_map(|line| line.split_once(' ')).map(|(name, text)| (name, text.into())).collect();
-        let mut content = Self::default();
-        for line in lines(ENTRIES).filter(|line| !line.trim().is_empty()) {
+        let kept = |name: &str| lines(name).filter(|line| !line.trim().is_empty());
+        let restored = kept(RESTORED).map(|line| Unreadable::new(line, &shared)).collect();
+        let mut content = Self { restored, ..Self::default() };
+        for line in kept(ENTRIES) {
             match read_entry(line, &shared) {
                 Some(entry) => content.entries.push(entry),
                 None => content.unreadable.push(Unreadable::new(line, &shared)),
@@ -80,17 +106,52 @@ impl Content {
         content
     }
 
-    /// Takes out the entries and unreadable lines with these keys; returns the keys that were found.
+    /// The content of a journal as it is stored. What was restored with the ConfigMap, in this cluster or in another, is set
+    /// apart: the uid that its writer noted is another one's.
+    pub(super) fn of(journal: &ConfigMap, cluster_id: &str) -> Self {
+        let mut content = journal.data.as_ref().map(Self::read).unwrap_or_default();
+        if is_copy(journal, cluster_id) {
+            let entries = std::mem::take(&mut content.entries);
+            content.restored.extend(entries.iter().map(Unreadable::of));
+            content.restored.append(&mut content.unreadable);
+        }
+        content
+    }
+
+    /// Makes restored entries with these keys, or with all for `*`, entries like the others.
+    pub(super) fn accept(&mut self, keys: &[String]) {
+        let accepted = |line: &mut Unreadable| keys.iter().any(|key| key == "*" || *key == line.key());
+        let lines: Vec<Unreadable> = self.restored.extract_if(.., accepted).collect();
+        for line in lines {
+            match line.entry() {
+                Some(entry) => self.entries.push(entry),
+                None => self.unreadable.push(line),
+            }
+        }
+    }
+
+    /// Takes out the entries and other lines with these keys; returns the keys that were found.
     pub(super) fn drop_keys(&mut self, keys: Vec<String>) -> Vec<String> {
         let mut found = keys;
         let has = |line: &Unreadable, key: &String| line.key() == key;
         found.retain(|key| {
-            self.entries.iter().any(|entry| entry.key == *key) || self.unreadable.iter().any(|line| has(line, key))
+            let mut lines = self.unreadable.iter().chain(&self.restored);
+            self.entries.iter().any(|entry| entry.key == *key) || lines.any(|line| has(line, key))
         });
         self.entries.retain(|entry| !found.contains(&entry.key));
-        self.unreadable.retain(|line| found.iter().all(|key| !has(line, key)));
+        for lines in [&mut self.unreadable, &mut self.restored] {
+            lines.retain(|line| found.iter().all(|key| !has(line, key)));
+        }
         found
     }
+}
+
+/// Whether the ConfigMap is a copy of another one. A journal of an earlier version does not say which one it is.
+pub(super) fn is_copy(journal: &ConfigMap, cluster_id: &str) -> bool {
+    let other = |name: &str, ours: Option<&str>| {
+        journal.annotations().get(name).is_some_and(|noted| ours.is_some_and(|ours| noted != ours))
+    };
+    other(OF, journal.metadata.uid.as_deref()) || other(CLUSTER_ID, Some(cluster_id).filter(|id| !id.is_empty()))
 }
 
 fn read_entry(line: &str, shared: &BTreeMap<&str, Arc<str>>) -> Option<Entry> {
@@ -108,25 +169,36 @@ fn read_entry(line: &str, shared: &BTreeMap<&str, Arc<str>>) -> Option<Entry> {
 pub(super) fn write<'a>(
     entries: impl Iterator<Item = &'a Entry>,
     unreadable: &[Unreadable],
+    restored: &[Unreadable],
 ) -> BTreeMap<String, String> {
     let (mut lines, mut shared) = (String::new(), BTreeMap::new());
-    for Entry { key, text, shared: with } in entries {
-        lines.extend([key.as_str(), " "]);
-        for (at, (name, text)) in with.iter().enumerate() {
-            lines.extend((at > 0).then_some(AND));
-            lines.push_str(name);
-            shared.insert(name, text);
-        }
-        lines.extend([if with.is_empty() { NONE } else { "" }, " ", text, "\n"]);
+    for entry in entries {
+        write_line(&mut lines, entry);
+        lines.push('\n');
+        shared.extend(entry.shared.iter().map(|(name, text)| (name, text)));
     }
-    for Unreadable { line, shared: with } in unreadable {
-        lines.extend([line.as_str(), "\n"]);
-        shared.extend(with.iter().map(|(name, text)| (name, text)));
+    let mut others = String::new();
+    for (lines, kept) in [(&mut lines, unreadable), (&mut others, restored)] {
+        for Unreadable { line, shared: with } in kept {
+            lines.extend([line.as_str(), "\n"]);
+            shared.extend(with.iter().map(|(name, text)| (name, text)));
+        }
     }
     let shared: String = shared.into_iter().flat_map(|(name, text)| [name, " ", text, "\n"]).collect();
-    let data = [(ENTRIES, lines), (SHARED, shared)].into_iter().filter(|(_, text)| !text.is_empty());
+    let data =
+        [(ENTRIES, lines), (RESTORED, others), (SHARED, shared)].into_iter().filter(|(_, text)| !text.is_empty());
     let version = (VERSION_KEY, VERSION.to_owned());
     data.chain([version]).map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
+/// Without the line's end.
+fn write_line(lines: &mut String, Entry { key, text, shared }: &Entry) {
+    lines.extend([key.as_str(), " "]);
+    for (at, (name, _)) in shared.iter().enumerate() {
+        lines.extend((at > 0).then_some(AND));
+        lines.push_str(name);
+    }
+    lines.extend([if shared.is_empty() { NONE } else { "" }, " ", text]);
 }
 
 /// How much room an entry takes, its shared texts not counted.
@@ -149,6 +221,15 @@ pub(super) fn labels(group: &str) -> BTreeMap<String, String> {
 
 /// The keys of the entries that are to be dropped, if there is an annotation to be taken off.
 pub(super) fn drop_requests(journal: &impl ResourceExt) -> Option<Vec<String>> {
-    let keys = journal.annotations().get(DROP)?.split(',').map(str::trim);
+    keys_in(journal, DROP)
+}
+
+/// The keys of the restored entries that are to be finished.
+pub(super) fn accept_requests(journal: &impl ResourceExt) -> Option<Vec<String>> {
+    keys_in(journal, ACCEPT)
+}
+
+fn keys_in(journal: &impl ResourceExt, annotation: &str) -> Option<Vec<String>> {
+    let keys = journal.annotations().get(annotation)?.split(',').map(str::trim);
     Some(keys.filter(|key| !key.is_empty()).map(str::to_owned).collect())
 }

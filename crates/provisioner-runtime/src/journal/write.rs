@@ -15,7 +15,10 @@ use tokio::time::{Instant, sleep_until};
 use super::error::TakeOverError;
 use super::options::JournalOptions;
 use super::state::{Batch, Shared, WriterAction};
-use super::text::{Content, HOLDER, LAYOUT, Unreadable, VERSION, VERSION_KEY, drop_requests, labels, write};
+use super::text::{
+    CLUSTER_ID, Content, ENTRIES, HOLDER, LAYOUT, OF, RESTORED, Unreadable, VERSION, VERSION_KEY, accept_requests,
+    drop_requests, labels, write,
+};
 use crate::backoff::Random;
 use crate::call::{CallError, Written, call, create_request, replace_request, unsent};
 
@@ -126,9 +129,14 @@ impl Writer {
 
     /// Checks whether we are the holder, and drops what a person has asked for.
     async fn check_holder(&mut self, batch: &mut Batch) -> Result<(), WriteError> {
-        if let Some(keys) = self.store.check_holder().await? {
+        let Requests { drop, accept } = self.store.check_holder().await?;
+        if let Some(keys) = drop {
             crate::sync::lock(&self.shared.state).drop_entries(keys, batch);
             self.shared.dropped.notify_one();
+        }
+        if let Some(keys) = accept {
+            crate::sync::lock(&self.shared.state).accept(&keys, batch);
+            self.shared.accepted.notify_one();
         }
         Ok(())
     }
@@ -140,6 +148,12 @@ pub(super) struct JournalStore {
     options: JournalOptions,
     uid: Option<String>,
     version: Option<String>,
+}
+
+/// The keys of the entries that a person wants dropped, and of the restored ones that a person wants finished.
+struct Requests {
+    drop: Option<Vec<String>>,
+    accept: Option<Vec<String>>,
 }
 
 pub(super) enum WriteError {
@@ -170,12 +184,25 @@ pub(super) async fn take_over(
             None | Some(VERSION) => {}
             Some(other) => return Err(TakeOverError::Version(other.to_owned())),
         }
-        let mut content = Content::read(&data);
+        let mut content = match &found {
+            Some(found) if store.options.sets_restored_apart => Content::of(found, &store.options.cluster_id),
+            _ => Content::read(&data),
+        };
         let dropped = content.drop_keys(found.as_ref().and_then(drop_requests).unwrap_or_default());
+        let accepted = found.as_ref().and_then(accept_requests).unwrap_or_default();
+        content.accept(&accepted);
         store.uid = found.as_ref().and_then(|found| found.uid());
         store.version = found.and_then(|found| found.resource_version());
-        match store.put(&write(content.entries.iter(), &content.unreadable)).await {
+        match store.put(&write(content.entries.iter(), &content.unreadable, &content.restored)).await {
             Ok(()) => {
+                if !content.restored.is_empty() {
+                    let (journal, entries) = (&store.options.name, content.restored.len());
+                    tracing::warn!(
+                        journal,
+                        entries,
+                        "the journal was restored, and nothing is done about what it had recorded"
+                    );
+                }
                 for Unreadable { line, .. } in &content.unreadable {
                     tracing::warn!(journal = store.options.name, line, "a line of the journal is unreadable");
                 }
@@ -192,8 +219,12 @@ pub(super) async fn take_over(
 }
 
 impl JournalStore {
-    /// Checks whether we are the holder, and reads the version. Returns what a person has asked to drop, if anything.
-    async fn check_holder(&mut self) -> Result<Option<Vec<String>>, WriteError> {
+    pub(super) fn uid(&self) -> Option<&str> {
+        self.uid.as_deref()
+    }
+
+    /// Checks whether we are the holder, and reads the version. Returns what a person has asked for, if anything.
+    async fn check_holder(&mut self) -> Result<Requests, WriteError> {
         let request = kube::core::Request::new(ConfigMap::url_path(&(), Some(&self.options.namespace)));
         let request = request.get_metadata(&self.options.name, &GetParams::default()).map_err(unsent)?;
         let found: PartialObjectMeta<ConfigMap> = call(LIMIT, self.client.request(request)).await?;
@@ -201,10 +232,10 @@ impl JournalStore {
         if holder.as_deref() != Some(&*self.options.holder) {
             return Err(WriteError::Lost(holder.unwrap_or_else(|| "somebody who left no name".to_owned())));
         }
-        let requested = drop_requests(&found);
+        let requests = Requests { drop: drop_requests(&found), accept: accept_requests(&found) };
         self.uid = found.metadata.uid;
         self.version = found.metadata.resource_version;
-        Ok(requested)
+        Ok(requests)
     }
 
     async fn read(&self) -> Result<ConfigMap, CallError> {
@@ -215,8 +246,21 @@ impl JournalStore {
 
     /// Replaces the version that we know, or creates the ConfigMap if there was none.
     async fn put(&mut self, data: &BTreeMap<String, String>) -> Result<(), CallError> {
-        let JournalOptions { namespace, name, group, layout, holder, .. } = &self.options;
-        let annotations = [(HOLDER.to_owned(), holder.clone()), (LAYOUT.to_owned(), layout.clone())].into();
+        // Entries must never be without the uid that tells the journal from a copy, and a new ConfigMap has none yet.
+        if self.version.is_none() && (data.contains_key(ENTRIES) || data.contains_key(RESTORED)) {
+            self.send(&BTreeMap::from([(VERSION_KEY.to_owned(), VERSION.to_owned())])).await?;
+        }
+        self.send(data).await
+    }
+
+    async fn send(&mut self, data: &BTreeMap<String, String>) -> Result<(), CallError> {
+        let JournalOptions { namespace, name, group, layout, holder, cluster_id, .. } = &self.options;
+        let mut annotations =
+            BTreeMap::from([(HOLDER.to_owned(), holder.clone()), (LAYOUT.to_owned(), layout.clone())]);
+        annotations.extend(self.uid.clone().map(|uid| (OF.to_owned(), uid)));
+        if !cluster_id.is_empty() {
+            annotations.insert(CLUSTER_ID.to_owned(), cluster_id.clone());
+        }
         let object = ConfigMap {
             metadata: ObjectMeta {
                 name: Some(name.clone()),

@@ -1,4 +1,4 @@
-//! Which shards this replica takes and which it gives up.
+//! Which shards this replica acquires and which it releases.
 //!
 //! With R live members each has a quota of N/R shards, rounded down, and the first N mod R of them one more: those that
 //! hold the most already, so that a shard moves only when a replica has too few. All replicas that see the same decide

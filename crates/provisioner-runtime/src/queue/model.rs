@@ -8,21 +8,24 @@ use tokio::time::Instant;
 use super::state::{Handout, State};
 use super::{Next, Priority, QueueOptions, QueueStats};
 use crate::backoff::Backoff;
-use crate::limiter::Limits;
+use crate::limiter::{Flow, Limits};
 
 const KEYS: u8 = 8;
-const GROUPS: [&str; 3] = ["a", "b", "c"];
+/// Group and tenant of what creates, and at last one that removes in the first group.
+const FLOWS: [(&str, Option<&str>); 6] =
+    [("a", None), ("a", Some("x")), ("a", Some("y")), ("b", Some("x")), ("b", Some("y")), ("a", Some("x"))];
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60)).with_jitter(0.0);
 
 proptest! {
     #[test]
     fn the_queue_behaves_like_the_model(
-        total in 0..5_usize,
-        per_group in 0..3_usize,
+        total in 0..9_usize,
+        per_group in 0..6_usize,
+        one_each in any::<bool>(),
         steps in prop::collection::vec(step(), 1..150),
     ) {
         let start = Instant::now();
-        let limits = Limits { total, per_group, one_each: false };
+        let limits = Limits { total, per_group, one_each };
         let options = QueueOptions { backoff: BACKOFF, limits, ..QueueOptions::default() };
         let mut both = Both {
             real: State::new(&options),
@@ -71,7 +74,7 @@ fn step() -> impl Strategy<Value = Step> {
         (0..20_u64).prop_map(RetryAfter),
         Just(AwaitChange),
         Just(Again),
-        (0..GROUPS.len()).prop_map(AwaitPermit),
+        (0..FLOWS.len()).prop_map(AwaitPermit),
         prop::option::of(0..5_u64).prop_map(Wait),
     ];
     let priority = prop_oneof![Just(Priority::Change), Just(Priority::Retry), Just(Priority::Resync)];
@@ -81,7 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..KEYS).prop_map(Step::Forget),
         6 => Just(Step::Take),
         4 => (any::<usize>(), outcome).prop_map(|(at, outcome)| Step::Finish(at, outcome)),
-        3 => (any::<usize>(), 0..GROUPS.len()).prop_map(|(at, group)| Step::Enter(at, group)),
+        3 => (any::<usize>(), 0..FLOWS.len()).prop_map(|(at, flow)| Step::Enter(at, flow)),
         2 => any::<usize>().prop_map(Step::Leave),
         2 => (0..5_u64).prop_map(Step::Pass),
     ]
@@ -121,7 +124,7 @@ impl Both {
                     Outcome::RetryAfter(seconds) => Next::RetryAfter(Duration::from_secs(seconds)),
                     Outcome::AwaitChange => Next::AwaitChange,
                     Outcome::Wait(pause) => Next::Wait(pause.map(Duration::from_secs)),
-                    Outcome::AwaitPermit(index) => Next::AwaitPermit(GROUPS[index].into()),
+                    Outcome::AwaitPermit(index) => Next::AwaitPermit(flow(index)),
                     Outcome::Again => Next::Again,
                 };
                 self.real.finish(&key, run, next, now);
@@ -129,7 +132,7 @@ impl Both {
             }
             Step::Enter(at, index) if !self.running.is_empty() => {
                 let (key, _) = self.running[at % self.running.len()];
-                let entered = self.real.enter(&key, GROUPS[index]).is_some();
+                let entered = self.real.enter(&key, &flow(index));
                 assert_eq!(entered, self.model.enter(key, index));
                 if entered {
                     self.permits.push(index);
@@ -137,7 +140,7 @@ impl Both {
             }
             Step::Leave(at) if !self.permits.is_empty() => {
                 let index = self.permits.remove(at % self.permits.len());
-                self.real.leave(GROUPS[index], now);
+                self.real.leave(&flow(index), now);
                 self.model.leave(index, now);
             }
             Step::Pass(seconds) => self.now += Duration::from_secs(seconds),
@@ -172,7 +175,7 @@ impl Both {
                 self.model.finish(key, Outcome::Done, self.now);
             }
             for index in std::mem::take(&mut self.permits) {
-                self.real.leave(GROUPS[index], self.now);
+                self.real.leave(&flow(index), self.now);
                 self.model.leave(index, self.now);
             }
             self.take();
@@ -185,17 +188,35 @@ impl Both {
         }
         let stats = self.real.stats(self.now);
         assert_eq!((stats.ready, stats.delayed, stats.awaiting_permit, stats.running), (0, 0, 0, 0));
-        assert_eq!(self.real.remembered(), (stats.awaiting_change, 0));
+        assert_eq!(self.real.remembered(), (stats.awaiting_change, 0, 0));
     }
+}
+
+fn flow(index: usize) -> Flow {
+    let (group, tenant) = FLOWS[index];
+    let flow = if removes(index) { Flow::removing(group) } else { Flow::creating(group) };
+    tenant.map_or(flow.clone(), |tenant| flow.of_tenant(tenant))
+}
+
+fn removes(index: usize) -> bool {
+    index == FLOWS.len() - 1
+}
+
+/// The first flow of the same group and purpose.
+fn group(index: usize) -> usize {
+    let same = |other: &usize| FLOWS[*other].0 == FLOWS[index].0 && removes(*other) == removes(index);
+    (0..FLOWS.len()).find(same).unwrap_or(index)
 }
 
 #[derive(Default)]
 struct Model {
     keys: Vec<Key>,
     limits: Limits,
-    held: [usize; GROUPS.len()],
-    /// The groups with parked keys, in the order of their rotation.
+    held: [usize; FLOWS.len()],
+    /// The groups with parked keys, in the order of their rotation. A group is named by its first flow.
     rotation: Vec<usize>,
+    /// The flows with parked keys, in the order in which those of one group take turns.
+    tenants: Vec<usize>,
     passed_over: [usize; 3],
     sequence: i64,
 }
@@ -346,19 +367,19 @@ impl Model {
         self.fill(now);
     }
 
-    fn enter(&mut self, name: u8, group: usize) -> bool {
-        let room = self.has_room(group);
+    fn enter(&mut self, name: u8, flow: usize) -> bool {
+        let room = self.has_room(flow);
         let key = self.keys.iter_mut().find(|key| key.name == name).expect("it runs");
-        let has_reserved = key.reserved == Some(group);
+        let has_reserved = key.reserved == Some(flow);
         if has_reserved {
             key.reserved = None;
         }
-        self.held[group] += usize::from(has_reserved || room);
+        self.held[flow] += usize::from(has_reserved || room);
         has_reserved || room
     }
 
-    fn leave(&mut self, group: usize, now: Instant) {
-        self.held[group] -= 1;
+    fn leave(&mut self, flow: usize, now: Instant) {
+        self.held[flow] -= 1;
         self.fill(now);
     }
 
@@ -385,13 +406,13 @@ impl Model {
 
     /// While a key is parked, others hold the permits that it may have, or have them reserved, and give them back.
     fn check_parked(&self) {
-        for group in 0..GROUPS.len() {
-            assert!(!self.has_parked(group) || !self.has_room(group), "a lost wake-up");
+        for flow in 0..FLOWS.len() {
+            assert!(!self.has_parked(flow) || !self.has_room(flow), "a lost wake-up");
         }
     }
 
-    fn has_parked(&self, group: usize) -> bool {
-        self.keys.iter().any(|key| matches!(key.phase, Phase::Parked(at, _) if at == group))
+    fn has_parked(&self, flow: usize) -> bool {
+        self.keys.iter().any(|key| matches!(key.phase, Phase::Parked(at, _) if at == flow))
     }
 
     fn waiting(&self, level: usize) -> impl Iterator<Item = (i64, u8, Instant)> {
@@ -411,39 +432,59 @@ impl Model {
         }
     }
 
-    fn has_room(&self, group: usize) -> bool {
-        let has_reserved = |group| self.keys.iter().filter(|key| key.reserved == Some(group)).count();
-        let held = |group| self.held[group] + has_reserved(group);
-        let (own, all) = (held(group), (0..GROUPS.len()).map(held).sum::<usize>());
-        let Limits { total, per_group, .. } = self.limits;
-        let fair = total == 0 || (all < total && (own == 0 || own < 4 * (total - all - 1)));
-        fair && (per_group == 0 || own < per_group)
+    fn has_room(&self, flow: usize) -> bool {
+        let has_reserved = |flow| self.keys.iter().filter(|key| key.reserved == Some(flow)).count();
+        let held = |flow| self.held[flow] + has_reserved(flow);
+        let of_group = (0..FLOWS.len()).filter(|other| group(*other) == group(flow)).map(held).sum::<usize>();
+        let of_purpose = (0..FLOWS.len()).filter(|other| removes(*other) == removes(flow)).map(held).sum::<usize>();
+        let Limits { total, per_group, one_each } = self.limits;
+        let may = |more: usize| {
+            let (own, all) = (of_group + more, of_purpose + more);
+            let fair = total == 0 || (all < total && (own == 0 || own < 4 * (total - all - 1)));
+            (fair || one_each && own == 0) && (per_group == 0 || own < per_group)
+        };
+        // More than keys could ever hold is as good as no limit.
+        let room = (0..100).take_while(|more| may(*more)).count();
+        let own = if FLOWS[flow].1.is_some() { held(flow) } else { 0 };
+        room > 0 && (own == 0 || own < 4 * (room - 1))
     }
 
     fn fill(&mut self, now: Instant) {
         loop {
             self.tidy_turns();
-            let Some(at) = self.rotation.iter().position(|group| self.has_room(*group)) else { return };
-            let (group, sequence) = (self.rotation.remove(at), self.next_sequence());
+            // What creates comes first; the other has permits of its own.
+            let turns = [false, true]
+                .into_iter()
+                .flat_map(|removing| self.rotation.iter().filter(move |group| removes(**group) == removing));
+            let first =
+                |of: &usize| self.tenants.iter().copied().find(|flow| group(*flow) == *of && self.has_room(*flow));
+            let Some(flow) = turns.into_iter().find_map(first) else { return };
+            let sequence = self.next_sequence();
             let parked = self.keys.iter_mut().filter_map(|key| match key.phase {
-                Phase::Parked(at, sequence) if at == group => Some((sequence, key)),
+                Phase::Parked(at, sequence) if at == flow => Some((sequence, key)),
                 _ => None,
             });
             let (_, key) = parked.min_by_key(|(sequence, _)| *sequence).expect("it has parked keys");
             key.phase = Phase::Ready(Priority::Change, i64::MIN + sequence, now);
-            key.reserved = Some(group);
-            if self.has_parked(group) {
-                self.rotation.push(group);
-            }
+            key.reserved = Some(flow);
+            self.rotation.retain(|other| *other != group(flow));
+            self.tenants.retain(|other| *other != flow);
         }
     }
 
-    /// Groups that have just got a parked key come last.
+    /// Those that have just got a parked key come last, and so do those whose turn it was.
     fn tidy_turns(&mut self) {
-        let rotation = std::mem::take(&mut self.rotation);
-        let known = rotation.iter().copied().filter(|group| self.has_parked(*group));
-        let new = (0..GROUPS.len()).filter(|group| self.has_parked(*group) && !rotation.contains(group));
-        self.rotation = known.chain(new).collect();
+        let waiting: Vec<usize> = (0..FLOWS.len()).filter(|flow| self.has_parked(*flow)).collect();
+        self.tenants.retain(|flow| waiting.contains(flow));
+        self.rotation.retain(|of| waiting.iter().any(|flow| group(*flow) == *of));
+        for flow in waiting {
+            if !self.tenants.contains(&flow) {
+                self.tenants.push(flow);
+            }
+            if !self.rotation.contains(&group(flow)) {
+                self.rotation.push(group(flow));
+            }
+        }
     }
 
     fn move_due(&mut self, now: Instant) {

@@ -19,7 +19,7 @@ pub(super) struct Slot {
     sequence: i64,
 }
 
-/// First in, first out within a priority; a more urgent priority first, but none for ever.
+/// First in, first out within a priority; a more urgent priority first, but none forever.
 #[derive(Debug)]
 pub(super) struct Ready<K> {
     levels: [BTreeMap<i64, K>; LEVELS],

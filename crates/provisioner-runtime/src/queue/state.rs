@@ -3,7 +3,6 @@
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,7 +10,7 @@ use tokio::time::Instant;
 use super::ready::{Ready, Slot};
 use super::{Next, Priority, QueueOptions, QueueStats};
 use crate::backoff::{Backoff, Random};
-use crate::limiter::Shares;
+use crate::limiter::{Flow, Shares};
 
 /// A pause of a key that waits grows no longer: what it waits for may come at any time.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -154,9 +153,9 @@ impl<K: Clone + Eq + Hash> State<K> {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Phase::Running { priority, woken, forgotten } = &mut entry.phase else { return };
         let (priority, woken, forgotten) = (*priority, woken.take(), *forgotten);
-        if let Some(group) = entry.reserved.take() {
+        if let Some(flow) = entry.reserved.take() {
             // The permit was not used. Keys that wait for it come first.
-            self.leave(&group, now);
+            self.leave(&flow, now);
         }
         let Some(entry) = self.entries.get_mut(key) else { return };
         match (entry.count(next), woken) {
@@ -185,9 +184,9 @@ impl<K: Clone + Eq + Hash> State<K> {
                 entry.phase = Phase::AwaitingChange;
                 self.awaiting_change += 1;
             }
-            (Next::AwaitPermit(group), _) => {
-                let ticket = self.permits.wait(&group, key.clone());
-                entry.phase = Phase::Parked { group, ticket };
+            (Next::AwaitPermit(flow), _) => {
+                let ticket = self.permits.wait(&flow, key.clone());
+                entry.phase = Phase::Parked { flow, ticket };
                 // One may have been given back since this key found none.
                 self.admit(now);
             }
@@ -196,16 +195,16 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Takes a permit for a running key; returns its group.
-    pub(super) fn enter(&mut self, key: &K, group: &str) -> Option<Arc<str>> {
+    /// Takes a permit for a running key, if there is one.
+    pub(super) fn enter(&mut self, key: &K, flow: &Flow) -> bool {
         let reserved = self.entries.get_mut(key).map(|entry| &mut entry.reserved);
-        let taken = reserved.and_then(|reserved| reserved.take_if(|name| **name == *group));
-        taken.or_else(|| self.permits.try_acquire(group))
+        let taken = reserved.and_then(|reserved| reserved.take_if(|reserved| reserved == flow));
+        taken.is_some() || self.permits.try_acquire(flow)
     }
 
     /// Gives a permit back.
-    pub(super) fn leave(&mut self, group: &str, now: Instant) {
-        self.permits.release(group);
+    pub(super) fn leave(&mut self, flow: &Flow, now: Instant) {
+        self.permits.release(flow);
         self.admit(now);
     }
 
@@ -239,10 +238,11 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// How many keys and groups are remembered.
+    /// How many keys, groups and tenants are remembered.
     #[cfg(test)]
-    pub(super) fn remembered(&self) -> (usize, usize) {
-        (self.entries.len(), self.permits.len())
+    pub(super) fn remembered(&self) -> (usize, usize, usize) {
+        let (groups, tenants) = self.permits.remembered();
+        (self.entries.len(), groups, tenants)
     }
 
     /// How many keys could be remembered without asking for memory.
@@ -295,10 +295,10 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Readies the parked keys that get a permit.
     fn admit(&mut self, now: Instant) {
-        while let Some((group, key)) = self.permits.admit() {
+        while let Some((flow, key)) = self.permits.admit() {
             let slot = self.ready.push_front(key.clone());
             if let Some(entry) = self.entries.get_mut(&key) {
-                entry.reserved = Some(group);
+                entry.reserved = Some(flow);
             }
             self.set_ready(&key, slot, now);
         }
@@ -311,7 +311,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                 self.delayed.remove(&(*due, *sequence));
             }
             Some(Phase::AwaitingChange) => self.awaiting_change -= 1,
-            Some(Phase::Parked { group, ticket }) => drop(self.permits.cancel(group, *ticket)),
+            Some(Phase::Parked { flow, ticket }) => drop(self.permits.cancel(flow, *ticket)),
             Some(Phase::Ready { .. } | Phase::Running { .. }) | None => {}
         }
     }
@@ -322,8 +322,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         if self.entries.capacity() > 1024 && self.entries.len() < self.entries.capacity() / 8 {
             self.entries.shrink_to(self.entries.len() * 2);
         }
-        if let Some(group) = reserved {
-            self.leave(&group, now);
+        if let Some(flow) = reserved {
+            self.leave(&flow, now);
         }
     }
 
@@ -342,8 +342,8 @@ struct Entry {
     /// How often it was to run again at once, in a row.
     repeats: u32,
     phase: Phase,
-    /// The group of which a permit is reserved for this key.
-    reserved: Option<Arc<str>>,
+    /// The flow of which a permit is reserved for this key.
+    reserved: Option<Flow>,
 }
 
 impl Entry {
@@ -373,7 +373,7 @@ enum Phase {
     Ready { slot: Slot, since: Instant },
     Delayed { due: Instant, sequence: u64 },
     AwaitingChange,
-    Parked { group: Arc<str>, ticket: u64 },
+    Parked { flow: Flow, ticket: u64 },
     Running { priority: Priority, woken: Option<Wake>, forgotten: bool },
 }
 

@@ -291,11 +291,11 @@ async fn done_forgets_the_attempts() {
 
 #[tokio::test(start_paused = true)]
 async fn forget_drops_a_key_wherever_it_waits() {
-    for next in [Next::Again, Next::Retry, Next::Wait(None), Next::AwaitChange, Next::AwaitPermit("g".into())] {
+    for next in [Next::Again, Next::Retry, Next::Wait(None), Next::AwaitChange, Next::AwaitPermit(flow("g"))] {
         let queue = limited(0, 1);
         queue.wake("holder", 1, Change);
         let holder = take(&queue, "holder");
-        let permit = holder.enter("g");
+        let permit = holder.enter(&flow("g"));
         queue.wake("a", 1, Change);
         take(&queue, "a").finish(next);
         queue.forget(&"a");
@@ -366,8 +366,8 @@ fn take(queue: &Queue<&'static str>, key: &str) -> Work<&'static str> {
 fn enter(queue: &Queue<&'static str>, key: &'static str, group: &str) -> Option<Permit<&'static str>> {
     queue.wake(key, 1, Change);
     let work = take(queue, key);
-    let permit = work.enter(group);
-    work.finish(if permit.is_some() { Next::Done } else { Next::AwaitPermit(group.into()) });
+    let permit = work.enter(&flow(group));
+    work.finish(if permit.is_some() { Next::Done } else { Next::AwaitPermit(flow(group)) });
     permit
 }
 
@@ -388,7 +388,15 @@ fn assert_nothing_ready(queue: &Queue<&'static str>) {
 
 fn assert_empty(queue: &Queue<&'static str>) {
     assert_nothing_ready(queue);
-    assert_eq!(crate::sync::lock(&queue.shared.state).remembered(), (0, 0));
+    assert_eq!(crate::sync::lock(&queue.shared.state).remembered(), (0, 0, 0));
+}
+
+/// Work that creates in this group, `group` or `group/tenant`.
+fn flow(text: &str) -> Flow {
+    match text.split_once('/') {
+        Some((group, tenant)) => Flow::creating(group).of_tenant(tenant),
+        None => Flow::creating(text),
+    }
 }
 
 fn leak(key: u64) -> &'static str {

@@ -34,7 +34,7 @@ impl Expected {
         }
     }
 
-    /// Everything was listed, and the server's versions may have started anew.
+    /// Everything was listed, and the server's versions may have started again.
     pub(super) fn forget(&self) {
         self.version.store(0, Ordering::Relaxed);
     }

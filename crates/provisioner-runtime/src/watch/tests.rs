@@ -164,7 +164,7 @@ async fn a_watch_that_is_behind_and_still_delivers_is_left_alone() {
     assert_eq!((test.queries().len(), test.health.position()), (2, 13));
 }
 
-/// The server's data were restored from a backup: its versions start anew.
+/// The server's data were restored from a backup: its versions start again.
 #[tokio::test(start_paused = true)]
 async fn what_was_expected_before_a_new_list_is_forgotten() {
     let test = Test::start([

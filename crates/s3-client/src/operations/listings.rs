@@ -4,6 +4,7 @@ use http::Method;
 
 use super::{bucket, object, unless};
 use crate::client::{Client, Request};
+use crate::encode;
 use crate::error::Error;
 use crate::xml::Element;
 
@@ -54,10 +55,10 @@ impl Client {
     /// # Errors
     /// As of every request.
     pub async fn list_objects_v2(&self, name: &str, prefix: &str, next: Next<'_>) -> Result<Page<Object>, Error> {
-        let request = bucket(Method::GET, name).query("list-type", "2").query("prefix", prefix);
+        let request = list(name).query("list-type", "2").query("prefix", prefix);
         let answer = self.xml(continued(request, next), "ListBucketResult").await?;
         let item = |object: &Element| Object {
-            key: object.text_of("Key").to_owned(),
+            key: name_in(&answer, object, "Key"),
             size: object.text_of("Size").parse().unwrap_or_default(),
         };
         let items = answer.all("Contents").map(item).collect();
@@ -74,12 +75,12 @@ impl Client {
         prefix: &str,
         next: Next<'_>,
     ) -> Result<Page<ObjectVersion>, Error> {
-        let request = bucket(Method::GET, name).query("versions", "").query("prefix", prefix);
+        let request = list(name).query("versions", "").query("prefix", prefix);
         let answer = self.xml(continued(request, next), "ListVersionsResult").await?;
         let versions =
             answer.children.iter().filter(|child| ["Version", "DeleteMarker"].contains(&child.name.as_str()));
         let item = |version: &Element| ObjectVersion {
-            key: version.text_of("Key").to_owned(),
+            key: name_in(&answer, version, "Key"),
             version_id: version.child("VersionId").map(|id| id.text.clone()).filter(|id| !id.is_empty()),
         };
         let markers = [("key-marker", "NextKeyMarker"), ("version-id-marker", "NextVersionIdMarker")];
@@ -91,10 +92,10 @@ impl Client {
     /// # Errors
     /// As of every request.
     pub async fn list_multipart_uploads(&self, name: &str, next: Next<'_>) -> Result<Page<Upload>, Error> {
-        let request = bucket(Method::GET, name).query("uploads", "");
+        let request = list(name).query("uploads", "");
         let answer = self.xml(continued(request, next), "ListMultipartUploadsResult").await?;
         let item = |upload: &Element| Upload {
-            key: upload.text_of("Key").to_owned(),
+            key: name_in(&answer, upload, "Key"),
             id: upload.text_of("UploadId").to_owned(),
         };
         let markers = [("key-marker", "NextKeyMarker"), ("upload-id-marker", "NextUploadIdMarker")];
@@ -111,12 +112,30 @@ impl Client {
     }
 }
 
+/// XML has no way to write some characters that names of objects may have, so the names come encoded.
+fn list(name: &str) -> Request {
+    bucket(Method::GET, name).query("encoding-type", "url")
+}
+
+/// A name in a list. Services that do not encode names do not say that they do.
+fn name_in(answer: &Element, element: &Element, name: &str) -> String {
+    let text = element.text_of(name);
+    match answer.text_of("EncodingType") {
+        "url" => encode::decoded(text),
+        _ => text.to_owned(),
+    }
+}
+
 fn continued(request: Request, next: Next<'_>) -> Request {
     next.unwrap_or_default().iter().fold(request, |request, (name, value)| request.query(name, value))
 }
 
 /// The arguments for the next page, from elements of this one.
 fn following(answer: &Element, arguments: &[(&str, &str)]) -> Option<Vec<(String, String)>> {
-    let next = || arguments.iter().map(|(name, element)| ((*name).to_owned(), answer.text_of(element).to_owned()));
+    let value = |element: &str| match element {
+        "NextKeyMarker" => name_in(answer, answer, element),
+        _ => answer.text_of(element).to_owned(),
+    };
+    let next = || arguments.iter().map(|(name, element)| ((*name).to_owned(), value(element)));
     (answer.text_of("IsTruncated") == "true").then(|| next().filter(|(_, value)| !value.is_empty()).collect())
 }

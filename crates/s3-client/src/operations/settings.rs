@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use http::Method;
 
-use super::{bucket, unless, with_checked_body};
+use super::{bucket, tag_elements, unless, with_checked_body};
 use crate::client::{Client, Request, Response};
 use crate::error::Error;
 use crate::lifecycle::Lifecycle;
@@ -82,10 +82,7 @@ impl Client {
     /// # Errors
     /// As of every request.
     pub async fn put_bucket_tagging(&self, name: &str, tags: &BTreeMap<String, String>) -> Result<(), Error> {
-        let tag = |(key, value): (&String, &String)| {
-            Element::new("Tag", vec![Element::with_text("Key", key), Element::with_text("Value", value)])
-        };
-        let set = Element::new("TagSet", tags.iter().map(tag).collect());
+        let set = Element::new("TagSet", tag_elements(tags));
         let body = Element::new("Tagging", vec![set]).write();
         self.done(with_checked_body(bucket(Method::PUT, name).query("tagging", ""), body)).await
     }
@@ -118,6 +115,14 @@ impl Client {
         let blocks = blocks.map(|block| Element::with_text(block, "true")).into();
         let body = Element::new("PublicAccessBlockConfiguration", blocks).write();
         self.done(with_checked_body(bucket(Method::PUT, name).query("publicAccessBlock", ""), body)).await
+    }
+
+    /// Lets policies and ACLs of a bucket make it public. AWS blocks that in every new bucket.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn delete_public_access_block(&self, name: &str) -> Result<(), Error> {
+        self.deleted(name, "publicAccessBlock", "NoSuchPublicAccessBlockConfiguration").await
     }
 
     /// Lets a bucket encrypt what is written by this key of KMS.

@@ -19,6 +19,10 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 ports:
   - name: admin
     containerPort: 8080
+  {{- if hasKey .Values "service" }}
+  - name: nfs
+    containerPort: 2049
+  {{- end }}
 # A first start may have much to list; a container that hangs later is started again after half a minute.
 startupProbe:
   httpGet: {path: /livez, port: admin}
@@ -27,7 +31,12 @@ startupProbe:
 livenessProbe:
   httpGet: {path: /livez, port: admin}
 readinessProbe:
+  {{- if hasKey .Values "service" }}
+  # Clients need the NFS server, whatever its controller waits for; that is in metrics, events and /readyz.
+  tcpSocket: {port: nfs}
+  {{- else }}
   httpGet: {path: /readyz, port: admin}
+  {{- end }}
   periodSeconds: 2
 resources: {{- toYaml .Values.resources | nindent 2 }}
 {{- end -}}

@@ -62,11 +62,11 @@ subjects:
 {{- end }}
 {{- end -}}
 
-{{- /* One rule. Names of journals and Leases are those of this provisioner. */ -}}
+{{- /* One rule. Names of journals and Leases are those of this provisioner; those of other objects are every provisioner's. */ -}}
 {{- define "common.rule" -}}
 {{- $context := index . 0 -}}
 {{- $rule := index . 1 -}}
-{{- if $rule.resourceNames -}}
+{{- if and $rule.resourceNames (or (has "configmaps" $rule.resources) (has "leases" $rule.resources)) -}}
 {{- $names := list ($context.Values.provisionerName | replace "/" "-") -}}
 {{- if has "configmaps" $rule.resources -}}
 {{- $names = include "common.journals" $context | fromJsonArray -}}

@@ -3,39 +3,58 @@
 use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, ProvisionedBucket};
 
-use super::{Account, Rgw};
+use super::account::{Account, AccountError};
+use super::ownership::Whose;
+use super::{Rgw, Users};
 use crate::grants::{change_policy, revoked};
 use crate::parameters::Parameters;
 use crate::store::Store;
 
 impl Rgw {
-    /// Deletes the bucket if it is the claim's, and then its user.
+    /// Deletes the bucket if it is the claim's, and then what was made for the claim.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, account) = self.of(&bucket)?;
-        // Before the first success the claim may have wanted an owner and none by turns.
-        if bucket.state.is_empty() && !account.generated && !bucket.claim.uid.is_empty() {
-            let own = Account { id: bucket.claim.user(), generated: true };
-            remove(&store, &own, &bucket).await?;
+        let (store, users) = self.recorded(&bucket)?;
+        let name = &bucket.name;
+        if let Some(live) = store.admin.bucket(name).await? {
+            match users.whose(&store, &bucket.state, &live).await {
+                Err(error @ AccountError::OfAnotherCluster(_)) => {
+                    tracing::warn!(bucket = name, "left a bucket and its user: {error}");
+                    return Ok(());
+                }
+                Err(AccountError::Failed(failure)) => return Err(failure.into()),
+                Ok(Whose::Others) => {
+                    tracing::info!(bucket = name, owner = live.owner, "left a bucket that is not the claim's");
+                }
+                // It was never made over, or the claim had named somebody else before anything was recorded.
+                Ok(Whose::Claim | Whose::ToHandOver | Whose::OfFormerOwner) => empty(&store, &bucket).await?,
+            }
         }
-        remove(&store, &account, &bucket).await
+        for account in users.generated() {
+            delete_user(&store, account).await?;
+        }
+        Ok(())
     }
 
     /// Takes the user's rights away and leaves the bucket.
     pub(super) async fn remove_user(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, account) = self.of(&bucket)?;
-        if !account.generated {
-            return Ok(());
-        }
-        match store.admin.bucket(&bucket.name).await? {
-            // The gateway deletes no owner of a bucket, and one who is suspended closes the bucket for all. Without keys the
-            // claim's namespace has no way in.
-            Some(live) if live.owner == account.id => self.remove_all_keys(&store, &account).await,
-            Some(live) => {
-                self.remove_statement(&store, &account, &bucket.name, &live.owner).await?;
-                Ok(store.admin.delete_user(&account.id).await?)
+        let (store, users) = self.recorded(&bucket)?;
+        let live = store.admin.bucket(&bucket.name).await?;
+        for account in users.generated() {
+            if !is_ours(&store, account).await? {
+                continue;
             }
-            None => Ok(store.admin.delete_user(&account.id).await?),
+            match &live {
+                // The gateway deletes no owner of a bucket, and one who is suspended closes the bucket for all. Without keys
+                // the claim's namespace has no way in.
+                Some(live) if live.owner == account.id => self.remove_all_keys(&store, account).await?,
+                Some(live) if users.owner.generated => {
+                    self.remove_statement(&store, account, &bucket.name, &live.owner).await?;
+                    store.admin.delete_user(&account.id).await?;
+                }
+                _ => store.admin.delete_user(&account.id).await?,
+            }
         }
+        Ok(())
     }
 
     async fn remove_all_keys(&self, store: &Store, account: &Account) -> Result<(), DeleteError> {
@@ -61,33 +80,44 @@ impl Rgw {
     }
 }
 
-async fn remove(store: &Store, account: &Account, bucket: &ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-    let name = &bucket.name;
-    match store.admin.bucket(name).await? {
-        Some(live) if live.owner != account.id => {
-            tracing::info!(bucket = name, owner = live.owner, "left a bucket that is not the claim's");
-        }
-        Some(_) if !account.made_for(store, name, &bucket.claim, &bucket.state).await? => {
-            tracing::info!(bucket = name, owner = account.id, "left a bucket that was not made for the claim");
-        }
-        Some(_) => {
-            let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
-            let deleted = match policy {
-                DeletionPolicy::Delete => store.admin.delete_bucket(name).await.map(|()| true),
-                DeletionPolicy::DeleteIfEmpty => store.admin.delete_empty_bucket(name).await,
-            };
-            let deleted = deleted.map_err(|failure| match failure.timed_out() {
-                true => DeleteError::in_progress(format!("the gateway is still deleting what {name} holds")),
-                false => failure.into(),
-            })?;
-            if !deleted {
-                return Err(DeletionPolicy::not_empty(name));
-            }
-        }
-        None => {}
+impl Users {
+    /// Those who were made for the claim.
+    fn generated(&self) -> impl Iterator<Item = &Account> {
+        let own = self.own.as_ref().filter(|own| own.id != self.owner.id);
+        Some(&self.owner).filter(|owner| owner.generated).into_iter().chain(own)
     }
-    if account.generated {
+}
+
+/// Deletes the claim's bucket as its class says.
+async fn empty(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+    let name = &bucket.name;
+    let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
+    let deleted = match policy {
+        DeletionPolicy::Delete => store.admin.delete_bucket(name).await.map(|()| true),
+        DeletionPolicy::DeleteIfEmpty => store.admin.delete_empty_bucket(name).await,
+    };
+    let deleted = deleted.map_err(|failure| match failure.timed_out() {
+        true => DeleteError::in_progress(format!("the gateway is still deleting what {name} holds")),
+        false => failure.into(),
+    })?;
+    if deleted { Ok(()) } else { Err(DeletionPolicy::not_empty(name)) }
+}
+
+async fn delete_user(store: &Store, account: &Account) -> Result<(), DeleteError> {
+    if is_ours(store, account).await? {
         store.admin.delete_user(&account.id).await?;
     }
     Ok(())
+}
+
+/// Whether the user is there, and not another cluster's.
+async fn is_ours(store: &Store, account: &Account) -> Result<bool, DeleteError> {
+    match account.user(store).await {
+        Ok(user) => Ok(user.is_some()),
+        Err(error @ AccountError::OfAnotherCluster(_)) => {
+            tracing::warn!(user = account.id, "left a user: {error}");
+            Ok(false)
+        }
+        Err(AccountError::Failed(failure)) => Err(failure.into()),
+    }
 }

@@ -6,17 +6,15 @@ use s3_client::Credentials;
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::Policy;
 
-use super::Rgw;
-use crate::admin::Failure;
+use super::{BUCKET_MARKER, Rgw};
+use crate::admin::{BucketInfo, Failure};
 use crate::grants::{change_policy, with_grants_of};
 use crate::parameters::Config;
 use crate::quota::Quota;
 use crate::store::Store;
 
-/// Kept with a bucket, so that a policy or a lifecycle is removed when the claim does not want it any more, and one that
-/// somebody has set by hand is not.
-const POLICY_SET: &str = "bucketPolicySet";
-const LIFECYCLE_SET: &str = "bucketLifecycleSet";
+const POLICY: &str = "bucketPolicy";
+const LIFECYCLE: &str = "bucketLifecycle";
 
 /// The key that is about the bucket and not about the user.
 pub(super) fn of_the_bucket(config: &Config) -> Option<&'static str> {
@@ -24,8 +22,8 @@ pub(super) fn of_the_bucket(config: &Config) -> Option<&'static str> {
     let keys = [
         ("bucketMaxObjects", bucket_max_objects.is_some()),
         ("bucketMaxSize", bucket_max_size.is_some()),
-        ("bucketPolicy", bucket_policy.is_some()),
-        ("bucketLifecycle", bucket_lifecycle.is_some()),
+        (POLICY, bucket_policy.is_some()),
+        (LIFECYCLE, bucket_lifecycle.is_some()),
     ];
     keys.into_iter().find(|(_, set)| *set).map(|(key, _)| key)
 }
@@ -36,32 +34,33 @@ pub(super) async fn apply(
     request: &RequestOf<Rgw>,
     owner: &str,
     key: Credentials,
-    mut bucket: Bucket,
+    bucket: Bucket,
 ) -> Result<Bucket, ProvisionError> {
     let (name, config) = (&request.name, &request.config);
-    let Some(live) = store.admin.bucket(name).await? else {
+    let live = store.admin.bucket(name).await?;
+    let is_ours = |live: &BucketInfo| {
+        live.owner == owner && bucket.state.get(BUCKET_MARKER).is_none_or(|marker| *marker == live.marker)
+    };
+    let Some(live) = live.filter(is_ours) else {
         return Err(ProvisionError::retry(format!("the bucket {name} was made and is not there")));
     };
     let quota = Quota::of(config.bucket_max_objects, config.bucket_max_size);
     if !quota.is_met_by(live.bucket_quota) {
         store.admin.set_bucket_quota(name, owner, quota).await?;
     }
-    let was_set = |key| request.state.is_empty() || request.state.contains_key(key);
+    // What the claim has set, and wants no more, goes, also where Rook has set it. What somebody has set by hand stays. Before
+    // the first success an attempt may have set it.
+    let was_set = |key| request.state.is_empty() || request.applied_config.contains_key(key);
     let policy = config.bucket_policy.as_ref();
-    if policy.is_some() || was_set(POLICY_SET) {
+    if policy.is_some() || was_set(POLICY) {
         let none = Policy::default();
         let wanted = policy.unwrap_or(&none);
         change_policy(store, key.clone(), name, |live| with_grants_of(wanted, live)).await?;
     }
     let lifecycle = config.bucket_lifecycle.as_ref();
-    if lifecycle.is_some() || was_set(LIFECYCLE_SET) {
+    if lifecycle.is_some() || was_set(LIFECYCLE) {
         let none = Lifecycle::default();
         apply_lifecycle(store, key, name, lifecycle.unwrap_or(&none)).await?;
-    }
-    for (key, set) in [(POLICY_SET, policy.is_some()), (LIFECYCLE_SET, lifecycle.is_some())] {
-        if set {
-            bucket = bucket.state(key, "true");
-        }
     }
     Ok(bucket)
 }

@@ -8,9 +8,11 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 /// A running gateway. It ends with the test's runtime.
+#[derive(Clone)]
 pub(super) struct Fake {
     pub(super) endpoint: String,
     model: Arc<Mutex<Model>>,
@@ -22,9 +24,11 @@ struct Model {
     buckets: BTreeMap<String, Bucket>,
     log: Vec<String>,
     keys_made: usize,
+    buckets_made: usize,
 }
 
 struct User {
+    display_name: String,
     keys: BTreeMap<String, String>,
     max_buckets: i64,
     quota: Value,
@@ -32,6 +36,7 @@ struct User {
 
 struct Bucket {
     owner: String,
+    marker: String,
     quota: Value,
     objects: BTreeMap<String, Bytes>,
     /// What `?policy`, `?lifecycle` and `?tagging` hold.
@@ -75,6 +80,28 @@ impl Fake {
             .iter()
             .map(|(id, user)| format!("user {id} with the keys {:?}", user.keys.keys().collect::<Vec<_>>()));
         buckets.chain(users).collect()
+    }
+
+    /// Makes a bucket that is no claim's. `false` where the name is taken.
+    pub(super) fn make_by_hand(&self, name: &str) -> bool {
+        let mut model = self.model.lock().unwrap();
+        let is_free = !model.buckets.contains_key(name);
+        if is_free {
+            let bucket = Bucket {
+                owner: "somebody".to_owned(),
+                marker: format!("by-hand.{name}"),
+                quota: no_quota(),
+                objects: BTreeMap::new(),
+                settings: BTreeMap::new(),
+            };
+            model.buckets.insert(name.to_owned(), bucket);
+        }
+        is_free
+    }
+
+    /// Removes a bucket.
+    pub(super) fn remove(&self, name: &str) {
+        self.model.lock().unwrap().buckets.remove(name);
     }
 
     /// All requests, without the arguments that all have.
@@ -138,7 +165,8 @@ impl Model {
                 return refusal(409, "UserAlreadyExists");
             }
             let max_buckets = number("max-buckets").unwrap_or(1000);
-            let user = User { keys: BTreeMap::from([new_key]), max_buckets, quota: no_quota() };
+            let display_name = query["display-name"].clone();
+            let user = User { display_name, keys: BTreeMap::from([new_key]), max_buckets, quota: no_quota() };
             self.users.insert(id, user);
             return json_reply(&json!({}));
         }
@@ -146,10 +174,14 @@ impl Model {
         let Some(user) = self.users.get_mut(&id) else { return refusal(404, "NoSuchUser") };
         match (method.as_str(), setting) {
             ("GET", None) => json_reply(&json!({
-                "user_id": id, "keys": keys(&id, user), "max_buckets": user.max_buckets, "user_quota": user.quota,
+                "user_id": id, "display_name": user.display_name, "keys": keys(&id, user),
+                "max_buckets": user.max_buckets, "user_quota": user.quota,
             })),
             ("POST", None) => {
                 user.max_buckets = number("max-buckets").unwrap_or(user.max_buckets);
+                if let Some(display_name) = query.get("display-name") {
+                    user.display_name.clone_from(display_name);
+                }
                 json_reply(&json!({}))
             }
             ("DELETE", None) if owns_buckets => refusal(409, "BucketAlreadyExists"),
@@ -174,12 +206,22 @@ impl Model {
     }
 
     fn admin_bucket(&mut self, method: &Method, query: &Query, setting: Option<&str>) -> Reply {
-        let name = &query["bucket"];
+        let Some(name) = query.get("bucket") else {
+            let of = self.buckets.iter().filter(|(_, bucket)| bucket.owner == query["uid"]).map(|(name, _)| name);
+            return json_reply(&of.cloned().collect());
+        };
         let Some(bucket) = self.buckets.get_mut(name) else {
             return refusal(404, if setting == Some("quota") { "NoSuchKey" } else { "NoSuchBucket" });
         };
         match (method.as_str(), setting) {
-            ("GET", None) => json_reply(&json!({ "owner": bucket.owner, "bucket_quota": bucket.quota })),
+            ("GET", None) => json_reply(&json!({
+                "id": bucket.marker, "marker": bucket.marker, "owner": bucket.owner, "bucket_quota": bucket.quota,
+            })),
+            ("PUT", None) if bucket.marker != query["bucket-id"] => refusal(400, "InvalidArgument"),
+            ("PUT", None) => {
+                bucket.owner.clone_from(&query["uid"]);
+                json_reply(&json!({}))
+            }
             ("PUT", Some("quota")) => {
                 bucket.quota = quota(query);
                 json_reply(&json!({}))
@@ -238,6 +280,9 @@ impl Model {
     }
 
     fn create_bucket(&mut self, name: &str, user: &str) -> Reply {
+        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return refusal(400, "InvalidBucketName");
+        }
         let owned = self.buckets.values().filter(|bucket| bucket.owner == user).count() as i64;
         let most = self.users[user].max_buckets;
         if most < 0 {
@@ -249,8 +294,11 @@ impl Model {
         if self.buckets.get(name).is_some_and(|bucket| bucket.owner != user) {
             return refusal(409, "BucketAlreadyExists");
         }
+        self.buckets_made += 1;
+        let marker = format!("zone.{}", self.buckets_made);
         self.buckets.entry(name.to_owned()).or_insert_with(|| Bucket {
             owner: user.to_owned(),
+            marker,
             quota: no_quota(),
             objects: BTreeMap::new(),
             settings: BTreeMap::new(),
@@ -302,11 +350,5 @@ fn refusal(status: u16, code: &str) -> Reply {
 }
 
 fn decoded(text: &str) -> String {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        bytes.push(u8::from_str_radix(&part[..2], 16).unwrap());
-        bytes.extend_from_slice(&part.as_bytes()[2..]);
-    }
-    String::from_utf8(bytes).unwrap()
+    percent_decode_str(text).decode_utf8().unwrap().into_owned()
 }

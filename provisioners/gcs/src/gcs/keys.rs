@@ -1,4 +1,4 @@
-//! The keys of service accounts. Google tells a key's secret once, in the answer that makes it.
+//! The keys of service accounts. Google shows a key's secret once, when it creates the key.
 //!
 //! An account that is made for a claim has no keys but the claim's, so whatever is not recorded, and not in its Secret, is of
 //! an attempt whose answer was lost: it is removed. An account that is not made for a claim has keys of others, and only the

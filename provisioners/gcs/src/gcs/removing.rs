@@ -9,12 +9,13 @@ use tokio::time::Instant;
 use super::{Account, Gcs, Source};
 use crate::account::{CLAIM_UID, Owner, owner};
 use crate::api::Failure;
+use crate::iam::Known;
 use crate::parameters::Parameters;
 use crate::policy::revoked;
 use crate::storage::Found;
 use crate::store::Store;
 
-/// After this time a call that deletes objects tells how far it is, and the next call goes on.
+/// After this time a call that deletes objects reports its progress, and the next call continues.
 const SLICE: Duration = Duration::from_secs(20);
 
 impl Gcs {
@@ -24,13 +25,13 @@ impl Gcs {
         let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
         let name = &bucket.name;
         if let Found::Bucket(live) = store.storage.find_bucket(name).await? {
-            match owner(&live, &bucket.claim) {
+            match owner(&live, &bucket.claim, &bucket.cluster_id) {
                 Owner::Claim => {
                     let only_empty = policy == DeletionPolicy::DeleteIfEmpty;
                     if only_empty && !store.storage.is_empty(name).await? {
                         return Err(DeletionPolicy::not_empty(name));
                     }
-                    // Whoever still writes would write for ever.
+                    // Whoever still writes would write forever.
                     account.close(&store, bucket.access_key_id.as_deref()).await?;
                     if !only_empty {
                         empty(&store, name).await?;
@@ -62,10 +63,11 @@ impl Gcs {
             Source::Granted => account.generated,
             Source::Provisioned => {
                 let live = store.storage.find_bucket(name).await?;
-                matches!(live, Found::Bucket(live) if owner(&live, &bucket.claim) != Owner::Other)
+                matches!(live, Found::Bucket(live) if owner(&live, &bucket.claim, &bucket.cluster_id) != Owner::Other)
             }
         };
-        if ours {
+        // The rights of somebody else's account of this name are not ours to take.
+        if ours && (!account.generated || account.known(&store).await? != Known::Foreign) {
             store.storage.change_policy(name, |policy| revoked(policy, &account.email)).await?;
         }
         Ok(account.remove(&store).await?)
@@ -82,9 +84,9 @@ impl Account {
             };
         }
         // Somebody else's account of this name keeps its keys.
-        match store.iam.has(&self.email, &self.claim).await? {
-            true => self.remove_keys_but(store, None).await,
-            false => Ok(()),
+        match self.known(store).await? {
+            Known::Ours => self.remove_keys_but(store, None).await,
+            Known::Absent | Known::Foreign => Ok(()),
         }
     }
 
@@ -94,7 +96,7 @@ impl Account {
             return Ok(());
         }
         self.close(store, None).await?;
-        store.iam.delete(&self.email, &self.claim).await
+        store.iam.delete(&self.email, self.whom()).await
     }
 }
 

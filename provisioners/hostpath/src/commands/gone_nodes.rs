@@ -1,4 +1,4 @@
-//! `gone-nodes`: volumes whose node does not exist any more.
+//! `gone-nodes`: volumes of nodes that no longer exist.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use clap::Args;
 use directory_volumes::commands::print;
-use directory_volumes::parameters::duration;
 use jiff::Timestamp;
-use kube_provisioner::k8s_openapi::api::core::v1::{Node, ObjectReference, PersistentVolume, PersistentVolumeClaim};
-use kube_provisioner::k8s_openapi::api::events::v1::Event;
-use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube_provisioner::kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube_provisioner::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
+use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_provisioner::kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube_provisioner::kube::{Api, Client, Error};
 use kube_provisioner::protocol::{FINALIZER, PROVISIONED_BY};
-use kube_provisioner::{Options, client};
+use kube_provisioner::{Options, client, parse_duration};
 use serde_json::json;
 
 use super::BoxError;
+use crate::events::{Warning, of_volume};
 use crate::node::{NODE, NODE_UID};
 use crate::placement::GONE_SINCE;
 
@@ -28,11 +27,11 @@ const MOST_ATTEMPTS: usize = 5;
 /// One look at all volumes; a CronJob makes one every few minutes. Nothing is deleted at the first look.
 #[derive(Args)]
 pub(crate) struct GoneNodes {
-    /// How long a node may be gone before its volumes are given up, such as 30m or 12h
-    #[arg(long, env, value_name = "TIME", default_value = "1h", value_parser = duration)]
+    /// How long a node must be gone before its volumes are deleted, such as 30m or 12h
+    #[arg(long, env, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
     grace: Duration,
 
-    /// Delete the claims and volumes of nodes that have been gone for that long; without it they are named only
+    /// Delete the claims and volumes of such nodes; without this flag, only list them
     #[arg(long)]
     delete: bool,
 
@@ -40,7 +39,7 @@ pub(crate) struct GoneNodes {
     #[arg(long, env, value_name = "NAME")]
     provisioner_name: String,
 
-    /// Kubeconfig file; without one the pod's service account, or the user's default
+    /// Kubeconfig file [default: the pod's service account, or the user's default]
     #[arg(long, env, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
@@ -162,41 +161,18 @@ impl Look {
 
     /// An event on the volume and on its claim.
     async fn tell(&self, volume: &PersistentVolume, note: &str) -> Result<(), BoxError> {
-        let of_volume = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("PersistentVolume".to_owned()),
-            name: volume.metadata.name.clone(),
-            uid: volume.metadata.uid.clone(),
-            ..ObjectReference::default()
-        };
         let of_claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.clone());
-        let now = Timestamp::now();
-        for (number, object) in [Some(of_volume), of_claim].into_iter().flatten().enumerate() {
-            // Events of cluster-wide objects are in this namespace.
-            let namespace = object.namespace.clone().unwrap_or_else(|| "default".to_owned());
-            let event = Event {
-                metadata: ObjectMeta {
-                    name: Some(format!("{}.{:x}{number}", name_of(volume), now.as_nanosecond())),
-                    namespace: Some(namespace.clone()),
-                    ..ObjectMeta::default()
-                },
-                action: Some("LookForNode".to_owned()),
-                event_time: Some(MicroTime(now)),
-                note: Some(note.to_owned()),
-                reason: Some("NodeGone".to_owned()),
-                regarding: Some(object),
-                reporting_controller: Some(self.options.provisioner_name.clone()),
-                reporting_instance: Some("gone-nodes".to_owned()),
-                type_: Some("Warning".to_owned()),
-                ..Event::default()
-            };
-            Api::<Event>::namespaced(self.client.clone(), &namespace).create(&PostParams::default(), &event).await?;
+        let (action, reason) = ("LookForNode", "NodeGone");
+        let (controller, instance) = (&*self.options.provisioner_name, "gone-nodes");
+        let warning = Warning { action, reason, note, controller, instance };
+        for object in [Some(of_volume(volume)), of_claim].into_iter().flatten() {
+            warning.send(&self.client, name_of(volume), object).await?;
         }
         Ok(())
     }
 }
 
-/// Whoever was faster has done it, and what has changed is looked at the next time.
+/// An object that is gone was deleted by somebody else. The next call checks one that has changed.
 fn settled(done: Result<(), Error>) -> Result<(), BoxError> {
     match done {
         Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),

@@ -3,12 +3,18 @@
 //!
 //! The commands work on them, too, while the provisioner runs: every change is made under a lock.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use directory_volumes::VolumePath;
 use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::export::{Access, Export};
 
@@ -17,8 +23,14 @@ const PLACE: &str = ".kube-provisioner/exports";
 /// The id that is tried next. Going on from there, an id comes again only after all others.
 const NEXT: &str = "next";
 const LOCK: &str = "lock";
+/// Ids of volumes whose exports may not be written down yet, and their paths.
+const KEPT: &str = "kept";
 /// Stands for `/` in the name of a file: no path has it.
 const SLASH: &str = "+";
+/// File systems allow so many bytes in the name of a file, of which an id and `@` take up to six.
+const LONGEST_LABEL: usize = 255 - 6;
+/// Before the hash of a path that is too long for the name of a file: no path has it.
+const HASH: &str = "#";
 
 /// Where the exports of one root are written down.
 #[derive(Clone, Debug)]
@@ -34,11 +46,22 @@ pub(crate) struct Entries {
     pub(crate) damaged: Vec<String>,
 }
 
-/// The name of an export's file says everything but who may do what, so thousands need not be read to find one.
+/// The name of an export's file has its id and its path, so thousands need not be read to find one.
 struct Name {
     file: String,
     id: u16,
-    path: String,
+    /// See [`label`].
+    label: String,
+}
+
+/// The content of an export's file.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    #[serde(flatten)]
+    access: Access,
+    /// Where the name of the file is too short for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<VolumePath>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +70,6 @@ pub(crate) enum BookError {
     Io { path: PathBuf, source: io::Error },
     #[error("there are {0} exports, as many as there may be; delete volumes, or run another server")]
     Full(usize),
-    #[error("the export id {id} belongs to {path}")]
-    Taken { id: u16, path: String },
     #[error("an export cannot be read: {0}; mend it, or remove it")]
     Damaged(String),
 }
@@ -59,7 +80,7 @@ impl Book {
         Self { dir: root.join(PLACE) }
     }
 
-    /// Finds the export of a path, or gives it the next id, or the wanted one. The answer is on disk.
+    /// Finds the export of a path, or gives it the wanted id if that is free, or the next one. The answer is on disk.
     pub(crate) fn reserve(
         &self,
         path: &VolumePath,
@@ -76,23 +97,47 @@ impl Book {
         if most.is_some_and(|most| count >= most as usize) || count >= usize::from(u16::MAX) {
             return Err(BookError::Full(count));
         }
-        let holder = |id: u16| names.iter().find(|name| name.id == id);
-        let id = match wanted {
-            Some(id) => match holder(id) {
-                Some(holder) => return Err(BookError::Taken { id, path: holder.path.clone() }),
-                None => id,
-            },
+        let kept = self.kept()?;
+        let is_free = |id: u16| {
+            names.iter().all(|name| name.id != id) && kept.get(&id).is_none_or(|holder| *holder == label(path))
+        };
+        let id = match wanted.filter(|id| is_free(*id)) {
+            Some(id) => id,
             None => {
                 let after = self.next()?;
                 let mut ids = (after..=u16::MAX).chain(1..after);
-                let id = ids.find(|id| holder(*id).is_none()).ok_or(BookError::Full(count))?;
+                let id = ids.find(|id| is_free(*id)).ok_or(BookError::Full(count))?;
                 self.write(NEXT, &id.checked_add(1).unwrap_or(1).to_string())?;
                 id
             }
         };
         let export = Export { id, path: path.clone(), access };
-        self.write(&name(&export), &serde_json::to_string(&access).unwrap_or_default())?;
+        let is_long = path.as_str().len() > LONGEST_LABEL;
+        let record = Record { access, path: is_long.then(|| path.clone()) };
+        self.write(&name(&export), &serde_json::to_string(&record).unwrap_or_default())?;
         Ok(export)
+    }
+
+    /// Keeps ids for the paths that have them, until the next call. Where two paths have one id, it is the first one's.
+    pub(crate) fn keep<'a>(&self, ids: impl Iterator<Item = (u16, &'a VolumePath)>) -> Result<(), BookError> {
+        let mut kept = BTreeMap::new();
+        for (id, path) in ids {
+            kept.entry(id).or_insert_with(|| label(path));
+        }
+        let _lock = self.lock()?;
+        match self.kept()? == kept {
+            true => Ok(()),
+            false => self.write(KEPT, &serde_json::to_string(&kept).unwrap_or_default()),
+        }
+    }
+
+    fn kept(&self) -> Result<BTreeMap<u16, String>, BookError> {
+        let file = self.dir.join(KEPT);
+        match fs::read_to_string(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
+            text => serde_json::from_str(&text.map_err(|error| self.error(error))?)
+                .map_err(|error| BookError::Damaged(format!("{}: {error}", file.display()))),
+        }
     }
 
     /// The export of a path.
@@ -136,16 +181,17 @@ impl Book {
         let mut names = Vec::new();
         for entry in listed {
             let file = entry.map_err(|error| self.error(error))?.file_name().to_string_lossy().into_owned();
-            let Some((id, path)) = file.split_once('@') else { continue };
+            let Some((id, label)) = file.split_once('@') else { continue };
             // 0 is no id of an export, so such a file takes none.
-            let (id, path) = (id.parse().unwrap_or(0), path.replace(SLASH, "/"));
-            names.push(Name { file, id, path });
+            let (id, label) = (id.parse().unwrap_or(0), label.to_owned());
+            names.push(Name { file, id, label });
         }
         Ok(names)
     }
 
     fn find_in(&self, names: &[Name], path: &VolumePath) -> Result<Option<Export>, BookError> {
-        match names.iter().find(|name| name.path == path.as_str()) {
+        let label = label(path);
+        match names.iter().find(|name| name.label == label) {
             Some(name) => self.read(name).map_err(BookError::Damaged),
             None => Ok(None),
         }
@@ -153,19 +199,25 @@ impl Book {
 
     /// `None`: it went meanwhile.
     fn read(&self, name: &Name) -> Result<Option<Export>, String> {
-        let Name { file, id, path } = name;
+        let Name { file, id, label } = name;
         let file = self.dir.join(file);
         let damaged = |why: String| format!("{}: {why}", file.display());
         if *id == 0 {
             return Err(damaged("no export has this id".to_owned()));
         }
-        let path = VolumePath::try_from(path.clone()).map_err(|error| damaged(error.to_string()))?;
         let text = match fs::read_to_string(&file) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             text => text.map_err(|error| damaged(error.to_string()))?,
         };
-        let access = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
-        Ok(Some(Export { id: *id, path, access }))
+        let Record { access, path } = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        let path = match path {
+            Some(path) => path,
+            None => VolumePath::try_from(label.replace(SLASH, "/")).map_err(|error| damaged(error.to_string()))?,
+        };
+        match self::label(&path) == *label {
+            true => Ok(Some(Export { id: *id, path, access })),
+            false => Err(damaged(format!("it is about {path}"))),
+        }
     }
 
     fn next(&self) -> Result<u16, BookError> {
@@ -207,67 +259,16 @@ impl Book {
 }
 
 fn name(export: &Export) -> String {
-    format!("{}@{}", export.id, export.path.as_str().replace('/', SLASH))
+    format!("{}@{}", export.id, label(&export.path))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn path(text: &str) -> VolumePath {
-        text.to_owned().try_into().unwrap()
+/// A path as part of a file's name: whole, or its beginning and a hash.
+fn label(path: &VolumePath) -> String {
+    let label = path.as_str().replace('/', SLASH);
+    if label.len() <= LONGEST_LABEL {
+        return label;
     }
-
-    fn reserve(book: &Book, text: &str) -> u16 {
-        book.reserve(&path(text), Access::default(), None, None).unwrap().id
-    }
-
-    #[test]
-    fn an_id_stays_with_its_path_and_is_not_given_again() {
-        let root = tempfile::tempdir().unwrap();
-        let book = Book::new(root.path());
-        assert_eq!((reserve(&book, "pvc-1"), reserve(&book, "shop/data")), (1, 2));
-        // Another process, later.
-        let book = Book::new(root.path());
-        assert_eq!(reserve(&book, "shop/data"), 2);
-        let first = book.find(&path("pvc-1")).unwrap().unwrap();
-        book.release(&first).unwrap();
-        book.release(&first).unwrap();
-        assert_eq!(reserve(&book, "pvc-3"), 3, "an id that a client may hold");
-        assert_eq!(reserve(&book, "pvc-1"), 4);
-    }
-
-    #[test]
-    fn ids_begin_again_after_the_last_one() {
-        let root = tempfile::tempdir().unwrap();
-        let book = Book::new(root.path());
-        assert_eq!(reserve(&book, "pvc-1"), 1);
-        fs::write(book.dir.join(NEXT), "65535").unwrap();
-        assert_eq!((reserve(&book, "pvc-2"), reserve(&book, "pvc-3")), (u16::MAX, 2));
-    }
-
-    #[test]
-    fn the_limit_counts_what_is_damaged_too() {
-        let root = tempfile::tempdir().unwrap();
-        let book = Book::new(root.path());
-        reserve(&book, "pvc-1");
-        fs::write(book.dir.join("2@pvc-2"), "{").unwrap();
-        assert_eq!(reserve(&book, "pvc-3"), 3);
-        assert_eq!(book.entries().unwrap().damaged.len(), 1);
-        let full = book.reserve(&path("pvc-4"), Access::default(), None, Some(3));
-        assert!(matches!(full, Err(BookError::Full(3))), "{full:?}");
-        // Who has an export keeps it, and gets no second one while the first cannot be read.
-        assert!(book.reserve(&path("pvc-1"), Access::default(), None, Some(3)).is_ok());
-        let damaged = book.reserve(&path("pvc-2"), Access::default(), None, None);
-        assert!(matches!(damaged, Err(BookError::Damaged(_))), "{damaged:?}");
-    }
-
-    #[test]
-    fn an_id_of_another_provisioner_can_be_kept() {
-        let root = tempfile::tempdir().unwrap();
-        let book = Book::new(root.path());
-        assert_eq!(book.reserve(&path("pvc-9"), Access::default(), Some(1), None).unwrap().id, 1);
-        assert!(matches!(book.reserve(&path("b"), Access::default(), Some(1), None), Err(BookError::Taken { .. })));
-        assert_eq!(reserve(&book, "pvc-1"), 2);
-    }
+    let hash: String = Sha256::digest(path.as_str()).iter().map(|byte| format!("{byte:02x}")).collect();
+    // A path is ASCII, so any byte ends a letter.
+    format!("{}{HASH}{hash}", &label[..LONGEST_LABEL - HASH.len() - hash.len()])
 }

@@ -5,13 +5,15 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use clap::Args;
+use directory_volumes::commands::Place;
 use directory_volumes::{Annotations, DirectoryError, Root, VolumePath, commands};
 use kube_provisioner::k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec};
 use kube_provisioner::kube::Client;
 
 use super::book::Book;
-use super::export::{Access, Clients, hostname};
-use super::ganesha::{Settings, Version, add_beside};
+use super::export::{Offer, hostname};
+use super::former;
+use super::ganesha::{Settings, add_beside};
 use super::provisioner::{ANNOTATIONS, ROOT_SQUASH};
 use crate::source::{Location, on_server};
 
@@ -19,28 +21,20 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 pub(crate) type Commands = commands::Commands<Site>;
 
-/// On a volume of the old provisioner: the id of its export, which clients that have it mounted know.
-const FORMER_ID: &str = "Export_Id";
-
 #[derive(Debug, Args)]
 pub(crate) struct Site {
     /// Existing directory that holds the volumes
     #[arg(long, env = "NFS_EXPORT_DIRECTORY", value_name = "DIR", default_value = "/export")]
     export_directory: PathBuf,
 
-    /// The address by which nodes reach the server
+    /// Address where nodes reach the server
     #[arg(long, env = "NFS_SERVER_HOSTNAME", value_name = "NAME", value_parser = hostname)]
     server_hostname: String,
 
-    /// Who may use the exports
-    #[arg(long, env = "NFS_EXPORT_SUBNET", value_name = "SUBNETS", default_value = "*")]
-    export_subnet: Clients,
+    #[command(flatten)]
+    offer: Offer,
 
-    /// The versions of NFS
-    #[arg(long, env = "NFS_VERSIONS", value_name = "VERSIONS", default_value = "4", value_delimiter = ',')]
-    nfs_versions: Vec<Version>,
-
-    /// Directory for sockets and configuration of the provisioner that runs
+    /// Directory for sockets and configuration of the running provisioner
     #[arg(long, env = "NFS_RUNTIME_DIRECTORY", value_name = "DIR", default_value = "/run/nfs-provisioner")]
     runtime_directory: PathBuf,
 
@@ -60,6 +54,11 @@ impl commands::Site for Site {
         Ok(Root::open(&self.export_directory)?)
     }
 
+    fn places(&self, root: &Root) -> Vec<Place> {
+        let export = Place::Export { server: self.server_hostname.clone(), path: root.path().to_owned() };
+        vec![export, Place::Directory(root.path().to_owned())]
+    }
+
     fn connection(&self) -> &commands::Connection {
         &self.connection
     }
@@ -74,19 +73,22 @@ impl commands::Site for Site {
 
     /// A directory that is a volume's now is exported, with the id that it had where that is known.
     async fn came(&self, root: &Root, path: &VolumePath, volume: &PersistentVolume) -> Result<(), BoxError> {
-        let annotation = |key: &str| volume.metadata.annotations.as_ref().and_then(|all| all.get(key));
-        let access = Access { root_squash: annotation(ROOT_SQUASH).is_some_and(|squash| squash == "true") };
-        let former = annotation(FORMER_ID).and_then(|id| id.parse().ok()).filter(|id| *id > 0);
-        let export = Book::new(root.path()).reserve(path, access, former, None)?;
+        let wanted = former::id(volume);
+        let export = Book::new(root.path()).reserve(path, former::access(volume), wanted, None)?;
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != export.id) {
+            let id = export.id;
+            commands::print(&format!(
+                "the export of {path} has the id {id}, because another one has {wanted}: clients must mount it again\n"
+            ));
+        }
         let settings = Settings {
             program: PathBuf::new(),
             runtime: self.runtime_directory.clone(),
             root: root.path().to_owned(),
             port: 0,
             address: [0, 0, 0, 0].into(),
-            versions: self.nfs_versions.clone(),
             grace_period: 0,
-            clients: self.export_subnet.clone(),
+            offer: self.offer.clone(),
         };
         Ok(add_beside(&settings, &export).await?)
     }
@@ -97,8 +99,10 @@ struct Maker {
 }
 
 impl commands::Maker for Maker {
-    fn annotations(&self, _: Option<&PersistentVolume>) -> BTreeMap<String, String> {
-        BTreeMap::new()
+    /// What the old provisioner says of the export, in our words.
+    fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String> {
+        let squash = volume.map(|volume| former::access(volume).root_squash.to_string());
+        squash.map(|squash| (ROOT_SQUASH.to_owned(), squash)).into_iter().collect()
     }
 
     fn fill(&self, spec: &mut PersistentVolumeSpec, root: &Root, path: &VolumePath) -> Result<(), BoxError> {

@@ -1,12 +1,18 @@
-//! The few messages to the server over D-Bus, by the program `dbus-send`.
+//! The few messages to the server over D-Bus.
 
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::process::Command;
+use serde::Serialize;
 use tokio::time::timeout;
+use zbus::connection::Builder;
+use zbus::wire::DynamicType;
+use zbus::{Error, Message, fdo};
 
+const SERVER: &str = "org.ganesha.nfsd";
+const EXPORTS: &str = "/org/ganesha/nfsd/ExportMgr";
+const EXPORT_MANAGER: &str = "org.ganesha.nfsd.exportmgr";
 /// The server answers within milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -18,8 +24,8 @@ pub(crate) struct Bus {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BusError {
-    #[error("cannot run dbus-send: {0}; it is in Debian's package dbus-bin")]
-    Program(std::io::Error),
+    #[error("cannot reach the NFS server over D-Bus: {0}")]
+    Unreachable(Error),
     #[error("the NFS server did not answer within {} s", LIMIT.as_secs())]
     Silent,
     #[error("the NFS server refused: {0}")]
@@ -35,28 +41,36 @@ impl Bus {
         &self.socket
     }
 
-    /// The variable by which programs find the bus.
+    /// The variable by which the server finds the bus.
     pub(crate) fn variable(&self) -> (&'static str, String) {
-        ("DBUS_SYSTEM_BUS_ADDRESS", format!("unix:path={}", self.socket.display()))
+        ("DBUS_SYSTEM_BUS_ADDRESS", self.address())
     }
 
     /// Adds the export of this id from a file.
     pub(crate) async fn add(&self, id: u16, file: &Path) -> Result<(), BusError> {
-        let (file, block) = (format!("string:{}", file.display()), format!("string:EXPORT(Export_Id={id})"));
-        self.send("AddExport", &[&file, &block]).await.map(drop)
+        let (file, block) = (file.to_string_lossy(), format!("EXPORT(Export_Id={id})"));
+        self.call("AddExport", &(&*file, &*block)).await?;
+        Ok(())
     }
 
-    /// Removes an export.
+    /// Removes an export. Not served is success.
     pub(crate) async fn remove(&self, id: u16) -> Result<(), BusError> {
-        self.send("RemoveExport", &[&format!("uint16:{id}")]).await.map(drop)
+        match self.call("RemoveExport", &id).await {
+            Err(error) if is_unknown(&error) => Ok(()),
+            removed => Ok(removed.map(drop)?),
+        }
     }
 
     /// The path of an export that is served; `None` if there is none of this id.
     pub(crate) async fn path_of(&self, id: u16) -> Result<Option<String>, BusError> {
-        match self.send("DisplayExport", &[&format!("uint16:{id}")]).await {
-            Ok(answer) => Ok(first_string(&answer)),
-            Err(BusError::Refused(why)) if why.contains("InvalidArgs") => Ok(None),
-            Err(error) => Err(error),
+        match self.call("DisplayExport", &id).await {
+            Err(error) if is_unknown(&error) => Ok(None),
+            answer => {
+                let body = answer?.body();
+                // The clients and more follow.
+                let (_, path): (u16, String) = body.deserialize_ignore_signature()?;
+                Ok(Some(path))
+            }
         }
     }
 
@@ -65,42 +79,66 @@ impl Bus {
         self.path_of(0).await.is_ok()
     }
 
-    async fn send(&self, method: &str, arguments: &[&str]) -> Result<String, BusError> {
-        let mut command = Command::new("dbus-send");
-        let (variable, address) = self.variable();
-        command.env(variable, address).args(["--system", "--print-reply", "--dest=org.ganesha.nfsd"]);
-        command.arg(format!("--reply-timeout={}", LIMIT.as_millis()));
-        command.arg("/org/ganesha/nfsd/ExportMgr").arg(format!("org.ganesha.nfsd.exportmgr.{method}")).args(arguments);
-        command.stdin(Stdio::null()).kill_on_drop(true);
-        let output =
-            timeout(LIMIT, command.output()).await.map_err(|_| BusError::Silent)?.map_err(BusError::Program)?;
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => {
-                let text = String::from_utf8_lossy(&output.stderr);
-                Err(BusError::Refused(
-                    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(400).collect(),
-                ))
-            }
+    async fn call<B: Serialize + DynamicType>(&self, method: &str, arguments: &B) -> Result<Message, Error> {
+        let answer = async {
+            let bus = Builder::address(&*self.address()).build().await?;
+            bus.call_method(Some(SERVER), EXPORTS, Some(EXPORT_MANAGER), method, arguments).await
+        };
+        timeout(LIMIT, answer).await.map_err(io::Error::from)?
+    }
+
+    fn address(&self) -> String {
+        format!("unix:path={}", self.socket.display())
+    }
+}
+
+impl From<Error> for BusError {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::InputOutput(problem) if problem.kind() == ErrorKind::TimedOut => Self::Silent,
+            Error::FDO(refusal) if is_of_bus(refusal) => Self::Unreachable(error),
+            Error::FDO(_) | Error::MethodError(..) => Self::Refused(one_line(&error.to_string())),
+            _ => Self::Unreachable(error),
         }
     }
 }
 
-/// The first text of an answer as `dbus-send` prints it.
-fn first_string(answer: &str) -> Option<String> {
-    let line = answer.lines().find_map(|line| line.trim().strip_prefix("string \""))?;
-    line.strip_suffix('"').map(str::to_owned)
+/// Whether the server knows no export of the id.
+fn is_unknown(error: &Error) -> bool {
+    matches!(error, Error::FDO(refusal) if matches!(**refusal, fdo::Error::InvalidArgs(_)))
+}
+
+/// Whether the daemon has answered in place of a server that does not run.
+fn is_of_bus(refusal: &fdo::Error) -> bool {
+    use fdo::Error::{Disconnected, NameHasNoOwner, NoReply, ServiceUnknown};
+    matches!(refusal, ServiceUnknown(_) | NameHasNoOwner(_) | NoReply(_) | Disconnected(_))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(400).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn without_a_bus_there_is_no_answer() {
+        let bus = Bus::new(Path::new("/nowhere"));
+        assert!(!bus.is_answering().await);
+        let error = bus.remove(1).await.unwrap_err();
+        assert!(matches!(error, BusError::Unreachable(Error::Connection(..))), "{error}");
+    }
+
     #[test]
-    fn the_path_is_the_first_text() {
-        let answer = "method return time=1.8 sender=:1.0 -> destination=:1.3 serial=7 reply_serial=2\n   uint16 2\n   \
-                      string \"/export/b\"\n   string \"/pseudo\"\n   array [\n   ]\n";
-        assert_eq!(first_string(answer).as_deref(), Some("/export/b"));
-        assert_eq!(first_string("method return\n   uint16 2\n"), None);
+    fn refusals_come_from_the_server_and_not_from_the_bus() {
+        let error = |error: fdo::Error| BusError::from(Error::from(error));
+        let refused = error(fdo::Error::InvalidFileContent("Selected entries\n  already active".to_owned()));
+        assert!(
+            matches!(&refused, BusError::Refused(why) if why.ends_with("Selected entries already active")),
+            "{refused}"
+        );
+        let absent = error(fdo::Error::ServiceUnknown("no such name".to_owned()));
+        assert!(matches!(absent, BusError::Unreachable(_)), "{absent}");
     }
 }

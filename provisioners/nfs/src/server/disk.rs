@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio::time::sleep;
 
 /// How often a replica that stands by looks whether the disk is free.
@@ -25,10 +25,8 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Waits until no other replica has the disk. Until then this one does nothing: it has no Lease and answers no probe.
-    pub(crate) async fn wait(root: &Path) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        // As the first process of a container it would ignore the signal otherwise.
-        let mut terminate = signal(SignalKind::terminate())?;
+    /// Waits until no other replica has the disk. Until then this one has no Lease and is not ready.
+    pub(crate) async fn wait(root: &Path, terminate: &mut Signal) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let mut told = false;
         loop {
             match locked(root) {
@@ -57,14 +55,15 @@ pub(super) fn locked(directory: &Path) -> io::Result<Option<File>> {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the log begins with the controller")]
 fn tell(root: &Path) {
-    eprintln!("another replica has {}; this one stands by until that one has ended", root.display());
+    tracing::info!("another replica has {}; this one stands by until that one has ended", root.display());
 }
 
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};
+
+    use tokio::signal::unix::{SignalKind, signal};
 
     use super::*;
 
@@ -82,8 +81,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_replica_waits_for_the_disk() {
         let root = tempfile::tempdir().unwrap();
-        let first = Disk::wait(root.path()).await.unwrap();
-        let second = Disk::wait(root.path());
+        let mut terminate = signal(SignalKind::terminate()).unwrap();
+        let first = Disk::wait(root.path(), &mut terminate).await.unwrap();
+        let second = Disk::wait(root.path(), &mut terminate);
         tokio::pin!(second);
         assert!(tokio::time::timeout(60 * POLL, &mut second).await.is_err());
         drop(first);

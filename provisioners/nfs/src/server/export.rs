@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
 
+use clap::Args;
 use directory_volumes::VolumePath;
 use serde::{Deserialize, Serialize};
 
@@ -23,17 +24,78 @@ pub(crate) struct Access {
     pub(crate) root_squash: bool,
 }
 
+/// How all exports are offered.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Offer {
+    /// Clients that may mount the exports: addresses and subnets such as 10.0.0.0/8, or * for all
+    #[arg(
+        long,
+        visible_alias = "export-clients",
+        env = "NFS_EXPORT_SUBNET",
+        value_name = "SUBNETS",
+        default_value = "*"
+    )]
+    pub(crate) export_subnet: Clients,
+
+    /// Refuse clients that connect from a port above 1023, which any user of a machine can have
+    #[arg(
+        long,
+        env = "NFS_EXPORT_PRIVILEGED_PORT",
+        value_name = "BOOL",
+        default_value_t = true,
+        action = clap::ArgAction::Set
+    )]
+    pub(crate) export_privileged_port: bool,
+
+    /// Versions of NFS, separated by commas; 3 needs rpcbind beside the server
+    #[arg(long, env = "NFS_VERSIONS", value_name = "VERSIONS", default_value = "4", value_delimiter = ',')]
+    pub(crate) nfs_versions: Vec<Version>,
+}
+
+impl Offer {
+    pub(crate) fn has(&self, version: Version) -> bool {
+        self.nfs_versions.contains(&version)
+    }
+
+    /// The versions, as the server's configuration has them.
+    pub(crate) fn protocols(&self) -> String {
+        let versions = [(Version::V3, "3"), (Version::V4, "4")].into_iter();
+        versions.filter(|(version, _)| self.has(*version)).map(|(_, name)| name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A version of NFS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    V3,
+    V4,
+}
+
+impl FromStr for Version {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "3" => Ok(Self::V3),
+            "4" => Ok(Self::V4),
+            _ => Err("expected 3 or 4"),
+        }
+    }
+}
+
 impl Export {
     /// The block of the configuration. Everything in it is ours or was checked: nothing has to be quoted further.
-    pub(crate) fn block(&self, root: &Path, clients: &Clients, protocols: &str) -> String {
+    pub(crate) fn block(&self, root: &Path, offer: &Offer) -> String {
         let Self { id, path, access } = self;
+        let (clients, protocols) = (offer.export_subnet.0.join(", "), offer.protocols());
+        let privileged = offer.export_privileged_port;
         let path = format!("{}/{path}", root.display());
         let squash = if access.root_squash { "Root_Squash" } else { "No_Root_Squash" };
         format!(
             "EXPORT {{\n  Export_Id = {id};\n  Path = \"{path}\";\n  Pseudo = \"{path}\";\n  Protocols = {protocols};\n  \
-             Transports = TCP;\n  SecType = sys;\n  Access_Type = None;\n  Squash = {squash};\n  CLIENT {{\n    Clients = {};\n    \
-             Access_Type = RW;\n    Squash = {squash};\n  }}\n  FSAL {{\n    Name = VFS;\n  }}\n}}\n",
-            clients.0.join(", ")
+             Transports = TCP;\n  SecType = sys;\n  PrivilegedPort = {privileged};\n  Access_Type = None;\n  \
+             Squash = {squash};\n  CLIENT {{\n    Clients = {clients};\n    PrivilegedPort = {privileged};\n    \
+             Access_Type = RW;\n    Squash = {squash};\n  }}\n  FSAL {{\n    Name = VFS;\n  }}\n}}\n"
         )
     }
 }
@@ -98,14 +160,21 @@ mod tests {
     fn an_export_says_who_may_do_what() {
         let path = "shop/data".to_owned().try_into().unwrap();
         let export = Export { id: 7, path, access: Access { root_squash: true } };
-        let clients = "10.0.0.0/8, fd00::1".parse().unwrap();
-        let block = export.block(Path::new("/export"), &clients, "4");
+        let offer = |privileged| Offer {
+            export_subnet: "10.0.0.0/8, fd00::1".parse().unwrap(),
+            export_privileged_port: privileged,
+            nfs_versions: vec![Version::V4],
+        };
+        let block = export.block(Path::new("/export"), &offer(true));
+        assert!(!export.block(Path::new("/export"), &offer(false)).contains("PrivilegedPort = true"));
         for line in [
             "Export_Id = 7;",
             "Path = \"/export/shop/data\";",
             "Pseudo = \"/export/shop/data\";",
             "Clients = 10.0.0.0/8, fd00::1;",
             "Squash = Root_Squash;",
+            "PrivilegedPort = true;",
+            "Protocols = 4;",
         ] {
             assert!(block.contains(line), "{line} is not in {block}");
         }

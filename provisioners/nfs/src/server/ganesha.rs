@@ -15,11 +15,10 @@ use tokio::process::{Child, Command};
 use tokio::sync::{RwLock, RwLockReadGuard, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-pub(crate) use self::config::Version;
 use super::book::Book;
 use super::dbus::{Bus, BusError};
 use super::disk::{self, Disk};
-use super::export::{Clients, Export, is_plain};
+use super::export::{Export, Offer, is_plain};
 
 /// How long the server may take to answer. With many exports it reads for seconds.
 const START: Duration = Duration::from_secs(120);
@@ -37,17 +36,16 @@ pub(crate) struct Settings {
     pub(crate) root: PathBuf,
     pub(crate) port: u16,
     pub(crate) address: IpAddr,
-    pub(crate) versions: Vec<Version>,
     pub(crate) grace_period: u16,
-    pub(crate) clients: Clients,
+    pub(crate) offer: Offer,
 }
 
 /// What serves exports.
 pub(crate) trait Exporter: Send + Sync + 'static {
-    /// Starts serving what is in the book, once.
+    /// Starts serving what is in the book; once, however often it is called.
     fn start(self: &Arc<Self>, book: &Book);
 
-    /// While this is held, the server is not started anew: what is done to the book and to the server is one step.
+    /// While this is held, the server is not started again: what is done to the book and to the server is one step.
     fn hold(&self) -> impl Future<Output = RwLockReadGuard<'_, ()>> + Send;
 
     /// Serves an export that is in the book. Served already is success.
@@ -113,7 +111,7 @@ impl Ganesha {
         Ok(Self { settings, _disk: disk, bus, state: watch::Sender::new(State::New), gate: RwLock::new(()) })
     }
 
-    /// Runs the server for ever.
+    /// Runs the server forever.
     async fn supervise(&self, book: &Book) {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -213,10 +211,7 @@ impl Exporter for Ganesha {
         if self.check_up().is_err() {
             return Ok(());
         }
-        match self.bus.remove(export.id).await {
-            Err(BusError::Refused(why)) if why.contains("InvalidArgs") => Ok(()),
-            removed => Ok(removed?),
-        }
+        Ok(self.bus.remove(export.id).await?)
     }
 
     async fn ready(&self) -> Result<(), ExportError> {
@@ -262,7 +257,7 @@ struct Children {
 }
 
 impl Children {
-    /// Waits until one of them ends, and tells how.
+    /// Waits until one of them ends, and says how.
     async fn wait(&mut self) -> String {
         let text = |what: &str, status: io::Result<std::process::ExitStatus>| match status {
             Ok(status) => format!("{what} ended: {status}"),

@@ -27,3 +27,8 @@ fn no_pattern_and_no_name_reaches_what_is_not_its_own() {
 fn links_that_take_the_place_of_directories_lead_nowhere() {
     hostile::links_in_the_place_of_directories(&SUBJECT);
 }
+
+#[test]
+fn no_volume_is_made_in_a_directory_of_others() {
+    hostile::directories_of_others(&SUBJECT);
+}

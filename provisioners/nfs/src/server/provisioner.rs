@@ -1,8 +1,9 @@
 //! The provisioner: a directory per volume, and an export of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use directory_volumes::{Annotations, Deletion, Size, VolumePath, Worker, owner_of, whose};
+use directory_volumes::{Annotations, Deletion, Size, VolumePath, Worker, owner_here, retains, whose};
 use kube_provisioner::gid::GID_ANNOTATION;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
@@ -11,6 +12,7 @@ use kube_provisioner::{
 
 use super::book::{Book, BookError};
 use super::export::Export;
+use super::former;
 use super::ganesha::Exporter;
 use super::parameters::Parameters;
 use crate::parameters::ANNOTATIONS_OF_CLAIMS;
@@ -23,8 +25,8 @@ pub(crate) const ANNOTATIONS: Annotations = Annotations {
     root: "nfs-provisioner/root",
 };
 /// On a volume: the id of its export, for people.
-const EXPORT_ID: &str = "nfs-provisioner/export-id";
-/// On a volume: what clients may do, for an export that is made anew.
+pub(crate) const EXPORT_ID: &str = "nfs-provisioner/export-id";
+/// On a volume: what clients may do, for an export that is made again.
 pub(crate) const ROOT_SQUASH: &str = "nfs-provisioner/root-squash";
 
 /// What every volume has.
@@ -50,7 +52,32 @@ impl<E: Exporter> Server<E> {
     }
 
     fn path_of(&self, volume: &ProvisionedVolume) -> Result<VolumePath, directory_volumes::DirectoryError> {
-        Location::of_or_nowhere(volume.object()).below(&self.worker.root().path().to_string_lossy())
+        Location::of_or_nowhere(&volume.object).below(&self.worker.root().path().to_string_lossy())
+    }
+
+    /// Keeps the ids of all volumes, also of those that the old provisioner made and nobody has adopted yet, and writes the
+    /// exports of adopted volumes down that are not. The answer is those exports.
+    async fn reserve_all(&self, start: &Start) -> Result<Vec<Export>, StartError> {
+        let volumes = start.volumes().await?;
+        let placed = volumes.into_iter().filter_map(|volume| Some((self.path_of(&volume).ok()?, volume)));
+        let (placed, book): (Vec<_>, _) = (placed.collect(), self.book.clone());
+        let reserve = move |root: &directory_volumes::Root| {
+            book.keep(placed.iter().filter_map(|(path, volume)| Some((former::id(&volume.object)?, path))))?;
+            let known: BTreeSet<_> = book.entries()?.exports.into_iter().map(|export| export.path).collect();
+            let mut added = Vec::new();
+            for (path, volume) in placed.iter().filter(|(path, _)| !known.contains(path)) {
+                let is_there = root.path().join(path.as_str()).is_dir();
+                if !is_there || !root.is_marked_for(path, &owner_here(volume))? {
+                    continue;
+                }
+                match book.reserve(path, former::access(&volume.object), former::id(&volume.object), None) {
+                    Ok(export) => added.push(export),
+                    Err(error) => tracing::warn!("{path} is not exported: {error}"),
+                }
+            }
+            Ok::<_, StartError>(added)
+        };
+        self.worker.run(reserve).await
     }
 
     /// Writes an export down before the server hears of it. The directory is there.
@@ -92,7 +119,15 @@ impl<E: Exporter> Provisioner for Server<E> {
             tracing::warn!("{advice}");
         }
         self.worker.begin(&ANNOTATIONS, &start, |_| true).await?;
+        let added = self.reserve_all(&start).await?;
         self.exporter.start(&self.book);
+        // The server may have been started before; where it has not, it reads the book.
+        let _held = self.exporter.hold().await;
+        for export in added {
+            if let Err(error) = self.exporter.add(&export).await {
+                tracing::warn!("{} is not exported yet: {error}", export.path);
+            }
+        }
         Ok(())
     }
 
@@ -119,8 +154,8 @@ impl<E: Exporter> Provisioner for Server<E> {
             Ok(Size::of(bytes, enforced, root)?)
         };
         let size: Size = self.worker.run(look).await?;
-        let (permissions, token) = (parameters.permissions(), request.fencing_token.clone());
-        self.worker.create(path.clone(), owner, permissions, size.limit, token).await?;
+        let (retain, permissions, token) = (retains(&request), parameters.permissions(), request.fencing_token.clone());
+        self.worker.create(path.clone(), owner, retain, permissions, size.limit, token).await?;
         let export = self.export(path.clone(), &parameters).await?;
         let source = on_server(&self.worker.root().path().to_string_lossy(), path.as_str());
         let mut volume = Volume::nfs(&self.terms.hostname, source)
@@ -136,15 +171,15 @@ impl<E: Exporter> Provisioner for Server<E> {
         Ok(size.tell(ANNOTATIONS.tell(volume, on_delete, trash_ttl, self.worker.root())))
     }
 
-    /// What the object says of its directory may be anybody's word: the mark of the directory says whose it is.
+    /// What the object says of its directory may be anybody's word: the mark of the directory names its owner.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         let path = self.path_of(&volume)?;
         let deletion = Deletion::of(&volume, path, &ANNOTATIONS, self.worker.root())?;
-        self.end(deletion, volume.fencing_token().clone()).await
+        self.end(deletion, volume.fencing_token.clone()).await
     }
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
-        self.worker.resize(self.path_of(&volume)?, owner_of(volume.object()), bytes).await
+        self.worker.resize(self.path_of(&volume)?, owner_here(&volume), bytes).await
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {

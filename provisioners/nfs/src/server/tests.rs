@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use directory_volumes::hostile::contract;
 use directory_volumes::{Root, Worker};
 use kube_provisioner::conformance::Conformance;
 use tokio::sync::{RwLock, RwLockReadGuard};
@@ -56,9 +57,8 @@ fn keeps_the_contract() {
         let fake = Fake { served: served.clone(), ..Fake::default() };
         server(Root::open(&root).unwrap(), fake)
     };
-    Conformance::new(start, async move || entries(&listed, &serves.lock().unwrap()))
-        .refuses([("path", "/etc")])
-        .check();
+    let kit = Conformance::new(start, async move || entries(&listed, &serves.lock().unwrap()));
+    contract(kit.refuses([("path", "/etc")]), folder.path());
 }
 
 /// The volumes, their exports, and what is kept of them.
@@ -67,7 +67,7 @@ fn entries(root: &Path, served: &BTreeSet<String>) -> Vec<String> {
     let places = [root.to_owned(), own.join("volumes"), own.join("deleting"), own.join("exports")];
     let names = places.iter().filter_map(|place| place.read_dir().ok()).flatten();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let names = names.filter(|name| ![".kube-provisioner", "next", "lock", "tmp"].contains(&name.as_str()));
+    let names = names.filter(|name| ![".kube-provisioner", "next", "lock", "tmp", "kept"].contains(&name.as_str()));
     let names = names.map(|name| name.split_once('@').map_or(name.clone(), |(_, path)| path.to_owned()));
     let all: BTreeSet<String> = names.chain(served.iter().cloned()).collect();
     all.into_iter().collect()

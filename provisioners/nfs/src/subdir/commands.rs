@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 
 use clap::Args;
+use directory_volumes::commands::Place;
 use directory_volumes::{Annotations, DirectoryError, Root, VolumePath, commands};
 use kube_provisioner::k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec};
 use kube_provisioner::kube::Client;
@@ -17,11 +18,11 @@ pub(crate) type Commands = commands::Commands<Site>;
 
 #[derive(Debug, Args)]
 pub(crate) struct Site {
-    /// The share and where it is mounted here
+    /// The share and its mount point
     #[arg(long, env = "NFS_SHARES", value_name = "SERVER:/PATH=DIR")]
     share: ShareName,
 
-    /// Take a directory that is no NFS mount for the share, as on the machine that exports it
+    /// Allow a mount point that is not an NFS mount, as on the machine that exports the share
     #[arg(long, env)]
     allow_local_directory: bool,
 
@@ -40,6 +41,12 @@ impl commands::Site for Site {
     fn root(&self) -> Result<Root, BoxError> {
         let mounted = if self.allow_local_directory { Mounted::Anyhow } else { Mounted::ByNfs };
         Ok(root(&self.share.directory, mounted)?)
+    }
+
+    fn places(&self, root: &Root) -> Vec<Place> {
+        let path = if self.share.path.is_empty() { "/" } else { &self.share.path };
+        let export = Place::Export { server: self.share.server.clone(), path: path.into() };
+        vec![export, Place::Directory(root.path().to_owned())]
     }
 
     fn connection(&self) -> &commands::Connection {
@@ -66,8 +73,10 @@ struct Maker {
 impl commands::Maker for Maker {
     /// Who made a volume that is taken over may have archived it, so nothing of it is removed for good.
     fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String> {
+        // Our own volumes name their root, and one that says no more is to be removed.
         let is_said = |volume: &PersistentVolume| {
-            volume.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(ANNOTATIONS.on_delete))
+            let all = volume.metadata.annotations.as_ref();
+            all.is_some_and(|all| all.contains_key(ANNOTATIONS.on_delete) || all.contains_key(ANNOTATIONS.root))
         };
         let archived = volume.filter(|volume| !is_said(volume)).map(|_| (ANNOTATIONS.on_delete, "trash"));
         archived.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect()

@@ -1,22 +1,26 @@
 //! The provisioner: a directory per volume, on the share that the class names.
 
-use directory_volumes::{Deletion, Size, Worker, owner_of, whose};
+use directory_volumes::{Deletion, Size, Worker, owner_here, retains, whose};
+use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
     StartError, Volume,
 };
 
+use super::former;
 use super::parameters::Parameters;
 use super::share::{ANNOTATIONS, Mounted, Share, ShareName};
-use crate::parameters::ANNOTATIONS_OF_CLAIMS;
+use crate::parameters::{ANNOTATIONS_OF_CLAIMS, Policy};
 use crate::source::{Location, on_server};
 
 pub(crate) struct Subdir {
+    /// The provisioner's first name; further ones are those of provisioners before it.
+    name: String,
     shares: Vec<Share>,
 }
 
 impl Subdir {
-    pub(crate) fn new(names: Vec<ShareName>, mounted: Mounted) -> Result<Self, String> {
+    pub(crate) fn new(own_name: String, names: Vec<ShareName>, mounted: Mounted) -> Result<Self, String> {
         for (number, name) in names.iter().enumerate() {
             for other in names.iter().skip(number + 1) {
                 let inside = |one: &ShareName, other: &ShareName| one.holds(&format!("{}/", other.path));
@@ -27,13 +31,14 @@ impl Subdir {
                 }
             }
         }
-        Ok(Self { shares: names.into_iter().map(|name| Share::new(name, mounted)).collect() })
+        let shares = names.into_iter().map(|name| Share::new(name, mounted)).collect();
+        Ok(Self { name: own_name, shares })
     }
 
-    /// On a root that is open already.
+    /// On a root that is open already, for classes without a name.
     #[cfg(test)]
     pub(crate) fn of_root(name: ShareName, root: directory_volumes::Root) -> Self {
-        Self { shares: vec![Share::usable(name, root)] }
+        Self { name: String::new(), shares: vec![Share::usable(name, root)] }
     }
 
     /// The share that a class names.
@@ -56,7 +61,7 @@ impl Subdir {
 
     /// The share of a volume, and its place there.
     fn of_volume(&self, volume: &ProvisionedVolume) -> Result<(&Share, Location), String> {
-        let location = Location::of_or_nowhere(volume.object());
+        let location = Location::of_or_nowhere(&volume.object);
         match self.shares.iter().find(|share| share.name.has(&location)) {
             Some(share) => Ok((share, location)),
             None => {
@@ -88,26 +93,32 @@ impl Provisioner for Subdir {
         let worker: Worker = share.worker().await?;
         let (bytes, enforced) = (request.bytes, parameters.enforce_size);
         let size: Size = worker.run(move |root| Ok::<_, ProvisionError>(Size::of(bytes, enforced, root)?)).await?;
-        let (permissions, token) = (parameters.permissions(), request.fencing_token.clone());
+        let (retain, permissions, token) = (retains(&request), parameters.permissions(), request.fencing_token.clone());
         let source = on_server(&share.name.path, path.as_str());
-        worker.create(path, owner, permissions, size.limit, token).await?;
+        worker.create(path, owner, retain, permissions, size.limit, token).await?;
         let volume = Volume::nfs(&share.name.server, source);
-        Ok(size.tell(ANNOTATIONS.tell(volume, parameters.on_delete, parameters.trash_ttl, worker.root())))
+        let advice = former::advice(&request.class, Some(&self.name));
+        let (on_delete, trash_ttl) = match &advice {
+            Some(_) => Policy::Archive.on_delete(None),
+            None => (parameters.on_delete, parameters.trash_ttl),
+        };
+        let volume = ANNOTATIONS.tell(volume, on_delete, trash_ttl, worker.root());
+        Ok(size.tell_with(volume, advice))
     }
 
-    /// What the object says of its directory may be anybody's word: the mark of the directory says whose it is.
+    /// What the object says of its directory may be anybody's word: the mark of the directory names its owner.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         let (share, location) = self.of_volume(&volume).map_err(DeleteError::retry)?;
         let path = location.below(&share.name.path)?;
         let worker = share.worker().await?;
         let deletion = Deletion::of(&volume, path, &ANNOTATIONS, worker.root())?;
-        worker.end(deletion, volume.fencing_token().clone()).await
+        worker.end(deletion, volume.fencing_token.clone()).await
     }
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
         let (share, location) = self.of_volume(&volume).map_err(ExpandError::retry)?;
         let path = location.below(&share.name.path)?;
-        share.worker().await?.resize(path, owner_of(volume.object()), bytes).await
+        share.worker().await?.resize(path, owner_here(&volume), bytes).await
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
@@ -126,6 +137,10 @@ impl Provisioner for Subdir {
 
     fn capabilities() -> Capabilities {
         Capabilities::default().expansion().mount_options().claim_annotations([ANNOTATIONS_OF_CLAIMS])
+    }
+
+    fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
+        former::advice(class, own_name)
     }
 
     async fn probe(&self) -> Result<(), StartError> {

@@ -20,9 +20,9 @@ pub(crate) const ANNOTATIONS: Annotations = Annotations {
     root: "nfs-provisioner/root",
 };
 
-/// How long work waits for a share that is being looked at.
+/// How long work waits for a share that is being checked.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How often a share that cannot be used is looked at again.
+/// How often an unusable share is checked again.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// A share, and where it is mounted here.
@@ -83,7 +83,7 @@ pub(crate) struct Share {
     pub(crate) name: ShareName,
     mounted: Mounted,
     state: watch::Sender<State>,
-    /// Held while a replica that waits for its turn looks at the share.
+    /// Held while a replica that waits for its turn checks the share.
     look: Arc<Semaphore>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Share {
 enum State {
     /// Another replica works on it.
     New,
-    /// Somebody looks at it.
+    /// A thread checks it.
     Opening,
     Unusable(String),
     Usable(Worker),
@@ -109,7 +109,7 @@ impl Share {
         share
     }
 
-    /// Looks at the share until it can be used, with one thread at a time: a call that hangs costs that one.
+    /// Checks the share until it can be used, with one thread at a time: a call that hangs costs that one.
     pub(crate) fn open(&self, start: &Start) {
         let is_first = self.state.send_if_modified(|state| {
             let is_new = matches!(state, State::New);
@@ -186,7 +186,7 @@ async fn opened(name: &ShareName, mounted: Mounted, start: &Start) -> Result<Wor
     }
     let worker = Worker::new(root);
     let is_here =
-        |volume: &ProvisionedVolume| Location::of(volume.object()).is_some_and(|location| of_share.has(&location));
+        |volume: &ProvisionedVolume| Location::of(&volume.object).is_some_and(|location| of_share.has(&location));
     worker.begin(&ANNOTATIONS, start, is_here).await?;
     Ok(worker)
 }

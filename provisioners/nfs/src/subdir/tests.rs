@@ -4,22 +4,58 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use directory_volumes::hostile::contract;
 use directory_volumes::{Root, Worker};
-use kube_provisioner::StartError;
 use kube_provisioner::conformance::Conformance;
+use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
+use kube_provisioner::{ProvisionRequest, Provisioner, StartError};
 
 use super::provisioner::Subdir;
 use super::share::Mounted;
+
+/// Of the classes of the contract.
+const OWN: &str = "conformance.example.com/provisioner";
+
+/// As nfs-subdir-external-provisioner did for its classes; the volume and an event say it.
+#[tokio::test]
+async fn a_class_of_the_former_provisioner_that_says_nothing_archives() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::open_shared(folder.path()).unwrap();
+    root.put_marker().unwrap();
+    let provisioner = Subdir::of_root("server:/exports=/x".parse().unwrap(), root);
+    let provision = async |class: &str, parameters: &[(&str, &str)]| {
+        let map = parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let mut request = ProvisionRequest::new(kube_provisioner::parameters::from_map(&map).unwrap(), 1);
+        let name = format!("pvc-{}-{}", class.len(), map.len());
+        (request.name, request.class) = (
+            name,
+            Arc::new(StorageClass { provisioner: class.to_owned(), parameters: Some(map), ..StorageClass::default() }),
+        );
+        format!("{:?}", provisioner.provision(request).await.unwrap())
+    };
+    let former = "k8s-sigs.io/nfs-subdir-external-provisioner";
+    let archived = provision(former, &[]).await;
+    assert!(
+        archived.contains("\"nfs-provisioner/on-delete\": \"trash\"") && !archived.contains("trash-ttl"),
+        "{archived}"
+    );
+    assert!(archived.contains("neither onDelete nor archiveOnDelete"), "{archived}");
+    let removed = provision(former, &[("archiveOnDelete", "false")]).await;
+    assert!(!removed.contains("on-delete") && !removed.contains("neither"), "{removed}");
+    let of_driver = provision("nfs.csi.k8s.io", &[]).await;
+    assert!(!of_driver.contains("on-delete"), "{of_driver}");
+}
 
 #[test]
 fn keeps_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     let (share, listed) = (format!("nfs.example.com:/exports={}", folder.path().display()), folder.path().to_owned());
-    let start = move || Subdir::new(vec![share.parse().unwrap()], Mounted::Anyhow).unwrap();
-    Conformance::new(start, async move || entries(&listed)).refuses([("path", "/etc")]).check();
+    let start = move || Subdir::new(OWN.to_owned(), vec![share.parse().unwrap()], Mounted::Anyhow).unwrap();
+    let kit = Conformance::new(start, async move || entries(&listed));
+    contract(kit.refuses([("path", "/etc")]), folder.path());
 }
 
-/// As many calls hang as threads may: the next one is told, another share goes on, and so does this one when it is back.
+/// All threads of a share hang: the next call fails with the reason, another share continues, and so does this one when it is back.
 #[tokio::test(start_paused = true)]
 async fn a_share_that_hangs_costs_its_own_threads_alone() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -2,55 +2,34 @@
 
 use std::process::Command;
 
-use anyhow::anyhow;
+use anyhow::{Context, ensure};
 
-use crate::packages::{self, Package};
-use crate::progress::SharedProgress;
+use crate::dependency::Dependency;
+use crate::packages::package;
 
-/// Debian's packages.
-const PACKAGES: [Package; 5] = [
-    package("containerd", "/usr/bin/containerd", &["containerd.service"]),
-    package("runc", "/usr/sbin/runc", &[]),
-    package("containernetworking-plugins", "/usr/lib/cni/ptp", &[]),
-    package("busybox-static", "/bin/busybox", &[]),
-    package("iproute2", "/sbin/ip", &[]),
-];
+/// What a node needs.
+pub static NODE: Dependency = Dependency {
+    name: "a node",
+    packages: &[
+        package("containerd", "/usr/bin/containerd", &["containerd.service"]),
+        package("runc", "/usr/sbin/runc", &[]),
+        package("containernetworking-plugins", "/usr/lib/cni/ptp", &[]),
+        package("busybox-static", "/bin/busybox", &[]),
+        package("iproute2", "/sbin/ip", &[]),
+    ],
+    python: None,
+    suits,
+    needed_by: |test| test.suite == "e2e node" || test.suite.starts_with("e2e node_"),
+    server: None,
+};
 
-/// Why this machine can have no node now, and what to do about it.
-pub fn obstacle() -> Option<anyhow::Error> {
-    if !cfg!(target_os = "linux") {
-        return Some(anyhow!("a node needs Linux"));
-    }
-    if !rustix::process::geteuid().is_root() {
-        return Some(anyhow!("a node needs root: run the command as root"));
-    }
-    let missing = packages::missing(&PACKAGES);
-    if !missing.is_empty() {
-        let missing = missing.join(" ");
-        return Some(anyhow!(
-            "a node needs Debian's packages {missing}: add --install-node-packages, or run `apt-get install \
-             --no-install-recommends {missing}`"
-        ));
-    }
+fn suits() -> anyhow::Result<()> {
+    ensure!(cfg!(target_os = "linux"), "it needs Linux");
+    ensure!(rustix::process::geteuid().is_root(), "it needs root: run the command as root");
     let mut unshare = Command::new("unshare");
     let output = unshare.args(["--mount", "--net", "--pid", "--fork", "true"]).output();
-    match output {
-        Ok(output) if output.status.success() => None,
-        Ok(output) => {
-            let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            Some(anyhow!(
-                "a node needs namespaces, which this machine refuses ({reason}): run it on a machine of its own"
-            ))
-        }
-        Err(error) => Some(anyhow!("a node needs unshare of util-linux, which does not run: {error}")),
-    }
-}
-
-/// Installs the packages that are missing.
-pub fn install(progress: &SharedProgress) -> anyhow::Result<()> {
-    packages::install(&PACKAGES, progress)
-}
-
-const fn package(name: &'static str, file: &'static str, services: &'static [&'static str]) -> Package {
-    Package { name, file, services }
+    let output = output.context("it needs unshare of util-linux, which does not run")?;
+    let reason = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "it needs namespaces, which are refused ({}): run it elsewhere", reason.trim());
+    Ok(())
 }

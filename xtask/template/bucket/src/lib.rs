@@ -7,11 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kube_provisioner::bucket::{Bucket, BucketProvisioner, Credentials, Endpoint, ProvisionedBucket, RequestOf};
 use kube_provisioner::{DeleteError, ProvisionError};
 
-/// The backend: buckets by name, each with its user.
+/// The backend: buckets by name, each with its owner.
 #[derive(Clone, Default)]
 pub struct Store {
     pub host: String,
-    pub buckets: Arc<Mutex<BTreeMap<String, String>>>,
+    pub buckets: Arc<Mutex<BTreeMap<String, Owner>>>,
+}
+
+/// The claim's user, and the cluster of the claim: several clusters may use one store, and a copy of a cluster has the
+/// same claims with the same uids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub user: String,
+    pub cluster_id: String,
 }
 
 impl BucketProvisioner for Store {
@@ -24,11 +32,12 @@ impl BucketProvisioner for Store {
     /// refused, never taken over.
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let user = request.claim.user();
+        let owner = Owner { user: user.clone(), cluster_id: request.cluster_id };
         match self.buckets().entry(request.name) {
-            Entry::Occupied(bucket) if *bucket.get() != user => {
+            Entry::Occupied(bucket) if *bucket.get() != owner => {
                 return Err(ProvisionError::invalid("a bucket of this name is somebody else's; choose another name"));
             }
-            bucket => bucket.or_insert(user.clone()),
+            bucket => bucket.or_insert(owner),
         };
         Ok(self.bucket(user))
     }
@@ -39,8 +48,8 @@ impl BucketProvisioner for Store {
 
     /// Already gone is success, and what is not the claim's stays.
     async fn delete(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
-        let user = bucket.claim.user();
-        self.buckets().retain(|name, owner| *name != bucket.name || *owner != user);
+        let owner = Owner { user: bucket.claim.user(), cluster_id: bucket.cluster_id };
+        self.buckets().retain(|name, known| *name != bucket.name || *known != owner);
         Ok(())
     }
 
@@ -52,12 +61,12 @@ impl BucketProvisioner for Store {
 
 impl Store {
     fn bucket(&self, user: String) -> Bucket {
-        let endpoint = Endpoint { host: self.host.clone(), port: 443, tls: true, ..Endpoint::default() };
+        let endpoint = Endpoint::https(&self.host);
         // A real store makes the key, and tells it again when it is asked again.
         Bucket::new(endpoint, Credentials::new(user, "not a secret"))
     }
 
-    fn buckets(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+    fn buckets(&self) -> MutexGuard<'_, BTreeMap<String, Owner>> {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

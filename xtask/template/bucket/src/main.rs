@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use example_provisioner::Store;
-use kube_provisioner::BucketOptions;
+use kube_provisioner::{BucketOptions, Program};
 
 /// Makes a bucket for every claim
 #[derive(Parser)]
@@ -15,7 +15,5 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    kube_provisioner::run_buckets(async |args: Args| {
-        Ok((Store { host: args.store_host, ..Store::default() }, args.options))
-    })
+    Program::new(async |args: Args| Ok((Store { host: args.store_host, ..Store::default() }, args.options))).run()
 }

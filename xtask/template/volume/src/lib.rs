@@ -36,7 +36,7 @@ impl Provisioner for Directories {
         if volume.annotation("example.com/keep-data") == Some("true") {
             return Ok(());
         }
-        self.remove(volume.name()).await
+        self.remove(&volume.name).await
     }
 
     /// The claim is gone before its volume was made: nothing may stay.

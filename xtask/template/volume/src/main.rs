@@ -3,7 +3,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use example_provisioner::Directories;
-use kube_provisioner::Options;
+use kube_provisioner::{Options, Program};
 
 /// Makes a directory for every claim
 #[derive(Parser)]
@@ -16,5 +16,5 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    kube_provisioner::run(async |args: Args| Ok((Directories { root: args.root }, args.options)))
+    Program::new(async |args: Args| Ok((Directories { root: args.root }, args.options))).run()
 }

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use provisioner_runtime::controller::FencingToken;
+use objectbucket_api::names::generated_bucket_name;
 use tokio::time::sleep;
 
-use super::Subject;
+use super::direct::Direct;
 use super::lab::{Lab, OVERLAP};
-use crate::bucket::{BucketRequest, ProvisionedBucket, Source};
+use super::{Subject, names};
+use crate::bucket::Source;
 use crate::conformance::tempo::Tempo;
 use crate::conformance::verdict::{Broken, CheckResult, Judgement};
-use crate::controller::bucket::{UntypedBucket, read_texts};
-use crate::secrets::Secrets;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BucketRule {
@@ -21,6 +20,9 @@ pub(super) enum BucketRule {
     Delete,
     NothingThere,
     Foreign,
+    OneName,
+    InBetween,
+    OtherCluster,
     Grant,
     Rotate,
     Refuse,
@@ -29,13 +31,16 @@ pub(super) enum BucketRule {
 }
 
 impl BucketRule {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Provision,
         Self::Again,
         Self::EachItsOwn,
         Self::Delete,
         Self::NothingThere,
         Self::Foreign,
+        Self::OneName,
+        Self::InBetween,
+        Self::OtherCluster,
         Self::Grant,
         Self::Rotate,
         Self::Refuse,
@@ -43,7 +48,7 @@ impl BucketRule {
         Self::Storm,
     ];
 
-    /// Its name, which is also its section in `docs/conformance.md`.
+    /// Its name, which is also its section in `docs/book/pages/reference/conformance.md`.
     pub(super) fn id(self) -> &'static str {
         match self {
             Self::Provision => "bucket-provision",
@@ -52,6 +57,9 @@ impl BucketRule {
             Self::Delete => "bucket-delete",
             Self::NothingThere => "bucket-nothing-there",
             Self::Foreign => "bucket-foreign",
+            Self::OneName => "bucket-one-name",
+            Self::InBetween => "bucket-in-between",
+            Self::OtherCluster => "bucket-other-cluster",
             Self::Grant => "bucket-grant",
             Self::Rotate => "bucket-rotate",
             Self::Refuse => "bucket-refuse",
@@ -68,6 +76,11 @@ impl BucketRule {
             Self::Delete => "everything goes with the claim, and deleting again is success",
             Self::NothingThere => "cleaning up what was never made is success and removes nothing",
             Self::Foreign => "a bucket of another claim is refused, and survives",
+            Self::OneName => {
+                "of two claims with one bucket name at once one gets it, and the other one's end leaves it"
+            }
+            Self::InBetween => "a bucket that somebody else makes meanwhile is neither taken over nor removed",
+            Self::OtherCluster => "a claim has nothing to say about the bucket of the same claim in another cluster",
             Self::Grant => "claims are let into a bucket that exists and out again, and the bucket stays",
             Self::Rotate => "a new key works beside the old one, which goes later",
             Self::Refuse => "unknown parameters are refused",
@@ -130,6 +143,9 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
             lab.assets("cleaned up", &before).await.map(|()| Judgement::Kept)
         }
         BucketRule::Foreign => foreign(subject, &before).await,
+        BucketRule::OneName => names::one_name(subject, &before).await,
+        BucketRule::InBetween => names::in_between(subject, &before).await,
+        BucketRule::OtherCluster => names::other_cluster(subject, &before).await,
         BucketRule::Grant => grant(subject, &before).await,
         BucketRule::Rotate => rotate(subject, &before).await,
         BucketRule::Refuse => {
@@ -158,7 +174,12 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
 }
 
 /// Deletes the claims; in the end the backend is as before.
-async fn end<T>(lab: &Lab<'_>, claims: &[&str], before: &[String], process: tokio::task::JoinHandle<T>) -> CheckResult {
+pub(super) async fn end<T>(
+    lab: &Lab<'_>,
+    claims: &[&str],
+    before: &[String],
+    process: tokio::task::JoinHandle<T>,
+) -> CheckResult {
     claims.iter().for_each(|claim| lab.delete(claim));
     for claim in claims {
         lab.gone(claim).await?;
@@ -285,34 +306,12 @@ async fn storm(subject: &Subject, seed: u64, before: &[String]) -> CheckResult {
 /// Calls the author as for a claim that is gone.
 async fn remove(subject: &Subject, name: &str, uid: &str, source: Source, method: &str) -> Result<(), Broken> {
     let lab = Lab::new(subject);
-    let backend = (subject.start)(lab.cluster.client("kit"));
-    let capabilities = backend.capabilities();
-    let parameters = read_texts(&subject.parameters, &capabilities, |texts| backend.parse(texts));
-    let parameters = parameters.map_err(|problem| Broken(format!("the class's parameters: {problem:?}")))?;
-    let mut secrets = Secrets::default();
-    for named in &parameters.secrets {
-        let names = crate::controller::secret_names::TemplateNames { claim: name, namespace: "default", volume: "" };
-        let (namespace, secret) = named.resolve(names).map_err(Broken)?;
-        let object = lab.cluster.get("", "secrets", &namespace, &secret).unwrap_or_default();
-        if let Ok(object) = serde_json::from_value::<k8s_openapi::api::core::v1::Secret>(object) {
-            let data = object.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
-            secrets.insert(named.role.clone(), data);
-        }
-    }
-    let request = BucketRequest::new(objectbucket_api::names::generated_bucket_name("conformance", uid), (), ());
-    let bucket = ProvisionedBucket {
-        claim: Lab::claim_name(name, uid),
-        source,
-        parameters: None,
-        secrets,
-        fencing_token: FencingToken::unlimited(),
-        ..ProvisionedBucket::new(request.name, source, ())
-    };
-    let argument = || UntypedBucket { bucket: bucket.clone(), parameters: Some(parameters.parsed.clone()) };
+    let direct = Direct::new(subject, &lab, Lab::claim_name(name, uid))?;
+    let bucket = direct.bucket(&generated_bucket_name("conformance", uid), source);
     for _ in 0..2 {
         let answer = match method {
-            "delete" => backend.delete(argument()).await,
-            _ => backend.clean_up(argument()).await,
+            "delete" => direct.backend.delete(bucket.clone()).await,
+            _ => direct.backend.clean_up(bucket.clone()).await,
         };
         answer.map_err(|error| Broken(format!("{method} fails where there is nothing: {error}")))?;
     }
@@ -325,7 +324,11 @@ mod tests {
 
     #[test]
     fn every_rule_is_explained() {
-        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/conformance.md")).unwrap();
+        let page = std::fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/book/pages/reference/conformance.md"
+        ))
+        .unwrap();
         let sections = page.lines().filter_map(|line| line.strip_prefix("## "));
         let sections: Vec<&str> = sections.filter(|section| section.starts_with("bucket-")).collect();
         assert_eq!(sections, BucketRule::ALL.map(BucketRule::id));

@@ -8,9 +8,10 @@ use futures::future::BoxFuture;
 use provisioner_runtime::access::AccessRule;
 
 use crate::bucket::{
-    Bucket, BucketCapabilities, BucketProvisioner, BucketRequest, Credentials, ProvisionedBucket, RequestOf,
+    Bucket, BucketCapabilities, BucketProvisioner, BucketRequest, BucketStart, Credentials, ProvisionedBucket,
+    RequestOf,
 };
-use crate::controller::class_parameters::Parsed;
+use crate::controller::shared::class_parameters::Parsed;
 use crate::error::{DeleteError, ProvisionError, StartError};
 use crate::parameters::ParameterError;
 
@@ -39,6 +40,8 @@ impl UntypedRequest {
             access_key_id,
             credentials,
             secrets,
+            applied_config,
+            cluster_id,
             fencing_token,
             parameters: _,
             config: _,
@@ -54,6 +57,8 @@ impl UntypedRequest {
             access_key_id,
             credentials,
             secrets,
+            applied_config,
+            cluster_id,
             fencing_token,
         }
     }
@@ -69,6 +74,7 @@ impl UntypedBucket {
             config_texts,
             access_key_id,
             secrets,
+            cluster_id,
             fencing_token,
             parameters: _,
         } = self.bucket;
@@ -82,6 +88,7 @@ impl UntypedBucket {
             config_texts,
             access_key_id,
             secrets,
+            cluster_id,
             fencing_token,
         }
     }
@@ -100,7 +107,7 @@ pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn clean_up(&self, attempt: UntypedBucket) -> Answer<'_, (), DeleteError>;
     fn rotate(&self, bucket: UntypedBucket) -> Answer<'_, Credentials, ProvisionError>;
     fn retire(&self, bucket: UntypedBucket) -> Answer<'_, (), DeleteError>;
-    fn start(&self) -> Answer<'_, (), StartError>;
+    fn start(&self, start: BucketStart) -> Answer<'_, (), StartError>;
     fn probe(&self) -> Answer<'_, (), StartError>;
     fn capabilities(&self) -> BucketCapabilities;
     fn access_rules(&self) -> Vec<AccessRule>;
@@ -143,8 +150,8 @@ impl<B: BucketProvisioner> BucketBackend for B {
         Box::pin(BucketProvisioner::retire(self, bucket.typed()))
     }
 
-    fn start(&self) -> Answer<'_, (), StartError> {
-        Box::pin(BucketProvisioner::start(self))
+    fn start(&self, start: BucketStart) -> Answer<'_, (), StartError> {
+        Box::pin(BucketProvisioner::start(self, start))
     }
 
     fn probe(&self) -> Answer<'_, (), StartError> {

@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use provisioner_runtime::Cache;
+use objectbucket_api::names::object_bucket_name;
+use provisioner_runtime::controller::{Cache, StaleReads};
 use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Change;
 
@@ -13,12 +14,11 @@ use super::class::ReadClass;
 use super::decide::{Decision, Rules, decide};
 use super::delivered::{DeliveredFacts, Seen};
 use super::delivered_table::DeliveredTable;
-use super::facts::{BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, OurClass};
+use super::facts::{BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, Recorded};
+use super::gone::Gone;
 use super::key::Key;
 use super::safeguards::BucketSafeguard;
-
-/// So many stale objects that a list is always quicker than reading them.
-const ALWAYS_LIST: usize = 1 << 32;
+use crate::controller::shared::index::take;
 
 pub(crate) struct BucketCache {
     rules: Arc<Rules>,
@@ -34,6 +34,7 @@ pub(crate) struct BucketCache {
     /// Claims by the ObjectBucket that they point at.
     pointing: HashMap<Box<str>, Key>,
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
+    gone: Gone,
 }
 
 /// Claims by whether they have their bucket.
@@ -58,6 +59,7 @@ impl BucketCache {
             of_claim: HashMap::new(),
             pointing: HashMap::new(),
             by_class: HashMap::new(),
+            gone: Gone::default(),
         }
     }
 
@@ -69,6 +71,7 @@ impl BucketCache {
             }
             Change::Deleted(claim) => {
                 let Some(key) = claim.map(|claim| key_of(&claim)) else { return Vec::new() };
+                self.gone.add(key.uid());
                 if let Some(known) = self.claims.remove(&key) {
                     self.claim_gone(&key, &known);
                 }
@@ -91,8 +94,9 @@ impl BucketCache {
             }
             Change::Deleted(bucket) => {
                 let Some(bucket) = bucket else { return Vec::new() };
+                self.gone.add(&bucket.uid);
                 let same = self.buckets.get(&*bucket.name).is_some_and(|known| known.uid == bucket.uid);
-                return if same { self.bucket_gone(&bucket.name) } else { Vec::new() };
+                return if same { self.bucket_gone(&bucket.name) } else { self.keys_of(&bucket) };
             }
             Change::Ready => {
                 let gone = self.buckets.end_snapshot();
@@ -134,28 +138,46 @@ impl BucketCache {
 
     /// Applies a claim that the API server has returned.
     pub(crate) fn saw_claim(&mut self, claim: ClaimFacts) {
-        if self.claims.get(&key_of(&claim)).is_some() {
+        let key = key_of(&claim);
+        if self.claims.get(&key).is_some() {
+            let awaits_listing = self.claims.awaits_listing(&key);
             self.put_claim(claim);
+            if awaits_listing {
+                self.claims.await_listing(key);
+            }
+        }
+    }
+
+    /// The API server does not have the claim any more, whatever the watch has shown.
+    pub(crate) fn claim_is_gone(&mut self, key: &Key) {
+        if let Some(known) = self.claims.remove(key) {
+            self.claim_gone(key, &known);
+            self.gone.add(key.uid());
         }
     }
 
     /// A write of the claim's status has had no answer: the next one is made whatever the status seems to be.
     pub(crate) fn status_is_unknown(&mut self, key: &Key) {
-        if let Some(mut claim) = self.claims.get(key).map(|claim| ClaimFacts::clone(claim)) {
-            claim.status.conditions.clear();
-            self.claims.insert(key.clone(), Arc::new(claim));
+        if let Some(claim) = self.claims.get_mut(key) {
+            Arc::make_mut(claim).status.conditions.clear();
         }
     }
 
     /// Applies an ObjectBucket that the API server has returned.
     pub(crate) fn saw_bucket(&mut self, bucket: BucketFacts) {
+        let name = bucket.name.clone();
+        let awaits_listing = self.buckets.awaits_listing(&name);
         self.put_bucket(bucket);
+        if awaits_listing {
+            self.buckets.await_listing(name);
+        }
     }
 
     /// The API server does not have the ObjectBucket with this uid any more, whatever the watch has shown.
     pub(crate) fn bucket_is_gone(&mut self, name: &str, uid: &str) {
         if self.buckets.get(name).is_some_and(|known| *known.uid == *uid) {
             self.bucket_gone(name);
+            self.gone.add(uid);
         }
     }
 
@@ -211,7 +233,13 @@ impl BucketCache {
     }
 
     fn put_claim(&mut self, claim: ClaimFacts) -> Option<Key> {
+        if !self.rules.is_present(&claim) {
+            return None;
+        }
         let key = key_of(&claim);
+        if self.gone.has(key.uid()) {
+            return None;
+        }
         if let Some(known) = self.claims.get(&key).cloned() {
             if claim.resource_version < known.resource_version {
                 self.claims.keep(&key);
@@ -246,6 +274,9 @@ impl BucketCache {
 
     fn put_bucket(&mut self, bucket: BucketFacts) -> Vec<Key> {
         let mut keys = Vec::new();
+        if self.gone.has(&bucket.uid) {
+            return keys;
+        }
         if let Some(known) = self.buckets.get(&bucket.name).cloned() {
             // A watch that is behind may still show the one that had this name before.
             if bucket.resource_version < known.resource_version {
@@ -254,9 +285,8 @@ impl BucketCache {
             }
             keys = self.unlink(&known);
         }
-        if let Some(claim) = &bucket.claim {
-            let path = format!("{}/{}", claim.namespace, claim.name);
-            self.of_claim.entry(path.into()).or_default().insert(bucket.name.clone());
+        for path in paths(&bucket) {
+            self.of_claim.entry(path).or_default().insert(bucket.name.clone());
         }
         keys.extend(self.keys_of(&bucket));
         self.buckets.insert(bucket.name.clone(), Arc::new(bucket));
@@ -271,20 +301,87 @@ impl BucketCache {
 
     /// Takes an ObjectBucket out of the indexes. Returns the keys that it concerned.
     fn unlink(&mut self, bucket: &BucketFacts) -> Vec<Key> {
-        if let Some(claim) = &bucket.claim {
-            take(&mut self.of_claim, &format!("{}/{}", claim.namespace, claim.name), &bucket.name);
+        for path in paths(bucket) {
+            take(&mut self.of_claim, &path, &bucket.name);
         }
         self.keys_of(bucket)
     }
 
-    /// Its claim's key, that of the claim of the same name now, and that of the claim that points at it.
+    /// Its claim's key, those of the claims of the same name now, and that of the claim that points at it. An ObjectBucket
+    /// without any of these has a key of its own.
     fn keys_of(&self, bucket: &BucketFacts) -> Vec<Key> {
-        let of = bucket.claim.as_ref().filter(|claim| !claim.uid.is_empty());
+        let of = bucket.claim().filter(|claim| !claim.uid.is_empty());
         let own = of.map(|claim| Key::of(&claim.namespace, &claim.name, &claim.uid));
-        let path = bucket.claim.as_ref().map(|claim| format!("{}/{}", claim.namespace, claim.name));
-        let same_name = path.and_then(|path| self.by_path.get(&*path));
+        let same_name = paths(bucket).filter_map(|path| self.by_path.get(&path).cloned());
         let pointing = self.pointing.get(&*bucket.name);
-        own.into_iter().chain(same_name.cloned()).chain(pointing.cloned()).collect()
+        let keys: Vec<Key> = own.into_iter().chain(same_name).chain(pointing.cloned()).collect();
+        if keys.is_empty() { vec![Key::of("", &bucket.name, &bucket.uid)] } else { keys }
+    }
+
+    /// Whether the ObjectBucket stands for this claim.
+    fn is_of(&self, bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
+        let points = claim.object_bucket.as_deref() == Some(&bucket.name);
+        if !self.rules.safeguards.include(BucketSafeguard::Pointer) && bucket.claim().is_none_or(|of| of.uid.is_empty())
+        {
+            return points;
+        }
+        match bucket.claim() {
+            Some(of) if !of.uid.is_empty() => *of.uid == *claim.uid,
+            Some(of) => points && *of.namespace == *claim.namespace && *of.name == *claim.name,
+            // A damaged object is nobody else's as long as it may be the claim's.
+            None if bucket.unreadable.is_some() || matches!(bucket.record, Recorded::Unreadable(_)) => points,
+            None => points && self.is_named_after(bucket, claim),
+        }
+    }
+
+    /// Whether an ObjectBucket of another provisioner that names no claim can only be this claim's: it has the name that all
+    /// give to the claim's ObjectBucket, no other claim would have the same, and it was made after the claim. Tenants choose
+    /// what a claim points at, but not when it was made.
+    fn is_named_after(&self, bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
+        let Some(path) = bucket.name.strip_prefix("obc-") else { return false };
+        let mut claims = path.match_indices('-').filter_map(|(hyphen, _)| {
+            let path = format!("{}/{}", &path[..hyphen], &path[hyphen + 1..]);
+            self.by_path.get(&*path)
+        });
+        let only = claims.next().filter(|_| claims.next().is_none());
+        let is_older = claim.created.zip(bucket.created).is_some_and(|(claim, bucket)| claim <= bucket);
+        is_older && only == Some(&key_of(claim))
+    }
+
+    /// Whether no claim has the ObjectBucket.
+    fn is_free(&self, bucket: &BucketFacts) -> bool {
+        let of = bucket.claim().map(|of| Key::of(&of.namespace, &of.name, &of.uid));
+        of.is_none_or(|key| self.claims.get(&key).is_none())
+    }
+
+    /// What keeps a claim without an ObjectBucket from getting one.
+    fn obstacle(&self, key: &Key, claim: Option<&ClaimFacts>, class: &ClassState) -> Option<Obstacle> {
+        let (mut left, mut former) = (None, false);
+        for other in self.candidates(key, None).filter(|other| self.rules.own(other, class)) {
+            if other.claim().is_none_or(|of| of.uid.is_empty() || of.uid == key.uid()) {
+                continue;
+            }
+            if let Some(maker) = self.rules.other_cluster(other) {
+                return Some(Obstacle::OtherCluster { maker: maker.into() });
+            }
+            match other.deleting || !self.rules.safeguards.include(BucketSafeguard::Absence) {
+                true => former = true,
+                false => left = Some(other.name.clone()),
+            }
+        }
+        let unproven = || {
+            let claim = claim?;
+            // A claim that cannot be read does not say where it points, and probably it is there.
+            let usual = claim.unreadable.as_ref().map(|_| object_bucket_name(&claim.namespace, &claim.name));
+            let pointed = self.buckets.get(claim.object_bucket.as_deref().or(usual.as_deref())?)?;
+            let may_be_ours = usual.is_some() || self.rules.own(pointed, class);
+            Some(pointed).filter(|other| other.claim().is_none() && may_be_ours)
+        };
+        match left {
+            _ if former => Some(Obstacle::Former),
+            Some(object) => Some(Obstacle::Left { object }),
+            None => unproven().map(|other| Obstacle::Unproven { object: other.name.clone() }),
+        }
     }
 
     fn of_class(&self, class: &str) -> Vec<Key> {
@@ -302,45 +399,49 @@ impl BucketCache {
     /// The ObjectBuckets of claims of this name, and the one that the claim points at.
     fn candidates<'a>(
         &'a self,
-        key: &Key,
+        key: &'a Key,
         claim: Option<&'a ClaimFacts>,
     ) -> impl Iterator<Item = &'a Arc<BucketFacts>> + use<'a> {
         let named = self.of_claim.get(key.path()).into_iter().flatten();
         let pointed = claim.and_then(|claim| claim.object_bucket.as_deref());
-        named.map(|name| &**name).chain(pointed).filter_map(|name| self.buckets.get(name))
+        let unclaimed = key.path().strip_prefix('/');
+        named.map(|name| &**name).chain(pointed).chain(unclaimed).filter_map(|name| self.buckets.get(name))
     }
 }
 
 impl Cache for BucketCache {
     type Key = Key;
     type Facts = Facts;
-    type Attempt = ();
 
     fn facts(&self, key: &Key) -> Facts {
         let claim = self.claims.get(key).cloned();
-        let is_own = |bucket: &&Arc<BucketFacts>| match (&claim, &bucket.claim) {
-            (Some(claim), _) => bucket.is_of(claim),
-            (None, Some(of)) => !of.uid.is_empty() && of.uid == key.uid(),
-            (None, None) => false,
+        let is_own = |bucket: &&Arc<BucketFacts>| match (&claim, bucket.claim()) {
+            (Some(claim), _) => self.is_of(bucket, claim),
+            (None, Some(of)) if !of.uid.is_empty() => of.uid == key.uid(),
+            (None, _) => *bucket.uid == *key.uid() && self.keys_of(bucket).contains(key),
         };
-        let bucket = self.candidates(key, claim.as_deref()).find(is_own).cloned();
+        let is_given = |bucket: &&Arc<BucketFacts>| {
+            let claim = claim.as_ref().filter(|_| !bucket.deleting);
+            claim.is_some_and(|claim| bucket.is_given_to(claim) && self.is_free(bucket))
+        };
+        let candidates = || self.candidates(key, claim.as_deref());
+        let bucket = candidates().find(is_own).or_else(|| candidates().find(is_given)).cloned();
         let class = claim.as_ref().and_then(|claim| claim.class.as_deref());
         let class = self.class(class.or_else(|| bucket.as_ref()?.class.as_deref()));
-        let former = self.candidates(key, None).any(|other| {
-            let of_another = other.claim.as_ref().is_some_and(|of| !of.uid.is_empty() && of.uid != key.uid());
-            of_another && self.rules.own(other, &class)
-        });
+        let obstacle = match bucket {
+            Some(_) => None,
+            None => self.obstacle(key, claim.as_deref(), &class),
+        };
         let record = bucket.as_ref().and_then(|bucket| Some((bucket, bucket.record()?)));
         let [secret, config_map] = self.delivered(key.path());
-        let secret = secret.map_or(Delivered::Absent, |secret| {
-            secret.as_secret(key.uid(), record.and_then(|(_, record)| record.access_key_id.as_deref()))
-        });
+        let secret =
+            secret.map_or(Delivered::Absent, |secret| secret.as_secret(key.uid(), record.map(|(_, record)| &**record)));
         let config_map = config_map.map_or(Delivered::Absent, |map| {
             let wanted = record.map(|(bucket, record)| record.config_map(&bucket.endpoint)).unwrap_or_default();
             map.as_config_map(key.uid(), &wanted)
         });
         let bucket = bucket.map_or(BucketState::Absent, BucketState::Known);
-        Facts { claim, bucket, former, class, secret, config_map }
+        Facts { claim, bucket, obstacle, class, secret, config_map }
     }
 
     fn inputs(&self, key: &Key) -> u64 {
@@ -355,26 +456,9 @@ impl Cache for BucketCache {
         keys.into_iter().filter(needs_work).collect()
     }
 
-    /// The ObjectBucket is the record: nothing else is unfinished.
-    fn unfinished(&self, _: &Key) -> bool {
-        false
-    }
-
-    fn adopt(&mut self, _: &Key, (): ()) -> bool {
-        false
-    }
-
-    fn await_adoption(&mut self, _: &[Key]) {}
-
-    fn adopted(&mut self, _: &Key) {}
-
-    fn drop_attempt(&mut self, _: &Key) {}
-
-    fn forget(&mut self, _: &dyn Fn(&Key) -> bool) {}
-
     /// Whoever had our keys before may have changed anything: a watch that is behind lists again.
-    fn stale_reads(&self, _: usize) -> usize {
-        if self.rules.safeguards.include(BucketSafeguard::Fresh) { ALWAYS_LIST } else { 0 }
+    fn stale_reads(&self, _: usize) -> StaleReads {
+        if self.rules.safeguards.include(BucketSafeguard::Fresh) { StaleReads::ListAgain } else { StaleReads::Each(0) }
     }
 }
 
@@ -382,54 +466,12 @@ pub(crate) fn key_of(claim: &ClaimFacts) -> Key {
     Key::of(&claim.namespace, &claim.name, &claim.uid)
 }
 
-/// Removes an element of one of the sets, and the set when it is empty.
-fn take<T: Ord>(sets: &mut HashMap<Box<str>, BTreeSet<T>>, name: &str, element: &T) {
-    if let Some(set) = sets.get_mut(name) {
-        set.remove(element);
-        if set.is_empty() {
-            sets.remove(name);
-        }
-    }
+/// `namespace/name` of the claims that an ObjectBucket concerns.
+fn paths(bucket: &BucketFacts) -> impl Iterator<Item = Box<str>> + use<> {
+    let of = bucket.claim().map(|of| format!("{}/{}", of.namespace, of.name).into_boxed_str());
+    let given = bucket.adopt_for.clone().filter(|given| of.as_ref() != Some(given));
+    of.into_iter().chain(given)
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use provisioner_runtime::watch::FromJson as _;
-
-    use super::super::narrow::{WatchedBucket, bucket_facts};
-    use super::super::safeguards::Safeguards;
-    use super::*;
-    use crate::bucket::BucketCapabilities;
-    use crate::controller::names::ProvisionerNames;
-    use crate::options::Options;
-
-    #[test]
-    fn who_had_the_name_before_takes_no_place() {
-        let rules = Rules {
-            names: ProvisionerNames::of(&Options::new("example.com/bucket")),
-            capabilities: BucketCapabilities::default(),
-            identity: "default".into(),
-            allowed_config: None,
-            safeguards: Safeguards::default(),
-        };
-        let mut cache = BucketCache::new(Arc::new(rules));
-        let bucket = |uid: &str, resource_version: u64| {
-            let version = resource_version.to_string();
-            let metadata = json!({"name": "obc-shop-photos", "uid": uid, "resourceVersion": version});
-            let text = json!({"metadata": metadata, "spec": {}}).to_string();
-            bucket_facts(&WatchedBucket::from_json(&text).unwrap()).unwrap()
-        };
-        cache.saw_bucket(bucket("new", 9));
-        cache.bucket_event(Change::Applied(Some(bucket("old", 5))));
-        cache.bucket_event(Change::Deleted(Some(bucket("old", 6))));
-        let uid = |cache: &BucketCache| cache.bucket("obc-shop-photos").map(|known| known.uid.clone());
-        assert_eq!(uid(&cache).as_deref(), Some("new"));
-        // A list that is older than an answer takes nothing away.
-        cache.bucket_event(Change::Begin);
-        cache.bucket_event(Change::Listed(Some(bucket("new", 8))));
-        cache.bucket_event(Change::Ready);
-        assert_eq!(uid(&cache).as_deref(), Some("new"));
-    }
-}
+mod tests;

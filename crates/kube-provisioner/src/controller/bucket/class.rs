@@ -12,8 +12,8 @@ use super::backend::BucketBackend;
 use super::decide::{Rules, class_fingerprint};
 use super::facts::{OurClass, ReclaimPolicy};
 use crate::bucket::BucketCapabilities;
-use crate::controller::class_parameters::{BadParameters, ClassParameters, Parsed};
-use crate::controller::watched::WatchedClass;
+use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
+use crate::controller::shared::watched::WatchedClass;
 use crate::parameters::ParameterError;
 
 /// The class parameter that says how long a key stays valid after it was rotated out.
@@ -21,32 +21,12 @@ const OVERLAP: &str = "credentialsOverlap";
 /// As long as that where the class says nothing.
 const USUAL_OVERLAP: Duration = Duration::from_secs(24 * 3600);
 
-/// A class by its name, and what is in it where it is ours.
-#[derive(Clone)]
-pub(crate) struct ReadClass {
-    pub(crate) name: Box<str>,
-    pub(crate) ours: Option<Arc<OurClass>>,
-}
+/// A class from the watch.
+pub(crate) type ReadClass = crate::controller::shared::read_class::ReadClass<OurClass>;
 
-impl ReadClass {
-    /// Reads the class of a watch event.
-    pub(crate) fn of_event(event: Change<WatchedClass>, rules: &Rules, backend: &dyn BucketBackend) -> Change<Self> {
-        let read = |class: WatchedClass| Self::read(class, rules, backend);
-        match event {
-            Change::Begin => Change::Begin,
-            Change::Listed(class) => Change::Listed(read(class)),
-            Change::Applied(class) => Change::Applied(read(class)),
-            Change::Deleted(class) => Change::Deleted(Self { name: class.name().into(), ours: None }),
-            Change::Ready => Change::Ready,
-        }
-    }
-
-    fn read(watched: WatchedClass, rules: &Rules, backend: &dyn BucketBackend) -> Self {
-        let name: Box<str> = watched.name().into();
-        let ours = watched.raw.as_deref().and_then(|raw| serde_json::from_str::<StorageClass>(raw.get()).ok());
-        let ours = ours.filter(|class| rules.names.include(&class.provisioner));
-        Self { name, ours: ours.map(|class| Arc::new(own(class, rules, backend))) }
-    }
+/// Reads the class of a watch event.
+pub(crate) fn read_class(event: Change<WatchedClass>, rules: &Rules, backend: &dyn BucketBackend) -> Change<ReadClass> {
+    ReadClass::of_event(event, &rules.names, |class| own(class, rules, backend))
 }
 
 fn own(class: StorageClass, rules: &Rules, backend: &dyn BucketBackend) -> OurClass {

@@ -3,13 +3,13 @@
 use provisioner_runtime::stable_hash;
 
 use super::facts::{
-    BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, OurClass, ReclaimPolicy, Recorded,
+    BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, ReclaimPolicy, Recorded,
 };
 use super::record::Record;
-use super::safeguards::Safeguards;
+use super::safeguards::{BucketSafeguard, Safeguards};
 use crate::bucket::{BucketCapabilities, Source};
-use crate::controller::class_parameters::BadParameters;
-use crate::controller::names::ProvisionerNames;
+use crate::controller::shared::class_parameters::BadParameters;
+use crate::controller::shared::names::ProvisionerNames;
 
 /// What decisions depend on beside the facts.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct Rules {
     pub(crate) capabilities: BucketCapabilities,
     /// This installation.
     pub(crate) identity: Box<str>,
+    /// The cluster.
+    pub(crate) cluster_id: Box<str>,
     /// The keys of `additionalConfig` that claims may use; `None` is all that the author knows.
     pub(crate) allowed_config: Option<Vec<String>>,
     pub(crate) safeguards: Safeguards,
@@ -32,9 +34,9 @@ pub enum Decision {
     Refuse(Refusal),
     /// Call the author's `provision` or `grant`.
     Attempt(Reason),
-    /// Write down what another provisioner has made, and go on with it.
+    /// Write down what another provisioner has made, or what was restored and a person gives to the claim, and continue with it.
     Adopt,
-    /// Write what Secret, ConfigMap and status lack, all of which the ObjectBucket tells.
+    /// Write what Secret, ConfigMap and status lack, all of which the ObjectBucket records.
     Restore,
     /// Give the user another key.
     Rotate,
@@ -59,12 +61,12 @@ pub enum NoAction {
     NothingHere,
     /// The ObjectBucket is being deleted, and our finalizer does not hold it.
     ObjectGoes,
+    /// The bucket was made in another cluster.
+    OtherCluster,
     /// The bucket was made by another installation.
     OtherInstallation,
     /// The ObjectBucket is another provisioner's.
     OtherProvisioner,
-    /// An ObjectBucket that does not tell its claim, and no claim points at.
-    Unclaimed,
 }
 
 /// Why the author's code is called for a claim.
@@ -83,6 +85,48 @@ pub enum Reason {
 pub enum Refusal {
     /// The ObjectBucket of an earlier claim of this name is not gone yet.
     Former,
+    /// The ObjectBucket of an earlier claim of this name is there, and nobody has seen that claim being deleted.
+    Left {
+        /// Its name.
+        object: String,
+    },
+    /// The claim points at an ObjectBucket that does not name its owner.
+    Unproven {
+        /// Its name.
+        object: String,
+    },
+    /// The claim of an ObjectBucket does not exist, and nobody has seen it being deleted.
+    NoClaim {
+        /// The ObjectBucket.
+        object: String,
+    },
+    /// An ObjectBucket names no claim, and no claim names it.
+    Unclaimed {
+        /// The ObjectBucket.
+        object: String,
+    },
+    /// The claim of an ObjectBucket does not exist, and nothing says in which cluster its bucket was made.
+    NoCluster {
+        /// The ObjectBucket.
+        object: String,
+    },
+    /// The object cannot be read.
+    Unreadable {
+        /// Which of claim and ObjectBucket.
+        kind: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The bucket was made in another cluster.
+    OtherCluster {
+        /// Its id.
+        maker: String,
+    },
+    /// The bucket was made by another installation.
+    OtherInstallation {
+        /// Its identity.
+        maker: String,
+    },
     /// Neither the claim nor the class says how the bucket is to be called.
     NoName,
     /// The name cannot be a bucket's.
@@ -122,7 +166,7 @@ pub enum Ending {
     RevokeUnknown,
     /// No call has succeeded yet: what it may have left is removed.
     CleanUp,
-    /// A person gives up what is in the backend.
+    /// A person abandons what is in the backend.
     Abandon,
 }
 
@@ -137,23 +181,25 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     if !rules.own(bucket, &facts.class) {
         return Decision::NoAction(NoAction::OtherProvisioner);
     }
-    if bucket.identity.as_deref().is_some_and(|identity| *identity != *rules.identity) {
-        return Decision::NoAction(NoAction::OtherInstallation);
+    if let Some(decision) = elsewhere(bucket, facts, rules) {
+        return decision;
     }
     if bucket.deleting && !bucket.has_finalizer() {
         return Decision::NoAction(NoAction::ObjectGoes);
     }
-    if let Recorded::Unreadable(problem) = &bucket.record {
-        return Decision::Refuse(Refusal::Record(problem.clone()));
+    if let Some(refusal) = damaged(bucket).filter(|_| !(bucket.abandoned && facts.is_ending())) {
+        return Decision::Refuse(refusal);
     }
-    let Some(claim) = &facts.claim else {
-        return match &bucket.claim {
-            Some(claim) if !claim.uid.is_empty() => Decision::Release(ending(bucket, &facts.class)),
-            _ => Decision::NoAction(NoAction::Unclaimed),
-        };
-    };
+    let Some(claim) = &facts.claim else { return without_claim(bucket, facts, rules) };
+    // Also one that is being deleted: only its record says for whom the bucket was made.
+    if bucket.is_given_to(claim) && claim.unreadable.is_none() {
+        return Decision::Adopt;
+    }
     if claim.deleting {
         return Decision::Release(ending(bucket, &facts.class));
+    }
+    if let Some(refusal) = unreadable(claim) {
+        return Decision::Refuse(refusal);
     }
     match bucket.record() {
         Some(record) => with_record(record, claim, bucket, facts, rules),
@@ -167,6 +213,59 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     }
 }
 
+/// Absence alone deletes nothing: our own release marks the ObjectBucket before the claim may go, so the claim of one that is
+/// not being deleted has vanished. It was restored without its claim, or somebody took the claim's finalizer off.
+fn without_claim(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
+    let careful = rules.safeguards.include(BucketSafeguard::Absence);
+    let asked = bucket.deleting || bucket.abandoned || !careful;
+    match bucket.claim().filter(|claim| !claim.uid.is_empty()) {
+        None if bucket.abandoned => Decision::Release(Ending::Abandon),
+        None => Decision::Refuse(Refusal::Unclaimed { object: bucket.name.to_string() }),
+        // It may be a copy from another cluster, in which its claim lives.
+        Some(_) if !bucket.abandoned && bucket.record().is_none() && bucket.cluster_id.is_none() && careful => {
+            Decision::Refuse(Refusal::NoCluster { object: bucket.name.to_string() })
+        }
+        Some(_) if asked => Decision::Release(ending(bucket, &facts.class)),
+        Some(_) => Decision::Refuse(Refusal::NoClaim { object: bucket.name.to_string() }),
+    }
+}
+
+/// A bucket of another cluster or installation is left to it. The claim or ObjectBucket that waits says so.
+fn elsewhere(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Option<Decision> {
+    let (rest, refusal) = match (rules.other_cluster(bucket), bucket.identity.as_deref()) {
+        (Some(maker), _) => (NoAction::OtherCluster, Refusal::OtherCluster { maker: maker.to_owned() }),
+        (None, Some(maker)) if *maker != *rules.identity => {
+            (NoAction::OtherInstallation, Refusal::OtherInstallation { maker: maker.to_owned() })
+        }
+        (None, _) => return None,
+    };
+    let waits = match &facts.claim {
+        Some(claim) => claim.deleting || !claim.is_bound(),
+        None => bucket.deleting || rest == NoAction::OtherCluster,
+    };
+    Some(match waits {
+        _ if bucket.abandoned && facts.is_ending() => Decision::Release(Ending::Abandon),
+        true => Decision::Refuse(refusal),
+        false => Decision::NoAction(rest),
+    })
+}
+
+/// Why nothing can be said of an ObjectBucket. It stands for something all the same.
+fn damaged(bucket: &BucketFacts) -> Option<Refusal> {
+    if let Some(problem) = &bucket.unreadable {
+        return Some(Refusal::Unreadable { kind: "ObjectBucket", problem: problem.to_string() });
+    }
+    match &bucket.record {
+        Recorded::Unreadable(problem) => Some(Refusal::Record(problem.clone())),
+        Recorded::Nothing | Recorded::As(_) => None,
+    }
+}
+
+fn unreadable(claim: &ClaimFacts) -> Option<Refusal> {
+    let problem = claim.unreadable.as_ref()?.to_string();
+    Some(Refusal::Unreadable { kind: "ObjectBucketClaim", problem })
+}
+
 /// The claim's bucket was made or is being made by us.
 fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     if !record.made {
@@ -175,7 +274,18 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     if let Some(kind) = foreign(facts) {
         return Decision::Refuse(Refusal::NotOwned { kind });
     }
-    if record.config != claim.config {
+    // Bucket and user may be gone since the backup that the Secret comes from.
+    if facts.secret == Delivered::Unowned {
+        return Decision::Attempt(Reason::Secret);
+    }
+    if facts.config_map == Delivered::Unowned {
+        return Decision::Restore;
+    }
+    // The Secret has the key before the rotation or the one after it, and its user keeps using either.
+    if record.new_key.is_some() && facts.secret == Delivered::Intact {
+        return Decision::Rotate;
+    }
+    if record.config != claim.config || !record.attempted.is_empty() {
         return attempt(claim, facts, rules, Reason::Config);
     }
     if facts.secret != Delivered::Intact {
@@ -207,13 +317,27 @@ fn without_bucket(facts: &Facts, rules: &Rules) -> Decision {
     if claim.deleting {
         let ours = matches!(facts.class, ClassState::Ours(_)) || rules.has_label(claim.label.as_deref());
         let held = ours && claim.has_finalizer();
+        // The bucket may be the claim's, and would be forgotten with it.
+        if let (true, Some(obstacle @ Obstacle::Unproven { .. })) = (held, &facts.obstacle) {
+            return Decision::Refuse(obstructed(obstacle));
+        }
         return if held { Decision::ReleaseClaim } else { Decision::NoAction(NoAction::NothingHere) };
     }
-    match &facts.class {
-        ClassState::Missing => Decision::NoAction(NoAction::ClassMissing),
-        ClassState::Foreign => Decision::NoAction(NoAction::ClassOfAnother),
-        ClassState::Ours(_) if facts.former => Decision::Refuse(Refusal::Former),
-        ClassState::Ours(_) => attempt(claim, facts, rules, Reason::New),
+    match (&facts.class, unreadable(claim), &facts.obstacle) {
+        (ClassState::Missing, ..) => Decision::NoAction(NoAction::ClassMissing),
+        (ClassState::Foreign, ..) => Decision::NoAction(NoAction::ClassOfAnother),
+        (ClassState::Ours(_), Some(refusal), _) => Decision::Refuse(refusal),
+        (ClassState::Ours(_), None, Some(obstacle)) => Decision::Refuse(obstructed(obstacle)),
+        (ClassState::Ours(_), None, None) => attempt(claim, facts, rules, Reason::New),
+    }
+}
+
+fn obstructed(obstacle: &Obstacle) -> Refusal {
+    match obstacle {
+        Obstacle::Former => Refusal::Former,
+        Obstacle::Left { object } => Refusal::Left { object: object.to_string() },
+        Obstacle::OtherCluster { maker } => Refusal::OtherCluster { maker: maker.to_string() },
+        Obstacle::Unproven { object } => Refusal::Unproven { object: object.to_string() },
     }
 }
 
@@ -321,6 +445,17 @@ impl Rules {
             (None, Some(label)) => self.has_label(Some(label)),
             (None, None) => matches!(class, ClassState::Ours(_)),
         }
+    }
+
+    /// Whether a claim is present. One that cannot be read is.
+    pub(crate) fn is_present(&self, claim: &ClaimFacts) -> bool {
+        claim.unreadable.is_none() || self.safeguards.include(BucketSafeguard::Unreadable)
+    }
+
+    /// The cluster in which an ObjectBucket was made, if that is another one.
+    pub(crate) fn other_cluster<'a>(&self, bucket: &'a BucketFacts) -> Option<&'a str> {
+        let other = bucket.cluster_id.as_deref().filter(|id| **id != *self.cluster_id);
+        other.filter(|_| self.safeguards.include(BucketSafeguard::Cluster))
     }
 
     fn has_label(&self, label: Option<&str>) -> bool {

@@ -1,6 +1,6 @@
 //! The Secret and the ConfigMap that a claim's pods use: what is in them, and whether it is still what was written.
 //!
-//! A checksum in an annotation tells an edited object. Entries that others add are theirs.
+//! A checksum in an annotation reveals an edited object. Entries that others add are theirs.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::facts::Delivered;
+use super::record::Record;
 
 /// The annotation: the names of the entries, and a hash of them.
 pub(crate) const CHECKSUM: &str = "kube-provisioner/checksum";
@@ -22,6 +23,8 @@ pub(crate) struct DeliveredFacts {
     pub(crate) resource_version: u64,
     /// The claim that owns it.
     pub(crate) owner: Option<Box<str>>,
+    /// Nothing owns it.
+    unowned: bool,
     pub(crate) finalizers: Vec<String>,
     /// The id of the key in it.
     pub(crate) access_key_id: Option<Box<str>>,
@@ -47,10 +50,15 @@ pub(crate) struct Seen {
 }
 
 impl DeliveredFacts {
-    /// How the Secret of this claim is. `access_key_id` is the key that its user has, where that is known.
-    pub(crate) fn as_secret(&self, claim_uid: &str, access_key_id: Option<&str>) -> Delivered {
-        let right_key = access_key_id.is_none() || self.access_key_id.as_deref() == access_key_id;
-        self.state(claim_uid, |_| right_key)
+    /// How the Secret of this claim is. It has the key that its user has, where that is known, or the one that was made last.
+    pub(crate) fn as_secret(&self, claim_uid: &str, record: Option<&Record>) -> Delivered {
+        let known = record.and_then(|record| record.access_key_id.as_deref());
+        let new = record.and_then(|record| record.new_key.as_ref()).map(|new| &*new.access_key_id);
+        let recorded_key = [known, new].into_iter().flatten().any(|id| self.has_key(id));
+        match self.state(claim_uid, |_| known.is_none() || recorded_key) {
+            Delivered::Unowned if !recorded_key => Delivered::Foreign,
+            state => state,
+        }
     }
 
     /// How the ConfigMap of this claim is, which should have these entries.
@@ -59,16 +67,22 @@ impl DeliveredFacts {
         self.state(claim_uid, |sum| *checksum(bytes.collect()) == *sum)
     }
 
+    pub(crate) fn has_key(&self, id: &str) -> bool {
+        self.access_key_id.as_deref() == Some(id)
+    }
+
     fn state(&self, claim_uid: &str, is_wanted: impl FnOnce(&str) -> bool) -> Delivered {
-        if self.owner.as_deref() != Some(claim_uid) {
-            return Delivered::Foreign;
-        }
-        let intact = match &self.content {
-            Content::Intact(sum) => is_wanted(sum),
-            Content::Unmarked { complete } => *complete,
-            Content::Changed => false,
+        let (written, intact) = match &self.content {
+            Content::Intact(sum) => (true, is_wanted(sum)),
+            Content::Unmarked { complete } => (false, *complete),
+            Content::Changed => (false, false),
         };
-        if intact { Delivered::Intact } else { Delivered::Changed }
+        match (self.owner.as_deref() == Some(claim_uid), intact) {
+            (true, true) => Delivered::Intact,
+            (true, false) => Delivered::Changed,
+            (false, true) if self.unowned && written => Delivered::Unowned,
+            (false, _) => Delivered::Foreign,
+        }
     }
 }
 
@@ -116,12 +130,14 @@ fn seen(
         Some(_) => Content::Changed,
     };
     let owners = metadata.owner_references.iter().flatten();
+    let unowned = owners.clone().next().is_none();
     let owner = owners.filter(|owner| owner.kind == "ObjectBucketClaim").map(|owner| owner.uid.as_str().into()).next();
     let finalizers = metadata.finalizers.clone().unwrap_or_default();
     let uid = metadata.uid.as_deref()?.into();
     let resource_version =
         metadata.resource_version.as_ref().and_then(|version| version.parse().ok()).unwrap_or_default();
-    Some(Seen { path, facts: DeliveredFacts { uid, resource_version, owner, finalizers, access_key_id, content } })
+    let facts = DeliveredFacts { uid, resource_version, owner, unowned, finalizers, access_key_id, content };
+    Some(Seen { path, facts })
 }
 
 /// Whether the entries that were written are there as they were written.
@@ -136,12 +152,17 @@ mod tests {
     use super::*;
 
     fn secret(data: &[(&str, &str)], sum: Option<&str>) -> DeliveredFacts {
+        let owner =
+            json!([{"apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim", "name": "c", "uid": "u"}]);
+        owned(data, sum, &owner)
+    }
+
+    fn owned(data: &[(&str, &str)], sum: Option<&str>, owners: &serde_json::Value) -> DeliveredFacts {
         let text = json!({
             "metadata": {
                 "namespace": "n", "name": "c", "uid": "s",
                 "annotations": sum.map(|sum| json!({CHECKSUM: sum})),
-                "ownerReferences": [{"apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim",
-                    "name": "c", "uid": "u"}],
+                "ownerReferences": owners,
             },
         });
         let mut secret: Secret = serde_json::from_value(text).unwrap();
@@ -150,19 +171,38 @@ mod tests {
         of_secret(&secret).unwrap().facts
     }
 
+    fn record(access_key_id: &str) -> Record {
+        Record { access_key_id: Some(access_key_id.to_owned()), ..Record::unknown() }
+    }
+
     #[test]
     fn an_edited_secret_is_noticed_and_what_others_add_is_not() {
         let data = [(AWS_ACCESS_KEY_ID, "id"), (AWS_SECRET_ACCESS_KEY, "secret")];
         let sum = checksum(data.iter().map(|(name, value)| (*name, value.as_bytes())).collect());
-        let state = |data: &[(&str, &str)], sum| secret(data, sum).as_secret("u", Some("id"));
+        let state = |data: &[(&str, &str)], sum| secret(data, sum).as_secret("u", Some(&record("id")));
         assert_eq!(state(&data, Some(&sum)), Delivered::Intact);
         let [id, key] = data;
         assert_eq!(state(&[id, key, ("mine", "x")], Some(&sum)), Delivered::Intact);
         assert_eq!(state(&[id, (key.0, "other")], Some(&sum)), Delivered::Changed);
         assert_eq!(state(&[id], Some(&sum)), Delivered::Changed);
         assert_eq!(state(&data, Some("nonsense")), Delivered::Changed);
-        assert_eq!(secret(&data, Some(&sum)).as_secret("u", Some("newer")), Delivered::Changed);
-        assert_eq!(secret(&data, Some(&sum)).as_secret("another", Some("id")), Delivered::Foreign);
+        assert_eq!(secret(&data, Some(&sum)).as_secret("u", Some(&record("newer"))), Delivered::Changed);
+        assert_eq!(secret(&data, Some(&sum)).as_secret("another", Some(&record("id"))), Delivered::Foreign);
+    }
+
+    #[test]
+    fn a_restored_secret_is_the_claims_by_its_content_and_its_key() {
+        let data = [(AWS_ACCESS_KEY_ID, "id"), (AWS_SECRET_ACCESS_KEY, "secret")];
+        let sum = checksum(data.iter().map(|(name, value)| (*name, value.as_bytes())).collect());
+        let (none, pod) = (json!([]), json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p"}]));
+        let state =
+            |sum, owners: &_, key: Option<&str>| owned(&data, sum, owners).as_secret("u", key.map(record).as_ref());
+        assert_eq!(state(Some(&sum), &none, Some("id")), Delivered::Unowned);
+        assert_eq!(state(Some(&sum), &pod, Some("id")), Delivered::Foreign);
+        assert_eq!(state(Some(&sum), &none, Some("other")), Delivered::Foreign);
+        assert_eq!(state(Some(&sum), &none, None), Delivered::Foreign);
+        assert_eq!(state(Some("nonsense"), &none, Some("id")), Delivered::Foreign);
+        assert_eq!(state(None, &none, Some("id")), Delivered::Foreign);
     }
 
     #[test]

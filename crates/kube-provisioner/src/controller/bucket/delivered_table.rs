@@ -59,22 +59,30 @@ impl DeliveredTable {
         self.lists
     }
 
-    /// Applies what a write has returned, unless the watch is further already.
+    /// Applies what a write has returned, unless the watch is further already. A list that is under way decides whether it
+    /// is still there: where the list is the older one, the watch shows the write after it.
     pub(super) fn saw(&mut self, seen: Option<Seen>) {
-        if let Some(seen) = seen.filter(|seen| seen.facts.resource_version > self.shown) {
-            self.put(seen);
+        if let Some(seen) = seen.filter(|seen| seen.facts.resource_version > self.shown && self.is_newer(seen)) {
+            let awaits_listing = self.table.awaits_listing(&*seen.path);
+            self.table.insert(seen.path.clone(), seen.facts);
+            if awaits_listing {
+                self.table.await_listing(seen.path);
+            }
         }
     }
 
     fn put(&mut self, seen: Seen) -> bool {
         // A watch that is behind may still show the one that had this name before.
-        let known = self.table.get(&*seen.path);
-        if known.is_some_and(|known| seen.facts.resource_version < known.resource_version) {
+        if !self.is_newer(&seen) {
             self.table.keep(&seen.path);
             return false;
         }
         self.table.insert(seen.path, seen.facts);
         true
+    }
+
+    fn is_newer(&self, seen: &Seen) -> bool {
+        self.table.get(&*seen.path).is_none_or(|known| seen.facts.resource_version >= known.resource_version)
     }
 }
 
@@ -109,5 +117,29 @@ mod tests {
         assert!(!knows(&table));
         table.saw(secret("8"));
         assert!(knows(&table));
+    }
+
+    /// It was made, its watch was cut, and it was deleted before the list that closes the gap.
+    #[test]
+    fn an_answer_during_a_list_brings_nothing_back() {
+        let (mut table, none) = (DeliveredTable::new(), HashMap::new());
+        table.event(&none, Change::Begin);
+        table.saw(secret("4"));
+        assert!(knows(&table));
+        table.event(&none, Change::Ready);
+        assert!(!knows(&table));
+        // A list that is older than the write: the watch shows what was written.
+        table.event(&none, Change::Applied(secret("4")));
+        assert!(knows(&table));
+    }
+
+    #[test]
+    fn an_answer_during_a_list_is_newer_than_what_is_listed() {
+        let (mut table, none) = (DeliveredTable::new(), HashMap::new());
+        table.event(&none, Change::Begin);
+        table.saw(secret("6"));
+        table.event(&none, Change::Listed(secret("4")));
+        table.event(&none, Change::Ready);
+        assert_eq!(table.get(PATH).map(|known| known.resource_version), Some(6));
     }
 }

@@ -1,22 +1,31 @@
-//! `docs/bucket-events.md` has a row for each message that users can see, and no others.
+//! `docs/book/pages/reference/bucket-events.md` has a row for each message that users can see, and no others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use provisioner_runtime::journal::JournalError;
+use provisioner_runtime::limiter::Flow;
 
 use super::decide::{Ending, Refusal};
 use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
-use super::messages::{Severity, Told, made_with_warning, not_now, still_provisioning, told};
+use super::messages::{Severity, UserMessage, made_with_warning, not_now, still_provisioning, user_message};
 use super::outcome::Outcome;
-use crate::controller::event_table::{
+use crate::controller::shared::event_table::{
     MESSAGE, NUMBER, Row, call_error, compare_with_page, delete_verdicts, every, no_answers, verdicts, with_capitals,
 };
-use crate::error::{DeleteVerdict, Verdict};
+use crate::error::{DeleteVerdict, ProvisionVerdict};
 
 every!(refusals -> Refusal {
     Refusal::Former => [Refusal::Former],
+    Refusal::Left { .. } => [Refusal::Left { object: "OBJECT".to_owned() }],
+    Refusal::Unproven { .. } => [Refusal::Unproven { object: "OBJECT".to_owned() }],
+    Refusal::NoClaim { .. } => [Refusal::NoClaim { object: "OBJECT".to_owned() }],
+    Refusal::Unclaimed { .. } => [Refusal::Unclaimed { object: "OBJECT".to_owned() }],
+    Refusal::NoCluster { .. } => [Refusal::NoCluster { object: "OBJECT".to_owned() }],
+    Refusal::Unreadable { .. } => [Refusal::Unreadable { kind: "KIND", problem: "PROBLEM".to_owned() }],
+    Refusal::OtherCluster { .. } => [Refusal::OtherCluster { maker: "CLUSTER".to_owned() }],
+    Refusal::OtherInstallation { .. } => [Refusal::OtherInstallation { maker: "IDENTITY".to_owned() }],
     Refusal::NoName => [Refusal::NoName],
     Refusal::BadName { .. } => [Refusal::BadName { name: "NAME".to_owned(), problem: "PROBLEM" }],
     Refusal::Parameters(_) => [Refusal::Parameters("PROBLEMS".to_owned())],
@@ -42,7 +51,7 @@ every!(outcomes -> Outcome {
     Outcome::BadConfig(_) => [Outcome::BadConfig("PROBLEMS".to_owned())],
     Outcome::BadRecord(_) => [Outcome::BadRecord("PROBLEMS".to_owned())],
     Outcome::ClassGone => [Outcome::ClassGone],
-    Outcome::AwaitsPermit(_) => [Outcome::AwaitsPermit("CLASS".into())],
+    Outcome::AwaitsPermit(_) => [Outcome::AwaitsPermit(Flow::creating("CLASS"))],
     Outcome::Changed => [Outcome::Changed],
     Outcome::Provisioned { .. } => [Outcome::Provisioned { bucket: "BUCKET".to_owned() }],
     Outcome::Configured => [Outcome::Configured],
@@ -79,7 +88,7 @@ every!(outcomes -> Outcome {
     Outcome::CallFailed { .. } => [Outcome::CallFailed { doing: "DOING", error: call_error() }],
 });
 
-fn not_provisioned(verdict: Verdict) -> Outcome {
+fn not_provisioned(verdict: ProvisionVerdict) -> Outcome {
     Outcome::NotProvisioned { verdict, message: MESSAGE.to_owned(), retry_after: None }
 }
 
@@ -104,11 +113,12 @@ fn facts(deleting: bool) -> Facts {
         config: Default::default(),
         rotation: None,
         status: Default::default(),
+        unreadable: None,
     };
     Facts {
         claim: Some(Arc::new(claim)),
         bucket: BucketState::Absent,
-        former: false,
+        obstacle: None,
         class: ClassState::Missing,
         secret: Delivered::Absent,
         config_map: Delivered::Absent,
@@ -116,14 +126,14 @@ fn facts(deleting: bool) -> Facts {
 }
 
 /// Where a message is shown: in an event, in the condition `Ready`, or in both.
-fn rows_of(told: &Told) -> Vec<Row> {
-    let kind = match told.severity {
+fn rows_of(message: &UserMessage) -> Vec<Row> {
+    let kind = match message.severity {
         Severity::Silent => None,
         Severity::Normal => Some("Normal"),
         Severity::Warning => Some("Warning"),
     };
-    let event = kind.map(|kind| (kind, told.reason, told.text.as_str()));
-    let status = told.state.map(|_| told.ready());
+    let event = kind.map(|kind| (kind, message.reason, message.text.as_str()));
+    let status = message.state.map(|_| message.ready());
     let row = |reason, place: &str, text| (format!("`{reason}` ({place})"), with_capitals(text));
     match (event, status) {
         (Some((kind, reason, text)), Some(status)) if status == (reason, text) => {
@@ -140,19 +150,20 @@ fn rows_of(told: &Told) -> Vec<Row> {
 fn rows_of_outcomes() -> BTreeSet<Row> {
     let facts = [facts(false), facts(true)];
     let of_outcomes = outcomes().into_iter().flat_map(|outcome| {
-        let each = facts.each_ref().map(|facts| told(&outcome, facts, "PROVISIONER", None));
+        let each = facts.each_ref().map(|facts| user_message(&outcome, facts, "PROVISIONER", None));
         each.into_iter().flatten()
     });
     let others = [not_now("PROBLEM"), still_provisioning("PROVISIONER", "NAMESPACE/CLAIM"), made_with_warning(MESSAGE)];
-    of_outcomes.chain(others).flat_map(|told| rows_of(&told)).collect()
+    of_outcomes.chain(others).flat_map(|message| rows_of(&message)).collect()
 }
 
 /// What follows the message of the last attempt.
 fn rows_of_additions() -> BTreeSet<Row> {
-    let last = [(not_provisioned(Verdict::Retry), facts(false)), (not_released(DeleteVerdict::Retry), facts(true))];
+    let last =
+        [(not_provisioned(ProvisionVerdict::Retry), facts(false)), (not_released(DeleteVerdict::Retry), facts(true))];
     let addition = |(outcome, facts): (Outcome, Facts)| {
-        let told = told(&outcome, &facts, "PROVISIONER", Some(NUMBER)).unwrap();
-        let text = with_capitals(&told.text);
+        let message = user_message(&outcome, &facts, "PROVISIONER", Some(NUMBER)).unwrap();
+        let text = with_capitals(&message.text);
         ("Additions".to_owned(), text.strip_prefix("MESSAGE ").unwrap_or_else(|| panic!("{text}")).to_owned())
     };
     last.into_iter().map(addition).collect()

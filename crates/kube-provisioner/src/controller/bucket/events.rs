@@ -1,70 +1,53 @@
 //! Events and log lines.
 
-use std::time::Duration;
-
 use objectbucket_api::API_VERSION;
-use provisioner_runtime::events::{Event, EventKind, ObjectRef};
+use provisioner_runtime::events::{Event, ObjectRef};
 
 use super::facts::{ClaimFacts, Facts};
-use super::messages::{Severity, Told, made_with_warning, not_now, still_provisioning};
-
-/// A call that takes longer than this has an event of its own.
-pub(super) const SLOW: Duration = Duration::from_secs(2);
+use super::messages::{Severity, UserMessage, made_with_warning, not_now, still_provisioning};
+use super::outcome::Operation;
+use crate::controller::shared::events::{build, claim_ref, object_ref};
 
 pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
-    about_claim(still_provisioning(provisioner, &claim.name().to_string()), claim)
+    about_claim(&still_provisioning(provisioner, &claim.name().to_string()), Operation::Provision, claim)
 }
 
 pub(super) fn warned(text: &str, claim: &ClaimFacts) -> Event {
-    about_claim(made_with_warning(text), claim)
+    about_claim(&made_with_warning(text), Operation::Provision, claim)
 }
 
 pub(super) fn held_up(claim: &ClaimFacts, problem: &str) -> Event {
-    about_claim(not_now(problem), claim)
+    about_claim(&not_now(problem), Operation::Provision, claim)
 }
 
 /// The event with its object: the claim, or the ObjectBucket of a claim that is gone.
-pub(super) fn to_event(told: Told, facts: &Facts) -> Option<Event> {
-    if told.severity == Severity::Silent {
+pub(super) fn to_event(message: &UserMessage, operation: Operation, facts: &Facts) -> Option<Event> {
+    if message.severity == Severity::Silent {
         return None;
     }
     if let Some(claim) = &facts.claim {
-        return Some(about_claim(told, claim));
+        return Some(about_claim(message, operation, claim));
     }
     let bucket = facts.bucket()?;
-    let object = ObjectRef {
-        api_version: API_VERSION,
-        kind: "ObjectBucket",
-        namespace: None,
-        name: bucket.name.clone(),
-        uid: bucket.uid.clone(),
-    };
-    Some(build(told, object))
+    Some(about(message, operation, object_ref((API_VERSION, "ObjectBucket"), &bucket.name, &bucket.uid)))
 }
 
-fn about_claim(told: Told, claim: &ClaimFacts) -> Event {
-    let object = ObjectRef {
-        api_version: API_VERSION,
-        kind: "ObjectBucketClaim",
-        namespace: Some(claim.namespace.clone()),
-        name: claim.name.clone(),
-        uid: claim.uid.clone(),
-    };
-    build(told, object)
+fn about_claim(message: &UserMessage, operation: Operation, claim: &ClaimFacts) -> Event {
+    let object = claim_ref((API_VERSION, "ObjectBucketClaim"), [&claim.namespace, &claim.name, &claim.uid]);
+    about(message, operation, object)
 }
 
-fn build(told: Told, object: ObjectRef) -> Event {
-    let kind = if told.severity == Severity::Warning { EventKind::Warning } else { EventKind::Normal };
-    let action = if told.reason.starts_with("Bucket") { "Delete" } else { "Provision" };
-    Event { object, kind, reason: told.reason, action, note: told.text, same_from_all: false }
+fn about(message: &UserMessage, operation: Operation, object: ObjectRef) -> Event {
+    let is_warning = message.severity == Severity::Warning;
+    build(object, is_warning, (message.reason, operation.action()), message.text.clone())
 }
 
-pub(super) fn log(told: Option<&Told>, facts: &Facts, attempt: u32, outcome: &'static str) {
+pub(super) fn log(message: Option<&UserMessage>, facts: &Facts, attempt: u32, outcome: &'static str) {
     let claim = facts.claim_name();
     let (namespace, name) = claim.as_ref().map(|claim| (&*claim.namespace, &*claim.name)).unzip();
     let class = facts.class_name();
-    match told {
-        Some(Told { severity: Severity::Warning, text, .. }) => {
+    match message {
+        Some(UserMessage { severity: Severity::Warning, text, .. }) => {
             tracing::warn!(
                 obc.namespace = namespace,
                 obc.name = name,
@@ -74,7 +57,7 @@ pub(super) fn log(told: Option<&Told>, facts: &Facts, attempt: u32, outcome: &'s
                 "{text}"
             );
         }
-        Some(Told { text, .. }) => {
+        Some(UserMessage { text, .. }) => {
             tracing::info!(obc.namespace = namespace, obc.name = name, storage_class = class, outcome, "{text}");
         }
         None => tracing::debug!(obc.namespace = namespace, obc.name = name, attempt, outcome, "looked at"),

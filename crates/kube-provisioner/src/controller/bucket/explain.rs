@@ -9,17 +9,17 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::cache::BucketCache;
-use super::class::ReadClass;
+use super::class::read_class;
 use super::decide::{Decision, Rules, decide};
 use super::delivered::{of_config_map, of_secret};
 use super::facts::{Delivered, Facts};
 use super::key::Key;
-use super::messages::told;
+use super::messages::user_message;
 use super::narrow::{bucket_facts, claim_facts};
 use super::outcome::Outcome;
 use super::safeguards::Safeguards;
 use crate::bucket::BucketCapabilities;
-use crate::controller::names::ProvisionerNames;
+use crate::controller::shared::names::ProvisionerNames;
 use crate::explain::{Able, Anything, Installation};
 
 /// A claim of a bucket and what belongs to it, as the API server's JSON.
@@ -48,7 +48,7 @@ pub enum Delivery<'a> {
     Present(&'a Value),
 }
 
-/// A decision, and the text that the users are told with it.
+/// A decision, and its text for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// What is done.
@@ -69,6 +69,7 @@ pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_
         names: ProvisionerNames { own: installation.provisioner.clone(), additional: Vec::new() },
         capabilities,
         identity: installation.identity.as_str().into(),
+        cluster_id: installation.cluster_id.as_str().into(),
         allowed_config: None,
         safeguards: Safeguards::default(),
     };
@@ -76,8 +77,8 @@ pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_
     let decision = decide(&facts, &rules);
     let message = match &decision {
         Decision::Refuse(refusal) => {
-            let told = told(&Outcome::Refused(refusal.clone()), &facts, &installation.provisioner, None);
-            told.map(|told| told.text)
+            let message = user_message(&Outcome::Refused(refusal.clone()), &facts, &installation.provisioner, None);
+            message.map(|message| message.text)
         }
         _ => None,
     };
@@ -87,7 +88,7 @@ pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_
 fn facts(key: &Key, rules: &Arc<Rules>, objects: &Objects<'_>) -> Facts {
     let mut cache = BucketCache::new(rules.clone());
     if let Some(class) = read(objects.class) {
-        cache.class_event(ReadClass::of_event(Change::Applied(class), rules, &Anything));
+        cache.class_event(read_class(Change::Applied(class), rules, &Anything));
     }
     cache.claim_event(Change::Applied(read(Some(objects.claim)).as_ref().and_then(claim_facts)));
     for bucket in objects.buckets {
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn a_claim_is_judged_by_the_rules_of_the_controller() {
         let (provisioner, identity) = ("example.com/b".to_owned(), "storage".to_owned());
-        let installation = Installation { provisioner, identity, node: None, claims_record: false };
+        let installation = Installation { provisioner, identity, cluster_id: "this".to_owned(), node: None };
         let claim = |name: &str| {
             json!({
                 "metadata": {"name": "c", "namespace": "n", "uid": "u"},

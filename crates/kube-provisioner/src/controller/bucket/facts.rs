@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use objectbucket_api::names::generated_bucket_name;
+use provisioner_runtime::limiter::{Flow, Purpose};
 use provisioner_runtime::stable_hash;
 
 use super::record::Record;
 use crate::bucket::ClaimName;
-use crate::controller::class_parameters::{BadParameters, ClassParameters};
+use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
 
 /// Everything that a decision about one key needs.
 #[derive(Clone, Debug)]
@@ -17,11 +18,24 @@ pub(crate) struct Facts {
     /// The claim with this uid.
     pub(crate) claim: Option<Arc<ClaimFacts>>,
     pub(crate) bucket: BucketState,
-    /// The ObjectBucket of an earlier claim of the same name still exists.
-    pub(crate) former: bool,
+    /// An ObjectBucket that is not the claim's own, and in its way.
+    pub(crate) obstacle: Option<Obstacle>,
     pub(crate) class: ClassState,
     pub(crate) secret: Delivered,
     pub(crate) config_map: Delivered,
+}
+
+/// Why a claim without an ObjectBucket of its own gets none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Obstacle {
+    /// The ObjectBucket of an earlier claim of the same name is being removed.
+    Former,
+    /// The ObjectBucket of an earlier claim of the same name is there, and nobody has seen that claim being deleted.
+    Left { object: Arc<str> },
+    /// The ObjectBucket of an earlier claim of the same name was made in another cluster.
+    OtherCluster { maker: Box<str> },
+    /// The claim points at an ObjectBucket that does not name its owner.
+    Unproven { object: Arc<str> },
 }
 
 /// A claim, as far as decisions read it.
@@ -34,7 +48,7 @@ pub(crate) struct ClaimFacts {
     pub(crate) created: Option<Timestamp>,
     pub(crate) deleting: bool,
     pub(crate) finalizers: Vec<String>,
-    /// The label that says whose it is.
+    /// The label that names its owner.
     pub(crate) label: Option<Box<str>>,
     pub(crate) class: Option<Box<str>>,
     pub(crate) bucket_name: Option<Box<str>>,
@@ -44,6 +58,8 @@ pub(crate) struct ClaimFacts {
     /// What asks for new keys, whenever it is another text.
     pub(crate) rotation: Option<Box<str>>,
     pub(crate) status: StatusFacts,
+    /// Why the object cannot be read beyond its metadata.
+    pub(crate) unreadable: Option<Box<str>>,
 }
 
 /// What a claim's status says.
@@ -77,6 +93,7 @@ pub(crate) struct BucketFacts {
     pub(crate) name: Arc<str>,
     pub(crate) uid: Arc<str>,
     pub(crate) resource_version: u64,
+    pub(crate) created: Option<Timestamp>,
     pub(crate) deleting: bool,
     pub(crate) finalizers: Vec<String>,
     /// The provisioner that made it, by our annotation.
@@ -84,8 +101,10 @@ pub(crate) struct BucketFacts {
     /// The same, by the label that all provisioners of buckets set.
     pub(crate) label: Option<Box<str>>,
     pub(crate) identity: Option<Box<str>>,
-    /// Its claim. The uid is empty where the object does not tell it.
-    pub(crate) claim: Option<ClaimName>,
+    /// The cluster in which it was made, if it says so.
+    pub(crate) cluster_id: Option<Box<str>>,
+    /// What `spec.claimRef` says. Some CustomResourceDefinitions drop the uid, or all of it.
+    pub(crate) reference: Option<ClaimName>,
     pub(crate) class: Option<Box<str>>,
     pub(crate) policy: Option<ReclaimPolicy>,
     pub(crate) endpoint: EndpointFacts,
@@ -95,6 +114,10 @@ pub(crate) struct BucketFacts {
     pub(crate) record: Recorded,
     /// A person wants it forgotten, whatever is left in the backend.
     pub(crate) abandoned: bool,
+    /// The claim to which a person gives the bucket, `namespace/name`.
+    pub(crate) adopt_for: Option<Box<str>>,
+    /// Why the object cannot be read beyond its metadata.
+    pub(crate) unreadable: Option<Box<str>>,
 }
 
 /// Where the bucket is, as the object says.
@@ -128,6 +151,8 @@ pub(crate) enum Delivered {
     Absent,
     /// It belongs to another object.
     Foreign,
+    /// It is as it should be but for its owner, as after a restore from a backup.
+    Unowned,
     /// It is as it should be.
     Intact,
     /// Somebody has changed it.
@@ -162,6 +187,20 @@ impl Facts {
         }
     }
 
+    /// Whether the claim is being deleted, or is gone.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.claim.as_ref().is_none_or(|claim| claim.deleting)
+    }
+
+    /// What a call takes its permits for: classes share them, and so do the namespaces of a class.
+    pub(crate) fn flow(&self, purpose: Purpose) -> Flow {
+        let flow = Flow { purpose, group: self.class_name().into(), tenant: None };
+        match self.claim_name() {
+            Some(claim) => flow.of_tenant(claim.namespace),
+            None => flow,
+        }
+    }
+
     /// The class's name, for metrics and for fairness.
     pub(crate) fn class_name(&self) -> &str {
         let of_claim = self.claim.as_ref().and_then(|claim| claim.class.as_deref());
@@ -172,7 +211,7 @@ impl Facts {
     pub(crate) fn claim_name(&self) -> Option<ClaimName> {
         match (&self.claim, self.bucket()) {
             (Some(claim), _) => Some(claim.name()),
-            (None, Some(bucket)) => bucket.claim.clone(),
+            (None, Some(bucket)) => bucket.claim(),
             (None, None) => None,
         }
     }
@@ -182,22 +221,28 @@ impl Facts {
     pub(crate) fn inputs(&self) -> u64 {
         let claim = self.claim.as_ref().map(|claim| {
             let name = claim.bucket_name.as_deref().filter(|name| !self.is_given_by_us(claim, name));
-            (&claim.class, name, &claim.prefix, &claim.config, &claim.rotation, claim.deleting)
+            let unreadable = claim.unreadable.is_some();
+            (&claim.class, name, &claim.prefix, &claim.config, &claim.rotation, claim.deleting, unreadable)
         });
         let lives = self.claim.as_ref().is_some_and(|claim| !claim.deleting);
         let made = self.bucket().filter(|bucket| bucket.record().is_none_or(|record| record.made));
         let made = made.map(|bucket| {
             let deleted = lives && bucket.deleting;
-            (&*bucket.uid, deleted, bucket.policy, bucket.record.fingerprint(), &bucket.endpoint)
+            let origin = (&bucket.cluster_id, &bucket.identity, &bucket.provisioner, &bucket.reference);
+            (&*bucket.uid, deleted, bucket.policy, bucket.record.fingerprint(), &bucket.endpoint, origin)
         });
-        let abandoned = self.bucket().is_some_and(|bucket| bucket.abandoned);
+        let by_hand = self.bucket().map(|bucket| {
+            let deleted = self.claim.is_none() && bucket.deleting;
+            (bucket.abandoned, bucket.adopt_for.as_deref(), deleted, bucket.unreadable.is_some())
+        });
+        let by_hand = by_hand.unwrap_or_default();
         let class = match &self.class {
             ClassState::Missing => 0,
             ClassState::Foreign => 1,
             ClassState::Ours(class) => class.fingerprint,
         };
-        let others = (self.former, self.secret, self.config_map);
-        stable_hash(&format!("{:?}", (claim, made, abandoned, class, others)))
+        let others = (&self.obstacle, self.secret, self.config_map);
+        stable_hash(&format!("{:?}", (claim, made, by_hand, class, others)))
     }
 }
 
@@ -211,6 +256,11 @@ impl Facts {
 }
 
 impl ClaimFacts {
+    /// `namespace/name`.
+    pub(crate) fn path(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
     pub(crate) fn name(&self) -> ClaimName {
         ClaimName { namespace: self.namespace.to_string(), name: self.name.to_string(), uid: self.uid.to_string() }
     }
@@ -245,13 +295,29 @@ impl BucketFacts {
         self.phase.as_deref() == Some("Bound")
     }
 
-    /// Whether it stands for this claim.
-    pub(crate) fn is_of(&self, claim: &ClaimFacts) -> bool {
-        match &self.claim {
-            Some(of) if !of.uid.is_empty() => *of.uid == *claim.uid,
-            // Some CustomResourceDefinitions drop what is in the reference. The claim has to point back.
-            _ => claim.object_bucket.as_deref() == Some(&self.name),
-        }
+    /// The claim that it stands for, by its own reference or by our record. The uid is empty where only another provisioner's
+    /// reference without one is left.
+    pub(crate) fn claim(&self) -> Option<ClaimName> {
+        let has_uid = |claim: &&ClaimName| !claim.uid.is_empty();
+        let recorded = || self.record()?.claim.clone().filter(|claim| has_uid(&claim));
+        self.reference.clone().filter(|claim| has_uid(&claim)).or_else(recorded).or_else(|| self.reference.clone())
+    }
+
+    /// What the author keeps. As long as no call has succeeded there is nothing, whatever somebody has written into the object.
+    pub(crate) fn kept_state(&self) -> BTreeMap<String, String> {
+        let unmade = self.record().is_some_and(|record| !record.made);
+        if unmade { BTreeMap::new() } else { self.state.clone() }
+    }
+
+    /// The claim that the bucket was made for, as marks in the backend name it: a restored claim has another uid.
+    pub(crate) fn made_for(&self, claim: ClaimName) -> ClaimName {
+        let made_for = self.record().and_then(|record| record.made_for_uid.clone());
+        ClaimName { uid: made_for.unwrap_or(claim.uid), ..claim }
+    }
+
+    /// Whether a person gives it to this claim.
+    pub(crate) fn is_given_to(&self, claim: &ClaimFacts) -> bool {
+        self.adopt_for.as_deref() == Some(&claim.path())
     }
 }
 
@@ -260,7 +326,11 @@ impl Recorded {
         match self {
             Self::Nothing => 0,
             Self::Unreadable(_) => 1,
-            Self::As(record) => stable_hash(&format!("{record:?}")),
+            // What an unfinished attempt or rotation writes down is no reason to try again at once.
+            Self::As(record) => {
+                let lasting = Record { attempted: BTreeMap::new(), new_key: None, ..(**record).clone() };
+                stable_hash(&format!("{lasting:?}"))
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The table of what users are told: for each outcome the event, and what the claim's status says. All texts for users are
-//! here. They say what is wrong and what to do about it.
+//! The table of messages for users: for each outcome the event and the claim's status. All texts for users are here. They say
+//! what is wrong and what to do about it.
 
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::NoAnswer;
@@ -8,12 +8,15 @@ use provisioner_runtime::journal::JournalError;
 use super::decide::{Ending, Refusal};
 use super::facts::Facts;
 use super::outcome::Outcome;
-use crate::error::{DeleteVerdict, Verdict};
+use crate::controller::shared::texts::{
+    call_failed_text, gave_up_deletion_text, gave_up_text, no_answer_text, sentence,
+};
+use crate::error::{DeleteVerdict, ProvisionVerdict};
 use crate::protocol;
 
 /// What an outcome means for the claim's user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct UserMessage {
     /// The event's reason and the reason of the condition `Ready`.
     pub(crate) reason: &'static str,
     pub(crate) text: String,
@@ -45,31 +48,29 @@ pub(crate) enum State {
 /// What the condition `Ready` says of every bucket that can be used.
 const USABLE: (&str, &str) = ("Bound", "The bucket can be used");
 
-impl Told {
-    /// Reason and message of the condition `Ready`, where the status tells this.
+impl UserMessage {
+    /// Reason and message of the condition `Ready`, where the status has this message.
     pub(crate) fn ready(&self) -> (&'static str, &str) {
         if self.state == Some(State::Bound) { USABLE } else { (self.reason, &self.text) }
     }
 }
 
 /// `gave_up`: the number of attempts, where this was the last one until something changes.
-pub(crate) fn told(outcome: &Outcome, facts: &Facts, provisioner: &str, gave_up: Option<u32>) -> Option<Told> {
-    let told = told_once(outcome, facts, provisioner)?;
-    let Some(attempts) = gave_up else { return Some(told) };
-    Some(match told.state {
-        Some(State::Going) => Told { text: format!("{} (gave up after {attempts} attempts)", told.text), ..told },
-        _ => Told {
-            text: format!(
-                "{} (gave up after {attempts} attempts; change the claim or its class to try again)",
-                told.text
-            ),
-            state: Some(State::Failed),
-            ..told
-        },
+pub(crate) fn user_message(
+    outcome: &Outcome,
+    facts: &Facts,
+    provisioner: &str,
+    gave_up: Option<u32>,
+) -> Option<UserMessage> {
+    let message = message_once(outcome, facts, provisioner)?;
+    let Some(attempts) = gave_up else { return Some(message) };
+    Some(match message.state {
+        Some(State::Going) => UserMessage { text: gave_up_deletion_text(&message.text, attempts), ..message },
+        _ => UserMessage { text: gave_up_text(&message.text, attempts), state: Some(State::Failed), ..message },
     })
 }
 
-fn told_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<Told> {
+fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<UserMessage> {
     let claim = facts.claim_name().map(|claim| claim.to_string()).unwrap_or_default();
     Some(match outcome {
         Outcome::NoAction
@@ -81,7 +82,7 @@ fn told_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<Told
         | Outcome::RotationBroke { no_answer: NoAnswer::CutOff, .. }
         | Outcome::ReleaseBroke { no_answer: NoAnswer::CutOff, .. } => return None,
         Outcome::NotFenced(JournalError::Call(error)) if !error.is_transient() => not_fenced(error, facts),
-        // Another replica goes on.
+        // Another replica continues.
         Outcome::NotFenced(_) => return None,
         Outcome::CallFailed { error, .. } if error.is_transient() => return None,
         Outcome::Refused(refusal) => refused(refusal, facts, provisioner),
@@ -92,14 +93,14 @@ fn told_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<Told
         }
         Outcome::BadRecord(problem) => {
             let text = format!(
-                "The class's parameters as the annotation {} of the claim's ObjectBucket records them cannot be used: {problem}; mend them there, or run a version of the provisioner that knows them",
+                "The provisioner cannot use the class parameters that the annotation {} of the claim's ObjectBucket records: {problem}; correct them in the annotation, or run a version of the provisioner that supports them",
                 protocol::BUCKET
             );
             warning("InvalidClass", text, going_or(facts, State::Pending))
         }
         Outcome::ClassGone => {
             let text = format!(
-                "The claim's StorageClass \"{}\" is gone, and nothing else says how its bucket is made; create the class again",
+                "The claim's StorageClass \"{}\" does not exist any more, and nothing else defines how to make the bucket; create the class again",
                 facts.class_name()
             );
             warning("InvalidClass", text, State::Pending)
@@ -115,24 +116,24 @@ fn told_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<Told
         Outcome::Configured => normal("Configured", "The changed additionalConfig is applied".to_owned(), State::Bound),
         Outcome::Restored => {
             let (reason, text) = USABLE;
-            Told { severity: Severity::Silent, ..normal(reason, text.to_owned(), State::Bound) }
+            UserMessage { severity: Severity::Silent, ..normal(reason, text.to_owned(), State::Bound) }
         }
         Outcome::Adopted => {
-            event_only(normal("Adopted", format!("{provisioner} looks after this bucket from now on"), State::Bound))
+            event_only(normal("Adopted", format!("{provisioner} now manages this bucket"), State::Bound))
         }
         Outcome::Rotated => {
-            let text = "The claim's Secret has a new key; the one before it goes later".to_owned();
+            let text = "The claim's Secret has a new key; the provisioner removes the previous key later".to_owned();
             event_only(normal("CredentialsRotated", text, State::Bound))
         }
         Outcome::Retired => {
-            let text = "The keys before the last rotation are removed".to_owned();
+            let text = "Removed the keys from before the last rotation".to_owned();
             event_only(normal("CredentialsRetired", text, State::Bound))
         }
-        Outcome::NotProvisioned { verdict: Verdict::NotMine, .. } => return None,
-        Outcome::NotProvisioned { verdict: Verdict::Invalid, message, .. } => {
+        Outcome::NotProvisioned { verdict: ProvisionVerdict::NotMine, .. } => return None,
+        Outcome::NotProvisioned { verdict: ProvisionVerdict::Invalid, message, .. } => {
             warning("ProvisioningFailed", message.clone(), State::Failed)
         }
-        Outcome::NotProvisioned { verdict: Verdict::InProgress, message, .. } => {
+        Outcome::NotProvisioned { verdict: ProvisionVerdict::InProgress, message, .. } => {
             normal("Provisioning", message.clone(), State::Pending)
         }
         Outcome::NotProvisioned { message, .. } => warning("ProvisioningFailed", message.clone(), State::Pending),
@@ -141,7 +142,7 @@ fn told_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<Told
         }
         Outcome::NotRotated { message, .. } => event_only(warning("RotationFailed", message.clone(), State::Bound)),
         Outcome::NotRetired { message, .. } => {
-            let text = format!("The keys before the last rotation are not removed yet: {message}");
+            let text = format!("The keys from before the last rotation still exist: {message}");
             event_only(warning("RotationFailed", text, State::Bound))
         }
         Outcome::RotationBroke { method, no_answer } => {
@@ -161,23 +162,23 @@ fn told_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<Told
 }
 
 /// The event of a waiting claim while the provisioner cannot work.
-pub(crate) fn not_now(problem: &str) -> Told {
-    let text = format!("No bucket is made at the moment: {problem}");
+pub(crate) fn not_now(problem: &str) -> UserMessage {
+    let text = format!("The provisioner makes no buckets at the moment: {problem}");
     event_only(warning("ProvisioningFailed", text, State::Pending))
 }
 
 /// The event of a slow call of the author's code. Its result has an event of its own.
-pub(crate) fn still_provisioning(provisioner: &str, claim: &str) -> Told {
+pub(crate) fn still_provisioning(provisioner: &str, claim: &str) -> UserMessage {
     let text = format!("{provisioner} is provisioning a bucket for claim \"{claim}\"");
     event_only(normal("Provisioning", text, State::Pending))
 }
 
 /// The event of a bucket that was made, and of which its author says something.
-pub(crate) fn made_with_warning(text: &str) -> Told {
+pub(crate) fn made_with_warning(text: &str) -> UserMessage {
     event_only(warning("ProvisioningWarning", text.to_owned(), State::Bound))
 }
 
-fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> Told {
+fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
     let class = facts.class_name();
     let claim = facts.claim_name().map(|claim| claim.to_string()).unwrap_or_default();
     match refusal {
@@ -185,6 +186,70 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> Told {
             "AwaitsFormer",
             format!("The bucket of an earlier claim {claim} is being removed; this one is served afterwards"),
             State::Pending,
+        ),
+        Refusal::Left { object } => warning(
+            "BucketLeft",
+            format!(
+                "The ObjectBucket {object} belongs to an earlier claim {claim}, and this cluster has no record of that claim's deletion; to use the bucket for this claim: {}; to remove it: kubectl delete objectbucket {object}",
+                adopt(object, &claim)
+            ),
+            State::Pending,
+        ),
+        Refusal::Unproven { object } => warning(
+            "ObjectBucketNotProven",
+            format!(
+                "The claim names the ObjectBucket {object}, but that ObjectBucket does not name the claim, so the provisioner does not use it; an administrator can assign it: {}",
+                adopt(object, &claim)
+            ),
+            going_or(facts, State::Pending),
+        ),
+        Refusal::NoClaim { object } => {
+            warning(
+                "ClaimMissing",
+                format!(
+                    "The claim {claim} of this ObjectBucket does not exist, and this cluster has no record of its deletion, so the bucket is kept; to remove it: kubectl delete objectbucket {object}; to assign it to the present claim of that name: {}",
+                    adopt(object, &claim)
+                ),
+                State::Going,
+            )
+        }
+        Refusal::Unclaimed { object } => warning(
+            "ObjectBucketUnclaimed",
+            format!(
+                "The ObjectBucket {object} names no claim, and no claim names it, so its bucket is kept; to assign it to a claim: {}; to delete the ObjectBucket and keep the bucket: {}",
+                adopt(object, "NAMESPACE/CLAIM"),
+                abandon(object)
+            ),
+            State::Going,
+        ),
+        Refusal::NoCluster { object } => warning(
+            "ClaimMissing",
+            format!(
+                "The claim {claim} of this ObjectBucket does not exist, and nothing records the cluster that made its bucket, so the bucket is kept; to assign it to the present claim of that name: {}; to delete the ObjectBucket and keep the bucket: {}",
+                adopt(object, &claim),
+                abandon(object)
+            ),
+            State::Going,
+        ),
+        Refusal::Unreadable { kind, problem } => warning(
+            "Unreadable",
+            format!("The provisioner cannot read the {kind} of the bucket: {problem}; it changes nothing until the object is corrected"),
+            going_or(facts, State::Pending),
+        ),
+        Refusal::OtherCluster { maker } => warning(
+            "OtherCluster",
+            format!(
+                "The bucket belongs to the cluster \"{maker}\", so this provisioner does not change it; if this cluster replaces that one, start the provisioner with --cluster-id {maker}; to remove only this cluster's objects, set the ObjectBucket's annotation {}=true and delete it",
+                protocol::ABANDON
+            ),
+            going_or(facts, State::Pending),
+        ),
+        Refusal::OtherInstallation { maker } => warning(
+            "OtherInstallation",
+            format!(
+                "The bucket belongs to the installation \"{maker}\" of {provisioner}, so this one does not change it; start that installation, or this one with --identity {maker}"
+            ),
+            going_or(facts, State::Pending),
         ),
         Refusal::NoName => warning(
             "NoBucketName",
@@ -209,7 +274,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> Told {
         Refusal::ConfigNotAllowed(keys) => warning(
             "ConfigNotAllowed",
             format!(
-                "OBC config \"{}\" is not allowed; remove it from the claim's additionalConfig, or start the provisioner with it among --allowed-additional-config",
+                "OBC config \"{}\" is not allowed; remove it from the claim's additionalConfig, or add it to the provisioner's --allowed-additional-config",
                 keys.join("\", \"")
             ),
             State::Failed,
@@ -217,14 +282,14 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> Told {
         Refusal::Record(problem) => warning(
             "ObjectBucketUnreadable",
             format!(
-                "The annotation {} of the claim's ObjectBucket cannot be read: {problem}; nothing is touched until it is mended",
+                "The provisioner cannot read the annotation {} of the claim's ObjectBucket: {problem}; it changes nothing until the annotation is corrected",
                 protocol::BUCKET
             ),
             State::Pending,
         ),
         Refusal::ObjectDeleted => event_only(warning(
             "ObjectBucketDeleted",
-            "The claim's ObjectBucket was deleted by hand and stays until the claim is deleted, too; the bucket can be used meanwhile".to_owned(),
+            "Somebody deleted the claim's ObjectBucket; it stays until the claim is deleted, and the bucket remains usable".to_owned(),
             State::Bound,
         )),
         Refusal::NoRotation => event_only(warning(
@@ -236,20 +301,30 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> Told {
     }
 }
 
+/// The command that gives an ObjectBucket to a claim.
+fn adopt(object: &str, claim: &str) -> String {
+    format!("kubectl annotate objectbucket {object} {}={claim}", protocol::ADOPT_FOR)
+}
+
+/// The command that abandons what an ObjectBucket stands for.
+fn abandon(object: &str) -> String {
+    format!("kubectl annotate objectbucket {object} {}=true", protocol::ABANDON)
+}
+
 /// `check-class` uses the same text.
 pub(crate) fn class_text(class: &str, problem: &str) -> String {
     format!("The claim's StorageClass \"{class}\" cannot be used: {problem}")
 }
 
-fn not_owned(kind: &str, claim: &str) -> Told {
+fn not_owned(kind: &str, claim: &str) -> UserMessage {
     let text = format!(
-        "The {kind} {claim} exists and is not this claim's, so it is left alone; delete it, or create the claim under another name"
+        "The {kind} {claim} exists and does not belong to this claim; delete it, or create the claim with another name"
     );
     let reason = if kind == "Secret" { "SecretNotOwned" } else { "ConfigMapNotOwned" };
     warning(reason, text, State::Pending)
 }
 
-fn released(ending: Ending, bucket: &str) -> Told {
+fn released(ending: Ending, bucket: &str) -> UserMessage {
     match ending {
         Ending::Delete => normal("BucketDeleted", format!("Deleted bucket {bucket} and its user"), State::Going),
         Ending::Revoke => {
@@ -258,15 +333,15 @@ fn released(ending: Ending, bucket: &str) -> Told {
         Ending::RevokeUnknown => warning(
             "BucketReleased",
             format!(
-                "Removed the user. The bucket {bucket} is kept: its StorageClass is gone, and nothing else says that the bucket was made for this claim"
+                "Removed the user; the bucket {bucket} is kept, because its StorageClass does not exist any more and nothing else records that the bucket was made for this claim"
             ),
             State::Going,
         ),
-        Ending::CleanUp => normal("BucketDeleted", format!("Removed what was begun for bucket {bucket}"), State::Going),
+        Ending::CleanUp => normal("BucketDeleted", format!("Removed the unfinished bucket {bucket}"), State::Going),
         Ending::Abandon => warning(
             "BucketAbandoned",
             format!(
-                "The bucket {bucket} and its user are given up as the ObjectBucket's annotation {} asks; they may still exist",
+                "Removed the ObjectBucket as its annotation {} requests; the bucket {bucket} and its user may still exist",
                 protocol::ABANDON
             ),
             State::Going,
@@ -274,14 +349,13 @@ fn released(ending: Ending, bucket: &str) -> Told {
     }
 }
 
-fn call_failed(doing: &str, error: &CallError, facts: &Facts) -> Told {
+fn call_failed(doing: &str, error: &CallError, facts: &Facts) -> UserMessage {
     // What could not be written is not tried again for the status.
-    event_only(warning(failed_reason(facts), format!("{}: {error}", sentence(doing)), State::Pending))
+    event_only(warning(failed_reason(facts), call_failed_text(doing, error), State::Pending))
 }
 
-fn not_fenced(error: &CallError, facts: &Facts) -> Told {
-    let text =
-        format!("Nothing is done about the bucket yet, because the provisioner cannot write its journal: {error}");
+fn not_fenced(error: &CallError, facts: &Facts) -> UserMessage {
+    let text = format!("The provisioner cannot write its journal, so it does not work on the bucket yet: {error}");
     event_only(warning(failed_reason(facts), text, State::Pending))
 }
 
@@ -294,26 +368,18 @@ fn going_or(facts: &Facts, state: State) -> State {
 }
 
 fn is_going(facts: &Facts) -> bool {
-    facts.claim.as_ref().is_none_or(|claim| claim.deleting)
-}
-
-pub(crate) fn no_answer_text(no_answer: &NoAnswer, method: &str) -> String {
-    crate::controller::volume::no_answer_text(no_answer, method)
-}
-
-fn sentence(text: &str) -> String {
-    crate::controller::volume::sentence(text)
+    facts.is_ending()
 }
 
 /// The status stays as it is.
-fn event_only(told: Told) -> Told {
-    Told { state: None, ..told }
+fn event_only(message: UserMessage) -> UserMessage {
+    UserMessage { state: None, ..message }
 }
 
-fn normal(reason: &'static str, text: String, state: State) -> Told {
-    Told { reason, text, severity: Severity::Normal, state: Some(state) }
+fn normal(reason: &'static str, text: String, state: State) -> UserMessage {
+    UserMessage { reason, text, severity: Severity::Normal, state: Some(state) }
 }
 
-fn warning(reason: &'static str, text: String, state: State) -> Told {
-    Told { reason, text, severity: Severity::Warning, state: Some(state) }
+fn warning(reason: &'static str, text: String, state: State) -> UserMessage {
+    UserMessage { reason, text, severity: Severity::Warning, state: Some(state) }
 }

@@ -1,14 +1,76 @@
-//! What can come of a decision. `report` says what it means for users, metrics and the queue.
+//! The outcome of a decision. `report` says what it means for users, metrics and the queue.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::NoAnswer;
 use provisioner_runtime::journal::JournalError;
+use provisioner_runtime::limiter::Flow;
 
-use super::decide::{Ending, Refusal};
-use crate::error::{DeleteVerdict, Verdict};
+use super::decide::{Decision, Ending, Reason, Refusal};
+use super::facts::Facts;
+use crate::error::{DeleteVerdict, ProvisionVerdict};
+
+/// What a decision was about, as metrics and events name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Provision,
+    Configure,
+    Restore,
+    Adopt,
+    Rotate,
+    Retire,
+    Delete,
+    WriteStatus,
+}
+
+impl Operation {
+    pub(crate) fn of(decision: &Decision, facts: &Facts) -> Self {
+        match decision {
+            Decision::NoAction(_) | Decision::Refuse(_) if facts.is_ending() => Self::Delete,
+            Decision::NoAction(_) | Decision::Refuse(_) | Decision::Attempt(Reason::New) => Self::Provision,
+            Decision::Attempt(Reason::Config) => Self::Configure,
+            Decision::Attempt(Reason::Secret) | Decision::Restore => Self::Restore,
+            Decision::Adopt => Self::Adopt,
+            Decision::Rotate => Self::Rotate,
+            Decision::Retire => Self::Retire,
+            Decision::Release(_) | Decision::ReleaseClaim => Self::Delete,
+        }
+    }
+
+    /// Its name in metrics.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Provision => "provision",
+            Self::Configure => "configure",
+            Self::Restore => "restore",
+            Self::Adopt => "adopt",
+            Self::Rotate => "rotate",
+            Self::Retire => "retire",
+            Self::Delete => "delete",
+            Self::WriteStatus => "write_status",
+        }
+    }
+
+    /// The `action` of its events.
+    pub(crate) fn action(self) -> &'static str {
+        match self {
+            Self::Provision => "Provision",
+            Self::Configure => "Configure",
+            Self::Restore => "Restore",
+            Self::Adopt => "Adopt",
+            Self::Rotate => "Rotate",
+            Self::Retire => "Retire",
+            Self::Delete => "Delete",
+            Self::WriteStatus => "WriteStatus",
+        }
+    }
+
+    /// Whether the bucket can be used whatever comes of it, so that the status stays as it is.
+    pub(crate) fn is_beside_use(self) -> bool {
+        matches!(self, Self::Rotate | Self::Retire | Self::WriteStatus)
+    }
+}
 
 /// The outcome of one decision.
 #[derive(Debug)]
@@ -23,8 +85,8 @@ pub(crate) enum Outcome {
     BadRecord(String),
     /// Nothing is written down of the class, and it is gone.
     ClassGone,
-    /// As many attempts as allowed are under way in this class or altogether.
-    AwaitsPermit(Arc<str>),
+    /// As many attempts as allowed are under way for this namespace, in this class or altogether.
+    AwaitsPermit(Flow),
     /// The facts were out of date. The cache has the current ones.
     Changed,
     /// The bucket is there, and all that its user needs.
@@ -48,7 +110,7 @@ pub(crate) enum Outcome {
     /// The class's parameters do not give the name of a Secret.
     SecretName(String),
     /// The author's code returned an error.
-    NotProvisioned { verdict: Verdict, message: String, retry_after: Option<Duration> },
+    NotProvisioned { verdict: ProvisionVerdict, message: String, retry_after: Option<Duration> },
     /// It returned an error when it was to make another key.
     NotRotated { message: String, retry_after: Option<Duration> },
     /// It returned an error when it was to remove keys.

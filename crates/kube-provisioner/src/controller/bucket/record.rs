@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::facts::EndpointFacts;
-use crate::bucket::Source;
+use crate::bucket::{ClaimName, Source};
 
 /// The annotation of an ObjectBucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,12 +17,21 @@ pub(crate) struct Record {
     /// `None` if nobody knows: the object is another provisioner's, and its class was gone already.
     #[serde(with = "source")]
     pub(crate) source: Option<Source>,
+    /// The claim. Some CustomResourceDefinitions drop the object's own reference to it.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "claim")]
+    pub(crate) claim: Option<ClaimName>,
+    /// The uid of the claim that the bucket was made for, where a person has given it to another one of the same name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) made_for_uid: Option<String>,
     /// The class's parameters. `None` if nobody knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parameters: Option<BTreeMap<String, String>>,
     /// The claim's `additionalConfig` as it was applied the last time.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) config: BTreeMap<String, String>,
+    /// What else of `additionalConfig` an attempt may have applied that has not come to its end.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) attempted: BTreeMap<String, String>,
     /// Whether a call of the author's code has succeeded.
     #[serde(default)]
     pub(crate) made: bool,
@@ -37,9 +46,22 @@ pub(crate) struct Record {
     /// The rotation that was done last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rotation: Option<String>,
+    /// A key that was made and is not known to be in the Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) new_key: Option<NewKey>,
     /// When the other keys are removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retire_at: Option<String>,
+}
+
+/// A rotation that has begun. Until the Secret has its key, the user keeps [`Record::access_key_id`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NewKey {
+    pub(crate) access_key_id: String,
+    /// What [`Record::rotation`] will be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rotation: Option<String>,
 }
 
 impl Record {
@@ -47,15 +69,25 @@ impl Record {
     pub(crate) fn unknown() -> Self {
         Self {
             source: None,
+            claim: None,
+            made_for_uid: None,
             parameters: None,
             config: BTreeMap::new(),
+            attempted: BTreeMap::new(),
             made: false,
             tls: false,
             data: BTreeMap::new(),
             access_key_id: None,
             rotation: None,
+            new_key: None,
             retire_at: None,
         }
+    }
+
+    /// The key that a new Secret gets. Pods may have read one that was made last, even if its Secret is gone.
+    pub(crate) fn newest_key(&self) -> Option<&str> {
+        let new = self.new_key.as_ref().map(|new| &new.access_key_id);
+        new.or(self.access_key_id.as_ref()).map(String::as_str)
     }
 
     /// The entries of the claim's ConfigMap.
@@ -68,6 +100,29 @@ impl Record {
         data.insert(BUCKET_REGION.to_owned(), endpoint.region.to_string());
         data.insert(BUCKET_SUBREGION.to_owned(), endpoint.sub_region.to_string());
         data
+    }
+}
+
+mod claim {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::bucket::ClaimName;
+
+    #[derive(Serialize, Deserialize)]
+    struct Claim {
+        namespace: String,
+        name: String,
+        uid: String,
+    }
+
+    pub(super) fn serialize<S: Serializer>(claim: &Option<ClaimName>, serializer: S) -> Result<S::Ok, S::Error> {
+        let claim = claim.clone().map(|ClaimName { namespace, name, uid }| Claim { namespace, name, uid });
+        claim.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ClaimName>, D::Error> {
+        let claim = Option::<Claim>::deserialize(deserializer)?;
+        Ok(claim.map(|Claim { namespace, name, uid }| ClaimName { namespace, name, uid }))
     }
 }
 

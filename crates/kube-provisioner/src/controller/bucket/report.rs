@@ -1,26 +1,17 @@
-//! The table from an outcome to its name in metrics and logs, and when the key is looked at again.
+//! The table from an outcome to its name in metrics and logs, and when the key runs again.
 
-use std::time::Duration;
-
-use provisioner_runtime::call::CallError;
 use provisioner_runtime::queue::Next;
 
 use super::decide::Refusal;
 use super::outcome::Outcome;
-use crate::error::{DeleteVerdict, Verdict};
+use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry};
+use crate::error::{DeleteVerdict, ProvisionVerdict};
 
-/// How often an operation is tried before it waits for a change. 0 is without limit.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Thresholds {
-    pub(crate) provision: u32,
-    pub(crate) delete: u32,
-}
-
-/// When the key is looked at again.
+/// When the key runs again.
 pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> Next {
     let next = match outcome {
         Outcome::NoAction => Next::Done,
-        Outcome::AwaitsPermit(class) => Next::AwaitPermit(class.clone()),
+        Outcome::AwaitsPermit(flow) => Next::AwaitPermit(flow.clone()),
         Outcome::Changed => Next::Again,
         // Others of our own work end these, and the watch tells.
         Outcome::Refused(Refusal::NotOwned { .. }) | Outcome::NotOwned { .. } => Next::Retry,
@@ -38,8 +29,8 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         Outcome::RetiresLater { after } => Next::Wait(Some(*after)),
         Outcome::NotFenced(_) => Next::Retry,
         Outcome::NotProvisioned { verdict, retry_after, .. } => match verdict {
-            Verdict::NotMine | Verdict::Invalid => Next::AwaitChange,
-            Verdict::InProgress => Next::Wait(*retry_after),
+            ProvisionVerdict::NotMine | ProvisionVerdict::Invalid => Next::AwaitChange,
+            ProvisionVerdict::InProgress => Next::Wait(*retry_after),
             _ => retry(*retry_after),
         },
         Outcome::NotRotated { retry_after, .. } | Outcome::NotRetired { retry_after, .. } => retry(*retry_after),
@@ -50,17 +41,16 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
             DeleteVerdict::InProgress => Next::Wait(*retry_after),
             _ => retry(*retry_after),
         },
-        Outcome::CallFailed { error: CallError::TooManyRequests { retry_after, .. }, .. } => Next::Wait(*retry_after),
-        Outcome::CallFailed { .. } => Next::Retry,
+        Outcome::CallFailed { error, .. } => after_call(error),
     };
     if gives_up(outcome, attempt, thresholds) { Next::AwaitChange } else { next }
 }
 
-/// Whether this was the last attempt until something changes. Only a failure that the author's code tells counts.
+/// Whether this was the last attempt until something changes. Only a failure that the author's code reports counts.
 pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
     let threshold = match outcome {
         Outcome::NotProvisioned { verdict, .. } => match verdict {
-            Verdict::NotMine | Verdict::Invalid | Verdict::InProgress => 0,
+            ProvisionVerdict::NotMine | ProvisionVerdict::Invalid | ProvisionVerdict::InProgress => 0,
             _ => thresholds.provision,
         },
         Outcome::NotReleased { verdict, .. } => match verdict {
@@ -69,15 +59,11 @@ pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) 
         },
         _ => 0,
     };
-    threshold > 0 && attempt > threshold
+    is_last(attempt, threshold)
 }
 
-fn retry(after: Option<Duration>) -> Next {
-    after.map_or(Next::Retry, Next::RetryAfter)
-}
-
-/// What was done and what came of it, for metrics and logs; `None` where nothing was.
-pub(crate) fn label(outcome: &Outcome) -> Option<(&'static str, &'static str)> {
+/// The outcome's name in metrics and logs; `None` where nothing was done.
+pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
     Some(match outcome {
         Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed | Outcome::RetiresLater { .. } => {
             return None;
@@ -86,28 +72,27 @@ pub(crate) fn label(outcome: &Outcome) -> Option<(&'static str, &'static str)> {
         | Outcome::BadConfig(_)
         | Outcome::BadRecord(_)
         | Outcome::ClassGone
-        | Outcome::NotOwned { .. } => ("provision", "refused"),
-        Outcome::Provisioned { .. } => ("provision", "success"),
-        Outcome::Configured => ("configure", "success"),
-        Outcome::Restored => ("restore", "success"),
-        Outcome::Adopted => ("adopt", "success"),
-        Outcome::Rotated => ("rotate", "success"),
-        Outcome::Retired => ("retire", "success"),
-        Outcome::NotFenced(_) => ("provision", "lost"),
-        Outcome::SecretMissing { .. } | Outcome::SecretName(_) => ("provision", "not ready"),
-        Outcome::NotProvisioned { verdict: Verdict::InProgress, .. } => ("provision", "in progress"),
-        Outcome::NotProvisioned { verdict: Verdict::Invalid, .. } => ("provision", "invalid"),
-        Outcome::NotProvisioned { verdict: Verdict::NotMine, .. } => ("provision", "ignored"),
-        Outcome::NotProvisioned { .. } => ("provision", "failed"),
-        Outcome::Broke { .. } => ("provision", "no answer"),
-        Outcome::NotRotated { .. } => ("rotate", "failed"),
-        Outcome::NotRetired { .. } => ("retire", "failed"),
-        Outcome::RotationBroke { method, .. } => (method, "no answer"),
-        Outcome::Released { .. } | Outcome::ClaimReleased => ("delete", "success"),
-        Outcome::NotReleased { verdict: DeleteVerdict::InProgress, .. } => ("delete", "in progress"),
-        Outcome::NotReleased { verdict: DeleteVerdict::InUse, .. } => ("delete", "in use"),
-        Outcome::NotReleased { .. } => ("delete", "failed"),
-        Outcome::ReleaseBroke { .. } => ("delete", "no answer"),
-        Outcome::CallFailed { .. } => ("provision", "api error"),
+        | Outcome::NotOwned { .. } => "refused",
+        Outcome::Provisioned { .. }
+        | Outcome::Configured
+        | Outcome::Restored
+        | Outcome::Adopted
+        | Outcome::Rotated
+        | Outcome::Retired
+        | Outcome::Released { .. }
+        | Outcome::ClaimReleased => "success",
+        Outcome::NotFenced(_) => "lost",
+        Outcome::SecretMissing { .. } | Outcome::SecretName(_) => "not ready",
+        Outcome::NotProvisioned { verdict: ProvisionVerdict::InProgress, .. }
+        | Outcome::NotReleased { verdict: DeleteVerdict::InProgress, .. } => "in progress",
+        Outcome::NotProvisioned { verdict: ProvisionVerdict::Invalid, .. } => "invalid",
+        Outcome::NotProvisioned { verdict: ProvisionVerdict::NotMine, .. } => "ignored",
+        Outcome::NotReleased { verdict: DeleteVerdict::InUse, .. } => "in use",
+        Outcome::NotProvisioned { .. }
+        | Outcome::NotRotated { .. }
+        | Outcome::NotRetired { .. }
+        | Outcome::NotReleased { .. } => "failed",
+        Outcome::Broke { .. } | Outcome::RotationBroke { .. } | Outcome::ReleaseBroke { .. } => "no answer",
+        Outcome::CallFailed { .. } => "api error",
     })
 }

@@ -6,7 +6,7 @@
 pub enum BucketSafeguard {
     /// The ObjectBucket of a failed attempt that may have left something stays.
     FailedAttempts,
-    /// An ObjectBucket goes only after what it stands for.
+    /// An ObjectBucket is removed only after what it stands for.
     Order,
     /// Secrets and ConfigMaps of others are left alone.
     Ownership,
@@ -16,7 +16,15 @@ pub enum BucketSafeguard {
     KeyRecord,
     /// What is known was read since the term began.
     Fresh,
+    /// That a claim is absent deletes nothing.
+    Absence,
+    /// ObjectBuckets of another cluster are left alone.
+    Cluster,
+    /// What cannot be read is present.
+    Unreadable,
+    /// An ObjectBucket without a claim's uid is a claim's only if more than the claim says so.
+    Pointer,
 }
 
 /// Which of them are in place.
-pub(crate) type Safeguards = crate::controller::safeguards::Safeguards<BucketSafeguard>;
+pub(crate) type Safeguards = crate::controller::shared::safeguards::Safeguards<BucketSafeguard>;

@@ -1,12 +1,10 @@
 //! Carries out one decision: the only place that calls the author's code or writes to the API server.
 
 mod attempt;
-mod claim_record;
 mod clean_up;
 mod delete;
 mod expand;
 mod inputs;
-mod lock;
 mod objects;
 mod protect;
 mod provision;
@@ -14,45 +12,33 @@ mod save;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
 
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Client;
 use provisioner_runtime::Cache;
-use provisioner_runtime::controller::{Context, FencingToken, NoAnswer, Refused, guarded, unpanicked};
+use provisioner_runtime::controller::{Context, NoAnswer, Refused, unpanicked};
 use provisioner_runtime::watch::WatchHealth;
 
-pub(crate) use self::lock::Locks;
 use super::backend::Backend;
 use super::cache::VolumeCache;
 use super::decide::{Decision, NoAction, Refusal, Rules, decide};
 use super::facts::{ClaimState, ClassState, Facts, WaitingClaim};
 use super::key::Key;
 use super::outcome::Outcome;
-use crate::controller::class_parameters::BadParameters;
-use crate::error::StartError;
+use crate::controller::shared::calls::start_backend;
+use crate::controller::shared::class_parameters::BadParameters;
+use crate::controller::shared::limits::CallLimits;
 use crate::start::Start;
 
 /// One step of the work on one key.
 pub(crate) type Step<'a> = provisioner_runtime::controller::Step<'a, VolumeCache>;
-
-/// Time limits of calls of the author's code.
-#[derive(Clone, Debug)]
-pub(crate) struct CallLimits {
-    /// One call of `provision`.
-    pub(crate) provision: Duration,
-    /// One call of another method.
-    pub(crate) delete: Duration,
-}
 
 pub(crate) struct Actions {
     pub(crate) context: Context<VolumeCache>,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) limits: CallLimits,
-    /// The locks of claims and volumes, where every replica works.
-    pub(crate) locks: Option<Locks>,
     /// Whether a call has shown that the author has no `should_delete`.
     pub(crate) no_guard: AtomicBool,
     /// Whether a call has shown that the author has no `clean_up`.
@@ -64,18 +50,13 @@ pub(crate) struct Actions {
 
 impl Actions {
     /// Calls the author's `start`, which restores what the author keeps in memory.
-    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StartError> {
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), String> {
         let actions = self.clone();
-        let start = Start::listing(self.client().clone(), move || {
+        let start = Start::listing(self.client().clone(), &self.rules.cluster_id, move || {
             let actions = actions.clone();
             async move { Ok(actions.own_volumes().await?) }.boxed()
         });
-        let limit = self.limits.delete;
-        match guarded(limit, &FencingToken::unlimited(), async { self.backend.start(start).await }).await {
-            Ok(started) => started,
-            Err(NoAnswer::Panicked(panic)) => Err(StartError::new(format!("its code crashed: {panic}"))),
-            Err(_) => Err(StartError::new(format!("no answer within {} s", limit.as_secs()))),
-        }
+        start_backend(self.limits.delete, async { self.backend.start(start).await }).await
     }
 
     pub(crate) async fn carry_out(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
@@ -92,7 +73,6 @@ impl Actions {
             // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.
             Decision::CleanUp => Box::pin(self.clean_up(facts, step)).await,
             Decision::DeleteSurplus => Box::pin(self.delete_surplus(facts, step)).await,
-            Decision::ReleaseClaim => Box::pin(self.release_claim_of(facts, key)).await,
             Decision::Delete(deletion) => Box::pin(self.delete(deletion, facts, step)).await,
             Decision::Expand { bytes } => Box::pin(self.expand(bytes, facts, step)).await,
             Decision::LookForNode { name } => self.look_for_node(name, step.work().waits()).await,
@@ -110,13 +90,19 @@ impl Actions {
         let is_new = match decision {
             Decision::Provision | Decision::Confirm => true,
             Decision::Refuse(
-                Refusal::NodeGone { .. } | Refusal::OtherInstallation { .. } | Refusal::RetainedTooLate,
+                Refusal::Copy { .. }
+                | Refusal::Nobodys
+                | Refusal::NodeGone { .. }
+                | Refusal::OtherCluster { .. }
+                | Refusal::OtherInstallation { .. }
+                | Refusal::RetainedTooLate
+                | Refusal::UnreadableVolume { .. },
             ) => false,
             Decision::Refuse(_) => true,
             _ => false,
         };
         let ClaimState::Waiting(claim) = &facts.claim else { return Ok(None) };
-        if !is_new || facts.attempt().is_some() || claim.held.is_some() {
+        if !is_new || facts.attempt().is_some() {
             return Ok(None);
         }
         let Some(typed) = typed(claim)? else { return Ok(None) };

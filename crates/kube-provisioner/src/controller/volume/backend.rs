@@ -10,7 +10,7 @@ use provisioner_runtime::access::AccessRule;
 use provisioner_runtime::controller::FencingToken;
 
 use crate::capabilities::Capabilities;
-use crate::controller::class_parameters::Parsed;
+use crate::controller::shared::class_parameters::Parsed;
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
 use crate::parameters::ParameterError;
 use crate::provisioner::Provisioner;
@@ -30,14 +30,27 @@ pub(crate) struct UntypedRequest {
     pub(crate) selected_node: Option<String>,
     pub(crate) node_labels: BTreeMap<String, String>,
     pub(crate) secrets: Secrets,
-    pub(crate) token: String,
+    pub(crate) cluster_id: String,
+    pub(crate) idempotency_token: String,
     pub(crate) fencing_token: FencingToken,
 }
 
 impl UntypedRequest {
     fn typed<P: Send + Sync + 'static>(self) -> ProvisionRequest<P> {
         let parameters = self.parameters.clone().typed::<P>();
-        let Self { name, bytes, claim, class, selected_node, node_labels, secrets, token, fencing_token, .. } = self;
+        let Self {
+            name,
+            bytes,
+            claim,
+            class,
+            selected_node,
+            node_labels,
+            secrets,
+            cluster_id,
+            idempotency_token,
+            fencing_token,
+            ..
+        } = self;
         ProvisionRequest {
             name,
             bytes,
@@ -47,7 +60,8 @@ impl UntypedRequest {
             selected_node,
             node_labels,
             secrets,
-            token,
+            cluster_id,
+            idempotency_token,
             fencing_token,
         }
     }

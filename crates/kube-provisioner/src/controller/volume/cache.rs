@@ -18,17 +18,21 @@ use tokio::time::Instant;
 use super::class::ReadClass;
 use super::decide::Rules;
 use super::facts::{
-    ClaimFacts, ClassState, GrowingClaim, HeldClaim, OurClass, OurVolume, Progress, VolumeFacts, WaitingClaim,
-    fingerprint,
+    ClaimFacts, ClassState, GrowingClaim, OurClass, OurVolume, Progress, UnreadableClaim, UnreadableVolume,
+    VolumeFacts, WaitingClaim, fingerprint,
 };
 use super::key::Key;
 use super::narrow::{self, Meta, WatchedClaim, WatchedVolume};
 use super::projection;
+use super::safeguards::Safeguard;
+use crate::controller::shared::index::take;
 
 pub(crate) struct VolumeCache {
     rules: Arc<Rules>,
     claims: Table<Key, ClaimEntry>,
     volumes: Table<Key, Option<Arc<OurVolume>>>,
+    /// Those of the volumes without facts that are ours and cannot be read.
+    unreadable: HashMap<Key, Arc<UnreadableVolume>>,
     classes: Table<Box<str>, Option<Arc<OurClass>>>,
     /// The waiting claims by the class that they name.
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
@@ -41,14 +45,9 @@ pub(crate) struct VolumeCache {
 }
 
 enum ClaimEntry {
-    Settled {
-        bound_here: bool,
-        deleting: bool,
-        held: Option<Arc<HeldClaim>>,
-        growing: Option<Arc<GrowingClaim>>,
-        resource_version: u64,
-    },
+    Settled { bound_here: bool, deleting: bool, growing: Option<Arc<GrowingClaim>>, resource_version: u64 },
     Waiting(Arc<WaitingClaim>),
+    Unreadable(Arc<UnreadableClaim>),
 }
 
 impl ClaimEntry {
@@ -56,6 +55,7 @@ impl ClaimEntry {
         match self {
             Self::Settled { resource_version: known, .. } => number(resource_version).is_some_and(|new| new < *known),
             Self::Waiting(claim) => older(resource_version, &claim.resource_version),
+            Self::Unreadable(claim) => older(resource_version, &claim.resource_version),
         }
     }
 }
@@ -66,6 +66,7 @@ impl VolumeCache {
             rules,
             claims: Table::new(),
             volumes: Table::new(),
+            unreadable: HashMap::new(),
             classes: Table::new(),
             by_class: HashMap::new(),
             by_claim: HashMap::new(),
@@ -80,7 +81,7 @@ impl VolumeCache {
         let Some(owner) = volume.owner() else { return false };
         match self.claims.get(&owner) {
             None => false,
-            Some(ClaimEntry::Waiting(_)) => true,
+            Some(ClaimEntry::Waiting(_) | ClaimEntry::Unreadable(_)) => true,
             Some(ClaimEntry::Settled { bound_here, .. }) => *bound_here == (owner == *key),
         }
     }
@@ -89,7 +90,7 @@ impl VolumeCache {
     pub(crate) fn waiting_claims(&self) -> (usize, Duration) {
         let waiting = self.claims.iter().filter_map(|(_, entry)| match entry {
             ClaimEntry::Waiting(claim) => Some(claim.since.elapsed()),
-            ClaimEntry::Settled { .. } => None,
+            ClaimEntry::Settled { .. } | ClaimEntry::Unreadable(_) => None,
         });
         waiting.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
     }
@@ -99,7 +100,7 @@ impl VolumeCache {
             Change::Begin => self.claims.begin_snapshot(),
             Change::Listed(claim) | Change::Applied(claim) => return self.put_claim(&claim).into_iter().collect(),
             Change::Deleted(claim) => {
-                let key = claim.fields.ok().and_then(|claim| claim.metadata.uid).map(|uid| Key::of_claim(&uid));
+                let key = claim.metadata().uid.as_deref().map(Key::of_claim);
                 let key = key.filter(|key| self.claim_gone(key));
                 return key.into_iter().flat_map(|key| self.of_claim(key)).collect();
             }
@@ -136,7 +137,7 @@ impl VolumeCache {
         Vec::new()
     }
 
-    /// Applies a class event that [`ReadClass::of_event`] has read.
+    /// Applies a class event that [`read_class`](super::class::read_class) has read.
     pub(crate) fn class_event(&mut self, event: Change<ReadClass>) -> Vec<Key> {
         match event {
             Change::Begin => self.classes.begin_snapshot(),
@@ -159,16 +160,26 @@ impl VolumeCache {
     /// Applies a claim that the API server returned. An unknown claim is ignored, since it may be gone: only the watch
     /// adds claims.
     pub(crate) fn saw_claim(&mut self, answer: WatchedClaim) {
-        let uid = answer.metadata().uid.as_deref();
-        if uid.is_some_and(|uid| self.claims.get(&Key::of_claim(uid)).is_some()) {
+        let Some(key) = answer.metadata().uid.as_deref().map(Key::of_claim) else { return };
+        if self.claims.get(&key).is_some() {
+            let awaits_listing = self.claims.awaits_listing(&key);
             self.claim_event(Change::Applied(answer));
+            // A list that is being read may be newer than the answer, and the claim missing in it.
+            if awaits_listing {
+                self.claims.await_listing(key);
+            }
         }
     }
 
     /// Applies a volume that the API server returned, as [`VolumeCache::saw_claim`] does.
     pub(crate) fn saw_volume(&mut self, answer: WatchedVolume) {
-        if self.volumes.get(&Key::of_volume(answer.name())).is_some() {
+        let key = Key::of_volume(answer.name());
+        if self.volumes.get(&key).is_some() {
+            let awaits_listing = self.volumes.awaits_listing(&key);
             self.volume_event(Change::Applied(answer));
+            if awaits_listing {
+                self.volumes.await_listing(key);
+            }
         }
     }
 
@@ -186,26 +197,15 @@ impl VolumeCache {
         let ours = watched.metadata().annotations.asked().is_some_and(|name| self.rules.names.include(name));
         let claim = match &watched.fields {
             Ok(claim) => claim,
-            Err(unreadable) => {
-                if ours {
-                    let problem = &unreadable.problem;
-                    tracing::warn!(pvc = watched.name(), namespace = watched.namespace(), problem, "unreadable claim");
-                }
-                return None;
+            Err(unreadable) if ours && self.rules.safeguards.include(Safeguard::Unreadable) => {
+                return self.put_unreadable(watched.metadata(), &unreadable.problem);
             }
+            Err(_) => return None,
         };
         let key = Key::of_claim(claim.metadata.uid.as_deref()?);
         if !ours {
             return self.claim_gone(&key).then_some(key);
         }
-        let held = claim.is_held().then(|| ClaimFacts::read(claim)).flatten();
-        let held = held.map(|facts| {
-            Arc::new(HeldClaim {
-                claim: facts,
-                finalizers: claim.metadata.finalizers.clone(),
-                lock: claim.metadata.annotations.lock.clone(),
-            })
-        });
         if self.claims.get(&key).is_some_and(|known| known.is_newer_than(claim_version(claim))) {
             self.claims.keep(&key);
             return None;
@@ -214,7 +214,6 @@ impl VolumeCache {
             Some(volume) => ClaimEntry::Settled {
                 bound_here: Key::of_volume(volume) == key,
                 deleting: claim.metadata.deletion_timestamp.is_some(),
-                held,
                 growing: GrowingClaim::read(claim).map(Arc::new),
                 resource_version: number(claim_version(claim)).unwrap_or_default(),
             },
@@ -227,13 +226,23 @@ impl VolumeCache {
             self.by_class.entry(class.clone()).or_default().insert(key.clone());
         }
         // A bound claim need not be read from the API server again.
-        if let ClaimEntry::Settled { bound_here, .. } = &entry {
+        if matches!(entry, ClaimEntry::Settled { .. }) {
             self.confirmed(&key);
-            if *bound_here {
-                self.record_gone(&key);
-            }
         }
         self.claims.insert(key.clone(), entry);
+        Some(key)
+    }
+
+    /// What cannot be read is present. What was begun for it stays as it is.
+    fn put_unreadable(&mut self, meta: &Meta, problem: &str) -> Option<Key> {
+        let claim = UnreadableClaim::read(meta, problem)?;
+        let key = Key::of_claim(&claim.facts.uid);
+        if self.claims.get(&key).is_some_and(|known| known.is_newer_than(&claim.resource_version)) {
+            self.claims.keep(&key);
+            return None;
+        }
+        self.drop_claim(&key);
+        self.claims.insert(key.clone(), ClaimEntry::Unreadable(Arc::new(claim)));
         Some(key)
     }
 
@@ -252,10 +261,19 @@ impl VolumeCache {
             Ok(volume) if self.rules.own(volume) => VolumeFacts::read(volume),
             _ => None,
         };
+        self.unreadable.remove(&key);
         let Some(facts) = ours else {
             let before = self.volumes.insert(key.clone(), None);
             let was_ours = matches!(&before, Some(Some(_)));
             self.forget_claim_of(&key, before);
+            let meta = watched.metadata();
+            if let (Err(unreadable), Some(uid)) = (&watched.fields, meta.uid.as_deref())
+                && self.rules.named_in(&meta.annotations)
+            {
+                let volume = UnreadableVolume { uid: uid.into(), problem: unreadable.problem.clone() };
+                self.unreadable.insert(key.clone(), Arc::new(volume));
+                return Some(key);
+            }
             return (was_ours || self.claims.get(&key).is_some()).then_some(key);
         };
         let ends =
@@ -266,8 +284,7 @@ impl VolumeCache {
             self.progress.remove(&key);
         }
         let resource_version = watched_version(watched).into();
-        let lock = watched.metadata().annotations.lock.clone();
-        let volume = Arc::new(OurVolume { facts, resource_version, lock });
+        let volume = Arc::new(OurVolume { facts, resource_version });
         let owner = volume.owner().filter(|owner| *owner != key);
         let before = self.volumes.insert(key.clone(), Some(volume));
         self.forget_claim_of(&key, before);
@@ -293,12 +310,7 @@ impl VolumeCache {
 
     fn forget_claim_of(&mut self, volume: &Key, known: Option<Option<Arc<OurVolume>>>) {
         let Some(owner) = known.flatten().and_then(|known| known.owner()) else { return };
-        if let Some(keys) = self.by_claim.get_mut(&owner) {
-            keys.remove(volume);
-            if keys.is_empty() {
-                self.by_claim.remove(&owner);
-            }
-        }
+        take(&mut self.by_claim, &owner, volume);
     }
 
     fn waiting(&self, watched: &WatchedClaim, claim: &narrow::ClaimFields) -> Option<WaitingClaim> {
@@ -313,15 +325,10 @@ impl VolumeCache {
             Some(ClaimEntry::Waiting(known)) => known.since,
             _ => Instant::now(),
         };
-        let Meta { annotations, finalizers, .. } = &claim.metadata;
-        let may_record = self.rules.claims_record || claim.is_held();
         Some(WaitingClaim {
             fingerprint: fingerprint(&facts),
             facts,
             resource_version: claim_version(claim).into(),
-            lock: annotations.lock.clone(),
-            held: claim.is_held().then(|| annotations.attempt.clone().unwrap_or_default()),
-            finalizers: if may_record { finalizers.clone() } else { Vec::new() },
             since,
             object,
         })
@@ -342,9 +349,6 @@ impl VolumeCache {
             facts: claim.facts.clone(),
             fingerprint: claim.fingerprint,
             resource_version: claim.resource_version.clone(),
-            lock: claim.lock.clone(),
-            held: claim.held.clone(),
-            finalizers: claim.finalizers.clone(),
             since: claim.since,
             object: None,
         };
@@ -367,7 +371,6 @@ impl VolumeCache {
 
     fn claim_gone(&mut self, key: &Key) -> bool {
         self.confirmed(key);
-        self.record_gone(key);
         self.drop_claim(key)
     }
 
@@ -379,17 +382,14 @@ impl VolumeCache {
 
     fn forget_class_of(&mut self, key: &Key, entry: &ClaimEntry) {
         let ClaimEntry::Waiting(claim) = entry else { return };
-        let Some(class) = &claim.facts.class else { return };
-        if let Some(keys) = self.by_class.get_mut(class) {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.by_class.remove(class);
-            }
+        if let Some(class) = &claim.facts.class {
+            take(&mut self.by_class, class, key);
         }
     }
 
     fn volume_gone(&mut self, key: &Key, known: Option<Arc<OurVolume>>) {
         self.forget_claim_of(key, Some(known));
+        self.unreadable.remove(key);
         if matches!(self.progress.get(key), Some(Progress::BackendDeleted { .. })) {
             self.progress.remove(key);
         }
@@ -398,7 +398,7 @@ impl VolumeCache {
 }
 
 fn watched_version(watched: &WatchedVolume) -> &str {
-    watched.fields.as_ref().ok().and_then(|volume| volume.metadata.resource_version.as_deref()).unwrap_or_default()
+    watched.version().unwrap_or_default()
 }
 
 fn claim_version(claim: &narrow::ClaimFields) -> &str {

@@ -1,13 +1,16 @@
 //! The rules: a pure function from what is known of one key to what is done.
 
+use std::sync::Arc;
+
 use super::facts::{
-    ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, VolumeFacts, VolumeState,
+    ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, UnreadableClaim, VolumeFacts,
+    VolumeState,
 };
 use super::narrow::{self, ClaimRef};
 use super::safeguards::{Safeguard, Safeguards};
 use crate::capabilities::{AccessMode, Capabilities};
-use crate::controller::class_parameters::BadParameters;
-use crate::controller::names::ProvisionerNames;
+use crate::controller::shared::class_parameters::BadParameters;
+use crate::controller::shared::names::ProvisionerNames;
 
 /// The provisioner's own properties, as the rules need them.
 #[derive(Clone, Debug)]
@@ -18,10 +21,10 @@ pub(crate) struct Rules {
     pub(crate) finalizer: bool,
     /// The identity of this installation. Volumes of another installation are not ours.
     pub(crate) identity: Box<str>,
+    /// The cluster. Volumes of another one are not ours.
+    pub(crate) cluster_id: Arc<str>,
     /// The node whose claims and volumes are ours, where every node has a replica of its own.
     pub(crate) node: Option<Box<str>>,
-    /// Every replica works, and each attempt is recorded on its claim.
-    pub(crate) claims_record: bool,
     pub(crate) safeguards: Safeguards,
 }
 
@@ -31,6 +34,9 @@ impl Rules {
         if !self.safeguards.include(Safeguard::Identity) {
             return false;
         }
+        if self.in_other_cluster(volume) {
+            return true;
+        }
         match &volume.identity {
             Some(identity) => *identity != self.identity,
             // A volume without an identity may be on any node.
@@ -38,9 +44,20 @@ impl Rules {
         }
     }
 
+    /// Whether the volume was made in another cluster. A volume without a cluster's id is from before there was one.
+    fn in_other_cluster(&self, volume: &VolumeFacts) -> bool {
+        let other = volume.cluster_id.as_deref().is_some_and(|id| *id != *self.cluster_id);
+        other && self.safeguards.include(Safeguard::Cluster)
+    }
+
     /// Whether each installation has the name of its node.
     fn is_named_by_node(&self) -> bool {
         self.node.as_ref() == Some(&self.identity)
+    }
+
+    /// Whether the annotations name this provisioner as the volume's maker.
+    pub(crate) fn named_in(&self, annotations: &narrow::Annotations) -> bool {
+        annotations.provisioned_by.as_deref().is_some_and(|name| self.names.include(name))
     }
 
     /// Whether this provisioner made the volume. The annotation decides; without it the CSI driver, or the driver that
@@ -74,8 +91,6 @@ pub enum Decision {
     CleanUp,
     /// Call the author's `delete` for a surplus asset: another process has saved the volume with another one.
     DeleteSurplus,
-    /// Take our finalizer off the claim: its attempt has ended.
-    ReleaseClaim,
     /// Read the claim again before it gets another volume.
     Confirm,
     /// Read the volume that our watch has shown: it may be older than our term.
@@ -119,6 +134,8 @@ pub enum NoAction {
     ClassOfAnother,
     /// The claim's or the volume's node has a replica of its own.
     OtherNode,
+    /// The volume was made in another cluster.
+    OtherCluster,
     /// The volume was made by another installation.
     OtherInstallation,
     /// The scheduler has not chosen a node.
@@ -142,20 +159,35 @@ pub enum Refusal {
     AccessModes(Vec<String>),
     /// The class restricts where volumes may be.
     AllowedTopologies,
-    /// The claim records an attempt with other parameters of its class.
-    AttemptOfOtherClass,
     /// The claim names this VolumeAttributesClass.
     AttributesClass(String),
     /// The claim asks for a block device.
     Block,
     /// The class with this name does not exist, or the claim names none.
     ClassMissing(Option<String>),
+    /// The volume may be a copy from a backup: that its claim is absent says nothing.
+    Copy {
+        /// The volume's uid.
+        uid: String,
+    },
     /// The claim asks for a copy.
     DataSource {
         /// The kind of the source, with its group.
         kind: String,
         /// The name of the source.
         name: String,
+    },
+    /// The volume names no installation, and each node's replica serves only its own.
+    Nobodys,
+    /// The claim cannot be read.
+    Unreadable {
+        /// Why not.
+        problem: String,
+    },
+    /// The volume cannot be read.
+    UnreadableVolume {
+        /// Why not.
+        problem: String,
     },
     /// The claim asks for more, and volumes cannot grow.
     Expansion,
@@ -169,6 +201,11 @@ pub enum Refusal {
     NodeGone {
         /// Its name.
         node: String,
+    },
+    /// The volume was made in another cluster.
+    OtherCluster {
+        /// Its id.
+        maker: String,
     },
     /// The volume was made by another installation.
     OtherInstallation {
@@ -218,6 +255,9 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
             about_attempt(facts)
         }
         (Progress::Background(_) | Progress::Unsaved(_), VolumeState::Ours(_)) => Decision::ConfirmVolume,
+        (_, VolumeState::Unreadable(volume)) => {
+            Decision::Refuse(Refusal::UnreadableVolume { problem: volume.problem.clone() })
+        }
         (_, VolumeState::Ours(volume)) => about_volume(&volume.facts, facts, rules),
         (_, VolumeState::Foreign) => match &facts.claim {
             ClaimState::Waiting(_) => Decision::Refuse(Refusal::NameTaken),
@@ -227,10 +267,12 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
     }
 }
 
-/// An attempt that may have left something goes on while its claim asks for it, with the class as it was at the begin.
+/// An attempt that may have left something continues while its claim asks for it, with the class as it was at the begin.
 fn about_attempt(facts: &Facts) -> Decision {
     let Progress::Background(pending) = &facts.progress else { return Decision::Save };
     match (&facts.claim, &facts.class) {
+        (ClaimState::Unreadable(claim), _) if !claim.facts.deleting => unreadable(claim),
+        (ClaimState::Unreadable(_), _) => Decision::CleanUp,
         (ClaimState::Absent | ClaimState::Settled { .. }, _) => Decision::CleanUp,
         (ClaimState::Waiting(claim), _) if claim.facts.deleting => Decision::CleanUp,
         (_, ClassState::Foreign) => Decision::CleanUp,
@@ -239,14 +281,18 @@ fn about_attempt(facts: &Facts) -> Decision {
     }
 }
 
+fn unreadable(claim: &UnreadableClaim) -> Decision {
+    Decision::Refuse(Refusal::Unreadable { problem: claim.problem.clone() })
+}
+
 fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
     if matches!(facts.progress, Progress::Background(_)) {
         return about_attempt(facts);
     }
     let waiting = match &facts.claim {
         ClaimState::Absent => return Decision::NoAction(NoAction::NothingHere),
-        ClaimState::Settled { held: Some(_), .. } => return Decision::ReleaseClaim,
         ClaimState::Settled { .. } => return Decision::NoAction(NoAction::Bound),
+        ClaimState::Unreadable(claim) => return unreadable(claim),
         ClaimState::Waiting(claim) => claim,
     };
     let claim = &waiting.facts;
@@ -254,7 +300,6 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
         ClassState::Missing => {
             return Decision::Refuse(Refusal::ClassMissing(claim.class.as_deref().map(str::to_owned)));
         }
-        ClassState::Foreign if waiting.held.is_some() => return Decision::Refuse(Refusal::AttemptOfOtherClass),
         ClassState::Foreign => return Decision::NoAction(NoAction::ClassOfAnother),
         ClassState::Ours(class) => class,
     };
@@ -265,16 +310,11 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
             _ => return Decision::NoAction(NoAction::OtherNode),
         }
     }
-    // A claim that records an attempt and goes gets no node any more.
-    let goes = claim.deleting && waiting.held.is_some();
-    if class.waits_for_consumer && claim.selected_node.is_none() && !goes {
+    if class.waits_for_consumer && claim.selected_node.is_none() {
         return Decision::NoAction(NoAction::AwaitsNode);
     }
-    match &waiting.held {
-        Some(_) if facts.is_held_for_another_class() => return Decision::Refuse(Refusal::AttemptOfOtherClass),
-        Some(_) if claim.deleting => return Decision::CleanUp,
-        None if claim.deleting => return Decision::NoAction(NoAction::ClaimGoes),
-        _ => {}
+    if claim.deleting {
+        return Decision::NoAction(NoAction::ClaimGoes);
     }
     if let Some(refusal) = refusal(claim, class, &rules.capabilities) {
         return Decision::Refuse(refusal);
@@ -332,11 +372,20 @@ fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<R
 fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
     if rules.made_elsewhere(volume) {
         let released = volume.phase == Phase::Released && volume.policy == ReclaimPolicy::Delete;
+        let here = rules.node.is_none() || volume.identity.as_ref() == Some(&rules.identity);
+        if let Some(cluster) = volume.cluster_id.as_deref().filter(|_| here && rules.in_other_cluster(volume)) {
+            return match released {
+                true => Decision::Refuse(Refusal::OtherCluster { maker: cluster.to_owned() }),
+                false => Decision::NoAction(NoAction::OtherCluster),
+            };
+        }
         return match &volume.identity {
             // Only this refusal shows the user that the node is gone.
             Some(identity) if released && rules.is_named_by_node() => {
                 Decision::LookForNode { name: identity.to_string() }
             }
+            // No replica takes it for its own.
+            None if released && rules.node.is_some() => Decision::Refuse(Refusal::Nobodys),
             _ if rules.node.is_some() => Decision::NoAction(NoAction::OtherNode),
             Some(identity) if released => Decision::Refuse(Refusal::OtherInstallation { maker: identity.to_string() }),
             _ => Decision::NoAction(NoAction::OtherInstallation),
@@ -347,18 +396,10 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
     {
         return if *finished { Decision::NoAction(NoAction::VolumeGoes) } else { Decision::FinishDelete };
     }
-    match &facts.claim {
-        ClaimState::Waiting(claim) => {
-            let for_claim = volume.claim.as_ref().is_some_and(|other| *other.uid == *claim.facts.uid);
-            if !for_claim {
-                return Decision::Refuse(Refusal::NameTaken);
-            }
-            if claim.held.is_some() {
-                return Decision::ReleaseClaim;
-            }
-        }
-        ClaimState::Settled { held: Some(_), .. } => return Decision::ReleaseClaim,
-        _ => {}
+    if let ClaimState::Waiting(claim) = &facts.claim
+        && volume.claim.as_ref().is_none_or(|other| *other.uid != *claim.facts.uid)
+    {
+        return Decision::Refuse(Refusal::NameTaken);
     }
     match (reclaim(volume, facts, rules), growth(volume, facts)) {
         (Decision::NoAction(NoAction::Bound | NoAction::Retained), Some(_)) if !rules.capabilities.expansion => {
@@ -395,7 +436,7 @@ fn reclaim(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
         }
         ReclaimPolicy::Keep if volume.protected => Decision::Unprotect,
         ReclaimPolicy::Keep => Decision::NoAction(NoAction::Retained),
-        ReclaimPolicy::Delete if released => release(volume, facts),
+        ReclaimPolicy::Delete if released => release(volume, facts, rules),
         ReclaimPolicy::Delete if volume.deleting && volume.protected && is_awaited(volume, facts) => {
             Decision::Delete(Deletion::NeverBound)
         }
@@ -419,10 +460,13 @@ fn is_awaited(volume: &VolumeFacts, facts: &Facts) -> bool {
     for_claim && matches!(volume.phase, Phase::Pending | Phase::Available)
 }
 
-fn release(volume: &VolumeFacts, facts: &Facts) -> Decision {
+fn release(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
     // A controller-manager with an old cache may release the volume of an existing claim.
     if facts.owner_lives {
         return Decision::NoAction(NoAction::ClaimStillSeen);
+    }
+    if volume.unproven && rules.safeguards.include(Safeguard::Copies) {
+        return Decision::Refuse(Refusal::Copy { uid: volume.uid.to_string() });
     }
     match (volume.protected, volume.deleting) {
         (true, _) => Decision::Delete(Deletion::Protected),

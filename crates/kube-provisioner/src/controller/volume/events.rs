@@ -1,8 +1,6 @@
 //! Events and log lines of a report.
 
-use std::time::Duration;
-
-use provisioner_runtime::events::{Event, EventKind, ObjectRef};
+use provisioner_runtime::events::{Event, ObjectRef};
 
 use super::facts::{ClaimFacts, Facts, VolumeState};
 use super::key::Key;
@@ -10,9 +8,7 @@ use super::report::{
     Case, EventDraft, EventObject, Operation, OutcomeReport, begins_resizing, made_with_warning, not_now,
     still_provisioning,
 };
-
-/// A call that takes longer than this has an event of its own.
-pub(super) const SLOW: Duration = Duration::from_secs(2);
+use crate::controller::shared::events::{build, claim_ref, object_ref};
 
 /// The event of a slow call of the author's code.
 pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
@@ -43,33 +39,23 @@ pub(super) fn to_event(event: EventDraft, case: &Case<'_>) -> Option<Event> {
 }
 
 fn about_claim(event: EventDraft, claim: &ClaimFacts) -> Event {
-    let object = ObjectRef {
-        api_version: "v1",
-        kind: "PersistentVolumeClaim",
-        namespace: Some(claim.namespace.clone()),
-        name: claim.name.clone(),
-        uid: claim.uid.clone(),
-    };
-    build(event, object)
+    let object = claim_ref(("v1", "PersistentVolumeClaim"), [&claim.namespace, &claim.name, &claim.uid]);
+    about(event, object)
 }
 
 fn about_volume(event: EventDraft, name: &str, facts: &Facts) -> Option<Event> {
-    let VolumeState::Ours(volume) = &facts.volume else { return None };
-    let object = ObjectRef {
-        api_version: "v1",
-        kind: "PersistentVolume",
-        namespace: None,
-        name: name.into(),
-        uid: volume.facts.uid.clone(),
+    let uid = match &facts.volume {
+        VolumeState::Ours(volume) => &volume.facts.uid,
+        VolumeState::Unreadable(volume) => &volume.uid,
+        VolumeState::Absent | VolumeState::Foreign => return None,
     };
-    Some(build(event, object))
+    Some(about(event, object_ref(("v1", "PersistentVolume"), name, uid)))
 }
 
-fn build(event: EventDraft, object: ObjectRef) -> Event {
+fn about(event: EventDraft, object: ObjectRef) -> Event {
     let action = event.action();
-    let kind = if event.warning { EventKind::Warning } else { EventKind::Normal };
-    let EventDraft { reason, text: note, same_from_all, .. } = event;
-    Event { object, kind, reason, action, note, same_from_all }
+    let EventDraft { warning, reason, text, same_from_all, .. } = event;
+    Event { same_from_all, ..build(object, warning, (reason, action), text) }
 }
 
 pub(super) fn log(report: &OutcomeReport, case: &Case<'_>) {

@@ -2,22 +2,23 @@
 
 use std::sync::Arc;
 
-use provisioner_runtime::Cache;
 use provisioner_runtime::journal::Entry;
 use provisioner_runtime::watch::{Change, FromJson};
+use provisioner_runtime::{Cache, Journaled};
 use serde_json::Value;
 
 use super::cache::VolumeCache;
-use super::class::ReadClass;
+use super::class::read_class;
 use super::decide::{Decision, Rules, decide};
 use super::facts::Facts;
 use super::intent;
 use super::key::Key;
 use super::outcome::Outcome;
-use super::report::{Case, Thresholds, report};
+use super::report::{Case, report};
 use super::safeguards::Safeguards;
 use crate::capabilities::Capabilities;
-use crate::controller::names::ProvisionerNames;
+use crate::controller::shared::limits::Thresholds;
+use crate::controller::shared::names::ProvisionerNames;
 use crate::explain::{Able, Anything, Installation};
 
 /// A claim and what belongs to it, as the API server's JSON.
@@ -39,13 +40,13 @@ pub enum Attempt<'a> {
     /// Nothing.
     #[default]
     None,
-    /// An attempt that the holder of the journal goes on with.
+    /// An attempt that the holder of the journal continues.
     Recorded(&'a Entry),
     /// An attempt in the journal of another number of shards.
     AwaitsAdoption,
 }
 
-/// A decision, and the text that the users are told with it.
+/// A decision, and its text for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// What is done.
@@ -88,14 +89,14 @@ fn judge(key: &Key, installation: &Installation, able: Able, objects: &Objects<'
 }
 
 fn rules(installation: &Installation, capabilities: Capabilities) -> Rules {
-    let Installation { provisioner, identity, node, claims_record } = installation;
+    let Installation { provisioner, identity, cluster_id, node } = installation;
     Rules {
         names: ProvisionerNames { own: provisioner.clone(), additional: Vec::new() },
         capabilities,
         finalizer: true,
         identity: identity.as_str().into(),
+        cluster_id: cluster_id.as_str().into(),
         node: node.as_deref().map(Into::into),
-        claims_record: *claims_record,
         safeguards: Safeguards::default(),
     }
 }
@@ -103,7 +104,7 @@ fn rules(installation: &Installation, capabilities: Capabilities) -> Rules {
 fn facts(key: &Key, rules: Arc<Rules>, objects: &Objects<'_>) -> Facts {
     let mut cache = VolumeCache::new(rules.clone());
     if let Some(class) = read(objects.class) {
-        cache.class_event(ReadClass::of_event(Change::Applied(class), &rules, &Anything));
+        cache.class_event(read_class(Change::Applied(class), &rules, &Anything));
     }
     if let Some(volume) = read(objects.volume) {
         cache.volume_event(Change::Applied(volume));
@@ -149,7 +150,7 @@ mod tests {
 
     fn installation() -> Installation {
         let (provisioner, identity) = ("example.com/p".to_owned(), "storage".to_owned());
-        Installation { provisioner, identity, node: None, claims_record: false }
+        Installation { provisioner, identity, cluster_id: "this".to_owned(), node: None }
     }
 
     #[test]

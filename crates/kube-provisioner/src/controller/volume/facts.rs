@@ -8,13 +8,14 @@ mod volume;
 
 use std::sync::Arc;
 
+use provisioner_runtime::limiter::{Flow, Purpose};
 use tokio::time::Instant;
 
-pub(crate) use self::claim::{ClaimFacts, DataSource, HeldClaim, WaitingClaim};
+pub(crate) use self::claim::{ClaimFacts, DataSource, UnreadableClaim, WaitingClaim};
 pub(crate) use self::class::OurClass;
 pub(crate) use self::fingerprint::fingerprint;
 pub(crate) use self::growth::{GrowingClaim, ResizeStatus};
-pub(crate) use self::volume::{OurVolume, Phase, ReclaimPolicy, VolumeFacts};
+pub(crate) use self::volume::{OurVolume, Phase, ReclaimPolicy, UnreadableVolume, VolumeFacts};
 
 /// Everything that is known of one key. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +33,7 @@ impl Facts {
     pub(crate) fn claim_at_work(&self) -> Option<&ClaimFacts> {
         match (&self.claim, &self.progress) {
             (ClaimState::Waiting(claim), _) => Some(&claim.facts),
+            (ClaimState::Unreadable(claim), _) => Some(&claim.facts),
             (_, Progress::Background(pending)) => Some(&pending.claim.facts),
             (_, Progress::Unsaved(unsaved) | Progress::Surplus(unsaved)) => Some(&unsaved.pending.claim.facts),
             _ => self.growing().map(|growing| &growing.claim),
@@ -44,12 +46,6 @@ impl Facts {
             ClaimState::Settled { growing, .. } => growing.as_ref(),
             _ => None,
         }
-    }
-
-    /// Whether the claim records an attempt that was begun with other parameters of its class.
-    pub(crate) fn is_held_for_another_class(&self) -> bool {
-        let (ClaimState::Waiting(claim), ClassState::Ours(class)) = (&self.claim, &self.class) else { return false };
-        claim.held.as_deref().is_some_and(|mark| !mark.is_empty() && *mark != *class.mark())
     }
 
     /// The attempt that may have left something in the backend.
@@ -79,10 +75,12 @@ pub(crate) enum ClaimState {
     /// There is no such claim, or it asks another provisioner.
     #[default]
     Absent,
-    /// The claim has its volume. `held`: our finalizer is still on it. `growing`: it asks for more than it has.
-    Settled { bound_here: bool, deleting: bool, held: Option<Arc<HeldClaim>>, growing: Option<Arc<GrowingClaim>> },
+    /// The claim has its volume. `growing`: it asks for more than it has.
+    Settled { bound_here: bool, deleting: bool, growing: Option<Arc<GrowingClaim>> },
     /// The claim asks us and has no volume yet.
     Waiting(Arc<WaitingClaim>),
+    /// The claim asks us, and more is not known: it cannot be read.
+    Unreadable(Arc<UnreadableClaim>),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -100,6 +98,8 @@ pub(crate) enum VolumeState {
     Absent,
     /// A volume of that name exists and is not ours.
     Foreign,
+    /// A volume of that name is ours and cannot be read.
+    Unreadable(Arc<UnreadableVolume>),
     Ours(Arc<OurVolume>),
 }
 
@@ -131,6 +131,14 @@ pub(crate) struct Pending {
     pub(crate) token: Arc<str>,
     /// When this process began it, or took it over.
     pub(crate) begun: Instant,
+}
+
+impl Pending {
+    /// What a call takes its permits for: classes share them, and so do the namespaces of a class.
+    pub(crate) fn flow(&self, purpose: Purpose) -> Flow {
+        let flow = Flow { purpose, group: self.class.name().into(), tenant: None };
+        flow.of_tenant(self.claim.facts.namespace.clone())
+    }
 }
 
 /// A PersistentVolume that is still to be saved.

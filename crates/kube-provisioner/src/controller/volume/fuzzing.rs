@@ -6,10 +6,10 @@ use provisioner_runtime::Cache;
 use provisioner_runtime::watch::Change;
 
 use super::cache::VolumeCache;
-use super::class::ReadClass;
+use super::class::read_class;
 use super::decide::{Rules, decide};
 use super::safeguards::Safeguards;
-use crate::controller::names::ProvisionerNames;
+use crate::controller::shared::names::ProvisionerNames;
 use crate::provisioner::Provisioner;
 
 /// Bytes as the API server might send them, through the tables to a decision.
@@ -34,14 +34,14 @@ pub(crate) fn take_in(bytes: &[u8]) {
         capabilities,
         finalizer: true,
         identity: "here".into(),
+        cluster_id: "this".into(),
         node: None,
-        claims_record: false,
         safeguards: Safeguards::default(),
     });
     let mut cache = VolumeCache::new(rules.clone());
     let mut keys = Vec::new();
     if let Ok(class) = serde_json::from_slice(bytes) {
-        keys.extend(cache.class_event(ReadClass::of_event(Change::Applied(class), &rules, &Nothing)));
+        keys.extend(cache.class_event(read_class(Change::Applied(class), &rules, &Nothing)));
     }
     if let Ok(volume) = serde_json::from_slice(bytes) {
         keys.extend(cache.volume_event(Change::Applied(volume)));

@@ -69,9 +69,6 @@ impl WaitingClaim {
             fingerprint: fingerprint(&facts),
             facts,
             resource_version: claim.metadata.resource_version.unwrap_or_default().into(),
-            lock: None,
-            held: None,
-            finalizers: Vec::new(),
             since: Instant::now(),
             object: Some(text.into()),
         })
@@ -156,16 +153,5 @@ mod tests {
         assert_eq!(nameless.as_deref(), Some("it names no class and no spec"));
         assert!(bad(Entry { text: "{".to_owned(), ..good.clone() }).is_some());
         assert!(bad(Entry { text: "{\"metadata\":{}}".to_owned(), ..good }).is_some());
-    }
-
-    #[test]
-    fn a_mark_tells_classes_with_other_parameters_apart() {
-        let mark_of = |parameters: Value| {
-            let class = json!({"metadata": {"name": "k"}, "provisioner": "p", "parameters": parameters});
-            let class: StorageClass = serde_json::from_value(class).unwrap();
-            OurClass::read(class, 0, (&Plain, &capabilities()), (String::new(), "".into())).mark()
-        };
-        assert_eq!(mark_of(json!({"server": "a"})), mark_of(json!({"server": "a"})));
-        assert_ne!(mark_of(json!({"server": "a"})), mark_of(json!({"server": "b"})));
     }
 }

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::Context;
@@ -15,9 +14,8 @@ use provisioner_runtime::watch::Change;
 use super::cache::VolumeCache;
 use super::class::ReadClass;
 use super::report::{Operation, OutcomeReport};
+use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, Durations, encode_gauge};
 
-/// From a millisecond to half an hour, for slow backends.
-const OURS: [f64; 14] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0];
 /// The Go library's buckets: those of its client by default.
 const GO: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
@@ -32,15 +30,6 @@ struct ClassLabels {
     class: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AttemptLabels {
-    operation: &'static str,
-    outcome: &'static str,
-    class: String,
-}
-
-type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
-
 /// Counts what `report` says.
 #[derive(Clone)]
 pub(crate) struct VolumeMetrics {
@@ -50,14 +39,12 @@ pub(crate) struct VolumeMetrics {
     deleted: Family<ClassLabels, Counter>,
     delete_failed: Family<ClassLabels, Counter>,
     delete_seconds: Durations<ClassLabels>,
-    attempts: Family<AttemptLabels, Counter>,
-    attempt_seconds: Durations<AttemptLabels>,
+    attempts: AttemptMetrics,
 }
 
 impl VolumeMetrics {
     pub(crate) fn new() -> Self {
         let go: fn() -> Histogram = || Histogram::new(GO);
-        let ours: fn() -> Histogram = || Histogram::new(OURS);
         Self {
             provisioned: Family::default(),
             provision_failed: Family::default(),
@@ -65,8 +52,7 @@ impl VolumeMetrics {
             deleted: Family::default(),
             delete_failed: Family::default(),
             delete_seconds: Family::new_with_constructor(go),
-            attempts: Family::default(),
-            attempt_seconds: Family::new_with_constructor(ours),
+            attempts: AttemptMetrics::new(),
         }
     }
 
@@ -82,22 +68,13 @@ impl VolumeMetrics {
         let help = "Duration of successful deletion.";
         go.register("persistentvolume_delete_duration_seconds", help, self.delete_seconds.clone());
         let ours = registry.sub_registry_with_prefix("provisioner");
-        ours.register("attempts", "Attempts by what came of them.", self.attempts.clone());
-        ours.register(
-            "attempt_duration_seconds",
-            "Duration of attempts, the author's code included.",
-            self.attempt_seconds.clone(),
-        );
+        self.attempts.register(ours);
         ours.register_collector(Box::new(WaitingClaims(context)));
     }
 
     /// Starts the usual counters of a class at zero: Prometheus sees no increase where the first value that it reads is 1.
     pub(crate) fn start_class_of(&self, event: &Change<ReadClass>) {
-        let (Change::Listed(class) | Change::Applied(class)) = event else { return };
-        if class.ours.is_none() {
-            return;
-        }
-        let class = class.name.to_string();
+        let Some(class) = ReadClass::seen(event).map(str::to_owned) else { return };
         let provision = ClassAndSourceLabels { class: class.clone(), source: String::new() };
         drop(self.provisioned.get_or_create(&provision));
         drop(self.provision_failed.get_or_create(&provision));
@@ -117,8 +94,7 @@ impl VolumeMetrics {
             Operation::Delete => "delete",
         };
         let attempt = AttemptLabels { operation, outcome: report.label, class: class.clone() };
-        self.attempts.get_or_create(&attempt).inc();
-        self.attempt_seconds.get_or_create(&attempt).observe(took.as_secs_f64());
+        self.attempts.count(&attempt, took);
         // Ignored and running operations are neither success nor failure.
         let failed = report.event.as_ref().is_some_and(|event| event.warning);
         match (report.operation, report.took) {
@@ -159,11 +135,7 @@ impl Collector for WaitingClaims {
             let (count, oldest) = cache.waiting_claims();
             (count, oldest, cache.awaiting_adoption())
         };
-        let mut gauge = |name, help, value: f64| {
-            let gauge = ConstGauge::new(value);
-            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
-            gauge.encode(metric)
-        };
+        let mut gauge = |name, help, value| encode_gauge(&mut encoder, name, help, value);
         gauge("claims_waiting", "Claims that ask this provisioner and have no volume.", count as f64)?;
         gauge("oldest_waiting_claim_seconds", "How long the oldest of them has been seen.", oldest.as_secs_f64())?;
         let help = "Attempts of former journals that wait for room in ours.";

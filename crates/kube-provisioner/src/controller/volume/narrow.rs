@@ -6,8 +6,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::controller::watched::{self, Fields, Watched, null_as_default};
-use crate::protocol;
+use crate::controller::shared::watched::{self, Fields, Watched, null_as_default};
 
 /// The metadata that is read.
 pub(crate) type Meta = watched::Meta<Annotations>;
@@ -55,16 +54,16 @@ pub(crate) struct Annotations {
     pub(crate) selected_node: Option<String>,
     #[serde(rename = "pv.kubernetes.io/provisioned-by")]
     pub(crate) provisioned_by: Option<String>,
-    #[serde(rename = "control-plane.alpha.kubernetes.io/leader")]
-    pub(crate) lock: Option<Box<str>>,
     #[serde(rename = "kube-provisioner/identity")]
     pub(crate) identity: Option<Box<str>>,
+    #[serde(rename = "kube-provisioner/cluster-id")]
+    pub(crate) cluster_id: Option<Box<str>>,
     #[serde(rename = "pv.kubernetes.io/migrated-to")]
     pub(crate) migrated_to: Option<String>,
-    #[serde(rename = "kube-provisioner/attempt")]
-    pub(crate) attempt: Option<Box<str>>,
     #[serde(rename = "kube-provisioner/deleting")]
     pub(crate) deleting: Option<Box<str>>,
+    #[serde(rename = "kube-provisioner/release")]
+    pub(crate) release: Option<Box<str>>,
 }
 
 impl Annotations {
@@ -85,11 +84,6 @@ pub(crate) struct ClaimFields {
 }
 
 impl ClaimFields {
-    /// Whether the claim records an attempt.
-    pub(crate) fn is_held(&self) -> bool {
-        self.metadata.finalizers.iter().any(|name| name == protocol::CLAIM_FINALIZER)
-    }
-
     /// The volume that the claim has.
     pub(crate) fn bound_to(&self) -> Option<&str> {
         self.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())

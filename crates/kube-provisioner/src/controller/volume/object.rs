@@ -33,6 +33,7 @@ pub(crate) struct VolumeInputs<'a> {
     pub(crate) finalizer: bool,
     /// The installation that makes the volume.
     pub(crate) identity: Option<&'a str>,
+    pub(crate) cluster_id: &'a str,
 }
 
 /// Builds the PersistentVolume.
@@ -47,9 +48,10 @@ pub(crate) fn build(inputs: &VolumeInputs<'_>, volume: Volume) -> Result<Persist
     let mut annotations = volume.annotations;
     annotations.insert(protocol::PROVISIONED_BY.to_owned(), inputs.class.provisioner.clone());
     annotations.extend(inputs.identity.map(|identity| (protocol::IDENTITY.to_owned(), identity.to_owned())));
+    annotations.insert(protocol::CLUSTER_ID.to_owned(), inputs.cluster_id.to_owned());
     let mut spec = PersistentVolumeSpec {
         access_modes: access_modes.or(claim.access_modes),
-        capacity: Some(BTreeMap::from([("storage".to_owned(), Quantity(capacity(inputs, volume.bytes)))])),
+        capacity: Some(BTreeMap::from([("storage".to_owned(), Quantity(capacity(inputs, volume.capacity)))])),
         claim_ref: Some(claim_reference(inputs.claim)),
         mount_options: volume.mount_options.or_else(|| inputs.class.mount_options.clone()),
         node_affinity: volume.node_affinity,
@@ -76,7 +78,7 @@ pub(crate) fn build(inputs: &VolumeInputs<'_>, volume: Volume) -> Result<Persist
 }
 
 fn check(inputs: &VolumeInputs<'_>, volume: &Volume) -> Result<(), TemplateError> {
-    if let Some(made) = volume.bytes
+    if let Some(made) = volume.capacity
         && made < inputs.bytes
     {
         return Err(TemplateError::TooSmall { made, asked: inputs.bytes });
@@ -147,7 +149,15 @@ mod tests {
     }
 
     fn inputs<'a>(claim: &'a PersistentVolumeClaim, class: &'a StorageClass) -> VolumeInputs<'a> {
-        VolumeInputs { name: "pvc-u", bytes: 1500 << 20, claim, class, finalizer: true, identity: Some("here") }
+        VolumeInputs {
+            name: "pvc-u",
+            bytes: 1500 << 20,
+            claim,
+            class,
+            finalizer: true,
+            identity: Some("here"),
+            cluster_id: "this",
+        }
     }
 
     #[test]
@@ -163,7 +173,7 @@ mod tests {
                 "metadata": {
                     "name": "pvc-u", "labels": {"x": "y"},
                     "annotations": {
-                        "kube-provisioner/identity": "here", "pv.kubernetes.io/provisioned-by": "example.com/p",
+                        "kube-provisioner/cluster-id": "this", "kube-provisioner/identity": "here", "pv.kubernetes.io/provisioned-by": "example.com/p",
                     },
                     "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"],
                 },

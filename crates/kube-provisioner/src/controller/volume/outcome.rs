@@ -1,15 +1,15 @@
 //! The outcome of a decision. `report` says what it means for users, metrics and the queue.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::NoAnswer;
 use provisioner_runtime::journal::JournalError;
+use provisioner_runtime::limiter::Flow;
 
 use super::decide::{NoAction, Refusal};
 use super::object::TemplateError;
-use crate::error::{DeleteVerdict, ExpandVerdict, Verdict};
+use crate::error::{DeleteVerdict, ExpandVerdict, ProvisionVerdict};
 
 /// What the author's code needs and does not get.
 #[derive(Debug)]
@@ -29,26 +29,24 @@ pub(crate) enum Outcome {
     NoAction(NoAction),
     /// The claim gets no volume, or the volume is not deleted, until something changes.
     Refused(Refusal),
-    /// As many attempts as allowed are under way in this class or altogether.
-    AwaitsPermit(Arc<str>),
+    /// As many attempts as allowed are under way for this namespace, in this class or altogether.
+    AwaitsPermit(Flow),
     /// The facts were out of date. The cache has the current ones.
     Changed,
     /// The API server has a change that the watch has not shown yet.
     Behind,
-    /// Another replica has to act. The key is looked at again after this time.
+    /// Another replica has to act. The key runs again after this time.
     LooksAgain { after: Duration },
     /// The API server rejects a write.
     Rejected { doing: &'static str, error: CallError },
     /// The asset is made and its volume is saved.
     Provisioned { took: Duration },
-    /// Another process holds the lock.
-    Locked { by: String, look_again: Duration },
     /// The attempt could not be recorded, or this replica may not begin it.
     NotJournaled(JournalError),
     /// What the author's code needs is not there: a Secret or the selected node.
     NotReady(MissingInput),
     /// The author's `provision` returned an error. `rescheduled`: the scheduler was asked for another node.
-    NotProvisioned { verdict: Verdict, message: String, retry_after: Option<Duration>, rescheduled: bool },
+    NotProvisioned { verdict: ProvisionVerdict, message: String, retry_after: Option<Duration>, rescheduled: bool },
     /// The author's code gave no answer to a call for a claim.
     ProvisionBroke { method: &'static str, no_answer: NoAnswer },
     /// The author's `provision` returned what cannot be a volume.
@@ -61,8 +59,6 @@ pub(crate) enum Outcome {
     CleanedUp,
     /// The author's `clean_up` failed, or its `delete` of a surplus asset.
     NotCleanedUp { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
-    /// The claim records no attempt any more.
-    ClaimReleased,
     /// The volume is released, and the claim that it names exists.
     ClaimLives,
     /// The asset is deleted, and the object is deleted or has no finalizer of ours.

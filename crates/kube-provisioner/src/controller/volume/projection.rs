@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::capabilities::Capabilities;
-use crate::controller::watched::null_as_default;
+use crate::controller::shared::watched::null_as_default;
 use crate::protocol;
 
 /// Annotations that the rules read.

@@ -1,4 +1,4 @@
-//! The table from an outcome to its event, its label in metrics and logs, and when the key is looked at again.
+//! The table from an outcome to its event, its label in metrics and logs, and when the key is processed again.
 //!
 //! All messages for users are here and in `messages`. They say what is wrong and what to do about it.
 
@@ -14,14 +14,18 @@ use provisioner_runtime::queue::Next;
 
 pub(crate) use self::draft::{EventDraft, EventObject};
 use self::draft::{failed, normal, reason, warning};
+pub(crate) use self::messages::parameters_text;
 use self::messages::{expansion_text, missing_input_text, refusal_text};
-pub(crate) use self::messages::{no_answer_text, parameters_text, sentence};
 use super::decide::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
 use super::outcome::Outcome;
-use crate::error::{DeleteVerdict, ExpandVerdict, Verdict};
+use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry};
+use crate::controller::shared::texts::{
+    call_failed_text, gave_up_deletion_text, gave_up_text, no_answer_text, sentence,
+};
+use crate::error::{DeleteVerdict, ExpandVerdict, ProvisionVerdict};
 
-/// The event of one outcome, and when the key is looked at again.
+/// The event of one outcome, and when the key runs again.
 #[derive(Debug)]
 pub(crate) struct OutcomeReport {
     pub(crate) event: Option<EventDraft>,
@@ -42,20 +46,13 @@ pub(crate) enum Operation {
     Delete,
 }
 
-/// How often an operation is tried before it waits for a change. 0 is without limit.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Thresholds {
-    pub(crate) provision: u32,
-    pub(crate) delete: u32,
-}
-
 /// What a report depends on beside the outcome.
 pub(crate) struct Case<'a> {
     pub(crate) provisioner: &'a str,
     pub(crate) volume: &'a str,
     pub(crate) facts: &'a Facts,
     pub(crate) attempt: u32,
-    /// How often in a row the key was looked at again at once before this attempt.
+    /// How often in a row the key ran again at once before this attempt.
     pub(crate) repeats: u32,
     /// How often in a row the key has waited for something before.
     pub(crate) waits: u32,
@@ -71,15 +68,14 @@ const INFEASIBLE_PAUSE: Duration = Duration::from_secs(300);
 pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
     match outcome {
         Outcome::NoAction(why) => OutcomeReport::quiet(no_action_label(why), Next::Done),
-        Outcome::AwaitsPermit(class) => OutcomeReport::quiet("awaits permit", Next::AwaitPermit(class)),
+        Outcome::AwaitsPermit(flow) => OutcomeReport::quiet("awaits permit", Next::AwaitPermit(flow)),
         Outcome::Changed => OutcomeReport::quiet("changed", Next::Again),
         Outcome::Behind => OutcomeReport::quiet("behind", Next::Wait(None)),
         Outcome::ClaimLives => OutcomeReport::quiet("claim lives", Next::Wait(None)),
-        Outcome::ClaimReleased => OutcomeReport::quiet("claim released", Next::Done),
         Outcome::CleanedUp => OutcomeReport::quiet("cleaned up", Next::Again),
         Outcome::Rejected { .. } if case.repeats == 0 => OutcomeReport::quiet("changed", Next::Again),
         Outcome::Rejected { doing, error } => {
-            let text = format!("{}: {error}", sentence(doing));
+            let text = call_failed_text(doing, &error);
             OutcomeReport { next: Next::Retry, ..case.failed(Some(text), "rejected") }
         }
         Outcome::ProtectionSet => OutcomeReport::quiet("finalizer set", Next::Done),
@@ -90,9 +86,15 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         }
         Outcome::LooksAgain { after } => OutcomeReport::quiet("looks again", Next::Wait(Some(after))),
         Outcome::Refused(
-            refusal @ (Refusal::NodeGone { .. } | Refusal::OtherInstallation { .. } | Refusal::RetainedTooLate),
+            refusal @ (Refusal::Copy { .. }
+            | Refusal::Nobodys
+            | Refusal::NodeGone { .. }
+            | Refusal::OtherCluster { .. }
+            | Refusal::OtherInstallation { .. }
+            | Refusal::RetainedTooLate
+            | Refusal::UnreadableVolume { .. }),
         ) => {
-            let same_from_all = matches!(refusal, Refusal::NodeGone { .. });
+            let same_from_all = matches!(refusal, Refusal::NodeGone { .. } | Refusal::Nobodys);
             let event = warning(EventObject::Volume, reason::DELETE_FAILED, case.refusal_text(&refusal));
             let event = EventDraft { same_from_all, ..event };
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::deletion(Some(event), "refused") }
@@ -110,10 +112,6 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             let same_from_all = refusal == Refusal::ImmediateClass;
             let event = EventDraft { same_from_all, ..failed(case.with_origin(text)) };
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(event), "refused") }
-        }
-        Outcome::Locked { by, look_again } => {
-            tracing::debug!(pv = case.volume, by, "locked");
-            OutcomeReport::quiet("locked", Next::Wait(Some(look_again)))
         }
         Outcome::NotReady(missing) => match case.facts.claim_at_work() {
             Some(_) if case.grows() => case.resize_failed(missing_input_text(&missing), "not ready", None),
@@ -187,27 +185,29 @@ pub(crate) fn not_now(problem: &str) -> EventDraft {
 }
 
 fn not_provisioned(
-    verdict: Verdict,
+    verdict: ProvisionVerdict,
     message: String,
     retry_after: Option<Duration>,
     rescheduled: bool,
     case: &Case<'_>,
 ) -> OutcomeReport {
     match verdict {
-        Verdict::NotMine => OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(None, "ignored") },
-        Verdict::Invalid => {
+        ProvisionVerdict::NotMine => {
+            OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(None, "ignored") }
+        }
+        ProvisionVerdict::Invalid => {
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(failed(message)), "invalid") }
         }
-        Verdict::InProgress => {
+        ProvisionVerdict::InProgress => {
             // Waiting is no failure: neither thresholds nor pauses grow by it.
             let event = normal(EventObject::Claim, reason::PROVISIONING, case.with_origin(message));
             OutcomeReport { next: Next::Wait(retry_after), ..OutcomeReport::provision(Some(event), "in progress") }
         }
-        Verdict::Reschedule if rescheduled => {
+        ProvisionVerdict::Reschedule if rescheduled => {
             let text = format!("{message}; the scheduler is asked for another node");
             OutcomeReport { next: Next::Done, ..OutcomeReport::provision(Some(failed(text)), "rescheduled") }
         }
-        Verdict::Reschedule | Verdict::Retry | Verdict::NothingLeft => {
+        ProvisionVerdict::Reschedule | ProvisionVerdict::Retry | ProvisionVerdict::NothingLeft => {
             case.provision_failed(message, "failed", retry_after)
         }
     }
@@ -279,9 +279,8 @@ fn expansion_unsupported(case: &Case<'_>) -> OutcomeReport {
 }
 
 fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> OutcomeReport {
-    let text = format!("{}: {error}", sentence(doing));
     // Transient errors have no event. A missing right or an invalid request needs a person.
-    let text = (!error.is_transient()).then_some(text);
+    let text = (!error.is_transient()).then(|| call_failed_text(doing, error));
     OutcomeReport { next: after_call(error), ..case.failed(text, "api error") }
 }
 
@@ -292,7 +291,7 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
         _ => "deleted",
     };
     let (text, next) = match error {
-        // Another replica goes on. The Lease shows it to this one.
+        // Another replica continues. The Lease shows it to this one.
         JournalError::Lost(_) => return OutcomeReport::quiet("lost", Next::Retry),
         JournalError::TooLarge { .. } => (
             format!(
@@ -332,7 +331,7 @@ impl OutcomeReport {
 }
 
 impl Case<'_> {
-    /// Whether this is a repeated look at work that goes on in the background.
+    /// Whether this is a repeated look at work that continues in the background.
     pub(crate) fn repeats_itself(&self) -> bool {
         self.waits > 0
     }
@@ -363,17 +362,16 @@ impl Case<'_> {
         let text = self.with_origin(text);
         // No threshold ends the clean-up of an attempt whose claim is gone.
         let wanted = matches!(&self.facts.claim, ClaimState::Waiting(claim) if !claim.facts.deleting);
-        if wanted && self.is_last(self.thresholds.provision) {
-            let text =
-                format!("{text} (gave up after {} attempts; change the claim or its class to try again)", self.attempt);
+        if wanted && is_last(self.attempt, self.thresholds.provision) {
+            let text = gave_up_text(&text, self.attempt);
             return OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(failed(text)), label) };
         }
         OutcomeReport { next: retry(retry_after), ..OutcomeReport::provision(Some(failed(text)), label) }
     }
 
     fn delete_failed(&self, text: String, label: &'static str, retry_after: Option<Duration>) -> OutcomeReport {
-        let last = self.is_last(self.thresholds.delete);
-        let text = if last { format!("{text} (gave up after {} attempts)", self.attempt) } else { text };
+        let last = is_last(self.attempt, self.thresholds.delete);
+        let text = if last { gave_up_deletion_text(&text, self.attempt) } else { text };
         let event = warning(EventObject::Volume, reason::DELETE_FAILED, text);
         let next = if last { Next::AwaitChange } else { retry(retry_after) };
         OutcomeReport { next, ..OutcomeReport::deletion(Some(event), label) }
@@ -404,22 +402,6 @@ impl Case<'_> {
         };
         report(text.map(|text| warning(object, reason, text)), label)
     }
-
-    fn is_last(&self, threshold: u32) -> bool {
-        threshold > 0 && self.attempt > threshold
-    }
-}
-
-fn retry(after: Option<Duration>) -> Next {
-    after.map_or(Next::Retry, Next::RetryAfter)
-}
-
-/// A request of the server to slow down is no failure of the key.
-fn after_call(error: &CallError) -> Next {
-    match error {
-        CallError::TooManyRequests { retry_after, .. } => Next::Wait(*retry_after),
-        _ => Next::Retry,
-    }
 }
 
 fn no_action_label(why: NoAction) -> &'static str {
@@ -431,6 +413,7 @@ fn no_action_label(why: NoAction) -> &'static str {
         NoAction::ClaimStillSeen => "claim still seen",
         NoAction::ClassOfAnother => "class of another",
         NoAction::NotReleased => "not released",
+        NoAction::OtherCluster => "other cluster",
         NoAction::OtherInstallation => "other installation",
         NoAction::OtherNode => "other node",
         NoAction::NothingHere => "nothing here",

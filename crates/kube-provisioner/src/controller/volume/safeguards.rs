@@ -18,6 +18,14 @@ pub enum Safeguard {
     FailedAttempts,
     /// Only volumes of this installation are deleted.
     Identity,
+    /// Only volumes of this cluster are deleted.
+    Cluster,
+    /// A volume that was restored from a backup is not deleted because its claim is absent.
+    Copies,
+    /// What a restored journal says is not done.
+    Journals,
+    /// What cannot be read is present.
+    Unreadable,
     /// An entry is dropped only for a volume that was read since the term began.
     FreshVolumes,
     /// A volume says its new size only after its asset has it.
@@ -25,4 +33,4 @@ pub enum Safeguard {
 }
 
 /// Which of them are in place.
-pub(crate) type Safeguards = crate::controller::safeguards::Safeguards<Safeguard>;
+pub(crate) type Safeguards = crate::controller::shared::safeguards::Safeguards<Safeguard>;

@@ -1,5 +1,5 @@
 //! The rules, from objects as the API server sends them to decisions. A test's name begins with the
-//! row of `docs/behaviour.md` that it proves.
+//! row of `docs/book/pages/reference/behaviour.md` that it proves.
 
 mod api;
 mod cache;
@@ -15,20 +15,20 @@ mod volumes;
 
 use std::sync::Arc;
 
-use provisioner_runtime::Cache as _;
 use provisioner_runtime::watch::Change;
+use provisioner_runtime::{Cache as _, Journaled as _};
 use serde_json::{Value, json};
 
 use super::cache::VolumeCache;
-use super::class::ReadClass;
+use super::class::read_class;
 use super::decide::{Decision, Rules, decide};
 use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim};
 use super::intent;
 use super::key::Key;
 use super::narrow;
 use super::safeguards::Safeguards;
-use crate::controller::names::ProvisionerNames;
-use crate::controller::watched::WatchedClass;
+use crate::controller::shared::names::ProvisionerNames;
+use crate::controller::shared::watched::WatchedClass;
 use crate::{Capabilities, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
 
 const OURS: &str = "foo.bar/baz";
@@ -95,16 +95,10 @@ impl Scene {
             capabilities,
             finalizer,
             identity: "here".into(),
+            cluster_id: "this".into(),
             node: None,
-            claims_record: false,
             safeguards: Safeguards::default(),
         });
-        Self { cache: VolumeCache::new(rules.clone()), rules }
-    }
-
-    /// With a lock per claim.
-    fn recorded_by_claims(self) -> Self {
-        let rules = Arc::new(Rules { claims_record: true, ..(*self.rules).clone() });
         Self { cache: VolumeCache::new(rules.clone()), rules }
     }
 
@@ -122,7 +116,7 @@ impl Scene {
     }
 
     fn class_event(&mut self, event: Change<WatchedClass>) -> Vec<Key> {
-        self.cache.class_event(ReadClass::of_event(event, &self.rules, &Plain))
+        self.cache.class_event(read_class(event, &self.rules, &Plain))
     }
 
     fn claim(mut self, claim: Value) -> Self {
@@ -182,9 +176,6 @@ pub(super) fn pending() -> Pending {
             fingerprint: 0,
             facts,
             resource_version: "17".into(),
-            lock: None,
-            held: None,
-            finalizers: Vec::new(),
             since: tokio::time::Instant::now(),
             object: Some(claim.to_string().into()),
         }),

@@ -6,7 +6,7 @@ use super::store::{Fault, Store};
 
 fn kit(store: &Store) -> BucketConformance {
     store.state().buckets.insert("existing".to_owned(), "somebody".to_owned());
-    let (started, listed) = (store.clone(), store.clone());
+    let [started, listed, made, removed] = [(); 4].map(|()| store.clone());
     BucketConformance::new(
         move || started.clone(),
         move || {
@@ -15,13 +15,26 @@ fn kit(store: &Store) -> BucketConformance {
         },
     )
     .existing_bucket("existing")
+    .by_hand(
+        move |name| {
+            let is_free = !made.state().buckets.contains_key(&name);
+            if is_free {
+                made.state().buckets.insert(name, "an administrator".to_owned());
+            }
+            async move { is_free }
+        },
+        move |name| {
+            removed.state().buckets.remove(&name);
+            async {}
+        },
+    )
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_right_passes() {
     let report = kit(&Store::with(None)).run().await;
     assert!(report.is_kept(), "{report}");
-    assert_eq!(report.results().len(), 11);
+    assert_eq!(report.results().len(), 14);
 }
 
 #[tokio::test(start_paused = true)]
@@ -31,6 +44,11 @@ async fn what_is_wrong_is_found() {
         (Fault::KeepsUsers, "bucket-delete"),
         (Fault::TakesBucketsOver, "bucket-foreign"),
         (Fault::DeletesByName, "bucket-foreign"),
+        (Fault::LooksThenMakes, "bucket-one-name"),
+        (Fault::TakesBucketsOver, "bucket-one-name"),
+        (Fault::LooksThenMakes, "bucket-in-between"),
+        (Fault::OwnsWhatItSawAbsent, "bucket-in-between"),
+        (Fault::KnowsNoCluster, "bucket-other-cluster"),
         (Fault::FailsWhereNothingIs, "bucket-nothing-there"),
         (Fault::RevokesAll, "bucket-grant"),
         (Fault::NeverRetires, "bucket-rotate"),

@@ -1,8 +1,15 @@
-//! What becomes of a bucket when its claim goes.
+//! What happens to a bucket when its claim is deleted.
 
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use kube_provisioner::bucket::objectbucket_api::{Validation, crds};
+use kube_sim::{After, Before, Cluster, DeleteOptions, Interceptor, PatchKind, Request, Verb, WatchInterceptor};
 use serde_json::json;
+use tokio::time::sleep;
 
-use super::stand::{BUCKETS, CLAIMS, Stand};
+use super::stand::{BUCKETS, CLAIMS, Stand, target};
 use super::store::Failure;
 
 #[tokio::test(start_paused = true)]
@@ -85,15 +92,16 @@ async fn z11_a_claim_made_anew_waits_for_the_end_of_the_one_before() {
     stand.claim("photos", json!({"bucketName": "photos"}));
     let running = stand.start(1);
     stand.bound("photos").await;
-    running.abort();
-    // Somebody takes the claim's finalizer off while nobody looks after it.
-    stand.delete(CLAIMS, "photos");
-    stand.patch(CLAIMS, "photos", json!({"metadata": {"finalizers": null}}));
-    assert!(stand.get(CLAIMS, "photos").is_none());
-    let uid = stand.claim("photos", json!({"bucketName": "photos"}));
     for _ in 0..3 {
         stand.store.fail("delete", Failure::Retry);
     }
+    stand.delete(CLAIMS, "photos");
+    stand.until("the end has begun", || stand.store.calls("delete") > 0).await;
+    running.abort();
+    // Somebody takes the claim's finalizer off while nobody looks after it.
+    stand.patch(CLAIMS, "photos", json!({"metadata": {"finalizers": null}}));
+    assert!(stand.get(CLAIMS, "photos").is_none());
+    let uid = stand.claim("photos", json!({"bucketName": "photos"}));
     let _running = stand.start(2);
     stand.until("it waits", || stand.ready("photos").0 == "AwaitsFormer").await;
     stand.bound("photos").await;
@@ -120,4 +128,45 @@ async fn what_a_person_gives_up_goes_without_the_backend() {
     stand.gone("photos").await;
     assert_eq!(stand.store.state().buckets.len(), 1);
     stand.until("it is told", || stand.events("photos").iter().any(|event| event.contains("BucketAbandoned"))).await;
+}
+
+/// Takes the claim away right after its finalizer was written, as the API server does for a deletion that began before.
+struct Overtaken(OnceLock<Cluster>);
+
+impl Interceptor for Overtaken {
+    fn before<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, Before> {
+        Box::pin(async { Before::Handle })
+    }
+
+    fn after<'a>(&'a self, request: &'a Request, status: u16) -> BoxFuture<'a, After> {
+        let of_claim = request.resource.plural == CLAIMS && request.subresource.is_none();
+        let patched = status == 200 && request.verb == Verb::Patch && of_claim;
+        if let Some(cluster) = self.0.get().filter(|_| patched) {
+            let (claim, none) = (target(CLAIMS, "photos"), json!({"metadata": {"finalizers": null}}));
+            cluster.patch(&claim, None, PatchKind::Merge, &none).unwrap();
+            cluster.delete(&claim, DeleteOptions::default()).unwrap();
+        }
+        Box::pin(async { After::Deliver })
+    }
+
+    fn watch(&self, _: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_overtakes_the_finalizer_leaves_nothing() {
+    let overtaken = Arc::new(Overtaken(OnceLock::new()));
+    let cluster = Cluster::builder().hide_managed_fields().interceptor(overtaken.clone()).build();
+    for definition in crds(Validation::Standard) {
+        cluster.create(&serde_json::to_value(&definition).unwrap()).unwrap();
+    }
+    overtaken.0.set(cluster.clone()).ok().unwrap();
+    let stand = Stand::on(cluster);
+    stand.claim("photos", json!({}));
+    let _running = stand.start(1);
+    stand.gone("photos").await;
+    sleep(Duration::from_secs(600)).await;
+    assert!(stand.get(BUCKETS, "obc-default-photos").is_none());
+    assert_eq!(stand.store.state().calls, Vec::<String>::new());
 }

@@ -1,10 +1,13 @@
 //! Secrets and ConfigMaps: repaired, never taken from others.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use kube_sim::{Cluster, Subresource};
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::refusing::refusing;
 use super::stand::{BUCKETS, CLAIMS, Stand};
 
 #[tokio::test(start_paused = true)]
@@ -69,4 +72,20 @@ async fn nothing_is_written_when_nothing_changes() {
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(versions(), before);
     assert_eq!(stand.store.calls("provision"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn y3_a_status_that_cannot_be_written_keeps_no_event_back() {
+    let (refused, interceptor) =
+        refusing(|request| request.resource.plural == CLAIMS && request.subresource == Some(Subresource::Status));
+    let cluster = Cluster::builder().hide_managed_fields().interceptor(interceptor).build();
+    cluster.create_yaml(include_str!("../../../../objectbucket-api/fixtures/crds/rook.yaml")).unwrap();
+    let stand = Stand::on(cluster);
+    refused.store(3, Ordering::Relaxed);
+    stand.claim("photos", json!({}));
+    let _running = stand.start(1);
+    stand.bound("photos").await;
+    let succeeded = || stand.events("photos").iter().any(|event| event.contains("ProvisioningSucceeded"));
+    stand.until("the event is there", succeeded).await;
+    assert_eq!((refused.load(Ordering::Relaxed), stand.store.calls("provision")), (0, 1));
 }

@@ -1,10 +1,13 @@
 //! From a claim to its bucket.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use kube_sim::Cluster;
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::refusing::LosesDeletions;
 use super::stand::{BUCKETS, CLAIMS, Stand};
 use super::store::Failure;
 
@@ -32,7 +35,7 @@ async fn u1_u3_u6_u7_u8_y1_y3_y4_a_claim_gets_bucket_user_secret_and_config_map(
         ("BUCKET_PORT", "443"),
         ("BUCKET_REGION", ""),
         ("BUCKET_SUBREGION", ""),
-        ("AWS_ENDPOINT_URL", "https://store.example.com"),
+        ("AWS_ENDPOINT_URL_S3", "https://store.example.com"),
     ] {
         assert_eq!(map["data"][key], value, "{key}");
     }
@@ -47,6 +50,8 @@ async fn u1_u3_u6_u7_u8_y1_y3_y4_a_claim_gets_bucket_user_secret_and_config_map(
         [format!("Normal ProvisioningSucceeded: Successfully provisioned bucket {name}")]
     );
     assert_eq!(stand.store.calls("provision"), 1);
+    let cluster = stand.cluster.get("", "namespaces", "", "kube-system").unwrap();
+    assert_eq!(stand.store.state().clusters_at_start, [cluster["metadata"]["uid"].as_str().unwrap()]);
     running.abort();
 }
 
@@ -235,6 +240,24 @@ async fn z10_a_claim_in_back_off_is_looked_at_when_its_user_changes_or_deletes_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn z10_a_failed_change_of_a_buckets_settings_waits_for_its_back_off() {
+    let stand = Stand::new();
+    stand.claim("photos", json!({}));
+    let _running = stand.start(1);
+    stand.bound("photos").await;
+    sleep(Duration::from_secs(60)).await;
+    for _ in 0..1000 {
+        stand.store.fail("provision", Failure::Retry);
+    }
+    stand.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "1"}}}));
+    stand.until("it has failed", || stand.store.calls("provision") == 2).await;
+    sleep(Duration::from_secs(60)).await;
+    // The pauses double from one second, give or take.
+    let calls = stand.store.calls("provision");
+    assert!((5..12).contains(&calls), "what an attempt has recorded is no reason to try again: {calls} calls");
+}
+
+#[tokio::test(start_paused = true)]
 async fn z13_a_store_that_is_down_for_half_an_hour_is_told_and_asked_ever_more_rarely() {
     let stand = Stand::new();
     for _ in 0..14 {
@@ -269,4 +292,15 @@ async fn z12_of_two_replicas_one_acts() {
     stand.claim("late", json!({}));
     stand.bound("late").await;
     assert_eq!(stand.store.calls("provision"), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn z2_no_call_is_made_for_an_object_bucket_that_may_be_gone() {
+    let stand = Stand::built(Cluster::builder().interceptor(Arc::new(LosesDeletions)));
+    stand.store.fail("provision", Failure::NothingLeft);
+    stand.claim("photos", json!({}));
+    let _running = stand.start(1);
+    stand.bound("photos").await;
+    // One that failed, and one with the ObjectBucket that was written for it.
+    assert_eq!(stand.store.calls("provision"), 2);
 }

@@ -19,7 +19,7 @@ use super::store::Failure;
 /// Begins every secret of this test: the store's keys, and the admin Secret.
 const KEY: &str = "secret-";
 const ADMIN: &str = "open-sesame";
-/// The kinds whose objects are looked at, by their groups.
+/// The kinds of the objects that are read, by their groups.
 const KINDS: [(&str, &str); 8] = [
     ("", "secrets"),
     ("", "configmaps"),

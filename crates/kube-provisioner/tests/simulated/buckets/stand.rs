@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube_provisioner::bucket::objectbucket_api::{Validation, crds};
 use kube_provisioner::{BucketController, BucketOptions, CancellationToken, Environment, RunError};
-use kube_sim::{Actors, Cluster, DeleteOptions, PatchKind, Running, SimClock, Target};
+use kube_sim::{Actors, Builder, Cluster, DeleteOptions, PatchKind, Running, SimClock, Target};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -24,11 +24,21 @@ pub(crate) struct Stand {
 
 impl Stand {
     pub(crate) fn new() -> Self {
-        let cluster = Cluster::builder().hide_managed_fields().build();
-        let actors = cluster.run(Actors::all());
+        Self::built(Cluster::builder())
+    }
+
+    /// With our definitions, on a cluster that is built so.
+    pub(crate) fn built(builder: Builder) -> Self {
+        let cluster = builder.hide_managed_fields().build();
         for definition in crds(Validation::Standard) {
             cluster.create(&serde_json::to_value(&definition).unwrap()).unwrap();
         }
+        Self::on(cluster)
+    }
+
+    /// On a cluster that has definitions.
+    pub(crate) fn on(cluster: Cluster) -> Self {
+        let actors = cluster.run(Actors::all());
         let mut options = BucketOptions::new(PROVISIONER);
         options.options.namespace = Some("default".to_owned());
         let stand = Self { cluster, _actors: actors, store: Store::default(), options };

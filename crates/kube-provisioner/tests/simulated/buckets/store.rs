@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    Bucket, BucketCapabilities, BucketProvisioner, Credentials, Endpoint, ProvisionedBucket, RequestOf,
+    Bucket, BucketCapabilities, BucketProvisioner, BucketStart, Credentials, Endpoint, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde::Deserialize;
+use tokio::time::sleep;
 
 #[derive(Clone, Default)]
 pub(crate) struct Store(Arc<Mutex<State>>);
@@ -20,9 +22,21 @@ pub(crate) struct State {
     pub(crate) users: BTreeMap<String, Vec<Credentials>>,
     pub(crate) grants: BTreeSet<(String, String)>,
     pub(crate) calls: Vec<String>,
+    /// A key's secret is in the answer that makes the key and nowhere else, as on AWS.
+    pub(crate) shows_keys_once: bool,
     pub(crate) configs: BTreeMap<String, Option<u64>>,
+    /// The keys of `applied_config` in each call of `provision`.
+    pub(crate) applied: Vec<Vec<String>>,
     /// What is wrong with the author's code.
     fault: Option<Fault>,
+    /// For a faulty author: who has seen which bucket not to exist.
+    expected: BTreeSet<(String, String)>,
+    /// The clusters of users.
+    clusters: BTreeMap<String, String>,
+    /// The cluster in each call of `start`.
+    pub(crate) clusters_at_start: Vec<String>,
+    /// How long all calls of a method take.
+    pub(crate) pauses: BTreeMap<&'static str, Duration>,
     /// How the next calls of a method fail.
     pub(crate) failures: BTreeMap<&'static str, Vec<Failure>>,
     made: u64,
@@ -35,6 +49,9 @@ pub(crate) enum Fault {
     KeepsUsers,
     TakesBucketsOver,
     DeletesByName,
+    LooksThenMakes,
+    OwnsWhatItSawAbsent,
+    KnowsNoCluster,
     FailsWhereNothingIs,
     RevokesAll,
     NeverRetires,
@@ -88,6 +105,21 @@ impl Store {
         buckets.chain(users).chain(grants).collect()
     }
 
+    /// How authors come to believe that a bucket is theirs.
+    async fn looks_first(&self, name: &str, user: &str) -> bool {
+        let fault = self.state().fault;
+        if !matches!(fault, Some(Fault::LooksThenMakes | Fault::OwnsWhatItSawAbsent)) {
+            return fault == Some(Fault::TakesBucketsOver);
+        }
+        let expected = (user.to_owned(), name.to_owned());
+        let absent = !self.state().buckets.contains_key(name);
+        if absent && fault == Some(Fault::OwnsWhatItSawAbsent) {
+            self.state().expected.insert(expected.clone());
+        }
+        sleep(Duration::from_millis(20)).await;
+        absent || self.state().expected.contains(&expected)
+    }
+
     fn is_wrong(&self, fault: Fault) -> bool {
         self.state().fault == Some(fault)
     }
@@ -106,11 +138,16 @@ impl Store {
     }
 
     /// Notes the call. `Ok(true)` if it is to fail at its end.
-    fn begin(&self, method: &'static str, name: &str) -> Result<bool, ProvisionError> {
-        let mut state = self.state();
-        state.calls.push(format!("{method} {name}"));
-        let next = state.failures.get_mut(method).filter(|left| !left.is_empty()).map(|left| left.remove(0));
-        drop(state);
+    async fn begin(&self, method: &'static str, name: &str) -> Result<bool, ProvisionError> {
+        let (next, pause) = {
+            let mut state = self.state();
+            state.calls.push(format!("{method} {name}"));
+            let next = state.failures.get_mut(method).filter(|left| !left.is_empty()).map(|left| left.remove(0));
+            (next, state.pauses.get(method).copied())
+        };
+        if let Some(pause) = pause {
+            sleep(pause).await;
+        }
         match next {
             None => Ok(false),
             Some(Failure::Late) => Ok(true),
@@ -122,6 +159,12 @@ impl Store {
 }
 
 impl State {
+    /// Whether the user is one of another cluster.
+    fn is_elsewhere(&self, user: &str, cluster: &str) -> bool {
+        let known = self.clusters.get(user).filter(|_| self.users.contains_key(user));
+        self.fault != Some(Fault::KnowsNoCluster) && known.is_some_and(|known| known != cluster)
+    }
+
     fn key(&mut self, user: &str) -> Credentials {
         self.made += 1;
         let key = Credentials::new(format!("id-{}", self.made), format!("secret-{}", self.made));
@@ -129,9 +172,13 @@ impl State {
         key
     }
 
-    fn keys(&mut self, user: &str, wanted: Option<&str>) -> Credentials {
+    fn keys(&mut self, user: &str, request: &RequestOf<Store>) -> Credentials {
+        let wanted = request.access_key_id.as_deref();
         if self.fault == Some(Fault::NewKeyEachTime) {
             return self.key(user);
+        }
+        if self.shows_keys_once {
+            return self.key_shown_once(user, wanted, request.credentials.clone());
         }
         let known = self.users.get(user).and_then(|keys| match wanted {
             Some(id) => keys.iter().find(|key| key.access_key_id == id),
@@ -139,10 +186,24 @@ impl State {
         });
         known.cloned().unwrap_or_else(|| self.key(user))
     }
+
+    /// The key in the Secret, or a new one, which takes the place of all others.
+    fn key_shown_once(&mut self, user: &str, wanted: Option<&str>, in_secret: Option<Credentials>) -> Credentials {
+        let keys = self.users.entry(user.to_owned()).or_default();
+        if let Some(key) = in_secret.filter(|key| keys.contains(key)) {
+            return key;
+        }
+        keys.retain(|key| Some(&*key.access_key_id) == wanted);
+        let new = self.key(user);
+        if wanted.is_some() {
+            self.users.entry(user.to_owned()).or_default().retain(|key| *key == new);
+        }
+        new
+    }
 }
 
 fn made(request: &RequestOf<Store>, key: Credentials) -> Bucket {
-    let endpoint = Endpoint { host: "store.example.com".to_owned(), port: 443, tls: true, ..Endpoint::default() };
+    let endpoint = Endpoint::https("store.example.com");
     Bucket::new(endpoint, key).state("user", request.claim.user())
 }
 
@@ -155,10 +216,15 @@ impl BucketProvisioner for Store {
     type Config = Config;
 
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let failed = self.begin("provision", &request.name)?;
-        let (user, mut state) = (request.claim.user(), self.state());
+        let failed = self.begin("provision", &request.name).await?;
+        let user = request.claim.user();
+        let wrongly_own = self.looks_first(&request.name, &user).await;
+        let mut state = self.state();
+        if state.is_elsewhere(&user, &request.cluster_id) {
+            return Err(ProvisionError::invalid("the user exists and is another cluster's"));
+        }
         match state.buckets.get(&request.name) {
-            Some(owner) if *owner != user && state.fault != Some(Fault::TakesBucketsOver) => {
+            Some(owner) if *owner != user && !wrongly_own => {
                 if state.fault == Some(Fault::DeletesByName) {
                     return Err(ProvisionError::retry("the name is taken"));
                 }
@@ -167,28 +233,33 @@ impl BucketProvisioner for Store {
             _ => {}
         }
         state.buckets.insert(request.name.clone(), user.clone());
+        state.clusters.insert(user.clone(), request.cluster_id.clone());
         state.configs.insert(request.name.clone(), request.config.max_objects);
-        let key = state.keys(&user, request.access_key_id.as_deref());
+        state.applied.push(request.applied_config.keys().cloned().collect());
+        let key = state.keys(&user, &request);
         late(failed, made(&request, key))
     }
 
     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let failed = self.begin("grant", &request.name)?;
+        let failed = self.begin("grant", &request.name).await?;
         let (user, mut state) = (request.claim.user(), self.state());
         if !state.buckets.contains_key(&request.name) {
             return Err(ProvisionError::nothing_left(format!("there is no bucket {}", request.name)));
         }
         state.grants.insert((request.name.clone(), user.clone()));
-        let key = state.keys(&user, request.access_key_id.as_deref());
+        let key = state.keys(&user, &request);
         late(failed, made(&request, key))
     }
 
     async fn delete(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let failed = self.begin("delete", &bucket.name).map_err(|error| DeleteError::retry(error.to_string()))?;
+        let failed = self.begin("delete", &bucket.name).await.map_err(|error| DeleteError::retry(error.to_string()))?;
         if self.is_wrong(Fault::FailsWhereNothingIs) && !self.state().buckets.contains_key(&bucket.name) {
             return Err(DeleteError::retry("there is no such bucket"));
         }
         let (user, mut state) = (bucket.claim.user(), self.state());
+        if state.is_elsewhere(&user, &bucket.cluster_id) {
+            return Ok(());
+        }
         if state.fault == Some(Fault::DeletesByName) || state.buckets.get(&bucket.name) == Some(&user) {
             state.buckets.remove(&bucket.name);
         }
@@ -199,8 +270,11 @@ impl BucketProvisioner for Store {
     }
 
     async fn revoke(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        self.begin("revoke", &bucket.name).map_err(|error| DeleteError::retry(error.to_string()))?;
+        self.begin("revoke", &bucket.name).await.map_err(|error| DeleteError::retry(error.to_string()))?;
         let (user, mut state) = (bucket.claim.user(), self.state());
+        if state.is_elsewhere(&user, &bucket.cluster_id) {
+            return Ok(());
+        }
         match state.fault {
             Some(Fault::RevokesAll) => state.grants.clear(),
             _ => {
@@ -212,7 +286,7 @@ impl BucketProvisioner for Store {
     }
 
     async fn rotate(&self, bucket: ProvisionedBucket<Parameters>) -> Result<Credentials, ProvisionError> {
-        self.begin("rotate", &bucket.name)?;
+        self.begin("rotate", &bucket.name).await?;
         let (user, mut state) = (bucket.claim.user(), self.state());
         let current = bucket.access_key_id;
         state.users.entry(user.clone()).or_default().retain(|key| Some(&key.access_key_id) == current.as_ref());
@@ -220,13 +294,18 @@ impl BucketProvisioner for Store {
     }
 
     async fn retire(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        self.begin("retire", &bucket.name).map_err(|error| DeleteError::retry(error.to_string()))?;
+        self.begin("retire", &bucket.name).await.map_err(|error| DeleteError::retry(error.to_string()))?;
         if self.is_wrong(Fault::NeverRetires) {
             return Ok(());
         }
         let (user, mut state) = (bucket.claim.user(), self.state());
         let current = bucket.access_key_id;
         state.users.entry(user).or_default().retain(|key| Some(&key.access_key_id) == current.as_ref());
+        Ok(())
+    }
+
+    async fn start(&self, start: BucketStart) -> Result<(), StartError> {
+        self.state().clusters_at_start.push(start.cluster_id);
         Ok(())
     }
 

@@ -54,7 +54,7 @@ async fn what_is_being_recorded_is_dropped_with_the_write_that_finds_it_out() {
     let commits = held.journal.stats().commits;
     sleep(Duration::from_secs(5)).await;
     assert_eq!(held.journal.stats().commits, commits);
-    // It may be recorded anew.
+    // It may be recorded again.
     held.journal.record(entry("a")).await.unwrap();
     assert_eq!(stored_keys(&cluster).await, ["a", "c"]);
 }
@@ -110,6 +110,7 @@ async fn all_journals_can_be_listed_or_those_of_one_group() {
         layout: "1".to_owned(),
         holder: "one".to_owned(),
         entries: vec![entry("a")],
+        restored: Vec::new(),
         unreadable: Vec::new(),
         dropping: vec!["a".to_owned()],
     };

@@ -1,4 +1,4 @@
-//! Permits: who gets one, and that nobody waits for ever.
+//! Permits: their order, and that every waiter gets one.
 
 use super::*;
 
@@ -35,8 +35,8 @@ async fn a_key_with_a_reserved_permit_goes_to_the_front_and_nobody_takes_it() {
     drop(permit);
     let parked = take(&queue, "b");
     let other = take(&queue, "c");
-    assert!(other.enter("g").is_none());
-    assert!(parked.enter("g").is_some());
+    assert!(other.enter(&flow("g")).is_none());
+    assert!(parked.enter(&flow("g")).is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,10 +44,10 @@ async fn a_permit_that_is_given_back_between_enter_and_finish_is_not_missed() {
     let (queue, permit) = full();
     queue.wake("b", 1, Change);
     let work = take(&queue, "b");
-    assert!(work.enter("g").is_none());
+    assert!(work.enter(&flow("g")).is_none());
     drop(permit);
-    work.finish(Next::AwaitPermit("g".into()));
-    assert!(take(&queue, "b").enter("g").is_some());
+    work.finish(Next::AwaitPermit(flow("g")));
+    assert!(take(&queue, "b").enter(&flow("g")).is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +60,7 @@ async fn a_permit_that_is_not_used_goes_to_the_next() {
     take(&queue, "b").finish(Next::Done);
     take(&queue, "c").finish(Next::Retry);
     queue.forget(&"d");
-    assert!(take(&queue, "e").enter("g").is_some());
+    assert!(take(&queue, "e").enter(&flow("g")).is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +80,7 @@ async fn parking_breaks_no_row() {
     let (queue, permit) = full();
     queue.wake("b", 1, Change);
     take(&queue, "b").finish(Next::Again);
-    take(&queue, "b").finish(Next::AwaitPermit("g".into()));
+    take(&queue, "b").finish(Next::AwaitPermit(flow("g")));
     drop(permit);
     assert_eq!(take(&queue, "b").repeats(), 1);
 }
@@ -102,7 +102,43 @@ async fn a_group_that_hangs_leaves_room_for_others() {
     let other = enter(&queue, "a", "works").unwrap();
     assert!(enter(&queue, "b", "works").is_none());
     drop(other);
-    assert!(take(&queue, "b").enter("works").is_some());
+    assert!(take(&queue, "b").enter(&flow("works")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_with_many_keys_delays_nobody_else_of_its_group() {
+    let queue = limited(0, 1);
+    let permit = enter(&queue, "first", "g/many").unwrap();
+    for key in 0..500 {
+        assert!(enter(&queue, leak(key), "g/many").is_none());
+    }
+    assert!(enter(&queue, "other", "g/one").is_none());
+    drop(permit);
+    let next = take(&queue, "0").enter(&flow("g/many")).unwrap();
+    drop(next);
+    assert!(take(&queue, "other").enter(&flow("g/one")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_hangs_leaves_room_for_others_of_its_group() {
+    let queue = limited(0, 10);
+    let hung: Vec<_> = (0..100).filter_map(|key| enter(&queue, leak(key), "g/hangs")).collect();
+    assert_eq!((hung.len(), queue.stats().awaiting_permit), (8, 92));
+    assert!(enter(&queue, "a", "g/works").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_removes_takes_no_permit_of_what_creates() {
+    let queue = limited(1, 1);
+    queue.wake("gone", 1, Change);
+    let _removing = take(&queue, "gone").enter(&Flow::removing("g")).unwrap();
+    let creating = enter(&queue, "a", "g").unwrap();
+    queue.wake("gone too", 1, Change);
+    let gone = take(&queue, "gone too");
+    assert!(gone.enter(&Flow::removing("g")).is_none());
+    gone.finish(Next::AwaitPermit(Flow::removing("g")));
+    drop(creating);
+    assert_nothing_ready(&queue);
 }
 
 /// A queue with one permit, which `a` has.

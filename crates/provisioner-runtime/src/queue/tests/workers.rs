@@ -1,4 +1,4 @@
-//! Those who wait for keys, statistics, and what is left behind.
+//! Workers that wait for keys, statistics, and cleanup.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -91,7 +91,7 @@ async fn the_statistics_count_keys_by_state() {
         queue.wake(key, 1, Change);
     }
     let running = take(&queue, "runs");
-    let _permit = running.enter("g");
+    let _permit = running.enter(&flow("g"));
     take(&queue, "delayed").finish(Next::RetryAfter(100 * SECOND));
     take(&queue, "waits").finish(Next::AwaitChange);
     queue.wake("parked", 1, Resync);
@@ -100,7 +100,7 @@ async fn the_statistics_count_keys_by_state() {
     let work = take(&queue, "ready");
     assert_eq!(work.waited(), 3 * SECOND);
     work.finish(Next::Done);
-    take(&queue, "parked").finish(Next::AwaitPermit("g".into()));
+    take(&queue, "parked").finish(Next::AwaitPermit(flow("g")));
     queue.wake("younger", 1, Change);
     let expected = QueueStats {
         ready: 2,
@@ -179,7 +179,7 @@ async fn a_panic_costs_one_attempt_of_one_key() {
     };
     tokio::join!(work(&queue, 2, stop.clone(), handle), stopping);
     assert_eq!(queue.stats().retries, 2);
-    assert_eq!(crate::sync::lock(&queue.shared.state).remembered(), (0, 0));
+    assert_eq!(crate::sync::lock(&queue.shared.state).remembered(), (0, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,7 +206,7 @@ async fn a_burst_leaves_no_memory_behind() {
         work.finish(Next::Done);
     }
     let state = crate::sync::lock(&numbers.shared.state);
-    assert_eq!(state.remembered(), (0, 0));
+    assert_eq!(state.remembered(), (0, 0, 0));
     assert!(state.room() < full / 20);
 }
 

@@ -1,15 +1,14 @@
-//! The server's configuration. All of it is written anew for each start, of parts that were checked, so that no syntax error can
+//! The server's configuration. Each start writes it again from checked parts, so that no syntax error can
 //! be in it: with one, the server would drop every export.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use super::{Bus, Settings};
 use crate::server::book::{Book, BookError};
-use crate::server::export::Export;
+use crate::server::export::{Export, Version};
 
 pub(crate) const CONFIG: &str = "ganesha.conf";
 pub(crate) const BUS_CONFIG: &str = "bus.conf";
@@ -20,25 +19,6 @@ const EXPORTS: &str = "exports";
 const RECOVERY: &str = ".kube-provisioner/ganesha";
 /// Clients renew their leases within this time.
 const LONGEST_LEASE: u16 = 60;
-
-/// A version of NFS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Version {
-    V3,
-    V4,
-}
-
-impl FromStr for Version {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "3" => Ok(Self::V3),
-            "4" => Ok(Self::V4),
-            _ => Err("expected 3 or 4"),
-        }
-    }
-}
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
@@ -81,17 +61,8 @@ pub(super) fn recovery(settings: &Settings) -> PathBuf {
 /// Writes the file of one export.
 pub(super) fn write_export(settings: &Settings, export: &Export) -> io::Result<PathBuf> {
     let file = settings.runtime.join(EXPORTS).join(format!("{}.conf", export.id));
-    fs::write(&file, export.block(&settings.root, &settings.clients, &protocols(&settings.versions)))?;
+    fs::write(&file, export.block(&settings.root, &settings.offer))?;
     Ok(file)
-}
-
-fn protocols(versions: &[Version]) -> String {
-    let names: Vec<_> = [(Version::V3, "3"), (Version::V4, "4")]
-        .into_iter()
-        .filter(|(version, _)| versions.contains(version))
-        .map(|(_, name)| name)
-        .collect();
-    names.join(", ")
 }
 
 /// The ports beside the first one are those of the old provisioner's Service.
@@ -101,14 +72,14 @@ fn server_config(settings: &Settings) -> String {
         0 => "Graceless = true;".to_owned(),
         seconds => format!("Grace_Period = {seconds}; Lease_Lifetime = {};", seconds.min(LONGEST_LEASE)),
     };
-    let locks_of_v3 = settings.versions.contains(&Version::V3);
+    let locks_of_v3 = settings.offer.has(Version::V3);
     format!(
         "NFS_CORE_PARAM {{ Protocols = {}; NFS_Port = {port}; Bind_addr = {address}; MNT_Port = 20048; NLM_Port = 32803; \
          Enable_NLM = {locks_of_v3}; Enable_RQUOTA = false; Rquota_Port = 0; Enable_UDP = false; }}\n\
          NFSv4 {{ {grace} RecoveryBackend = fs; RecoveryRoot = \"{}\"; Minor_Versions = 0, 1, 2; Only_Numeric_Owners = true; \
          UseGetpwnam = true; }}\n\
          NFS_KRB5 {{ Active_krb5 = false; }}\n",
-        protocols(&settings.versions),
+        settings.offer.protocols(),
         recovery(settings).display(),
     )
 }

@@ -1,26 +1,29 @@
 //! Calls the author's `provision` or `grant`. The ObjectBucket is written first, with all that deletion needs.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::Api;
 use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY};
+use provisioner_runtime::Cache as _;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::{FencingToken, NoAnswer};
-use tokio::time::sleep;
+use provisioner_runtime::limiter::Purpose;
 
 use super::{Actions, Step};
 use crate::bucket::{Bucket, BucketRequest, Credentials, Source};
 use crate::controller::bucket::backend::UntypedRequest;
+use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::decide::{Reason, bucket_name, object_name};
-use crate::controller::bucket::events::{SLOW, slow};
+use crate::controller::bucket::events::slow;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::Record;
 use crate::controller::bucket::safeguards::BucketSafeguard;
-use crate::controller::class_parameters::ClassParameters;
-use crate::error::{ProvisionError, Verdict};
+use crate::controller::shared::calls::watched;
+use crate::controller::shared::class_parameters::{ClassParameters, Parsed};
+use crate::error::{ProvisionError, ProvisionVerdict};
+use crate::parameters::Problem;
 use crate::secrets::Secrets;
 
 /// What a call for a claim is made with.
@@ -31,8 +34,10 @@ struct Inputs {
     record: Record,
     name: String,
     class: ClassParameters,
-    config: crate::controller::class_parameters::Parsed,
+    config: Parsed,
 }
+
+type Texts = std::collections::BTreeMap<String, String>;
 
 impl Actions {
     pub(super) async fn attempt(&self, reason: Reason, facts: &Facts, step: &Step<'_>) -> Outcome {
@@ -40,23 +45,28 @@ impl Actions {
             Ok(inputs) => inputs,
             Err(outcome) => return outcome,
         };
-        let class = facts.class_name();
-        let Some(_permit) = step.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
-        let (token, _guard) = step.token(None::<fn() -> bool>);
+        let flow = facts.flow(Purpose::Create);
+        let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
+        let (token, _guard) = step.token();
         let answer = async {
+            if reason == Reason::Secret {
+                self.confirm_claim(&inputs.claim).await?;
+                self.own_delivered(facts, &inputs.claim).await?;
+            }
             // What is wrong with these is known before anything is written.
             let secrets = self.secrets(&inputs.class, &inputs.claim.name()).await?;
             let credentials = self.credentials(facts).await?;
             let bucket = self.recorded(&inputs, facts).await?;
-            let request = request(&inputs, &bucket, secrets, credentials, &token);
+            let request = request(&inputs, &bucket, secrets, credentials, (&self.rules.cluster_id, &token));
             let limit = self.limits.provision;
             let answer = self
-                .call(step, (&token, class), limit, || {
+                .call(step, (&token, &flow), limit, || {
                     let call = match inputs.source {
                         Source::Provisioned => self.backend.provision(request),
                         Source::Granted => self.backend.grant(request),
                     };
-                    Box::pin(self.watched(&inputs.claim, call))
+                    let slow = || slow(&self.rules.names.own, &inputs.claim);
+                    Box::pin(watched(self.context.events(), slow, call))
                 })
                 .await?;
             Ok((bucket, answer))
@@ -85,8 +95,9 @@ impl Actions {
     /// What was written down when the attempt began wins over the class as it is now.
     fn inputs(&self, facts: &Facts) -> Result<Inputs, Outcome> {
         let claim = facts.claim.clone().ok_or(Outcome::Changed)?;
-        let config = self.backend_config(&claim)?;
         let known = facts.bucket().and_then(|bucket| Some((bucket, bucket.record()?)));
+        let applied = known.filter(|(_, record)| record.made).map(|(_, record)| &record.config);
+        let config = self.backend_config(&claim, applied)?;
         let class = match &facts.class {
             ClassState::Ours(class) => Some(class),
             _ => None,
@@ -105,15 +116,12 @@ impl Actions {
                 let name = bucket_name(&claim, class).ok_or(Outcome::Changed)?;
                 let record = Record {
                     source: Some(class.source()),
+                    claim: Some(claim.name()),
                     parameters: Some((*class.texts).clone()),
                     config: claim.config.clone(),
-                    made: false,
-                    tls: false,
-                    data: Default::default(),
-                    access_key_id: None,
                     // New keys need no rotation.
                     rotation: claim.rotation.as_deref().map(str::to_owned),
-                    retire_at: None,
+                    ..Record::unknown()
                 };
                 (record, name)
             }
@@ -124,27 +132,55 @@ impl Actions {
         Ok(Inputs { claim, source, record, name, class: parameters, config })
     }
 
-    fn backend_config(&self, claim: &ClaimFacts) -> Result<crate::controller::class_parameters::Parsed, Outcome> {
-        match provisioner_runtime::controller::unpanicked(|| self.backend.parse_config(&claim.config)) {
-            Ok(config) => config.map_err(|error| Outcome::BadConfig(error.to_string())),
-            Err(panic) => Err(Outcome::Broke { method: "Config::deserialize", no_answer: NoAnswer::Panicked(panic) }),
+    /// What was applied is never refused later: a claim that was adopted may have keys which only its former provisioner knew,
+    /// and another version of this one may know fewer.
+    fn backend_config(&self, claim: &ClaimFacts, applied: Option<&Texts>) -> Result<Parsed, Outcome> {
+        let mut config = claim.config.clone();
+        loop {
+            let read = match provisioner_runtime::controller::unpanicked(|| self.backend.parse_config(&config)) {
+                Ok(read) => read,
+                Err(panic) => {
+                    let no_answer = NoAnswer::Panicked(panic);
+                    return Err(Outcome::Broke { method: "Config::deserialize", no_answer });
+                }
+            };
+            let Err(error) = read else { return read.map_err(|error| Outcome::BadConfig(error.to_string())) };
+            let is_applied = |key: &&str| applied.is_some_and(|applied| applied.get(*key) == config.get(*key));
+            let refused = error.problems().iter().filter_map(Problem::key).filter(is_applied);
+            let refused: Vec<String> = refused.map(str::to_owned).collect();
+            if refused.is_empty() {
+                return Err(Outcome::BadConfig(error.to_string()));
+            }
+            config.retain(|key, _| !refused.contains(key));
         }
     }
 
     /// The ObjectBucket of the attempt. When this returns, it is written, and the claim stays until we let it go.
     async fn recorded(&self, inputs: &Inputs, facts: &Facts) -> Result<Arc<BucketFacts>, Outcome> {
         if let Some(bucket) = facts.bucket() {
-            if bucket.record().is_some() {
+            let record = Record { attempted: attempted(inputs), ..inputs.record.clone() };
+            // Without our finalizer, its removal may have begun, and only the server knows how far that came.
+            if bucket.has_finalizer() && bucket.record().is_some_and(|known| **known == record) {
                 return Ok(bucket.clone());
             }
-            let written = self.write_bucket(bucket, &inputs.record, None).await?;
+            let written = self.write_bucket(bucket, &record, None).await?;
             return Ok(Arc::new(written));
         }
         let ClassState::Ours(class) = &facts.class else { return Err(Outcome::Changed) };
-        let object = object_name(&inputs.claim, |name| self.cache().is_taken(name));
+        let object = {
+            let cache = self.cache();
+            // An earlier attempt has written it, and the watch shows it only now.
+            if cache.facts(&key_of(&inputs.claim)).bucket().is_some() {
+                return Err(Outcome::Changed);
+            }
+            object_name(&inputs.claim, |name| cache.is_taken(name))
+        };
         self.prepare_claim(&inputs.claim, &object, &inputs.name).await?;
         match self.create_bucket(&object, &inputs.claim, class, &inputs.record, &inputs.name).await {
-            Ok(bucket) => Ok(Arc::new(bucket)),
+            Ok(bucket) => {
+                self.check_claim(&inputs.claim, &bucket).await?;
+                Ok(Arc::new(bucket))
+            }
             // Our watch is behind: the object is this claim's already, or another's.
             Err(CallError::AlreadyExists) => {
                 self.read_bucket(&object).await?;
@@ -154,9 +190,21 @@ impl Actions {
         }
     }
 
+    /// The API server looks for finalizers when a deletion begins and not when it ends, so one that began before ours was written
+    /// takes the claim away all the same. Nothing has been asked of the backend yet, and the ObjectBucket is removed with the claim.
+    async fn check_claim(&self, claim: &ClaimFacts, bucket: &BucketFacts) -> Result<(), Outcome> {
+        if self.read_claim(&claim.name()).await?.is_some() {
+            return Ok(());
+        }
+        self.remove_bucket(bucket).await?;
+        Err(Outcome::Changed)
+    }
+
     /// The key in the claim's Secret, for backends that show a key only once.
-    async fn credentials(&self, facts: &Facts) -> Result<Option<Credentials>, Outcome> {
-        let (Some(claim), Delivered::Intact) = (&facts.claim, facts.secret) else { return Ok(None) };
+    pub(super) async fn credentials(&self, facts: &Facts) -> Result<Option<Credentials>, Outcome> {
+        let (Some(claim), Delivered::Intact | Delivered::Unowned) = (&facts.claim, facts.secret) else {
+            return Ok(None);
+        };
         let api: Api<Secret> = Api::namespaced(self.context.client().clone(), &claim.namespace);
         let secret = match self.context.request(api.get(&claim.name)).await {
             Ok(secret) => secret,
@@ -173,22 +221,12 @@ impl Actions {
         Ok(credentials.map(|(id, secret)| Credentials::new(id, secret)))
     }
 
-    /// Runs a call and sends an event if it is slow.
-    async fn watched<T>(&self, claim: &ClaimFacts, call: impl Future<Output = T>) -> T {
-        let mut call = pin!(call);
-        tokio::select! {
-            biased;
-            answer = &mut call => return answer,
-            () = sleep(SLOW) => self.context.events().record(slow(&self.rules.names.own, claim)),
-        }
-        call.await
-    }
-
-    /// A final answer ends the attempt, so its ObjectBucket goes. After any other it stays.
+    /// A final answer ends the attempt, so its ObjectBucket is removed. After any other it stays.
     async fn not_provisioned(&self, error: &ProvisionError, bucket: &BucketFacts, record: &Record) -> Outcome {
         let verdict = error.verdict();
         let kept = self.rules.safeguards.include(BucketSafeguard::FailedAttempts);
-        let may_be_left = record.made || kept && matches!(verdict, Verdict::Retry | Verdict::InProgress);
+        let may_be_left =
+            record.made || kept && matches!(verdict, ProvisionVerdict::Retry | ProvisionVerdict::InProgress);
         if !may_be_left && let Err(outcome) = self.remove_bucket(bucket).await {
             return outcome;
         }
@@ -196,26 +234,36 @@ impl Actions {
     }
 }
 
+/// What this attempt and those before it may apply before they fail, beside what was applied the last time: what is in it and
+/// not asked for any more is to be taken away.
+fn attempted(inputs: &Inputs) -> Texts {
+    let Record { config, attempted, .. } = &inputs.record;
+    let asked = inputs.claim.config.iter().filter(|(key, _)| !config.contains_key(*key));
+    attempted.iter().chain(asked).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
 fn request(
     inputs: &Inputs,
     bucket: &BucketFacts,
     secrets: Secrets,
     credentials: Option<Credentials>,
-    token: &FencingToken,
+    (cluster_id, token): (&str, &FencingToken),
 ) -> UntypedRequest {
-    let access_key_id = inputs.record.access_key_id.clone();
+    let access_key_id = inputs.record.newest_key().map(str::to_owned);
     let credentials = credentials
         .filter(|credentials| access_key_id.as_ref().is_none_or(|known| *known == credentials.access_key_id));
     let request = BucketRequest {
         name: inputs.name.clone(),
-        claim: inputs.claim.name(),
+        claim: bucket.made_for(inputs.claim.name()),
         parameters: Arc::new(()),
         config: Arc::new(()),
         config_texts: inputs.claim.config.clone(),
-        state: bucket.state.clone(),
+        state: bucket.kept_state(),
         access_key_id,
         credentials,
         secrets,
+        applied_config: attempted(inputs).into_iter().chain(inputs.record.config.clone()).collect(),
+        cluster_id: cluster_id.to_owned(),
         fencing_token: token.clone(),
     };
     UntypedRequest { request, parameters: inputs.class.parsed.clone(), config: inputs.config.clone() }

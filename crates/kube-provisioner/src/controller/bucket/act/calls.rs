@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent, NoAnswer, Refused};
+use provisioner_runtime::limiter::Flow;
 
 use super::{Actions, Step};
 use crate::bucket::{ClaimName, ProvisionedBucket, Source};
@@ -12,9 +13,9 @@ use crate::controller::bucket::backend::UntypedBucket;
 use crate::controller::bucket::class::read_parameters;
 use crate::controller::bucket::facts::{BucketFacts, Facts};
 use crate::controller::bucket::outcome::Outcome;
-use crate::controller::class_parameters::{BadParameters, ClassParameters};
-use crate::controller::secret_names::TemplateNames;
-use crate::controller::secret_reading::{Unread, read_secret};
+use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
+use crate::controller::shared::secret_names::TemplateNames;
+use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
 use crate::secrets::Secrets;
 
 impl Actions {
@@ -22,11 +23,11 @@ impl Actions {
     pub(super) async fn call<'a, T>(
         &'a self,
         step: &Step<'_>,
-        (token, class): (&FencingToken, &str),
+        (token, flow): (&FencingToken, &Flow),
         limit: Duration,
         run: impl FnOnce() -> BoxFuture<'a, T>,
     ) -> Result<Result<T, NoAnswer>, Outcome> {
-        let call = Call { permit: CallPermit::Of(class), limit, token, intent: Intent::Recorded };
+        let call = Call { permit: CallPermit::Of(flow), limit, token, intent: Intent::Recorded };
         match step.call(call, |_| true, run).await {
             Ok(answer) => Ok(Ok(answer)),
             Err(Refused::NoAnswer(no_answer)) => Ok(Err(no_answer)),
@@ -48,15 +49,11 @@ impl Actions {
     /// The Secrets that a class names for this claim.
     pub(super) async fn secrets(&self, parameters: &ClassParameters, claim: &ClaimName) -> Result<Secrets, Outcome> {
         let names = TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume: "" };
-        let mut secrets = Secrets::default();
-        for named in &parameters.secrets {
-            let reference = named.resolve(names).map_err(Outcome::SecretName)?;
-            read_secret(&self.context, &mut secrets, &named.role, &reference).await.map_err(|unread| match unread {
-                Unread::Missing { namespace, name } => Outcome::SecretMissing { namespace, name },
-                Unread::Failed(error) => Outcome::CallFailed { doing: "reading a Secret that the class names", error },
-            })?;
-        }
-        Ok(secrets)
+        read_secrets(&self.context, &parameters.secrets, names).await.map_err(|unread| match unread {
+            Unread::Unnamed(problem) => Outcome::SecretName(problem),
+            Unread::Missing { namespace, name } => Outcome::SecretMissing { namespace, name },
+            Unread::Failed(error) => Outcome::CallFailed { doing: READING, error },
+        })
     }
 
     /// A bucket as the author gets it when something is to be changed or removed.
@@ -83,13 +80,14 @@ impl Actions {
         let config = config.or_else(|| Some(facts.claim.as_ref()?.config.clone()));
         let bucket = ProvisionedBucket {
             name: bucket.endpoint.bucket.to_string(),
-            claim,
+            claim: bucket.made_for(claim),
             source,
             parameters: None,
-            state: bucket.state.clone(),
+            state: bucket.kept_state(),
             config_texts: config.unwrap_or_default(),
             access_key_id: record.and_then(|record| record.access_key_id.clone()),
             secrets,
+            cluster_id: self.rules.cluster_id.to_string(),
             fencing_token: token.clone(),
         };
         Ok(UntypedBucket { bucket, parameters: parameters.map(|parameters| parameters.parsed) })

@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use objectbucket_api::API_VERSION;
-use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, PROVISIONER_LABEL, provisioner_label};
+use objectbucket_api::names::{
+    AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, FINALIZER, PROVISIONER_LABEL, provisioner_label,
+};
 use provisioner_runtime::call::CallError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,10 +17,10 @@ use serde_json::{Value, json};
 
 use super::Actions;
 use super::attempt::Made;
-use super::objects::Spec;
+use super::objects::{Spec, without_finalizer};
 use crate::bucket::ClaimName;
 use crate::controller::bucket::cache::key_of;
-use crate::controller::bucket::delivered::{CHECKSUM, Seen, checksum, of_config_map, of_secret};
+use crate::controller::bucket::delivered::{CHECKSUM, DeliveredFacts, Seen, checksum, of_config_map, of_secret};
 use crate::controller::bucket::events::warned;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
@@ -36,12 +38,18 @@ impl Actions {
         record: Record,
         made: Made,
     ) -> Result<(), Outcome> {
+        // The Secret went in the middle of a rotation, which ends with the new one.
+        let record = match record.new_key.clone() {
+            Some(new) => self.end_rotation(record, new),
+            None => record,
+        };
         let Made { endpoint, credentials, state, config_data, secret_data, warning } = made;
         let record = Record {
             made: true,
             tls: endpoint.tls,
             data: with_addresses(config_data, &endpoint),
             access_key_id: Some(credentials.access_key_id.clone()),
+            attempted: BTreeMap::new(),
             ..record
         };
         let bucket = match unchanged(bucket, &record, &endpoint, &state) {
@@ -60,17 +68,24 @@ impl Actions {
         Ok(())
     }
 
-    /// What the ObjectBucket tells is written where it is missing.
+    /// What the ObjectBucket records is written where it is missing.
     pub(super) async fn restore(&self, facts: &Facts) -> Outcome {
         let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Outcome::Changed };
         let Some(record) = bucket.record() else { return Outcome::Changed };
         let restored = async {
+            self.confirm_claim(claim).await?;
+            self.own_delivered(facts, claim).await?;
             if facts.config_map != Delivered::Intact {
                 self.write_config_map(claim, bucket, record).await?;
             }
             self.set_bucket_phase(bucket, "Bound").await
         };
         restored.await.map_or_else(|outcome| outcome, |()| Outcome::Restored)
+    }
+
+    /// The garbage collector removes what has an owner that is gone, again and again.
+    pub(super) async fn confirm_claim(&self, claim: &ClaimFacts) -> Result<(), Outcome> {
+        self.read_claim(&claim.name()).await?.map(drop).ok_or(Outcome::Changed)
     }
 
     pub(super) async fn write_secret(&self, claim: &ClaimFacts, entries: Entries) -> Result<(), Outcome> {
@@ -110,10 +125,7 @@ impl Actions {
                 "name": &*claim.name, "namespace": &*claim.namespace,
                 "labels": {PROVISIONER_LABEL: provisioner_label(&self.rules.names.own)},
                 "annotations": {CHECKSUM: checksum(bytes.collect())},
-                "ownerReferences": [{
-                    "apiVersion": API_VERSION, "kind": "ObjectBucketClaim", "name": &*claim.name, "uid": &*claim.uid,
-                    "controller": true, "blockOwnerDeletion": true,
-                }],
+                "ownerReferences": owners(claim),
             },
             field: entries,
         })
@@ -164,14 +176,49 @@ impl Actions {
         }
     }
 
+    /// Makes the claim the owner of what was restored without one.
+    pub(super) async fn own_delivered(&self, facts: &Facts, claim: &ClaimFacts) -> Result<(), Outcome> {
+        let ([secret, map], lists) = {
+            let cache = self.cache();
+            (cache.delivered(key_of(claim).path()).map(|known| known.cloned()), cache.lists())
+        };
+        if let (Some(known), Delivered::Unowned) = (secret, facts.secret) {
+            let owned: Secret = self.own(claim, &known).await?;
+            self.cache().saw_secret(of_secret(&owned), lists);
+        }
+        if let (Some(known), Delivered::Unowned) = (map, facts.config_map) {
+            let owned: ConfigMap = self.own(claim, &known).await?;
+            self.cache().saw_config_map(of_config_map(&owned), lists);
+        }
+        Ok(())
+    }
+
+    /// Only the object that was found to be the claim's by its content.
+    async fn own<K>(&self, claim: &ClaimFacts, known: &DeliveredFacts) -> Result<K, Outcome>
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let api: Api<K> = Api::namespaced(self.context.client().clone(), &claim.namespace);
+        let patch = json!({"metadata": {
+            "uid": &*known.uid, "resourceVersion": known.resource_version.to_string(), "ownerReferences": owners(claim),
+        }});
+        match self.context.request(api.patch(&claim.name, &PatchParams::default(), &Patch::Merge(patch))).await {
+            Ok(owned) => Ok(owned),
+            Err(CallError::Conflict | CallError::NotFound) => Err(Outcome::Changed),
+            Err(error) => Err(Outcome::CallFailed { doing: "adopting the claim's Secret and ConfigMap", error }),
+        }
+    }
+
     /// Removes the Secret and the ConfigMap of the claim, and no others. Some provisioners have put finalizers on them.
     pub(super) async fn remove_delivered(&self, claim: &ClaimName) -> Result<(), Outcome> {
         let path = format!("{}/{}", claim.namespace, claim.name);
-        let [secret, map] = self.cache().delivered(&path).map(|known| {
-            known.filter(|known| known.owner.as_deref() == Some(&claim.uid)).map(|known| {
-                (known.uid.to_string(), known.finalizers.iter().any(|name| name == objectbucket_api::names::FINALIZER))
-            })
-        });
+        let [secret, map] = self
+            .cache()
+            .delivered(&path)
+            .map(|known| known.filter(|known| known.owner.as_deref() == Some(&claim.uid)).cloned());
         let client = || self.context.client().clone();
         if let Some(known) = secret {
             self.remove::<Secret>(&Api::namespaced(client(), &claim.namespace), &claim.name, known).await?;
@@ -182,20 +229,21 @@ impl Actions {
         Ok(())
     }
 
-    async fn remove<K>(&self, api: &Api<K>, name: &str, (uid, held): (String, bool)) -> Result<(), Outcome>
+    async fn remove<K>(&self, api: &Api<K>, name: &str, known: DeliveredFacts) -> Result<(), Outcome>
     where
         K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
         let failed = |error| Outcome::CallFailed { doing: "removing the claim's Secret and ConfigMap", error };
-        if held {
-            let patch = Patch::Merge(json!({"metadata": {"uid": uid, "finalizers": null}}));
+        if known.finalizers.iter().any(|name| name == FINALIZER) {
+            let patch = Patch::Merge(without_finalizer(&known.uid, known.resource_version, &known.finalizers));
             match self.context.request(api.patch_metadata(name, &PatchParams::default(), &patch)).await {
-                Ok(_) => {}
-                Err(CallError::NotFound | CallError::Conflict) => return Ok(()),
+                Ok(_) | Err(CallError::NotFound) => {}
+                // Somebody has changed it, and the watch shows how.
+                Err(CallError::Conflict) => return Err(Outcome::Changed),
                 Err(error) => return Err(failed(error)),
             }
         }
-        let preconditions = Some(Preconditions { uid: Some(uid), resource_version: None });
+        let preconditions = Some(Preconditions { uid: Some(known.uid.to_string()), resource_version: None });
         let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
         match self.context.request(api.delete(name, &parameters)).await {
             // With another uid it is another's.
@@ -203,6 +251,13 @@ impl Actions {
             Err(error) => Err(failed(error)),
         }
     }
+}
+
+fn owners(claim: &ClaimFacts) -> Value {
+    json!([{
+        "apiVersion": API_VERSION, "kind": "ObjectBucketClaim", "name": &*claim.name, "uid": &*claim.uid,
+        "controller": true, "blockOwnerDeletion": true,
+    }])
 }
 
 /// Whether the ObjectBucket says all this already.
@@ -229,9 +284,19 @@ fn with_addresses(mut data: Entries, endpoint: &crate::bucket::Endpoint) -> Entr
         port => format!("{scheme}://{host}:{port}"),
     };
     data.entry("BUCKET_ENDPOINT".to_owned()).or_insert_with(|| url.clone());
-    data.entry("AWS_ENDPOINT_URL".to_owned()).or_insert(url);
+    // Not AWS_ENDPOINT_URL, which the SDKs take for every service: STS, from which a pod gets its role, among them.
+    if !is_aws(host) {
+        data.entry("AWS_ENDPOINT_URL_S3".to_owned()).or_insert(url);
+    }
     if !endpoint.region.is_empty() {
         data.entry("AWS_REGION".to_owned()).or_insert_with(|| endpoint.region.clone());
     }
     data
+}
+
+/// AWS itself, whose endpoints clients know.
+fn is_aws(host: &str) -> bool {
+    ["amazonaws.com", "amazonaws.com.cn"]
+        .iter()
+        .any(|domain| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')))
 }

@@ -2,9 +2,10 @@
 //! cache.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube::Resource as _;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, Preconditions};
 use objectbucket_api::names::{FINALIZER, PROVISIONER_LABEL, provisioner_label};
 use objectbucket_api::{API_VERSION, ObjectBucket, ObjectBucketClaim};
 use provisioner_runtime::call::{CallError, create_request, unsent};
@@ -14,14 +15,16 @@ use serde_json::{Map, Value, json};
 
 use super::Actions;
 use crate::bucket::ClaimName;
+use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, OurClass, ReclaimPolicy};
 use crate::controller::bucket::key::Key;
 use crate::controller::bucket::narrow::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::Record;
+use crate::controller::shared::requests;
 use crate::protocol;
 
-/// How often a finalizer is taken off anew when the object changes meanwhile.
+/// How often a finalizer is taken off again when the object changes meanwhile.
 pub(super) const TRIES: usize = 3;
 
 /// What the author's code has said of a bucket, for its ObjectBucket.
@@ -56,13 +59,18 @@ impl Actions {
             },
             "spec": spec,
         });
-        self.patch_claim(claim, patch, "").await.map(drop)
+        self.patch_claim(claim, patch, None).await.map(drop)
     }
 
     /// A merge patch of the claim. Where the claim has changed, the cache gets it as it is.
-    pub(super) async fn patch_claim(&self, claim: &ClaimFacts, patch: Value, subresource: &str) -> Result<(), Outcome> {
-        let request = kube::core::Request::new(ObjectBucketClaim::url_path(&(), Some(&claim.namespace)));
-        let answer = self.patch::<WatchedClaim>(request, &claim.name, patch, subresource).await;
+    pub(super) async fn patch_claim(
+        &self,
+        claim: &ClaimFacts,
+        patch: Value,
+        subresource: Option<&str>,
+    ) -> Result<(), Outcome> {
+        let path = ObjectBucketClaim::url_path(&(), Some(&claim.namespace));
+        let answer = requests::patch(&self.context, path, &claim.name, subresource, &Patch::Merge(patch)).await;
         match shown(&self.claims, answer, WatchedClaim::version) {
             Ok(claim) => {
                 if let Some(claim) = claim_facts(&claim) {
@@ -71,34 +79,39 @@ impl Actions {
                 Ok(())
             }
             Err(CallError::Conflict) => {
-                self.read_claim(&claim.namespace, &claim.name).await?;
+                self.read_claim(&claim.name()).await?;
                 Err(Outcome::Changed)
             }
-            Err(CallError::NotFound) => Err(Outcome::NoAction),
+            Err(CallError::NotFound) => {
+                self.cache().claim_is_gone(&key_of(claim));
+                Err(Outcome::NoAction)
+            }
             Err(error) => Err(Outcome::CallFailed { doing: "writing the claim", error }),
         }
     }
 
-    /// The claim as the API server has it now.
-    pub(super) async fn read_claim(&self, namespace: &str, name: &str) -> Result<Option<ClaimFacts>, Outcome> {
-        let request = kube::core::Request::new(ObjectBucketClaim::url_path(&(), Some(namespace)));
-        let answer = self.get::<WatchedClaim>(request, name).await;
-        match shown(&self.claims, answer, WatchedClaim::version) {
-            Ok(claim) => {
-                let facts = claim_facts(&claim);
-                if let Some(facts) = facts.clone() {
-                    self.cache().saw_claim(facts);
-                }
-                Ok(facts)
-            }
-            Err(CallError::NotFound) => Ok(None),
-            Err(error) => Err(Outcome::CallFailed { doing: "reading the claim", error }),
+    /// The claim as the API server has it now, if it is still this one.
+    pub(super) async fn read_claim(&self, claim: &ClaimName) -> Result<Option<ClaimFacts>, Outcome> {
+        let path = ObjectBucketClaim::url_path(&(), Some(&claim.namespace));
+        let answer = requests::get(&self.context, path, &claim.name).await;
+        let live = match shown(&self.claims, answer, WatchedClaim::version) {
+            Ok(live) => claim_facts(&live).filter(|live| self.rules.is_present(live)),
+            Err(CallError::NotFound) => None,
+            Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim", error }),
+        };
+        let mut cache = self.cache();
+        if let Some(live) = live.clone() {
+            cache.saw_claim(live);
         }
+        let live = live.filter(|live| *live.uid == *claim.uid);
+        if live.is_none() {
+            cache.claim_is_gone(&Key::of(&claim.namespace, &claim.name, &claim.uid));
+        }
+        Ok(live)
     }
 
     pub(super) async fn read_bucket(&self, name: &str) -> Result<Option<BucketFacts>, Outcome> {
-        let request = kube::core::Request::new(ObjectBucket::url_path(&(), None));
-        let answer = self.get::<WatchedBucket>(request, name).await;
+        let answer = requests::get(&self.context, ObjectBucket::url_path(&(), None), name).await;
         match shown(&self.buckets, answer, WatchedBucket::version) {
             Ok(bucket) => Ok(self.saw(&bucket)),
             Err(CallError::NotFound) => Ok(None),
@@ -129,10 +142,7 @@ impl Actions {
             "spec": {
                 "storageClassName": class.name,
                 "reclaimPolicy": policy,
-                "claimRef": {
-                    "apiVersion": API_VERSION, "kind": "ObjectBucketClaim",
-                    "namespace": &*claim.namespace, "name": &*claim.name, "uid": &*claim.uid,
-                },
+                "claimRef": claim_reference(claim),
                 // Readers of the Go library's kind take an object without an endpoint for broken.
                 "endpoint": {
                     "bucketHost": "", "bucketPort": 0, "bucketName": bucket, "region": "", "subRegion": "",
@@ -159,6 +169,9 @@ impl Actions {
         if !bucket.has_finalizer() {
             let finalizers: Vec<&str> = bucket.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect();
             metadata["finalizers"] = json!(finalizers);
+        }
+        // A merge patch of a spec that somebody has just replaced by a text would be all of the new spec.
+        if !bucket.has_finalizer() || spec.is_some() {
             metadata["resourceVersion"] = bucket.resource_version.to_string().into();
         }
         let mut patch = json!({"metadata": metadata});
@@ -176,7 +189,27 @@ impl Actions {
                 "additionalState": state,
             });
         }
-        self.patch_bucket(bucket, patch, "").await
+        let written = self.patch_bucket(bucket, patch, None).await?;
+        // Somebody has damaged it meanwhile, and what comes of it would be written next.
+        if written.unreadable.is_some() { Err(Outcome::Changed) } else { Ok(written) }
+    }
+
+    /// Makes it the claim's, which a person has asked for, or which another provisioner has left without our record.
+    pub(super) async fn assign_bucket(
+        &self,
+        bucket: &BucketFacts,
+        record: &Record,
+        claim: &ClaimFacts,
+    ) -> Result<BucketFacts, Outcome> {
+        let mut annotations = self.annotations(record);
+        annotations[protocol::ADOPT_FOR] = Value::Null;
+        let patch = json!({
+            "metadata": {
+                "uid": &*bucket.uid, "resourceVersion": bucket.resource_version.to_string(), "annotations": annotations,
+            },
+            "spec": {"claimRef": claim_reference(claim)},
+        });
+        self.patch_bucket(bucket, patch, None).await
     }
 
     pub(super) async fn set_bucket_phase(&self, bucket: &BucketFacts, phase: &str) -> Result<(), Outcome> {
@@ -184,17 +217,17 @@ impl Actions {
             return Ok(());
         }
         let patch = json!({"metadata": {"uid": &*bucket.uid}, "status": {"phase": phase}});
-        self.patch_bucket(bucket, patch, "status").await.map(drop)
+        self.patch_bucket(bucket, patch, Some("status")).await.map(drop)
     }
 
     async fn patch_bucket(
         &self,
         bucket: &BucketFacts,
         patch: Value,
-        subresource: &str,
+        subresource: Option<&str>,
     ) -> Result<BucketFacts, Outcome> {
-        let request = kube::core::Request::new(ObjectBucket::url_path(&(), None));
-        let answer = self.patch::<WatchedBucket>(request, &bucket.name, patch, subresource).await;
+        let path = ObjectBucket::url_path(&(), None);
+        let answer = requests::patch(&self.context, path, &bucket.name, subresource, &Patch::Merge(patch)).await;
         match shown(&self.buckets, answer, WatchedBucket::version) {
             Ok(written) => self.saw(&written).ok_or(Outcome::Changed),
             Err(CallError::Conflict) => {
@@ -211,14 +244,7 @@ impl Actions {
 
     /// Begins the deletion of the ObjectBucket. Our finalizer keeps it. `false` if it is gone already.
     pub(super) async fn begin_deletion(&self, bucket: &BucketFacts) -> Result<bool, Outcome> {
-        let preconditions = Preconditions { uid: Some(bucket.uid.to_string()), resource_version: None };
-        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let request = kube::core::Request::new(ObjectBucket::url_path(&(), None));
-        let request = request.delete(&bucket.name, &parameters).map_err(unsent);
-        let answer = match request {
-            Ok(request) => self.context.request(self.context.client().request::<WatchedBucket>(request)).await,
-            Err(error) => Err(error),
-        };
+        let answer = self.delete::<WatchedBucket>(bucket).await;
         match shown(&self.buckets, answer, WatchedBucket::version) {
             Ok(going) => {
                 self.saw(&going);
@@ -237,26 +263,54 @@ impl Actions {
         }
     }
 
+    /// The answer is the object, or the word that it is gone.
+    async fn delete<T: DeserializeOwned>(&self, bucket: &BucketFacts) -> Result<T, CallError> {
+        let preconditions = Preconditions { uid: Some(bucket.uid.to_string()), resource_version: None };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let request = kube::core::Request::new(ObjectBucket::url_path(&(), None));
+        let request = request.delete(&bucket.name, &parameters).map_err(unsent)?;
+        self.context.request(self.context.client().request(request)).await
+    }
+
     /// Takes our finalizer off, which ends an ObjectBucket that is being deleted.
     pub(super) async fn end_deletion(&self, bucket: &BucketFacts) -> Result<(), Outcome> {
-        let mut live = self.cache().bucket(&bucket.name);
-        for _ in 0..TRIES {
-            let Some(known) = live.filter(|live| live.uid == bucket.uid && live.has_finalizer()) else { break };
-            let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
-            match self.patch_bucket(&known, patch, "").await {
-                // Somebody has changed it. The cache has it as it is.
-                Err(Outcome::Changed) => live = self.cache().bucket(&bucket.name),
-                Err(outcome) => return Err(outcome),
-                Ok(_) => break,
-            }
-        }
+        self.remove_finalizer(bucket).await?;
         self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
         Ok(())
     }
 
-    /// Removes an ObjectBucket that stands for nothing.
+    /// When this succeeds, our finalizer holds the ObjectBucket no more.
+    async fn remove_finalizer(&self, bucket: &BucketFacts) -> Result<(), Outcome> {
+        // A list that is older than the object has taken it out of the cache.
+        let mut live = self.cache().bucket(&bucket.name).or_else(|| Some(Arc::new(bucket.clone())));
+        for _ in 0..TRIES {
+            let Some(known) = live.filter(|live| live.uid == bucket.uid && live.has_finalizer()) else { return Ok(()) };
+            let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
+            match self.patch_bucket(&known, patch, None).await {
+                // Somebody has changed it. The cache has it as it is.
+                Err(Outcome::Changed) => live = self.cache().bucket(&bucket.name),
+                result => return result.map(drop),
+            }
+        }
+        Err(Outcome::Changed)
+    }
+
+    /// Removes an ObjectBucket that stands for nothing. The finalizer is removed first: an ObjectBucket that is being deleted with
+    /// it is taken for a person's wish to remove the bucket.
     pub(super) async fn remove_bucket(&self, bucket: &BucketFacts) -> Result<(), Outcome> {
-        if self.begin_deletion(bucket).await? { self.end_deletion(bucket).await } else { Ok(()) }
+        self.remove_finalizer(bucket).await?;
+        match self.delete::<Value>(bucket).await {
+            Ok(_) | Err(CallError::NotFound) => {
+                self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+                Ok(())
+            }
+            // Another object has this name by now, or this one changes. Only what is read says so.
+            Err(CallError::Conflict) => {
+                self.read_bucket(&bucket.name).await?;
+                Err(Outcome::Changed)
+            }
+            Err(error) => Err(Outcome::CallFailed { doing: "deleting the ObjectBucket", error }),
+        }
     }
 
     /// Takes our finalizer off the claim, if it is still the one with this uid.
@@ -265,7 +319,7 @@ impl Actions {
         for _ in 0..TRIES {
             let Some(known) = self.cache().claim(&key).filter(|claim| claim.has_finalizer()) else { return Ok(()) };
             let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
-            match self.patch_claim(&known, patch, "").await {
+            match self.patch_claim(&known, patch, None).await {
                 Err(Outcome::Changed) => {}
                 Ok(()) | Err(Outcome::NoAction) => return Ok(()),
                 Err(outcome) => return Err(outcome),
@@ -279,6 +333,7 @@ impl Actions {
             protocol::BUCKET: serde_json::to_string(record).unwrap_or_default(),
             protocol::BUCKET_PROVISIONER: self.rules.names.own,
             protocol::IDENTITY: self.rules.identity,
+            protocol::CLUSTER_ID: self.rules.cluster_id,
         })
     }
 
@@ -287,31 +342,18 @@ impl Actions {
         self.cache().saw_bucket(facts.clone());
         Some(facts)
     }
-
-    async fn patch<T: DeserializeOwned>(
-        &self,
-        request: kube::core::Request,
-        name: &str,
-        patch: Value,
-        subresource: &str,
-    ) -> Result<T, CallError> {
-        let (patch, parameters) = (Patch::Merge(patch), PatchParams::default());
-        let request = match subresource {
-            "" => request.patch(name, &parameters, &patch),
-            subresource => request.patch_subresource(subresource, name, &parameters, &patch),
-        };
-        self.context.request(self.context.client().request(request.map_err(unsent)?)).await
-    }
-
-    async fn get<T: DeserializeOwned>(&self, request: kube::core::Request, name: &str) -> Result<T, CallError> {
-        let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
-        self.context.request(self.context.client().request(request)).await
-    }
 }
 
-fn without_finalizer(uid: &str, version: u64, finalizers: &[String]) -> Value {
+pub(super) fn without_finalizer(uid: &str, version: u64, finalizers: &[String]) -> Value {
     let others: Vec<&String> = finalizers.iter().filter(|name| *name != FINALIZER).collect();
     json!({"metadata": {"uid": uid, "resourceVersion": version.to_string(), "finalizers": others}})
+}
+
+fn claim_reference(claim: &ClaimFacts) -> Value {
+    json!({
+        "apiVersion": API_VERSION, "kind": "ObjectBucketClaim",
+        "namespace": &*claim.namespace, "name": &*claim.name, "uid": &*claim.uid,
+    })
 }
 
 /// Tells the watch's health check which version the answer has shown: the watch must show it soon, too.

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use provisioner_runtime::Cache as _;
 use provisioner_runtime::controller::FencingToken;
+use provisioner_runtime::limiter::{Flow, Purpose};
 
 use super::{Actions, Step};
-use crate::bucket::Source;
+use crate::bucket::{ClaimName, Source};
 use crate::controller::bucket::decide::Ending;
 use crate::controller::bucket::facts::{BucketFacts, Facts};
 use crate::controller::bucket::outcome::Outcome;
@@ -16,10 +18,15 @@ use crate::controller::bucket::safeguards::BucketSafeguard;
 impl Actions {
     pub(super) async fn release(&self, ending: Ending, facts: &Facts, step: &Step<'_>) -> Outcome {
         let Some(bucket) = facts.bucket().cloned() else { return Outcome::Changed };
-        let class = facts.class_name();
-        let Some(_permit) = step.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
-        let (token, _guard) = step.token(None::<fn() -> bool>);
-        match self.end(ending, &bucket, facts, (step, &token)).await {
+        let flow = facts.flow(Purpose::Remove);
+        let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
+        let (token, _guard) = step.token();
+        let ended = match facts.claim_name() {
+            Some(claim) => self.end(ending, &bucket, (facts, &claim), (step, &token, &flow)).await,
+            None if ending == Ending::Abandon => self.remove_bucket(&bucket).await,
+            None => Err(Outcome::Changed),
+        };
+        match ended {
             Ok(()) => Outcome::Released { ending, bucket: bucket.endpoint.bucket.to_string() },
             Err(outcome) => outcome,
         }
@@ -29,21 +36,16 @@ impl Actions {
         &self,
         ending: Ending,
         bucket: &Arc<BucketFacts>,
-        facts: &Facts,
-        (step, token): (&Step<'_>, &FencingToken),
+        (facts, claim): (&Facts, &ClaimName),
+        (step, token, flow): (&Step<'_>, &FencingToken, &Flow),
     ) -> Result<(), Outcome> {
-        let claim = facts.claim_name().ok_or(Outcome::Changed)?;
-        if facts.claim.is_none()
-            && let Some(live) = self.read_claim(&claim.namespace, &claim.name).await?
-            && *live.uid == *claim.uid
-            && !live.deleting
-        {
+        if facts.claim.is_none() && self.read_claim(claim).await?.is_some_and(|live| !live.deleting) {
             return Err(Outcome::Changed);
         }
         let bucket = self.held(bucket, ending).await?;
         // From here on nobody takes the object for a living one.
         if !bucket.deleting && !self.begin_deletion(&bucket).await? {
-            return self.let_claim_go(&claim).await;
+            return self.let_claim_go(claim).await;
         }
         self.set_bucket_phase(&bucket, "Released").await?;
         let source = match ending {
@@ -57,7 +59,7 @@ impl Actions {
             let argument = self.provisioned(&bucket, facts, known, token).await?;
             let (method, limit) = (method(ending), self.limits.delete);
             let answer = self
-                .call(step, (token, facts.class_name()), limit, || match ending {
+                .call(step, (token, flow), limit, || match ending {
                     Ending::Delete => self.backend.delete(argument),
                     Ending::CleanUp => self.backend.clean_up(argument),
                     _ => self.backend.revoke(argument),
@@ -73,9 +75,9 @@ impl Actions {
                 Err(no_answer) => return Err(Outcome::ReleaseBroke { method, no_answer }),
             }
         }
-        self.remove_delivered(&claim).await?;
+        self.remove_delivered(claim).await?;
         self.end_deletion(&bucket).await?;
-        self.let_claim_go(&claim).await
+        self.let_claim_go(claim).await
     }
 
     /// The ObjectBucket with our finalizer: without it, the object would be gone before the bucket. What is known of an
@@ -89,12 +91,19 @@ impl Actions {
         self.write_bucket(bucket, &record, None).await.map(Arc::new)
     }
 
-    /// A claim that is going and has no ObjectBucket.
-    pub(super) async fn release_claim(&self, facts: &Facts) -> Outcome {
-        let Some(claim) = facts.claim_name() else { return Outcome::Changed };
+    /// A claim that is being deleted and has no ObjectBucket.
+    pub(super) async fn release_claim(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
+        let Some(claim) = &facts.claim else { return Outcome::Changed };
         let released = async {
-            self.remove_delivered(&claim).await?;
-            self.let_claim_go(&claim).await
+            // The claim names its ObjectBucket before that is created, and the answer to the creation may have been lost.
+            if let Some(object) = &claim.object_bucket {
+                self.read_bucket(object).await?;
+            }
+            if self.cache().facts(step.key()).bucket().is_some() {
+                return Err(Outcome::Changed);
+            }
+            self.remove_delivered(&claim.name()).await?;
+            self.let_claim_go(&claim.name()).await
         };
         released.await.map_or_else(|outcome| outcome, |()| Outcome::ClaimReleased)
     }

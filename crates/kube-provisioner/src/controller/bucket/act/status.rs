@@ -1,15 +1,15 @@
-//! Tells a claim's user in the claim's status what has come of the work: the phase that everybody knows, and conditions with
-//! reasons. What is there already is not written again.
+//! The claim's status: the phase that everybody knows, and conditions with reasons. What is there already is not written again.
 
 use provisioner_runtime::Cache as _;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::stable_hash;
 use serde_json::{Value, json};
 
+use super::Actions;
 use super::objects::TRIES;
-use super::{Actions, Step};
 use crate::controller::bucket::facts::{ClaimFacts, Delivered, Facts};
-use crate::controller::bucket::messages::{State, Told};
+use crate::controller::bucket::key::Key;
+use crate::controller::bucket::messages::{State, UserMessage};
 use crate::controller::bucket::outcome::Outcome;
 
 /// A condition that is to be.
@@ -21,26 +21,25 @@ struct Condition {
 }
 
 impl Actions {
-    pub(super) async fn tell(&self, outcome: &Outcome, step: &Step<'_>) -> Result<(), CallError> {
+    pub(crate) async fn write_status(&self, message: &UserMessage, key: &Key) -> Result<(), CallError> {
+        let Some(state) = message.state else { return Ok(()) };
         for _ in 0..TRIES {
-            let facts = self.cache().facts(step.key());
+            let facts = self.cache().facts(key);
             let Some(claim) = facts.claim.clone() else { return Ok(()) };
-            let Some(told) = self.told(outcome, &facts, step.work().attempt()) else { return Ok(()) };
-            let Some(state) = told.state else { return Ok(()) };
-            let (phase, conditions) = (phase(state, &claim), conditions(state, &told, &facts));
-            if is_told(&claim, phase, &conditions) {
+            let (phase, conditions) = (phase(state, &claim), conditions(state, message, &facts));
+            if is_written(&claim, phase, &conditions) {
                 return Ok(());
             }
             let now = self.context.environment().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
             let conditions: Vec<Value> = conditions.iter().map(|condition| condition.json(&claim, &now)).collect();
             let status = json!({"phase": phase, "conditions": conditions});
-            match self.patch_claim(&claim, json!({"metadata": {"uid": &*claim.uid}, "status": status}), "status").await
-            {
+            let patch = json!({"metadata": {"uid": &*claim.uid}, "status": status});
+            match self.patch_claim(&claim, patch, Some("status")).await {
                 // Others write it at the same time, and the cache has it as it is now.
                 Err(Outcome::Changed) => {}
                 Err(Outcome::CallFailed { error, .. }) => {
                     // It may have been written all the same.
-                    self.cache().status_is_unknown(step.key());
+                    self.cache().status_is_unknown(key);
                     return Err(error);
                 }
                 // It is gone.
@@ -61,13 +60,13 @@ fn phase(state: State, claim: &ClaimFacts) -> &'static str {
     }
 }
 
-fn conditions(state: State, told: &Told, facts: &Facts) -> Vec<Condition> {
+fn conditions(state: State, message: &UserMessage, facts: &Facts) -> Vec<Condition> {
     let made = facts.bucket().and_then(|bucket| bucket.record()).is_some_and(|record| record.made);
     let keys = made && facts.secret == Delivered::Intact;
     let yes = |is_true: bool, reason| if is_true { reason } else { "NotYet" };
-    let (reason, message) = told.ready();
+    let (reason, text) = message.ready();
     vec![
-        Condition { kind: "Ready", is_true: state == State::Bound, reason, message: message.to_owned() },
+        Condition { kind: "Ready", is_true: state == State::Bound, reason, message: text.to_owned() },
         Condition {
             kind: "BucketProvisioned",
             is_true: made || state == State::Bound,
@@ -83,7 +82,7 @@ fn conditions(state: State, told: &Told, facts: &Facts) -> Vec<Condition> {
     ]
 }
 
-fn is_told(claim: &ClaimFacts, phase: &str, conditions: &[Condition]) -> bool {
+fn is_written(claim: &ClaimFacts, phase: &str, conditions: &[Condition]) -> bool {
     let known = |wanted: &Condition| {
         claim.status.conditions.iter().any(|known| {
             *known.kind == *wanted.kind

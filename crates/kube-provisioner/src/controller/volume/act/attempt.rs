@@ -7,17 +7,18 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::Cache;
-use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent, NoAnswer};
+use provisioner_runtime::controller::{Call, CallPermit, Intent, NoAnswer};
+use provisioner_runtime::limiter::{Flow, Purpose};
 use provisioner_runtime::queue::Permit;
-use provisioner_runtime::stable_hash;
 use tokio::time::Instant;
 
-use super::lock::Lock;
 use super::{Actions, Step, answered, typed};
-use crate::controller::class_parameters::{BadParameters, ClassParameters};
+use crate::controller::shared::calls::watched;
+use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
 use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::{Decision, NoAction, Refusal, decide};
+use crate::controller::volume::events::slow;
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, Progress};
 use crate::controller::volume::intent;
 use crate::controller::volume::key::Key;
@@ -30,6 +31,7 @@ pub(super) struct Attempt<'a> {
     pub(super) claim: Arc<PersistentVolumeClaim>,
     pub(super) parameters: ClassParameters,
     pub(super) step: &'a Step<'a>,
+    pub(super) flow: Flow,
     /// Bounds the number of concurrent attempts.
     pub(super) permit: Permit<Key>,
 }
@@ -38,11 +40,11 @@ pub(super) struct Attempt<'a> {
 pub(super) struct Answer<T> {
     pub(super) value: Result<T, NoAnswer>,
     /// Saving what was made is a part of the attempt.
-    pub(super) permit: Option<Permit<Key>>,
+    pub(super) permit: Permit<Key>,
 }
 
 impl Actions {
-    /// Begins an attempt, or goes on with one.
+    /// Begins an attempt, or continues one.
     pub(super) fn attempt<'a>(
         &self,
         decision: Decision,
@@ -62,9 +64,10 @@ impl Actions {
             Some(claim) => claim,
             None => Arc::new(typed(&pending.claim)?.ok_or(Outcome::Behind)?),
         };
-        let class = pending.class.name();
-        let permit = step.enter(class).ok_or_else(|| Outcome::AwaitsPermit(class.into()))?;
-        Ok(Attempt { decision, pending, claim, parameters, step, permit })
+        let purpose = if decision == Decision::CleanUp { Purpose::Remove } else { Purpose::Create };
+        let flow = pending.flow(purpose);
+        let permit = step.enter(&flow).ok_or_else(|| Outcome::AwaitsPermit(flow.clone()))?;
+        Ok(Attempt { decision, pending, claim, parameters, step, flow, permit })
     }
 
     fn parameters_again(&self, pending: &Pending) -> Result<ClassParameters, Outcome> {
@@ -77,30 +80,15 @@ impl Actions {
         })
     }
 
-    /// Records the attempt, waits for the class's permit and calls the author's code. The lock is renewed meanwhile.
+    /// Records the attempt, waits for the flow's permit and calls the author's code.
     pub(super) async fn ask<'b, T>(
         &'b self,
         attempt: Attempt<'_>,
-        lock: Option<Lock<'_>>,
         limit: Duration,
         call: impl FnOnce(UntypedRequest) -> BoxFuture<'b, T>,
     ) -> Result<Answer<T>, Outcome> {
-        let (fencing_token, _guard) = attempt.step.token(lock.as_ref().map(Lock::validity));
-        let asking = self.ask_locked(attempt, fencing_token, limit, call);
-        match self.while_locked(lock, asking).await {
-            Some(answer) => answer,
-            None => Ok(Answer { value: Err(NoAnswer::CutOff), permit: None }),
-        }
-    }
-
-    async fn ask_locked<'b, T>(
-        &'b self,
-        attempt: Attempt<'_>,
-        fencing_token: FencingToken,
-        limit: Duration,
-        call: impl FnOnce(UntypedRequest) -> BoxFuture<'b, T>,
-    ) -> Result<Answer<T>, Outcome> {
-        let Attempt { decision, pending, claim, parameters, step, permit } = attempt;
+        let Attempt { decision, pending, claim, parameters, step, flow, permit } = attempt;
+        let (fencing_token, _guard) = step.token();
         let (facts, key) = (&pending.claim.facts, step.key());
         let request = UntypedRequest {
             name: key.to_string(),
@@ -110,13 +98,13 @@ impl Actions {
             selected_node: facts.selected_node.as_deref().map(str::to_owned),
             node_labels: self.node_labels(facts.selected_node.as_deref(), &decision).await?,
             secrets: self.secrets_for(&parameters.secrets, facts, key).await?,
-            token: pending.token.to_string(),
+            cluster_id: self.rules.cluster_id.to_string(),
+            idempotency_token: pending.token.to_string(),
             parameters: parameters.parsed,
             fencing_token: fencing_token.clone(),
         };
         let intent = Intent::Record(intent::write(&pending, key).ok_or(Outcome::Changed)?);
-        let permit_of_call = CallPermit::Of(pending.class.name());
-        let step_call = Call { permit: permit_of_call, limit, token: &fencing_token, intent };
+        let step_call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, intent };
         let wanted = |cache: &mut VolumeCache| {
             if !fencing_token.is_valid() || !self.is_still_wanted(&decision, &pending, &cache.facts(key)) {
                 return false;
@@ -125,8 +113,10 @@ impl Actions {
             cache.set_progress(key, Progress::Background(pending.clone()));
             true
         };
-        let value = answered(step.call(step_call, wanted, || self.watched(facts, call(request))).await)?;
-        Ok(Answer { value, permit: Some(permit) })
+        let slow = || slow(&self.rules.names.own, facts);
+        let value =
+            answered(step.call(step_call, wanted, || watched(self.context.events(), slow, call(request))).await)?;
+        Ok(Answer { value, permit })
     }
 
     /// Whether the rules would still decide the same call.
@@ -138,15 +128,11 @@ impl Actions {
     }
 
     fn token(&self, key: &Key) -> Arc<str> {
-        if self.rules.claims_record {
-            // The claim's owner could change a token on the claim, so all attempts of a claim have the same one.
-            return format!("{:016x}", stable_hash(&key.to_string())).into();
-        }
         format!("{:016x}", self.context.environment().number(&format!("token {key}"))).into()
     }
 }
 
-/// The claim and class as they were when the attempt began, or as they are now. A class that was created anew may lead
+/// The claim and class as they were when the attempt began, or as they are now. A class that was created again may lead
 /// the author's code away from what the attempt has made.
 fn pending(facts: &Facts, token: impl FnOnce() -> Arc<str>) -> Option<Arc<Pending>> {
     match (&facts.progress, &facts.claim, &facts.class) {

@@ -8,13 +8,14 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::Cache;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::{Call, CallPermit, Intent};
+use provisioner_runtime::limiter::Purpose;
 
 use super::attempt::{Answer, Attempt};
-use super::lock::Lock;
 use super::{Actions, Step, answered};
 use crate::controller::volume::decide::Decision;
 use crate::controller::volume::facts::{ClaimState, Facts, Progress};
 use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::safeguards::Safeguard;
 use crate::error::DeleteVerdict;
 use crate::request::ProvisionedVolume;
 
@@ -26,24 +27,15 @@ impl Actions {
         };
         if self.no_clean_up.load(Ordering::Relaxed) {
             // The asset that the backend may be making must become a volume, which is then deleted.
-            return self.carry_on(attempt, facts).await;
+            return self.carry_on(attempt).await;
         }
-        let (pending, key) = (attempt.pending.clone(), step.key());
-        let lock = match self.lock_claim(facts, &pending, key).await {
-            Ok(lock) => lock,
-            Err(outcome) => return outcome,
-        };
         if let Err(outcome) = self.still_without_volume(&attempt).await {
             return outcome;
         }
-        let held = lock.as_ref().map(Lock::held_state);
-        let answer = self.ask(attempt, lock, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await;
+        let answer = self.ask(attempt, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await;
         let error = match answer {
             Ok(Answer { value: Ok(Ok(())), .. }) => {
-                self.cache().set_progress(key, Progress::None);
-                if let Some(held) = held {
-                    self.release_if_over(key, &pending.claim.facts, held()).await;
-                }
+                self.cache().set_progress(step.key(), Progress::None);
                 return Outcome::CleanedUp;
             }
             Ok(Answer { value: Ok(Err(error)), .. }) => error,
@@ -79,7 +71,11 @@ impl Actions {
             return Ok(());
         }
         let goes = live.metadata().deletion_timestamp.is_some();
-        let has_other = live.fields.as_ref().is_ok_and(|claim| claim.bound_to().is_some());
+        let has_other = match &live.fields {
+            Ok(claim) => claim.bound_to().is_some(),
+            Err(_) if self.rules.safeguards.include(Safeguard::Unreadable) => false,
+            Err(_) => true,
+        };
         // If the cache knows that the claim exists, the class is the reason for the clean-up.
         let known = self.cache().facts(attempt.step.key()).claim;
         let lives = matches!(known, ClaimState::Waiting(claim) if !claim.facts.deleting);
@@ -89,8 +85,8 @@ impl Actions {
     /// Calls the author's `delete` for a surplus asset: another process has saved the volume with another asset.
     pub(super) async fn delete_surplus(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let Progress::Surplus(unsaved) = &facts.progress else { return Outcome::Changed };
-        let class = unsaved.pending.class.name();
-        let Some(_permit) = step.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
+        let flow = unsaved.pending.flow(Purpose::Remove);
+        let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
         let object: PersistentVolume = match serde_json::from_slice(&unsaved.body) {
             Ok(object) => object,
             Err(error) => return Outcome::NotSaved(CallError::Other(error.to_string())),
@@ -99,10 +95,12 @@ impl Actions {
             Ok(secrets) => secrets,
             Err(outcome) => return outcome,
         };
-        let (fencing_token, _guard) = step.token(None::<fn() -> bool>);
-        let argument = ProvisionedVolume::new(Arc::new(object)).with(secrets, fencing_token.clone());
+        let (fencing_token, _guard) = step.token();
+        let argument = ProvisionedVolume::new(Arc::new(object))
+            .in_cluster(&self.rules.cluster_id)
+            .with(secrets, fencing_token.clone());
         let limit = self.limits.delete;
-        let call = Call { permit: CallPermit::Of(class), limit, token: &fencing_token, intent: Intent::Recorded };
+        let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, intent: Intent::Recorded };
         match answered(step.call(call, |_| true, || self.backend.delete(argument)).await) {
             Ok(Ok(Ok(()))) => {
                 self.cache().set_progress(step.key(), Progress::None);

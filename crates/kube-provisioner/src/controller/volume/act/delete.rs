@@ -5,13 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use provisioner_runtime::Cache;
+use provisioner_runtime::Journaled;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent, NoAnswer};
-use provisioner_runtime::limiter::LimiterPermit;
+use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent};
+use provisioner_runtime::limiter::{LimiterPermit, Purpose};
 use tokio::time::Instant;
 
-use super::lock::{Lock, LockedObject};
 use super::{Actions, Step, answered};
 use crate::controller::volume::decide::{Decision, Deletion, NoAction};
 use crate::controller::volume::facts::{ClaimState, Facts, OurVolume, VolumeState};
@@ -37,35 +36,29 @@ impl<'a> DeleteCalls<'a> {
 impl Actions {
     pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, step: &Step<'_>) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
-        let class = volume.facts.class.as_deref().unwrap_or_default();
-        let Some(_permit) = step.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
-        let (key, name, started) = (step.key(), step.key().to_string(), Instant::now());
-        let permit = step.call_permit(class).await;
-        let object = LockedObject::Volume { name: &name, uid: &volume.facts.uid };
-        let lock = match self.lock(key, object, &volume.resource_version, volume.lock.as_deref()).await {
-            Ok(lock) => lock,
-            Err(outcome) => return outcome,
-        };
-        let (token, _guard) = step.token(lock.as_ref().map(Lock::validity));
-        let version = lock.as_ref().map(|lock| lock.version.clone());
+        let flow = volume.facts.flow(Purpose::Remove);
+        let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
+        let (key, started) = (step.key(), Instant::now());
+        let permit = step.call_permit(&flow).await;
+        let (token, _guard) = step.token();
         let calls = DeleteCalls { step, permit: &permit, token: &token };
         let deleting = async {
-            let live = self.ready_to_delete(deletion, facts, version, &calls).await?;
+            let live = self.ready_to_delete(deletion, facts, &calls).await?;
             let secrets = self.secrets_of(&live).await?;
-            let argument = ProvisionedVolume::new(live.clone()).with(secrets, token.clone());
+            let argument =
+                ProvisionedVolume::new(live.clone()).in_cluster(&self.rules.cluster_id).with(secrets, token.clone());
             let call = calls.call(self.limits.delete, Intent::Recorded);
             let answer = answered(step.call(call, |_| true, || self.backend.delete(argument)).await)?;
             Ok((live, answer))
         };
-        let answer = self.while_locked(lock, deleting).await;
+        let answer: Result<_, Outcome> = deleting.await;
         // The call's permit ends here. Deleting the object belongs to the attempt, not to the call.
         drop(permit);
         let live = match answer {
-            Some(Ok((live, Ok(Ok(()))))) => live,
-            Some(Ok((_, Ok(Err(error))))) => return not_deleted(&error),
-            Some(Ok((_, Err(no_answer)))) => return Outcome::DeleteBroke { method: "delete", no_answer },
-            Some(Err(outcome)) => return outcome,
-            None => return Outcome::DeleteBroke { method: "delete", no_answer: NoAnswer::CutOff },
+            Ok((live, Ok(Ok(())))) => live,
+            Ok((_, Ok(Err(error)))) => return not_deleted(&error),
+            Ok((_, Err(no_answer))) => return Outcome::DeleteBroke { method: "delete", no_answer },
+            Err(outcome) => return outcome,
         };
         self.cache().backend_deleted(key, &volume.facts.uid, false);
         self.remove_object(&live, volume, key, started).await
@@ -76,14 +69,13 @@ impl Actions {
         &self,
         deletion: Deletion,
         facts: &Facts,
-        version: Option<String>,
         calls: &DeleteCalls<'_>,
     ) -> Result<Arc<PersistentVolume>, Outcome> {
         let key = calls.step.key();
         let VolumeState::Ours(volume) = &facts.volume else { return Err(Outcome::Changed) };
         self.owner_is_gone(volume, key).await?;
         let guarded = self.ask_guard(deletion, volume, calls).await?;
-        let version = guarded.or(version).unwrap_or_else(|| volume.resource_version.to_string());
+        let version = guarded.unwrap_or_else(|| volume.resource_version.to_string());
         let live = self.live_volume(deletion, volume, &version, key).await?;
         if deletion == Deletion::NeverBound {
             self.still_unbound(facts).await?;
@@ -107,7 +99,9 @@ impl Actions {
         }
         let live = self.as_decided(Decision::Delete(deletion), volume, calls.step.key()).await?;
         let version = live.metadata.resource_version.clone();
-        let argument = ProvisionedVolume::new(live).with(Secrets::default(), calls.token.clone());
+        let argument = ProvisionedVolume::new(live)
+            .in_cluster(&self.rules.cluster_id)
+            .with(Secrets::default(), calls.token.clone());
         let call = calls.call(self.limits.delete, Intent::None);
         match answered(calls.step.call(call, |_| true, || self.backend.should_delete(argument)).await)? {
             Ok(Ok(())) => Ok(version),

@@ -8,16 +8,17 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use provisioner_runtime::Cache;
 use provisioner_runtime::call::{CallError, unsent};
-use provisioner_runtime::controller::{Call, CallPermit, Intent, NoAnswer};
+use provisioner_runtime::controller::{Call, CallPermit, Intent};
+use provisioner_runtime::limiter::Purpose;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::lock::{Lock, LockedObject};
 use super::objects::{patched, shown};
 use super::{Actions, Step, answered};
+use crate::controller::shared::requests;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::{Decision, decide};
 use crate::controller::volume::events;
@@ -37,16 +38,11 @@ const RESIZE_ERROR: &str = "ControllerResizeError";
 impl Actions {
     pub(super) async fn expand(&self, bytes: u64, facts: &Facts, step: &Step<'_>) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
-        let class = volume.facts.class.as_deref().unwrap_or_default();
-        let Some(_permit) = step.enter(class) else { return Outcome::AwaitsPermit(class.into()) };
-        let (key, name, started) = (step.key(), step.key().to_string(), Instant::now());
-        let permit = step.call_permit(class).await;
-        let object = LockedObject::Volume { name: &name, uid: &volume.facts.uid };
-        let lock = match self.lock(key, object, &volume.resource_version, volume.lock.as_deref()).await {
-            Ok(lock) => lock,
-            Err(outcome) => return outcome,
-        };
-        let (token, _guard) = step.token(lock.as_ref().map(Lock::validity));
+        let flow = volume.facts.flow(Purpose::Create);
+        let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
+        let (key, started) = (step.key(), Instant::now());
+        let permit = step.call_permit(&flow).await;
+        let (token, _guard) = step.token();
         let decision = Decision::Expand { bytes };
         let expanding = async {
             let live = self.as_decided(decision.clone(), volume, key).await?;
@@ -55,22 +51,22 @@ impl Actions {
                 self.write_capacity(&live, bytes, key).await?;
             }
             let secrets = self.secrets_of(&live).await?;
-            let argument = ProvisionedVolume::new(live.clone()).with(secrets, token.clone());
+            let argument =
+                ProvisionedVolume::new(live.clone()).in_cluster(&self.rules.cluster_id).with(secrets, token.clone());
             let limit = self.limits.delete;
             let call = Call { permit: CallPermit::Held(&permit), limit, token: &token, intent: Intent::Recorded };
             let wanted = |cache: &mut VolumeCache| decide(&cache.facts(key), &self.rules) == decision;
             let answer = answered(step.call(call, wanted, || self.backend.expand(argument, bytes)).await)?;
             Ok((live, answer))
         };
-        let answer = self.while_locked(lock, expanding).await;
+        let answer: Result<_, Outcome> = expanding.await;
         // The call's permit ends here. Writing the size belongs to the attempt, not to the call.
         drop(permit);
         let written = match answer {
-            Some(Ok((live, Ok(Ok(()))))) => self.write_size(&live, bytes, key).await,
-            Some(Ok((_, Ok(Err(error))))) => self.not_expanded(&error, bytes, key).await,
-            Some(Ok((_, Err(no_answer)))) => Err(Outcome::ExpandBroke { no_answer }),
-            Some(Err(outcome)) => Err(outcome),
-            None => Err(Outcome::ExpandBroke { no_answer: NoAnswer::CutOff }),
+            Ok((live, Ok(Ok(())))) => self.write_size(&live, bytes, key).await,
+            Ok((_, Ok(Err(error)))) => self.not_expanded(&error, bytes, key).await,
+            Ok((_, Err(no_answer))) => Err(Outcome::ExpandBroke { no_answer }),
+            Err(outcome) => Err(outcome),
         };
         match written {
             Ok(()) => Outcome::Expanded { took: started.elapsed() },
@@ -152,10 +148,9 @@ impl Actions {
         ]);
         let failed = |error| Outcome::CallFailed { doing: "writing the volume's new size", error };
         let operations = serde_json::from_value(operations).map_err(|error| failed(unsent(error)))?;
-        let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
-        let request = request.patch(&key.to_string(), &PatchParams::default(), &Patch::<Value>::Json(operations));
-        let request = request.map_err(|error| failed(unsent(error)))?;
-        let answer = self.request(self.client().request(request));
+        let (path, name, patch) =
+            (PersistentVolume::url_path(&(), None), key.to_string(), Patch::<Value>::Json(operations));
+        let answer = requests::patch(&self.context, path, &name, None, &patch);
         match patched(shown(&self.volumes, answer, WatchedVolume::version).await) {
             Ok(Some(volume)) => {
                 self.cache().saw_volume(volume);
@@ -168,21 +163,18 @@ impl Actions {
 
     /// Writes fields of the claim's status, if nobody has written the claim since it was read.
     async fn write_status(&self, growing: &GrowingClaim, status: Value) -> Result<(), Outcome> {
-        let failed = |error| Outcome::CallFailed { doing: "writing the claim's status", error };
         let GrowingClaim { claim, resource_version, .. } = growing;
         let metadata = json!({"uid": &*claim.uid, "resourceVersion": resource_version});
         let patch = Patch::Strategic(json!({"metadata": metadata, "status": status}));
-        let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(&claim.namespace)));
-        let request = request.patch_subresource("status", &claim.name, &PatchParams::default(), &patch);
-        let request = request.map_err(|error| failed(unsent(error)))?;
-        let answer = self.request(self.client().request(request));
+        let path = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));
+        let answer = requests::patch(&self.context, path, &claim.name, Some("status"), &patch);
         match shown(&self.claims, answer, WatchedClaim::version).await {
             Ok(claim) => {
                 self.cache().saw_claim(claim);
                 Ok(())
             }
             Err(CallError::Conflict | CallError::NotFound) => Err(Outcome::Behind),
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(Outcome::CallFailed { doing: "writing the claim's status", error }),
         }
     }
 

@@ -8,8 +8,8 @@ use kube::api::Api;
 use provisioner_runtime::call::CallError;
 
 use super::Actions;
-use crate::controller::secret_names::{self, SecretName, TemplateNames};
-use crate::controller::secret_reading::{Unread, read_secret};
+use crate::controller::shared::secret_names::{self, SecretName, TemplateNames};
+use crate::controller::shared::secret_reading::{READING, Unread, read_secret, read_secrets};
 use crate::controller::volume::decide::{Decision, Refusal};
 use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::key::Key;
@@ -27,23 +27,20 @@ impl Actions {
         claim: &ClaimFacts,
         key: &Key,
     ) -> Result<Secrets, Outcome> {
-        let mut secrets = Secrets::default();
-        for secret in named {
-            let reference = self.secret_reference(secret, claim, key)?;
-            self.read_secret(&mut secrets, &secret.role, &reference).await?;
-        }
-        Ok(secrets)
+        let volume = key.to_string();
+        read_secrets(&self.context, named, template_names(claim, &volume)).await.map_err(not_read)
     }
 
     /// The annotations that name these Secrets on the volume: its deletion needs them too.
     pub(super) fn secret_annotations(
-        &self,
         named: &[SecretName],
         claim: &ClaimFacts,
         key: &Key,
     ) -> Result<BTreeMap<String, String>, Outcome> {
+        let volume = key.to_string();
         let annotation = |secret: &SecretName| {
-            Ok(secret_names::annotation(&secret.role, &self.secret_reference(secret, claim, key)?))
+            let reference = secret.resolve(template_names(claim, &volume)).map_err(Unread::Unnamed);
+            Ok(secret_names::annotation(&secret.role, &reference.map_err(not_read)?))
         };
         named.iter().map(annotation).collect()
     }
@@ -53,7 +50,7 @@ impl Actions {
         let mut secrets = Secrets::default();
         for role in &self.rules.capabilities.secrets {
             if let Some(reference) = secret_names::of_volume(volume.metadata.annotations.as_ref(), &role.role) {
-                self.read_secret(&mut secrets, &role.role, &reference).await?;
+                read_secret(&self.context, &mut secrets, &role.role, &reference).await.map_err(not_read)?;
             }
         }
         Ok(secrets)
@@ -88,27 +85,16 @@ impl Actions {
             Err(error) => Outcome::CallFailed { doing: "looking for the volume's node", error },
         }
     }
+}
 
-    fn secret_reference(
-        &self,
-        secret: &SecretName,
-        claim: &ClaimFacts,
-        key: &Key,
-    ) -> Result<(String, String), Outcome> {
-        let volume = key.to_string();
-        let names = TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume: &volume };
-        secret.resolve(names).map_err(|problem| Outcome::NotReady(MissingInput::SecretName(problem)))
-    }
+fn template_names<'a>(claim: &'a ClaimFacts, volume: &'a str) -> TemplateNames<'a> {
+    TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume }
+}
 
-    async fn read_secret(
-        &self,
-        secrets: &mut Secrets,
-        role: &str,
-        reference: &(String, String),
-    ) -> Result<(), Outcome> {
-        read_secret(&self.context, secrets, role, reference).await.map_err(|unread| match unread {
-            Unread::Missing { namespace, name } => Outcome::NotReady(MissingInput::Secret { namespace, name }),
-            Unread::Failed(error) => Outcome::CallFailed { doing: "reading a Secret that the class names", error },
-        })
+fn not_read(unread: Unread) -> Outcome {
+    match unread {
+        Unread::Unnamed(problem) => Outcome::NotReady(MissingInput::SecretName(problem)),
+        Unread::Missing { namespace, name } => Outcome::NotReady(MissingInput::Secret { namespace, name }),
+        Unread::Failed(error) => Outcome::CallFailed { doing: READING, error },
     }
 }

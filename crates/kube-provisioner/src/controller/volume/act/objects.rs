@@ -1,18 +1,17 @@
 //! The requests about claims and volumes, each with its deadline and its preconditions.
 
-use std::borrow::Cow;
-
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use provisioner_runtime::call::{CallError, create_request, unsent};
+use provisioner_runtime::call::{CallError, create_request_as, unsent};
 use provisioner_runtime::watch::WatchHealth;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Actions;
+use crate::controller::shared::requests;
 use crate::controller::volume::facts::{ClaimFacts, Progress, VolumeFacts};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::narrow::{WatchedClaim, WatchedVolume};
@@ -20,13 +19,23 @@ use crate::controller::volume::outcome::Outcome;
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
 
-/// How often a claim's release is tried when its finalizers change meanwhile.
-const RELEASES: usize = 3;
-
 /// A volume as the API server has it.
 pub(super) struct LiveVolume {
     pub(super) seen: WatchedVolume,
     pub(super) object: PersistentVolume,
+}
+
+/// A volume for the author's code: without what cannot be read, but never left out.
+fn whole(json: &str, name: &str) -> PersistentVolume {
+    #[derive(Default, Deserialize)]
+    struct Head {
+        metadata: ObjectMeta,
+    }
+    serde_json::from_str(json).unwrap_or_else(|error| {
+        tracing::error!(pv = name, "the volume cannot be read, and the provisioner gets only its metadata: {error}");
+        let Head { metadata } = serde_json::from_str(json).unwrap_or_default();
+        PersistentVolume { metadata, ..PersistentVolume::default() }
+    })
 }
 
 impl Actions {
@@ -36,10 +45,8 @@ impl Actions {
     }
 
     pub(super) async fn read_claim(&self, namespace: &str, name: &str) -> Result<WatchedClaim, CallError> {
-        let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(namespace)));
-        let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
-        let answer = self.request(self.client().request(request));
-        shown(&self.claims, answer, WatchedClaim::version).await
+        let path = PersistentVolumeClaim::url_path(&(), Some(namespace));
+        shown(&self.claims, requests::get(&self.context, path, name), WatchedClaim::version).await
     }
 
     /// Reads the volume that the watch has shown. If it exists, the attempt has ended.
@@ -69,7 +76,7 @@ impl Actions {
     }
 
     pub(super) async fn create_volume(&self, body: Vec<u8>) -> Result<WatchedVolume, CallError> {
-        let request = create_request(&PersistentVolume::url_path(&(), None), body)?;
+        let request = create_request_as(protocol::CREATOR, &PersistentVolume::url_path(&(), None), body)?;
         let answer = self.request(self.client().request(request));
         shown(&self.volumes, answer, WatchedVolume::version).await
     }
@@ -108,44 +115,6 @@ impl Actions {
         shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await
     }
 
-    /// Removes our finalizer and the attempt's mark from a claim if its lock is still this record. A process that has
-    /// taken the lock since may have begun an attempt. Our own record may be newer than the known one.
-    pub(super) async fn release_claim(&self, claim: &ClaimFacts, held: HeldState<'_>) -> Result<(), CallError> {
-        let mut held = held;
-        for _ in 0..RELEASES {
-            let Some(operations) = release_patch(claim, &held) else { return Ok(()) };
-            let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
-            let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(&claim.namespace)));
-            let request = request.patch(&claim.name, &PatchParams::default(), &patch).map_err(unsent)?;
-            let answer = self.request(self.client().request(request));
-            match patched(shown(&self.claims, answer, WatchedClaim::version).await) {
-                Ok(Some(claim)) => {
-                    self.cache().saw_claim(claim);
-                    return Ok(());
-                }
-                Ok(None) => {}
-                Err(CallError::NotFound) => return Ok(()),
-                Err(error) => return Err(error),
-            }
-            let live = match self.read_claim(&claim.namespace, &claim.name).await {
-                Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.uid) => live,
-                Ok(_) | Err(CallError::NotFound) => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            let lock = live.metadata().annotations.lock.clone();
-            if lock.as_deref() != held.lock.as_deref() && !self.is_own_lock(lock.as_deref()) {
-                self.cache().saw_claim(live);
-                return Err(CallError::Conflict);
-            }
-            held = HeldState {
-                finalizers: live.metadata().finalizers.clone().into(),
-                lock: lock.map(|lock| Cow::Owned(lock.into())),
-            };
-            self.cache().saw_claim(live);
-        }
-        Err(CallError::Conflict)
-    }
-
     /// The whole objects of this provisioner's volumes.
     pub(crate) async fn own_volumes(&self) -> Result<Vec<PersistentVolume>, CallError> {
         #[derive(Deserialize)]
@@ -160,9 +129,14 @@ impl Actions {
             let list: List = self.context.urgent_request(self.client().request(request)).await?;
             for raw in list.items {
                 let volume = serde_json::from_str::<WatchedVolume>(raw.get());
-                let ours = |volume: &WatchedVolume| volume.fields.as_ref().is_ok_and(|fields| self.rules.own(fields));
-                if volume.is_ok_and(|volume| ours(&volume)) {
-                    own.push(serde_json::from_str(raw.get()).map_err(|error| CallError::Other(error.to_string()))?);
+                let ours = |volume: &WatchedVolume| match &volume.fields {
+                    Ok(fields) => self.rules.own(fields),
+                    Err(_) => self.rules.named_in(&volume.metadata().annotations),
+                };
+                if let Ok(volume) = volume
+                    && ours(&volume)
+                {
+                    own.push(whole(raw.get(), volume.name()));
                 }
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -174,7 +148,8 @@ impl Actions {
 
     /// Whether another installation or another provisioner made this volume.
     pub(super) fn is_elsewhere(&self, volume: &WatchedVolume) -> bool {
-        let Ok(fields) = &volume.fields else { return true };
+        // What cannot be read may be ours.
+        let Ok(fields) = &volume.fields else { return false };
         let elsewhere = VolumeFacts::read(fields).is_none_or(|facts| self.rules.made_elsewhere(&facts));
         elsewhere || !self.rules.own(fields)
     }
@@ -216,38 +191,10 @@ impl Actions {
             {"op": "remove", "path": path},
         ]);
         let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
-        let request = kube::core::Request::new(PersistentVolumeClaim::url_path(&(), Some(&claim.namespace)));
-        let request = request.patch(&claim.name, &PatchParams::default(), &patch).map_err(unsent)?;
-        let answer = self.request(self.client().request(request));
+        let path = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));
+        let answer = requests::patch(&self.context, path, &claim.name, None, &patch);
         patched(shown(&self.claims, answer, WatchedClaim::version).await)
     }
-}
-
-/// The last known finalizers and lock of a claim.
-pub(super) struct HeldState<'a> {
-    pub(super) finalizers: Cow<'a, [String]>,
-    /// The record of its lock.
-    pub(super) lock: Option<Cow<'a, str>>,
-}
-
-/// `None` if the claim does not have our finalizer.
-fn release_patch(claim: &ClaimFacts, held: &HeldState<'_>) -> Option<Value> {
-    let at = held.finalizers.iter().position(|name| name == protocol::CLAIM_FINALIZER)?;
-    let path = format!("/metadata/finalizers/{at}");
-    let annotation = |key: &str| format!("/metadata/annotations/{}", key.replace('/', "~1"));
-    let mark = annotation(protocol::ATTEMPT);
-    let mut operations = vec![
-        json!({"op": "test", "path": "/metadata/uid", "value": &*claim.uid}),
-        json!({"op": "test", "path": path, "value": protocol::CLAIM_FINALIZER}),
-    ];
-    operations.extend(
-        held.lock.as_ref().map(|lock| json!({"op": "test", "path": annotation(protocol::CLAIM_LOCK), "value": lock})),
-    );
-    operations.push(json!({"op": "remove", "path": path}));
-    // A `remove` of a missing annotation fails, and the claim's owner may have removed it. So it is added first.
-    operations.push(json!({"op": "add", "path": mark, "value": ""}));
-    operations.push(json!({"op": "remove", "path": mark}));
-    Some(Value::from(operations))
 }
 
 /// Tells the watch's health check which version the answer has shown: the watch must show it soon, too.

@@ -1,25 +1,20 @@
 //! Calls the author's `provision` and saves the volume.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::NoAnswer;
-use tokio::time::{Instant, sleep};
 
 use super::attempt::{Answer, Attempt};
-use super::lock::Lock;
 use super::{Actions, Step};
-use crate::controller::secret_names::SecretName;
+use crate::controller::shared::secret_names::SecretName;
 use crate::controller::volume::decide::{Decision, NoAction};
-use crate::controller::volume::events::{SLOW, slow};
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress, UnsavedVolume};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::object::{self, VolumeInputs};
 use crate::controller::volume::outcome::Outcome;
 use crate::controller::volume::safeguards::Safeguard;
-use crate::error::{ProvisionError, Verdict};
+use crate::error::{ProvisionError, ProvisionVerdict};
 use crate::volume::Volume;
 
 impl Actions {
@@ -33,41 +28,26 @@ impl Actions {
             return self.confirm(facts, step.key()).await;
         }
         match self.attempt(Decision::Provision, claim, facts, step) {
-            Ok(attempt) => self.carry_on(attempt, facts).await,
+            Ok(attempt) => self.carry_on(attempt).await,
             Err(outcome) => outcome,
         }
     }
 
-    /// Calls `provision` for an attempt and goes on with its answer.
-    pub(super) async fn carry_on(&self, attempt: Attempt<'_>, facts: &Facts) -> Outcome {
+    /// Calls `provision` for an attempt and processes its answer.
+    pub(super) async fn carry_on(&self, attempt: Attempt<'_>) -> Outcome {
         let (pending, step, key) = (attempt.pending.clone(), attempt.step, attempt.step.key());
         let (claim, secrets) = (attempt.claim.clone(), attempt.parameters.secrets.clone());
-        let lock = match self.lock_claim(facts, &pending, key).await {
-            Ok(lock) => lock,
-            Err(outcome) => return outcome,
-        };
-        let (held, deadline) = (lock.as_ref().map(Lock::held_state), lock.as_ref().map(Lock::deadline));
-        let answer = self.ask(attempt, lock, self.limits.provision, |request| self.backend.provision(request)).await;
-        let deadline = deadline.map(|deadline| deadline());
-        let outcome = match answer {
-            // The next holder of the lock may have ended the attempt.
-            Ok(Answer { value: Ok(Ok(_)), .. }) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
-                Outcome::ProvisionBroke { method: "provision", no_answer: NoAnswer::CutOff }
-            }
+        match self.ask(attempt, self.limits.provision, |request| self.backend.provision(request)).await {
             Ok(Answer { value: Ok(Ok(volume)), permit: _permit }) => {
                 match self.unsaved(key, pending.clone(), &claim, &secrets, volume) {
-                    Ok(unsaved) => self.save(key, unsaved, deadline).await,
+                    Ok(unsaved) => self.save(key, unsaved).await,
                     Err(outcome) => outcome,
                 }
             }
             Ok(Answer { value: Ok(Err(error)), .. }) => self.not_provisioned(&error, &pending, step).await,
             Ok(Answer { value: Err(no_answer), .. }) => Outcome::ProvisionBroke { method: "provision", no_answer },
             Err(outcome) => outcome,
-        };
-        if let Some(held) = held {
-            self.release_if_over(key, &pending.claim.facts, held()).await;
         }
-        outcome
     }
 
     fn unsaved(
@@ -82,9 +62,9 @@ impl Actions {
         let class = &pending.class.object;
         let finalizer = self.rules.finalizer && class.reclaim_policy.as_deref() != Some("Retain");
         let bytes = pending.claim.facts.request.clone().unwrap_or_default();
-        volume.annotations.extend(self.secret_annotations(secrets, &pending.claim.facts, key)?);
-        let inputs =
-            VolumeInputs { name: &name, bytes, claim, class, finalizer, identity: Some(&*self.rules.identity) };
+        volume.annotations.extend(Self::secret_annotations(secrets, &pending.claim.facts, key)?);
+        let (identity, cluster_id) = (Some(&*self.rules.identity), &*self.rules.cluster_id);
+        let inputs = VolumeInputs { name: &name, bytes, claim, class, finalizer, identity, cluster_id };
         let warning = volume.warning.take();
         let object = object::build(&inputs, volume).map_err(Outcome::BadTemplate)?;
         let body =
@@ -92,30 +72,19 @@ impl Actions {
         Ok(UnsavedVolume { name, pending, body, warning })
     }
 
-    /// Runs a call and sends an event if it is slow.
-    pub(super) async fn watched<T>(&self, claim: &ClaimFacts, call: impl Future<Output = T>) -> T {
-        let mut call = pin!(call);
-        tokio::select! {
-            biased;
-            answer = &mut call => return answer,
-            () = sleep(SLOW) => self.context.events().record(slow(&self.rules.names.own, claim)),
-        }
-        call.await
-    }
-
     /// A final answer ends the attempt. After any other answer the attempt stays recorded.
     async fn not_provisioned(&self, error: &ProvisionError, pending: &Pending, step: &Step<'_>) -> Outcome {
         let verdict = error.verdict();
         let may_be_left = match verdict {
-            Verdict::InProgress => true,
-            Verdict::Retry => self.rules.safeguards.include(Safeguard::FailedAttempts),
+            ProvisionVerdict::InProgress => true,
+            ProvisionVerdict::Retry => self.rules.safeguards.include(Safeguard::FailedAttempts),
             _ => false,
         };
         if !may_be_left {
             self.cache().set_progress(step.key(), Progress::None);
         }
         let mut rescheduled = false;
-        if let (Verdict::Reschedule, Some(node)) = (verdict, &pending.claim.facts.selected_node) {
+        if let (ProvisionVerdict::Reschedule, Some(node)) = (verdict, &pending.claim.facts.selected_node) {
             rescheduled = true;
             if let Err(outcome) = self.reschedule(&pending.claim.facts, node, step).await {
                 return outcome;

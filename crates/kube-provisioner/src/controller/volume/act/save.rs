@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
-use tokio::time::{Instant, timeout_at};
 
 use super::Actions;
 use super::objects::LiveVolume;
@@ -25,6 +24,8 @@ enum Found {
     SameAsset,
     /// A volume of the same claim with another asset: ours is surplus.
     OtherAsset,
+    /// A volume of the same claim with the same path on another server, or on the same one under another name.
+    OtherServer,
     /// Another volume.
     Foreign,
 }
@@ -32,30 +33,14 @@ enum Found {
 impl Actions {
     pub(super) async fn save_again(&self, facts: &Facts, key: &Key) -> Outcome {
         let Progress::Unsaved(unsaved) = &facts.progress else { return Outcome::Changed };
-        let outcome = self.try_save(key, unsaved).await;
-        // The claim need not record the attempt any more.
-        if matches!(outcome, Outcome::Provisioned { .. }) {
-            self.release_if_over_now(facts, key).await;
-        }
-        outcome
+        self.try_save(key, unsaved).await
     }
 
-    /// Saves a volume, until the deadline where the claim is locked: the next holder of the lock may remove the asset.
-    pub(super) async fn save(&self, key: &Key, unsaved: UnsavedVolume, deadline: Option<Instant>) -> Outcome {
+    pub(super) async fn save(&self, key: &Key, unsaved: UnsavedVolume) -> Outcome {
         let unsaved = Arc::new(unsaved);
         // The asset exists, so only a saved volume ends the work.
         self.cache().set_progress(key, Progress::Unsaved(unsaved.clone()));
-        let Some(deadline) = deadline else { return self.try_save(key, &unsaved).await };
-        let begun = Instant::now();
-        let outcome = match timeout_at(deadline, self.try_save(key, &unsaved)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Outcome::NotSaved(CallError::TimedOut(begun.elapsed())),
-        };
-        // It is saved again only under the lock, as an attempt that goes on.
-        if matches!(outcome, Outcome::NotSaved(_)) {
-            self.cache().set_progress(key, Progress::Background(unsaved.pending.clone()));
-        }
-        outcome
+        self.try_save(key, &unsaved).await
     }
 
     async fn try_save(&self, key: &Key, unsaved: &Arc<UnsavedVolume>) -> Outcome {
@@ -72,6 +57,12 @@ impl Actions {
                     Found::OtherAsset => {
                         tracing::warn!(pv = unsaved.name, "the volume was saved with another asset; ours is deleted");
                         self.cache().set_progress(key, Progress::Surplus(unsaved.clone()));
+                        return Outcome::Changed;
+                    }
+                    Found::OtherServer => {
+                        let text = other_server_text(&unsaved.body, &object);
+                        self.context.events().record(events::warned(&text, &unsaved.pending.claim.facts));
+                        self.cache().saved(key, seen);
                         return Outcome::Changed;
                     }
                     Found::Foreign => return Outcome::NameTakenMeanwhile,
@@ -99,14 +90,31 @@ fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Found {
         return Found::Foreign;
     }
     let of = |volume: &PersistentVolume| serde_json::to_value(&volume.spec).unwrap_or_default();
+    let server = |volume: &PersistentVolume| volume.spec.as_ref()?.nfs.as_ref().map(|nfs| nfs.server.clone());
     match (same_asset(&of(&wanted), &of(found)), same(protocol::IDENTITY)) {
+        // Its data would be deleted if it is the same directory.
+        (true, _) if server(&wanted) != server(found) => Found::OtherServer,
         (true, true) => Found::Same,
         (true, false) => Found::SameAsset,
         (false, _) => Found::OtherAsset,
     }
 }
 
-/// Whether two specs name the same asset. Server names are not compared: a server may have been renamed.
+/// What a person has to look at: only people know whether two names are one server.
+fn other_server_text(ours: &[u8], saved: &PersistentVolume) -> String {
+    let ours: PersistentVolume = serde_json::from_slice(ours).unwrap_or_default();
+    let place = |volume: &PersistentVolume| {
+        let nfs = volume.spec.as_ref().and_then(|spec| spec.nfs.as_ref());
+        nfs.map(|nfs| format!("{}:{}", nfs.server, nfs.path)).unwrap_or_default()
+    };
+    format!(
+        "the volume was saved with {} before it was made as {}; if these are two directories, remove the second one by hand",
+        place(saved),
+        place(&ours)
+    )
+}
+
+/// Whether two specs name the same asset. The server of an NFS volume is compared apart: it may have been renamed.
 fn same_asset(wanted: &serde_json::Value, found: &serde_json::Value) -> bool {
     const HANDLES: [(&str, &[&str]); 7] = [
         ("csi", &["driver", "volumeHandle"]),
@@ -143,7 +151,9 @@ mod tests {
     #[test]
     fn g42_what_has_the_name_already_is_compared() {
         assert_eq!(compared(json!({})), Found::Same);
-        assert_eq!(compared(json!({"spec": {"nfs": {"server": "alias", "readOnly": false}}})), Found::Same);
+        assert_eq!(compared(json!({"spec": {"nfs": {"readOnly": false}}})), Found::Same);
+        // It may be another directory, and it may be the same one under another name: it is neither taken nor deleted.
+        assert_eq!(compared(json!({"spec": {"nfs": {"server": "b"}}})), Found::OtherServer);
         let elsewhere = json!({"metadata": {"annotations": {protocol::IDENTITY: "there"}}});
         assert_eq!(compared(elsewhere.clone()), Found::SameAsset);
         assert_eq!(compared(with(elsewhere, json!({"spec": {"nfs": {"path": "/w"}}}))), Found::OtherAsset);

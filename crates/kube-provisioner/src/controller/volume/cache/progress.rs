@@ -1,6 +1,5 @@
 //! How far the work on keys has come beyond what the API server shows.
 
-use provisioner_runtime::Cache;
 use provisioner_runtime::watch::Change;
 
 use super::VolumeCache;
@@ -12,13 +11,6 @@ impl VolumeCache {
     /// How many attempts are in journals that no process writes any more.
     pub(crate) fn awaiting_adoption(&self) -> usize {
         self.progress.values().filter(|progress| matches!(progress, Progress::AwaitsAdoption)).count()
-    }
-
-    /// Where claims record attempts: the record is gone, so another process has ended the attempt.
-    pub(super) fn record_gone(&mut self, key: &Key) {
-        if self.rules.claims_record {
-            self.drop_attempt(key);
-        }
     }
 
     /// Applies the answer to our own save, unless the watch was faster: it may have shown the volume's deletion

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use provisioner_runtime::Cache;
+use provisioner_runtime::controller::{Cache, Journaled, StaleReads};
 
 use super::{ClaimEntry, VolumeCache};
 use crate::controller::volume::decide::{Decision, decide};
@@ -14,19 +14,16 @@ use crate::controller::volume::safeguards::Safeguard;
 impl Cache for VolumeCache {
     type Key = Key;
     type Facts = Facts;
-    type Attempt = Pending;
 
     fn facts(&self, key: &Key) -> Facts {
         let progress = self.progress.get(key).cloned().unwrap_or_default();
         let claim = match self.claims.get(key) {
             None => ClaimState::Absent,
-            Some(ClaimEntry::Settled { bound_here, deleting, held, growing, .. }) => ClaimState::Settled {
-                bound_here: *bound_here,
-                deleting: *deleting,
-                held: held.clone(),
-                growing: growing.clone(),
-            },
+            Some(ClaimEntry::Settled { bound_here, deleting, growing, .. }) => {
+                ClaimState::Settled { bound_here: *bound_here, deleting: *deleting, growing: growing.clone() }
+            }
             Some(ClaimEntry::Waiting(claim)) => ClaimState::Waiting(claim.clone()),
+            Some(ClaimEntry::Unreadable(claim)) => ClaimState::Unreadable(claim.clone()),
         };
         let class = match &claim {
             ClaimState::Waiting(claim) => self.class(claim.facts.class.as_deref()),
@@ -34,7 +31,10 @@ impl Cache for VolumeCache {
         };
         let volume = match self.volumes.get(key) {
             None => VolumeState::Absent,
-            Some(None) => VolumeState::Foreign,
+            Some(None) => match self.unreadable.get(key) {
+                Some(volume) => VolumeState::Unreadable(volume.clone()),
+                None => VolumeState::Foreign,
+            },
             Some(Some(volume)) => VolumeState::Ours(volume.clone()),
         };
         let owner_lives = matches!(&volume, VolumeState::Ours(volume) if self.owner_lives(key, volume));
@@ -45,10 +45,9 @@ impl Cache for VolumeCache {
         let facts = self.facts(key);
         let claim = match &facts.claim {
             ClaimState::Absent => (0, 0),
-            ClaimState::Settled { bound_here, deleting, held, .. } => {
-                (1, u64::from(held.is_some()) << 2 | u64::from(*bound_here) << 1 | u64::from(*deleting))
-            }
+            ClaimState::Settled { bound_here, deleting, .. } => (1, u64::from(*bound_here) << 1 | u64::from(*deleting)),
             ClaimState::Waiting(claim) => (2, claim.fingerprint),
+            ClaimState::Unreadable(claim) => (3, fingerprint(&claim.facts)),
         };
         let class = match &facts.class {
             ClassState::Missing => 0,
@@ -58,21 +57,44 @@ impl Cache for VolumeCache {
         let volume = match &facts.volume {
             VolumeState::Absent => 0,
             VolumeState::Foreign => 1,
+            VolumeState::Unreadable(volume) => fingerprint(&volume.problem),
             VolumeState::Ours(volume) => volume.facts.fingerprint(),
         };
         let growing = facts.growing().map(|growing| growing.inputs());
-        fingerprint(&(claim, class, volume, growing, facts.owner_lives, facts.is_held_for_another_class()))
+        fingerprint(&(claim, class, volume, growing, facts.owner_lives))
     }
 
     fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {
         let needs_work =
             |key: &&Key| among(key) && !matches!(decide(&self.facts(key), &self.rules), Decision::NoAction(_));
-        let waiting = self.claims.iter().filter(|(_, entry)| matches!(entry, ClaimEntry::Waiting(_)));
+        let waiting =
+            self.claims.iter().filter(|(_, entry)| matches!(entry, ClaimEntry::Waiting(_) | ClaimEntry::Unreadable(_)));
         let ours = self.volumes.iter().filter(|(_, entry)| entry.is_some());
         let mut keys: BTreeSet<&Key> = waiting.map(|(key, _)| key).chain(ours.map(|(key, _)| key)).collect();
-        keys.extend(self.progress.keys());
+        keys.extend(self.progress.keys().chain(self.unreadable.keys()));
         keys.into_iter().filter(needs_work).cloned().collect()
     }
+
+    fn stale_before(&mut self, versions: &[u64]) {
+        if let [claims, volumes, ..] = versions {
+            self.claims_stale_before(*claims);
+            self.volumes_stale_before(*volumes);
+        }
+    }
+
+    fn revalidate(&mut self, positions: &[u64], among: &dyn Fn(&Key) -> bool) {
+        if let [claims, ..] = positions {
+            self.revalidate_claims(*claims, among);
+        }
+    }
+
+    fn stale_reads(&self, watch: usize) -> StaleReads {
+        StaleReads::Each(if watch == 0 { self.waiting_claims().0 } else { 0 })
+    }
+}
+
+impl Journaled for VolumeCache {
+    type Attempt = Pending;
 
     fn adopt(&mut self, key: &Key, pending: Pending) -> bool {
         let saved = matches!(self.volumes.get(key), Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts));
@@ -121,22 +143,5 @@ impl Cache for VolumeCache {
 
     fn forget(&mut self, of: &dyn Fn(&Key) -> bool) {
         self.progress.retain(|key, progress| matches!(progress, Progress::Confirm) || !of(key));
-    }
-
-    fn stale_before(&mut self, versions: &[u64]) {
-        if let [claims, volumes, ..] = versions {
-            self.claims_stale_before(*claims);
-            self.volumes_stale_before(*volumes);
-        }
-    }
-
-    fn revalidate(&mut self, positions: &[u64], among: &dyn Fn(&Key) -> bool) {
-        if let [claims, ..] = positions {
-            self.revalidate_claims(*claims, among);
-        }
-    }
-
-    fn stale_reads(&self, watch: usize) -> usize {
-        if watch == 0 { self.waiting_claims().0 } else { 0 }
     }
 }

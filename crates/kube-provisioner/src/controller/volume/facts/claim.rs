@@ -44,12 +44,6 @@ pub(crate) struct WaitingClaim {
     /// The fingerprint of `facts`: an unrelated update does not change it.
     pub(crate) fingerprint: u64,
     pub(crate) resource_version: Box<str>,
-    /// The record of its lock, where claims are locked. It is no fact: a change of it has no meaning.
-    pub(crate) lock: Option<Box<str>>,
-    /// The claim has our finalizer and records an attempt. The text is the attempt's mark, see [`OurClass::mark`].
-    pub(crate) held: Option<Box<str>>,
-    /// The claim's finalizers, where it may record an attempt.
-    pub(crate) finalizers: Vec<String>,
     /// When it was first seen to wait.
     pub(crate) since: Instant,
     /// The claim as the author gets it, as JSON: a third of the size of the decoded object. `None` once the volume is
@@ -57,12 +51,34 @@ pub(crate) struct WaitingClaim {
     pub(crate) object: Option<Box<str>>,
 }
 
-/// A claim that still has our finalizer, although it has a volume.
+/// A claim that cannot be read: of the facts only its name, its uid and whether it is being deleted are known.
 #[derive(Debug)]
-pub(crate) struct HeldClaim {
-    pub(crate) claim: ClaimFacts,
-    pub(crate) finalizers: Vec<String>,
-    pub(crate) lock: Option<Box<str>>,
+pub(crate) struct UnreadableClaim {
+    pub(crate) facts: ClaimFacts,
+    pub(crate) problem: String,
+    pub(crate) resource_version: Box<str>,
+}
+
+impl UnreadableClaim {
+    /// `None` for an object that lacks what every stored object has.
+    pub(crate) fn read(meta: &narrow::Meta, problem: &str) -> Option<Self> {
+        let facts = ClaimFacts {
+            uid: meta.uid.as_deref()?.into(),
+            namespace: meta.namespace.as_deref()?.into(),
+            name: meta.name.as_deref()?.into(),
+            deleting: meta.deletion_timestamp.is_some(),
+            class: None,
+            block: false,
+            access_modes: Vec::new(),
+            selector: false,
+            data_source: None,
+            attributes_class: None,
+            selected_node: None,
+            request: Err(problem.to_owned()),
+        };
+        let resource_version = meta.resource_version.as_deref().unwrap_or_default().into();
+        Some(Self { facts, problem: problem.to_owned(), resource_version })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

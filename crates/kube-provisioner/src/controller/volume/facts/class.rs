@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::storage::v1::StorageClass;
-use provisioner_runtime::stable_hash;
 
 use crate::capabilities::Capabilities;
-use crate::controller::class_parameters::{BadParameters, ClassParameters};
+use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
 use crate::controller::volume::backend::Backend;
 use crate::protocol;
 
@@ -45,16 +44,6 @@ impl OurClass {
     /// The same class, read once more. Calls the author's code.
     pub(crate) fn read_again(&self, backend: (&dyn Backend, &Capabilities)) -> Self {
         Self::read((*self.object).clone(), self.fingerprint, backend, self.snapshot.clone())
-    }
-
-    /// A hash of the class's provisioner and parameters, for the claim's annotation. It shows whether the class was
-    /// created anew with other parameters. The annotation does not hold the parameters: the claim's owner could change
-    /// them.
-    pub(crate) fn mark(&self) -> String {
-        let StorageClass { provisioner, parameters, .. } = &*self.object;
-        // What was read as JSON can be written as JSON, and a map has one order.
-        let text = serde_json::to_string(&(provisioner, parameters)).unwrap_or_default();
-        format!("{:016x}", stable_hash(&text))
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use provisioner_runtime::limiter::{Flow, Purpose};
+
 use super::class::class_name;
 use super::fingerprint::fingerprint;
 use crate::controller::volume::key::Key;
@@ -14,8 +16,13 @@ use crate::quantity;
 pub(crate) struct OurVolume {
     pub(crate) facts: VolumeFacts,
     pub(crate) resource_version: Box<str>,
-    /// As [`WaitingClaim::lock`](super::WaitingClaim::lock).
-    pub(crate) lock: Option<Box<str>>,
+}
+
+/// A volume of ours that cannot be read.
+#[derive(Debug)]
+pub(crate) struct UnreadableVolume {
+    pub(crate) uid: Arc<str>,
+    pub(crate) problem: String,
 }
 
 impl OurVolume {
@@ -40,13 +47,19 @@ pub(crate) struct VolumeFacts {
     pub(crate) capacity: u64,
     /// The installation that made it, if it says so.
     pub(crate) identity: Option<Box<str>>,
+    /// The cluster in which it was made, if it says so.
+    pub(crate) cluster_id: Option<Box<str>>,
     /// The deletion of its asset has begun, and that is recorded on the volume itself.
     pub(crate) deletion_begun: bool,
+    /// It may be a copy from a backup, and no person has said that its data may go: its phase says nothing about its claim.
+    pub(crate) unproven: bool,
 }
 
 impl VolumeFacts {
     pub(crate) fn read(volume: &narrow::VolumeFields) -> Option<Self> {
         let (meta, spec) = (&volume.metadata, volume.spec.clone().unwrap_or_default());
+        // What is copied to another object means nothing there.
+        let is_uid = |value: &Option<Box<str>>| value.is_some() && value.as_deref() == meta.uid.as_deref();
         Some(Self {
             uid: meta.uid.as_deref()?.into(),
             phase: Phase::read(volume.status.phase.as_deref()),
@@ -60,13 +73,24 @@ impl VolumeFacts {
                 quantity::parse_bytes(&text).unwrap_or_default()
             }),
             identity: meta.annotations.identity.clone(),
-            deletion_begun: meta.annotations.deleting.is_some()
-                && meta.annotations.deleting.as_deref() == meta.uid.as_deref(),
+            cluster_id: meta.annotations.cluster_id.clone(),
+            deletion_begun: is_uid(&meta.annotations.deleting),
+            unproven: meta.writers.copied(meta.creation_timestamp.as_deref(), meta.annotations.cluster_id.is_some())
+                && !is_uid(&meta.annotations.release),
         })
     }
 }
 
 impl VolumeFacts {
+    /// What a call takes its permits for: classes share them, and so do the namespaces of a class.
+    pub(crate) fn flow(&self, purpose: Purpose) -> Flow {
+        let flow = Flow { purpose, group: self.class.as_deref().unwrap_or_default().into(), tenant: None };
+        match &self.claim {
+            Some(claim) => flow.of_tenant(&*claim.namespace),
+            None => flow,
+        }
+    }
+
     /// A fingerprint of the facts that work on the volume depends on. Our own writes during a deletion do not change
     /// it, so they do not shorten the pause after a failure.
     pub(crate) fn fingerprint(&self) -> u64 {

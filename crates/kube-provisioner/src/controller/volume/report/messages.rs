@@ -1,7 +1,6 @@
 //! The messages of events. Each says what is wrong and what to do about it.
 
-use provisioner_runtime::controller::NoAnswer;
-
+use crate::controller::shared::texts::sentence;
 use crate::controller::volume::decide::Refusal;
 use crate::controller::volume::outcome::MissingInput;
 use crate::protocol;
@@ -9,24 +8,20 @@ use crate::protocol;
 /// Why a claim gets no volume, or why a volume is not deleted.
 pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, class: &str) -> String {
     match refusal {
-        Refusal::AllowedTopologies => format!(
-            "{provisioner} does not heed allowedTopologies; remove them from the StorageClass \"{class}\", or its volumes would be anywhere"
-        ),
-        Refusal::AttemptOfOtherClass => format!(
-            "an attempt for this claim was begun with other parameters of the StorageClass \"{class}\"; make the class as it was, or look in the backend for what {volume} may have left there, remove it and then the finalizer {} from the claim",
-            protocol::CLAIM_FINALIZER
-        ),
+        Refusal::AllowedTopologies => {
+            format!("{provisioner} does not support allowedTopologies; remove them from the StorageClass \"{class}\"")
+        }
         Refusal::ImmediateClass => format!(
-            "{provisioner} makes volumes on the node that the scheduler has chosen, and the StorageClass \"{class}\" lets it choose none; create the class with volumeBindingMode: WaitForFirstConsumer"
+            "{provisioner} makes volumes on the node that the scheduler chooses; create the StorageClass \"{class}\" with volumeBindingMode: WaitForFirstConsumer"
         ),
         Refusal::MountOptions => {
             format!("{provisioner} does not support mountOptions; remove them from the StorageClass \"{class}\"")
         }
         Refusal::Populator { kind, name } => format!(
-            "waiting for a volume populator: {provisioner} does not fill volumes from {kind} \"{name}\"; if nothing here does, remove the claim's dataSourceRef"
+            "waiting for a volume populator, because {provisioner} cannot fill volumes from {kind} \"{name}\"; if the cluster has no populator for it, remove the claim's dataSourceRef"
         ),
         Refusal::RetainedTooLate => format!(
-            "the reclaim policy became Retain after the deletion of {volume} had begun; the object is kept, and some of its data may be gone: set the policy back to Delete to end it, or remove the finalizer {} to forget it",
+            "the reclaim policy of {volume} became Retain after its deletion began, so the object is kept although some of its data may be gone; to finish the deletion, set the policy to Delete; to keep the rest of the data, remove the finalizer {}",
             protocol::FINALIZER
         ),
         Refusal::AccessModes(supported) => format!(
@@ -46,21 +41,37 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
         Refusal::DataSource { kind, name } => format!(
             "{provisioner} cannot fill a volume from {kind} \"{name}\"; remove the claim's data source, or use a class whose provisioner can"
         ),
+        Refusal::Copy { uid } => format!(
+            "the provisioner did not create the object {volume}, which may come from a backup, so its data are kept although its claim does not exist; to use the data again, remove spec.claimRef and create a claim with volumeName: {volume}; to delete the data, run: kubectl annotate pv {volume} {}={uid}",
+            protocol::RELEASE
+        ),
         Refusal::Expansion => expansion_text(provisioner),
         Refusal::NameTaken => format!(
-            "a PersistentVolume named {volume} exists already and is not this claim's; nothing is touched until it is gone"
+            "a PersistentVolume named {volume} already exists and does not belong to this claim; the claim waits until that object is deleted"
+        ),
+        Refusal::Nobodys => format!(
+            "another program made the released volume {volume}, so no node's replica deletes it; adopt it on its node with the provisioner's command `adopt --volume {volume}`, or delete its data and the object by hand"
         ),
         Refusal::NodeGone { node } => format!(
-            "volume {volume} is on the node {node}, which does not exist any more, so nobody deletes its data; delete the volume by hand if they are gone, or bring the node back under its name"
+            "volume {volume} is on the node {node}, which does not exist any more, so no replica can delete its data; if the data are gone, delete the volume by hand; otherwise bring the node back with the same name"
+        ),
+        Refusal::OtherCluster { maker } => format!(
+            "volume {volume} belongs to the cluster \"{maker}\", so this provisioner changes neither the volume nor its data; delete it there, or start the provisioner with --cluster-id {maker} if this cluster replaces that one"
         ),
         Refusal::OtherInstallation { maker } => format!(
-            "volume {volume} was made by the installation \"{maker}\" of {provisioner} and is left alone; delete it there, or start this one with --identity {maker}"
+            "volume {volume} belongs to the installation \"{maker}\" of {provisioner}, so this one does not change it; delete it there, or start this one with --identity {maker}"
         ),
         Refusal::Parameters(problems) => parameters_text(problems),
         Refusal::ParametersCrash(panic) => {
             parameters_text(&format!("the provisioner's code crashed while it read them: {panic}"))
         }
-        Refusal::Request(problem) => format!("the claim's storage request cannot be read: {problem}"),
+        Refusal::Request(problem) => format!("the provisioner cannot read the claim's storage request: {problem}"),
+        Refusal::Unreadable { problem } => format!(
+            "{provisioner} cannot read this claim, so it changes neither the claim nor its volume: {problem}; correct the claim, or upgrade the provisioner if the claim is valid"
+        ),
+        Refusal::UnreadableVolume { problem } => format!(
+            "{provisioner} cannot read volume {volume}, so it changes neither the volume nor its data: {problem}; correct the volume, or upgrade the provisioner if the volume is valid"
+        ),
         Refusal::Selector => format!(
             "{provisioner} cannot provision a volume for a selector; remove spec.selector from the claim, or bind it to an existing volume"
         ),
@@ -87,24 +98,4 @@ pub(super) fn missing_input_text(missing: &MissingInput) -> String {
         }
         MissingInput::SecretName(problem) => sentence(problem),
     }
-}
-
-pub(crate) fn no_answer_text(no_answer: &NoAnswer, method: &str) -> String {
-    match no_answer {
-        NoAnswer::Panicked(text) => {
-            format!(
-                "The provisioner's code crashed in `{method}` and is called again: {text}; please report this to its authors"
-            )
-        }
-        NoAnswer::CutOff => format!("`{method}` was cut off, because another replica goes on with it"),
-        NoAnswer::TimedOut(limit) => {
-            format!("The provisioner's `{method}` gave no answer within {} s and is called again", limit.as_secs())
-        }
-    }
-}
-
-/// The text with a capital letter at its start.
-pub(crate) fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }

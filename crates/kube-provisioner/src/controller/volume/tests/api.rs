@@ -158,7 +158,7 @@ impl Api {
         };
         match fault {
             None => self.serve(&asked, &body),
-            Some(Fault::Refuse(code)) => refusal(code, json!({})),
+            Some(Fault::Refuse(code)) => refusal(code, json!({"name": "the-object"})),
             Some(Fault::Busy(seconds)) => refusal(429, json!({ "retryAfterSeconds": seconds })),
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::Late(time)) => {
@@ -167,7 +167,7 @@ impl Api {
             }
             Some(Fault::Lose(code)) => {
                 self.serve(&asked, &body);
-                refusal(code, json!({}))
+                refusal(code, json!({"name": "the-object"}))
             }
             Some(Fault::Swallow) => {
                 self.serve(&asked, &body);
@@ -185,7 +185,7 @@ impl Api {
         self.changed.notify_waiters();
         match outcome {
             Ok(object) => Response::new(Full::new(Bytes::from(object.to_string())).boxed_unsync()),
-            Err(code) => refusal(code, json!({})),
+            Err(code) => refusal(code, json!({"name": "the-object"})),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::controller::volume::decide::{NoAction, Refusal};
-use crate::controller::volume::facts::{ClaimState, ClassState, Pending, Progress};
+use crate::controller::volume::facts::{ClaimState, ClassState, Pending, Progress, VolumeState};
 
 fn key() -> Key {
     Key::of_claim("uid-1-1")
@@ -212,10 +212,14 @@ fn g17_malformed_objects_change_nothing_and_stop_nobody() {
         json!({"metadata": null}),
         json!({"metadata": {"name": "claim-2", "annotations": {"volume.kubernetes.io/storage-provisioner": OURS}}}),
         claim(json!({"metadata": {"uid": null}})),
-        claim(json!({"metadata": {"uid": "uid-2"}, "spec": "text"})),
-        claim(json!({"metadata": {"uid": "uid-2"}, "spec": {"accessModes": {"a": 1}}})),
     ] {
         assert_eq!(scene.put_claim(broken.clone()), [], "{broken}");
+    }
+    // What has a uid is present, and somebody has to know.
+    for broken in [json!("text"), json!({"accessModes": {"a": 1}})] {
+        let broken = claim(json!({"metadata": {"uid": "uid-2"}, "spec": broken}));
+        assert_eq!(scene.put_claim(broken.clone()), [Key::of_claim("uid-2")], "{broken}");
+        assert!(is_unreadable(&scene.decision("pvc-uid-2")));
     }
     for broken in [
         json!({}),
@@ -258,7 +262,7 @@ fn g16_class_parameters_are_parsed_once_per_version() {
     }
 
     let mut scene = Scene::new();
-    let event = ReadClass::of_event(Change::Applied(sent(class(json!({})))), &scene.rules, &Counting);
+    let event = read_class(Change::Applied(sent(class(json!({})))), &scene.rules, &Counting);
     scene.cache.class_event(event);
     for uid in ["a", "b", "c"] {
         scene.put_claim(claim(json!({"metadata": {"uid": uid}})));
@@ -268,7 +272,7 @@ fn g16_class_parameters_are_parsed_once_per_version() {
 }
 
 #[test]
-fn l2_l3_l4_a_lock_that_changes_means_nothing_and_a_class_that_changes_does() {
+fn l2_l3_l4_the_lock_of_an_old_library_means_nothing_and_a_class_that_changes_does() {
     let lock = |holder: &str| {
         let record = json!({ "holderIdentity": holder, "leaseDurationSeconds": 15 }).to_string();
         json!({"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": record}}})
@@ -320,42 +324,69 @@ fn g50_a_volume_of_before_the_term_ends_no_attempt() {
 }
 
 #[test]
-fn g51_a_claim_that_records_its_attempt_is_finished_and_let_go() {
-    let held = |mark: &str, change: Value| {
-        let attempt = json!({"metadata": {"finalizers": ["kube-provisioner/attempt"],
-            "annotations": {"kube-provisioner/attempt": mark}}});
-        claim(with(attempt, change))
-    };
-    let of_class = |change: Value| Scene::new().class(class(change));
-    let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-    assert_eq!(of_class(json!({})).claim(held("", json!({}))).about_claim(), Decision::Provision);
-    assert_eq!(of_class(json!({})).claim(held("", going.clone())).about_claim(), Decision::CleanUp);
-    let other = of_class(json!({})).claim(held("0123", json!({}))).about_claim();
-    assert_eq!(other, Decision::Refuse(Refusal::AttemptOfOtherClass));
-    let bound = json!({"spec": {"volumeName": "pvc-uid-1-1"}});
-    assert_eq!(of_class(json!({})).claim(held("", bound)).about_claim(), Decision::ReleaseClaim);
-    let mine = with(saved(), json!({"status": {"phase": "Available"}}));
-    let scene = of_class(json!({})).claim(held("", json!({}))).volume(mine);
-    assert_eq!(scene.about_claim(), Decision::ReleaseClaim);
+fn g50_an_answer_that_is_older_than_a_list_brings_nothing_back() {
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    scene.put_volume(saved());
+    scene.cache.claim_event(Change::Begin);
+    scene.cache.volume_event(Change::Begin);
+    scene.cache.saw_claim(sent(claim(json!({"metadata": {"resourceVersion": "12"}}))));
+    scene.cache.saw_volume(sent(with(saved(), json!({"metadata": {"resourceVersion": "29"}}))));
+    assert!(matches!(scene.cache.facts(&key()).claim, ClaimState::Waiting(_)));
+    scene.cache.claim_event(Change::Ready);
+    scene.cache.volume_event(Change::Ready);
+    let facts = scene.cache.facts(&key());
+    assert!(matches!(facts.volume, VolumeState::Absent), "{facts:?}");
+    assert!(facts.claim_at_work().is_none(), "{facts:?}");
 }
 
-/// A replica that stood still learns that another one has ended what it had begun.
+fn garbled(claim: Value) -> Value {
+    with(claim, json!({"spec": {"accessModes": 7}}))
+}
+
+fn is_unreadable(decision: &Decision) -> bool {
+    matches!(decision, Decision::Refuse(Refusal::Unreadable { problem }) if problem.contains("invalid type"))
+}
+
 #[test]
-fn g51_an_attempt_whose_record_is_gone_is_forgotten() {
-    let mut scene = Scene::new().recorded_by_claims().class(class(json!({}))).claim(claim(json!({})));
+fn g60_a_claim_that_cannot_be_read_is_present() {
+    // Nothing is known of it from before.
+    let mut scene = Scene::new().class(class(json!({}))).claim(garbled(claim(json!({}))));
+    assert!(is_unreadable(&scene.about_claim()), "{:?}", scene.about_claim());
+    // It was known, and a new list has it again.
+    scene.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}})));
     begin(&mut scene);
-    delete_claim(&mut scene, claim(json!({})));
-    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::NothingHere));
+    scene.cache.claim_event(Change::Begin);
+    let listed = garbled(claim(json!({"metadata": {"resourceVersion": "12"}})));
+    scene.cache.claim_event(Change::Listed(sent(listed.clone())));
+    scene.cache.claim_event(Change::Ready);
+    assert!(is_unreadable(&scene.about_claim()), "its attempt is not cleaned up: {:?}", scene.about_claim());
+    // Whoever sees to it is not kept waiting.
+    assert_eq!(scene.put_claim(claim(json!({"metadata": {"resourceVersion": "13"}}))), [key()]);
+    assert_eq!(scene.about_claim(), Decision::Provision);
+    // Its deletion can be read.
+    let goes = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "14"}});
+    scene.put_claim(with(listed.clone(), goes));
+    assert_eq!(scene.about_claim(), Decision::CleanUp);
+    assert_eq!(delete_claim(&mut scene, with(listed, json!({"metadata": {"resourceVersion": "15"}}))), [key()]);
+    assert!(matches!(scene.cache.facts(&key()).claim, ClaimState::Absent));
 }
 
-/// Its node was taken back, and the process died before it released the claim.
 #[test]
-fn g51_a_claim_that_goes_with_an_attempt_on_it_waits_for_no_node() {
-    let recorded = claim(json!({"metadata": {
-        "deletionTimestamp": "2026-01-01T00:00:00Z",
-        "finalizers": [crate::protocol::CLAIM_FINALIZER],
-        "annotations": {crate::protocol::ATTEMPT: ""},
-    }}));
-    let scene = Scene::new().recorded_by_claims().class(waiting_class()).claim(recorded);
-    assert_eq!(scene.about_claim(), Decision::CleanUp);
+fn g60_the_volume_of_a_claim_that_cannot_be_read_is_not_deleted() {
+    let released = with(saved(), json!({"status": {"phase": "Released"}}));
+    let scene = Scene::new().class(class(json!({}))).claim(garbled(claim(json!({})))).volume(released);
+    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
+}
+
+#[test]
+fn g60_a_volume_that_cannot_be_read_is_present() {
+    let damaged = with(saved(), json!({"spec": {"capacity": 7}}));
+    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut scene);
+    assert_eq!(scene.put_volume(damaged.clone()), [key()]);
+    let decision = scene.about_claim();
+    assert!(matches!(&decision, Decision::Refuse(Refusal::UnreadableVolume { .. })), "{decision:?}");
+    assert_eq!(scene.cache.unsettled(&|_| true), [key()]);
+    assert_eq!(delete_volume(&mut scene, damaged), [key()]);
+    assert_eq!(scene.about_claim(), Decision::Provision);
 }

@@ -1,4 +1,4 @@
-//! `docs/events.md` has a row for each message that users can see, and no others.
+//! `docs/book/pages/reference/events.md` has a row for each message that users can see, and no others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,31 +10,34 @@ use tokio::time::Instant;
 
 use self::Example::{Claim, Growth, Volume};
 use super::*;
-use crate::controller::event_table::{
+use crate::controller::shared::event_table::{
     MESSAGE, NUMBER, Row, call_error, compare_with_page, delete_verdicts, every, no_answers, verdicts, with_capitals,
 };
+use crate::controller::shared::limits::Thresholds;
 use crate::controller::volume::decide::Refusal;
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Progress};
 use crate::controller::volume::object::TemplateError;
 use crate::controller::volume::outcome::{MissingInput, Outcome};
 use crate::controller::volume::report::{
-    Case, EventDraft, EventObject, Thresholds, begins_resizing, made_with_warning, not_now, report, still_provisioning,
+    Case, EventDraft, EventObject, begins_resizing, made_with_warning, not_now, report, still_provisioning,
 };
-use crate::{DeleteVerdict, ExpandVerdict, Verdict};
+use crate::{DeleteVerdict, ExpandVerdict, ProvisionVerdict};
 
 every!(refusals -> Refusal {
     Refusal::AccessModes(_) => [Refusal::AccessModes(vec!["MODES".to_owned()])],
     Refusal::AllowedTopologies => [Refusal::AllowedTopologies],
-    Refusal::AttemptOfOtherClass => [Refusal::AttemptOfOtherClass],
     Refusal::AttributesClass(_) => [Refusal::AttributesClass("NAME".to_owned())],
     Refusal::Block => [Refusal::Block],
     Refusal::ClassMissing(_) => [Refusal::ClassMissing(Some("CLASS".to_owned())), Refusal::ClassMissing(None)],
+    Refusal::Copy { .. } => [Refusal::Copy { uid: "UID".to_owned() }],
     Refusal::DataSource { .. } => [Refusal::DataSource { kind: "KIND".to_owned(), name: "NAME".to_owned() }],
     Refusal::Expansion => [],
     Refusal::ImmediateClass => [Refusal::ImmediateClass],
     Refusal::MountOptions => [Refusal::MountOptions],
     Refusal::NameTaken => [Refusal::NameTaken],
+    Refusal::Nobodys => [Refusal::Nobodys],
     Refusal::NodeGone { .. } => [Refusal::NodeGone { node: "NODE".to_owned() }],
+    Refusal::OtherCluster { .. } => [Refusal::OtherCluster { maker: "CLUSTER".to_owned() }],
     Refusal::OtherInstallation { .. } => [Refusal::OtherInstallation { maker: "IDENTITY".to_owned() }],
     Refusal::Parameters(_) => [Refusal::Parameters("PROBLEMS".to_owned())],
     // The class is read again, and the crash is reported as that of a call.
@@ -43,6 +46,8 @@ every!(refusals -> Refusal {
     Refusal::Request(_) => [Refusal::Request("PROBLEM".to_owned())],
     Refusal::RetainedTooLate => [Refusal::RetainedTooLate],
     Refusal::Selector => [Refusal::Selector],
+    Refusal::Unreadable { .. } => [Refusal::Unreadable { problem: "PROBLEM".to_owned() }],
+    Refusal::UnreadableVolume { .. } => [Refusal::UnreadableVolume { problem: "PROBLEM".to_owned() }],
 });
 
 every!(missing_inputs -> MissingInput {
@@ -83,7 +88,6 @@ every!(examples of Outcome => Example {
     Outcome::LooksAgain { .. } => [],
     Outcome::Rejected { .. } => of_each(|| Outcome::Rejected { doing: "DOING", error: call_error() }),
     Outcome::Provisioned { .. } => [Claim(Outcome::Provisioned { took: Duration::ZERO })],
-    Outcome::Locked { .. } => [],
     Outcome::NotJournaled(_) => journal_errors(),
     Outcome::NotReady(_) => {
         let claim = missing_inputs().into_iter().map(|missing| Claim(Outcome::NotReady(missing)));
@@ -97,7 +101,7 @@ every!(examples of Outcome => Example {
         claim.chain(missing)
     },
     Outcome::NotProvisioned { .. } => verdicts().into_iter().map(|verdict| {
-        let rescheduled = verdict == Verdict::Reschedule;
+        let rescheduled = verdict == ProvisionVerdict::Reschedule;
         Claim(Outcome::NotProvisioned { verdict, message: MESSAGE.to_owned(), retry_after: None, rescheduled })
     }),
     Outcome::ProvisionBroke { .. } => no_answers().into_iter().map(|no_answer| {
@@ -110,7 +114,6 @@ every!(examples of Outcome => Example {
     Outcome::NotCleanedUp { .. } => delete_verdicts().into_iter().map(|verdict| {
         Claim(Outcome::NotCleanedUp { verdict, message: MESSAGE.to_owned(), retry_after: None })
     }),
-    Outcome::ClaimReleased => [],
     Outcome::ClaimLives => [],
     Outcome::Deleted { .. } => [],
     Outcome::NotDeleted { .. } => delete_verdicts().into_iter().map(|verdict| {
@@ -207,8 +210,10 @@ fn rows_of_additions() -> BTreeSet<Row> {
     let not_deleted =
         Outcome::NotDeleted { verdict: DeleteVerdict::Retry, message: MESSAGE.to_owned(), retry_after: None };
     let once = Thresholds { provision: 1, delete: 1 };
-    let mut events =
-        vec![event(failed(Verdict::Retry), &facts_of_claim(), once), event(not_deleted, &facts_of_volume(), once)];
+    let mut events = vec![
+        event(failed(ProvisionVerdict::Retry), &facts_of_claim(), once),
+        event(not_deleted, &facts_of_volume(), once),
+    ];
     let mut begun = facts_of_claim();
     let ClassState::Ours(class_now) = begun.class.clone() else { panic!("{:?}", begun.class) };
     let ClaimState::Waiting(waits) = begun.claim.clone() else { panic!("{:?}", begun.claim) };
@@ -231,7 +236,7 @@ fn rows_of_additions() -> BTreeSet<Row> {
     ];
     for (claim, class) in changes {
         let facts = Facts { claim, class, ..begun.clone() };
-        events.push(event(failed(Verdict::Retry), &facts, Thresholds::default()));
+        events.push(event(failed(ProvisionVerdict::Retry), &facts, Thresholds::default()));
     }
     let addition = |event: EventDraft| {
         let (_, text) = row(event);

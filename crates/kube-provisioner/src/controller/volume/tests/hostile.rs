@@ -17,7 +17,7 @@ async fn listed_and_watched(put: impl Fn(&Api), check: impl Fn(&Running)) {
     }
 }
 
-/// Claims before and after the bad objects are served, and then nothing goes on for ten minutes that would be a loop.
+/// Claims before and after the bad objects are served, and then nothing happens for ten minutes that would be a loop.
 async fn beside_others(listed: bool, put: &impl Fn(&Api), check: &impl Fn(&Running)) {
     let api = with_class();
     if listed {
@@ -91,7 +91,7 @@ async fn g30_sizes_are_read_or_refused_with_the_reason() {
             assert_eq!(running.provisions(&name), 0, "{text:?}");
             let messages = running.api.messages(&name, "ProvisioningFailed");
             assert!(
-                messages.len() == 1 && messages[0].contains("storage request cannot be read"),
+                messages.len() == 1 && messages[0].contains("cannot read the claim's storage request"),
                 "{text:?}: {messages:?}"
             );
         }

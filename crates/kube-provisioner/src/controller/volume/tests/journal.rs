@@ -62,7 +62,7 @@ async fn g38_without_a_journal_nothing_is_provisioned_and_the_claim_says_why() {
             running.until("told", |running| !messages(running).is_empty()).await;
             assert!(messages(&running).contains(text), "{verb} {code}: {}", messages(&running));
             assert_eq!(running.provisions("one"), 0, "{verb} {code}");
-            // It goes on by itself.
+            // It continues by itself.
             running.until_bound("one").await;
         }
     }

@@ -1,4 +1,4 @@
-//! The events of outcomes, and when a key is looked at again.
+//! The events of outcomes, and when a key is processed again.
 
 use std::time::Duration;
 
@@ -6,10 +6,11 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::queue::Next;
 
 use super::*;
+use crate::controller::shared::limits::Thresholds;
 use crate::controller::volume::decide::{NoAction, Refusal};
 use crate::controller::volume::outcome::Outcome;
-use crate::controller::volume::report::{Case, EventObject, OutcomeReport, Thresholds, report};
-use crate::{DeleteVerdict, Verdict};
+use crate::controller::volume::report::{Case, EventObject, OutcomeReport, report};
+use crate::{DeleteVerdict, ProvisionVerdict};
 use provisioner_runtime::controller::NoAnswer;
 
 fn reported(outcome: Outcome, attempt: u32, thresholds: Thresholds) -> OutcomeReport {
@@ -23,37 +24,37 @@ fn first(outcome: Outcome) -> OutcomeReport {
     reported(outcome, 1, Thresholds::default())
 }
 
-fn failure(verdict: Verdict, retry_after: Option<Duration>, rescheduled: bool) -> Outcome {
+fn failure(verdict: ProvisionVerdict, retry_after: Option<Duration>, rescheduled: bool) -> Outcome {
     Outcome::NotProvisioned { verdict, message: "no".into(), retry_after, rescheduled }
 }
 
 #[test]
 fn n1_n2_c20_c23_verdicts_each_has_its_pause_and_its_event() {
-    let retry = first(failure(Verdict::Retry, None, false));
+    let retry = first(failure(ProvisionVerdict::Retry, None, false));
     assert!(matches!(retry.next, Next::Retry) && retry.event.unwrap().warning);
     let pause = Duration::from_secs(7);
     assert!(
-        matches!(first(failure(Verdict::Retry, Some(pause), false)).next, Next::RetryAfter(after) if after == pause)
+        matches!(first(failure(ProvisionVerdict::Retry, Some(pause), false)).next, Next::RetryAfter(after) if after == pause)
     );
-    let background = first(failure(Verdict::InProgress, None, false));
+    let background = first(failure(ProvisionVerdict::InProgress, None, false));
     let event = background.event.unwrap();
     assert!(!event.warning && event.reason == "Provisioning" && matches!(background.next, Next::Wait(None)));
-    let invalid = first(failure(Verdict::Invalid, None, false));
+    let invalid = first(failure(ProvisionVerdict::Invalid, None, false));
     assert!(matches!(invalid.next, Next::AwaitChange) && invalid.event.is_some());
-    let foreign = first(failure(Verdict::NotMine, None, false));
+    let foreign = first(failure(ProvisionVerdict::NotMine, None, false));
     assert!(matches!(foreign.next, Next::AwaitChange) && foreign.event.is_none());
-    assert!(matches!(first(failure(Verdict::Reschedule, None, true)).next, Next::Done));
-    assert!(matches!(first(failure(Verdict::Reschedule, None, false)).next, Next::Retry));
+    assert!(matches!(first(failure(ProvisionVerdict::Reschedule, None, true)).next, Next::Done));
+    assert!(matches!(first(failure(ProvisionVerdict::Reschedule, None, false)).next, Next::Retry));
 }
 
 #[test]
 fn g21_threshold_gives_up_and_says_so() {
     let two = Thresholds { provision: 2, delete: 2 };
-    assert!(matches!(reported(failure(Verdict::Retry, None, false), 2, two).next, Next::Retry));
-    let last = reported(failure(Verdict::Retry, None, false), 3, two);
+    assert!(matches!(reported(failure(ProvisionVerdict::Retry, None, false), 2, two).next, Next::Retry));
+    let last = reported(failure(ProvisionVerdict::Retry, None, false), 3, two);
     assert!(matches!(last.next, Next::AwaitChange));
     assert!(last.event.unwrap().text.contains("gave up after 3 attempts"));
-    assert!(matches!(reported(failure(Verdict::InProgress, None, false), 99, two).next, Next::Wait(None)));
+    assert!(matches!(reported(failure(ProvisionVerdict::InProgress, None, false), 99, two).next, Next::Wait(None)));
     let not_saved = reported(Outcome::NotSaved(CallError::Conflict), 99, two);
     assert!(matches!(not_saved.next, Next::Retry), "an asset without a volume is never given up");
     let kept = Outcome::NotDeleted { verdict: DeleteVerdict::Retry, message: "no".into(), retry_after: None };
@@ -84,8 +85,6 @@ fn g22_in_use_is_no_warning() {
 
 #[test]
 fn g45_waiting_is_not_failing() {
-    let locked = Outcome::Locked { by: "they".into(), look_again: Duration::from_secs(2) };
-    assert_eq!(first(locked).next, Next::Wait(Some(Duration::from_secs(2))));
     let busy = || CallError::TooManyRequests { retry_after: Some(Duration::from_secs(3)), message: "busy".into() };
     assert_eq!(first(Outcome::NotSaved(busy())).next, Next::Wait(Some(Duration::from_secs(3))));
     let call = Outcome::CallFailed { doing: "reading the volume", error: busy() };
@@ -120,7 +119,6 @@ fn g15_refusals_say_what_to_do() {
     for refusal in [
         Refusal::AccessModes(vec!["ReadWriteOnce".into()]),
         Refusal::AllowedTopologies,
-        Refusal::AttemptOfOtherClass,
         Refusal::ImmediateClass,
         Refusal::MountOptions,
         Refusal::AttributesClass("gold".into()),

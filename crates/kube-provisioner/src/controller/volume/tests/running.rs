@@ -49,7 +49,7 @@ impl Provisioner for Counting {
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        self.0.deletes.lock().unwrap().push(volume.name().to_owned());
+        self.0.deletes.lock().unwrap().push(volume.name.clone());
         Ok(())
     }
 }
@@ -62,7 +62,7 @@ impl Running {
 
     pub(super) fn start_with(api: &Api, coordination: Coordination) -> Self {
         let calls = Arc::<Calls>::default();
-        let options = Options { coordination, ..Options::new(OURS) };
+        let options = Options { coordination, cluster_id: Some("this".to_owned()), ..Options::new(OURS) };
         let controller = Controller::new(Counting(calls.clone()), options);
         let stop = CancellationToken::new();
         let task = tokio::spawn(controller.run_with(api.client(), stop.clone()));

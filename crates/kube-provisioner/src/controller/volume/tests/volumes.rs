@@ -235,6 +235,54 @@ fn g36_a_volume_that_goes_before_it_is_bound_makes_room_for_another() {
 }
 
 #[test]
+fn a_volume_of_another_cluster_is_left_alone() {
+    let made_in = |phase: &str, cluster: Value| {
+        let annotations = json!({"metadata": {"annotations": {"kube-provisioner/cluster-id": cluster}}});
+        protected(phase, "Delete", annotations)
+    };
+    let decision = |volume: Value| Scene::new().volume(volume).about_volume();
+    let maker = "other".to_owned();
+    assert_eq!(decision(made_in("Released", json!("other"))), Decision::Refuse(Refusal::OtherCluster { maker }));
+    assert_eq!(decision(made_in("Bound", json!("other"))), Decision::NoAction(NoAction::OtherCluster));
+    for ours in [json!("this"), json!(null)] {
+        assert_eq!(decision(made_in("Released", ours)), Decision::Delete(Deletion::Protected));
+    }
+}
+
+/// The record of who created the object, and when.
+fn created_by(manager: &str, time: &str) -> Value {
+    let owned = json!({
+        "f:metadata": {"f:annotations": {"f:pv.kubernetes.io/provisioned-by": {}}},
+        "f:spec": {"f:claimRef": {"f:uid": {}}},
+    });
+    json!({"metadata": {
+        "annotations": {"kube-provisioner/cluster-id": "this"}, "creationTimestamp": "2026-01-02T00:00:00Z",
+        "managedFields": [{"manager": manager, "operation": "Update", "time": time, "fieldsV1": owned}],
+    }})
+}
+
+#[test]
+fn g59_a_volume_that_was_restored_is_not_deleted_because_its_claim_is_absent() {
+    let decision = |change: Value| Scene::new().volume(protected("Released", "Delete", change)).about_volume();
+    let (ours, now, before) = (crate::protocol::CREATOR, "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z");
+    let kept = Decision::Refuse(Refusal::Copy { uid: "volume-uid".to_owned() });
+    assert_eq!(decision(created_by(ours, now)), DELETES_PROTECTED);
+    assert_eq!(decision(created_by("kubectl-create", now)), kept);
+    assert_eq!(decision(created_by("some-backup", now)), kept);
+    assert_eq!(decision(created_by(ours, before)), kept, "the record was restored as well");
+    // A person says so, of this object and no other.
+    let says = |uid: &str| {
+        let says = json!({"metadata": {"annotations": {"kube-provisioner/release": uid}}});
+        decision(with(created_by("kubectl-create", now), says))
+    };
+    assert_eq!(says("volume-uid"), DELETES_PROTECTED);
+    assert_eq!(says("uid-of-the-lost-volume"), kept);
+    // One that is used, or to be kept, is like any other.
+    let bound = Scene::new().volume(protected("Bound", "Delete", created_by("kubectl-create", now))).about_volume();
+    assert_eq!(bound, Decision::NoAction(NoAction::Bound));
+}
+
+#[test]
 fn g40_a_volume_of_another_installation_is_left_alone() {
     let made_by = |phase: &str, identity: Value| {
         let annotations = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});
@@ -260,9 +308,16 @@ fn g41_with_a_replica_for_each_node_only_the_own_claims_and_volumes_are_served()
         protected("Released", "Delete", json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}}))
     };
     assert_eq!(scene().volume(made_by(json!("node-1"))).about_volume(), Decision::Delete(Deletion::Protected));
-    assert_eq!(scene().volume(made_by(json!(null))).about_volume(), Decision::NoAction(NoAction::OtherNode));
     let of_another = Decision::LookForNode { name: "node-2".into() };
     assert_eq!(scene().volume(made_by(json!("node-2"))).about_volume(), of_another);
+}
+
+#[test]
+fn g61_where_each_node_has_a_replica_a_released_volume_that_nobody_adopted_is_reported() {
+    let scene = |phase: &str, policy: &str| Scene::new().on_node("node-1").volume(volume(phase, policy, json!({})));
+    assert_eq!(scene("Released", "Delete").about_volume(), Decision::Refuse(Refusal::Nobodys));
+    assert_eq!(scene("Bound", "Delete").about_volume(), Decision::NoAction(NoAction::OtherNode));
+    assert_eq!(scene("Released", "Retain").about_volume(), Decision::NoAction(NoAction::OtherNode));
 }
 
 /// Volumes that are not named after their claim: static ones, migrated ones, and those bound to another claim since.

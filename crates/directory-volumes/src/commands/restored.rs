@@ -1,0 +1,143 @@
+//! What `adopt` does to one volume, and to all that came back with new uids.
+
+use kube_provisioner::error_chain;
+use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube_provisioner::kube::Api;
+use kube_provisioner::protocol::{CLUSTER_ID, PROVISIONED_BY};
+
+use super::adopt::Adoption;
+use super::volumes::Named;
+use super::{BoxError, Site, is_confirmed, print, table};
+use crate::deletion::owner_of;
+use crate::error::{DirectoryError, Holder};
+use crate::mark::Owner;
+use crate::path::VolumePath;
+
+/// A directory that becomes a volume's.
+pub(super) struct Plan<'a> {
+    pub(super) volume: &'a Named,
+    pub(super) path: VolumePath,
+    /// Who gets it.
+    pub(super) owner: Owner,
+    /// Who had it, where it has a mark.
+    pub(super) former: Option<Owner>,
+}
+
+impl<S: Site> Adoption<'_, S> {
+    /// What is to be done for a volume that is there.
+    pub(super) async fn plan<'a>(&self, volume: &'a Named) -> Result<Plan<'a>, BoxError> {
+        let (name, mut owner) = (&volume.name, owner_of(&volume.object));
+        if owner.provisioner.is_empty() {
+            return Err(format!(
+                "the volume {name} has no annotation {PROVISIONED_BY}, so nobody would ever delete it"
+            )
+            .into());
+        }
+        self.maker.check(&volume.object)?;
+        self.check_cluster(&format!("the volume {name} says in its annotation {CLUSTER_ID} that it"), &owner)?;
+        let path = self.adopt.site.path_of(&volume.object, &self.root)?;
+        let is_other = |other: &_| owner_of(other).volume != *name && self.maker.check(other).is_ok();
+        self.volumes.check_alone(&self.root, &self.places, &path, is_other)?;
+        owner.cluster = Some(self.cluster.clone());
+        // Whichever claim gets it, where the backup left the uid out.
+        owner.claim = owner.claim.filter(|claim| !claim.uid.is_empty());
+        let former = self.root.mark_of(&path)?.map(|mark| mark.owner);
+        if let Some(former) = &former {
+            self.check_former(&path, former, &owner).await?;
+        }
+        Ok(Plan { volume, path, owner, former })
+    }
+
+    /// A mark that names the same volume may be that of one before it, if its claim is gone.
+    async fn check_former(&self, path: &VolumePath, former: &Owner, owner: &Owner) -> Result<(), BoxError> {
+        if former.volume != owner.volume || former.provisioner != owner.provisioner {
+            let holder = Holder::Volume(Box::new(former.clone()));
+            return Err(DirectoryError::Taken { path: path.to_string(), holder }.into());
+        }
+        self.check_cluster(&format!("the directory {path}"), former)?;
+        let of_new = owner.claim.as_ref().map(|claim| &claim.uid);
+        let Some(claim) = former.claim.as_ref().filter(|claim| Some(&claim.uid) != of_new) else { return Ok(()) };
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
+        let found = claims.get_metadata_opt(&claim.name).await?;
+        match found.and_then(|found| found.metadata.uid) {
+            Some(uid) if uid == claim.uid => Err(format!(
+                "the directory {path} is that of the claim {}/{} ({uid}), which is there",
+                claim.namespace, claim.name
+            )
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_cluster(&self, what: &str, owner: &Owner) -> Result<(), BoxError> {
+        match &owner.cluster {
+            Some(id) if *id != self.cluster && Some(id) != self.adopt.from_cluster.as_ref() => Err(format!(
+                "{what} belongs to the cluster {id}; if that is gone, or does not use this root any more, say --from-cluster {id}"
+            )
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// All volumes whose directories are marked for those before them.
+    pub(super) async fn restored(&self) -> Result<(), BoxError> {
+        let (mut plans, mut refused) = (Vec::new(), 0);
+        let mut rows = vec![["PATH", "VOLUME", "WAS", "IS", "WHAT IS DONE"].map(str::to_owned)];
+        for volume in &self.volumes.all {
+            let Some((path, former)) = self.was_restored(volume)? else { continue };
+            let (was, is) = (who(&former), who(&owner_of(&volume.object)));
+            let what = match self.plan(volume).await {
+                Ok(plan) => {
+                    plans.push(plan);
+                    "is marked for this volume".to_owned()
+                }
+                Err(error) => {
+                    refused += 1;
+                    format!("nothing: {}", error_chain(&*error))
+                }
+            };
+            rows.push([path.to_string(), volume.name.clone(), was, is, what]);
+        }
+        for (name, why) in &self.volumes.unreadable {
+            print(&format!("the volume {name} cannot be read and is left alone: {why}\n"));
+        }
+        if rows.len() == 1 {
+            print("no directory is marked for an earlier volume of one that is here\n");
+            return Ok(());
+        }
+        print(&table(&rows));
+        if plans.is_empty() || !self.adopt.yes && !is_confirmed(&format!("mark {} directories?", plans.len()))? {
+            return Err("nothing was changed".into());
+        }
+        for plan in &plans {
+            match self.carry_out(plan).await {
+                Ok(()) => print(&format!("{} is marked for {}\n", plan.path, plan.volume.name)),
+                Err(error) => {
+                    refused += 1;
+                    print(&format!("{} is not marked: {}\n", plan.path, error_chain(&*error)));
+                }
+            }
+        }
+        match refused {
+            0 => Ok(()),
+            refused => Err(format!("{refused} directories are left as they were").into()),
+        }
+    }
+
+    /// The directory of a volume and whose it was, if its mark names an earlier volume of this name.
+    fn was_restored(&self, volume: &Named) -> Result<Option<(VolumePath, Owner)>, BoxError> {
+        let Ok(path) = self.adopt.site.path_of(&volume.object, &self.root) else { return Ok(None) };
+        let owner = Owner { cluster: Some(self.cluster.clone()), ..owner_of(&volume.object) };
+        let former = self.root.mark_of(&path)?.map(|mark| mark.owner);
+        let says_so = owner_of(&volume.object).cluster.is_none_or(|id| id == self.cluster);
+        let former = former.filter(|former| former.volume == volume.name && !(former.is(&owner) && says_so));
+        Ok(former.map(|former| (path, former)))
+    }
+}
+
+/// The claim of a volume, by which an earlier one differs.
+fn who(owner: &Owner) -> String {
+    let claim = owner.claim.as_ref().map(|claim| format!("{}/{} {}", claim.namespace, claim.name, claim.uid));
+    let cluster = owner.cluster.as_ref().map(|cluster| format!(" in {cluster}"));
+    claim.unwrap_or_else(|| "any claim".to_owned()) + &cluster.unwrap_or_default()
+}

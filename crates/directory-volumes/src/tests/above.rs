@@ -1,0 +1,107 @@
+//! The directories above a volume.
+
+use super::*;
+
+fn put(dir: &TempDir, name: &str, mode: u32) {
+    fs::create_dir(dir.path().join(name)).unwrap();
+    fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn create(root: &Root, path: &str) -> Result<PathBuf, DirectoryError> {
+    root.create(&at(path), &owner("pvc-1"), false, &OPEN, None, &FencingToken::unlimited())
+}
+
+fn is_exposed<T: std::fmt::Debug>(result: Result<T, DirectoryError>, says: &str) {
+    match result {
+        Err(error @ DirectoryError::Exposed { .. }) => assert!(error.to_string().contains(says), "{error}"),
+        result => panic!("{result:?}"),
+    }
+}
+
+#[test]
+fn no_volume_is_made_in_a_directory_of_others() {
+    let (dir, root) = root();
+    put(&dir, "shop", 0o777);
+    is_exposed(create(&root, "shop/data"), "has the mode 0777");
+    is_exposed(create(&root, "shop/deep/data"), "`adopt shop`");
+    // Whose volume it is may be root in their pod.
+    fs::set_permissions(dir.path().join("shop"), fs::Permissions::from_mode(0o711)).unwrap();
+    for _ in 0..2 {
+        is_exposed(create(&root, "shop/data"), "was not made by this provisioner");
+        is_exposed(create(&root, "shop/deep/data"), "`adopt shop`");
+    }
+    assert_eq!(fs::read_dir(dir.path().join("shop")).unwrap().count(), 0);
+    assert!(root.survey().unwrap().marked.is_empty());
+    root.take_away("shop", &FencingToken::unlimited()).unwrap_err();
+    root.adopt_above(&at("shop")).unwrap();
+    create(&root, "shop/data").unwrap();
+}
+
+#[test]
+fn a_directory_that_belongs_to_a_tenant_is_not_for_volumes() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (dir, root) = root();
+    put(&dir, "shop", 0o711);
+    std::os::unix::fs::chown(dir.path().join("shop"), Some(1000), None).unwrap();
+    is_exposed(create(&root, "shop/data"), "belongs to the user 1000");
+    is_exposed(root.adopt_above(&at("shop")), "belongs to the user 1000");
+}
+
+#[test]
+fn a_directory_that_was_opened_later_is_refused() {
+    let (dir, root) = root();
+    create(&root, "shop/data").unwrap();
+    fs::set_permissions(dir.path().join("shop"), fs::Permissions::from_mode(0o777)).unwrap();
+    is_exposed(create(&root, "shop/data"), "0777");
+    let other = root.create(&at("shop/other"), &owner("pvc-2"), false, &OPEN, None, &FencingToken::unlimited());
+    is_exposed(other, "0777");
+    // What is there can be removed still.
+    root.remove(&at("shop/data"), &owner("pvc-1"), &FencingToken::unlimited()).unwrap();
+    assert_empty(dir.path());
+}
+
+#[test]
+fn what_was_made_here_stays_known_while_it_is_there() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    create(&root, "team/shop/data").unwrap();
+    fs::write(dir.path().join("team/notes"), "x").unwrap();
+    root.remove(&at("team/shop/data"), &owner("pvc-1"), &token).unwrap();
+    assert!(!dir.path().join("team/shop").exists());
+    create(&root, "team/shop/data").unwrap();
+    root.remove(&at("team/shop/data"), &owner("pvc-1"), &token).unwrap();
+    // A volume may have its place when it is gone.
+    fs::remove_file(dir.path().join("team/notes")).unwrap();
+    fs::remove_dir(dir.path().join("team")).unwrap();
+    create(&root, "team").unwrap();
+    root.remove(&at("team"), &owner("pvc-1"), &token).unwrap();
+    assert_empty(dir.path());
+}
+
+#[test]
+fn nothing_is_adopted_where_others_can_replace_it() {
+    let (dir, root) = root();
+    put(&dir, "shop", 0o777);
+    put(&dir, "shop/data", 0o700);
+    is_exposed(root.adopt(&at("shop/data"), &owner("pvc-1"), false), "0777");
+    is_exposed(root.adopt_above(&at("shop")), "0777");
+    fs::set_permissions(dir.path().join("shop"), fs::Permissions::from_mode(0o755)).unwrap();
+    root.adopt(&at("shop/data"), &owner("pvc-1"), false).unwrap();
+    assert!(matches!(root.adopt_above(&at("shop/data")), Err(DirectoryError::Taken { .. })));
+}
+
+#[test]
+fn a_volume_does_not_come_back_into_a_directory_of_others() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    create(&root, "shop/data").unwrap();
+    root.move_to_trash(&at("shop/data"), &owner("pvc-1"), None, serde_json::Value::Null, &token).unwrap();
+    put(&dir, "shop", 0o711);
+    is_exposed(root.restore("pvc-1", Some(HERE)), "was not made");
+    assert_eq!((root.trash().unwrap().len(), root.restoring().unwrap().len()), (1, 0));
+    fs::remove_dir(dir.path().join("shop")).unwrap();
+    root.restore("pvc-1", Some(HERE)).unwrap();
+    assert!(dir.path().join("shop/data").exists());
+}

@@ -1,0 +1,222 @@
+//! The `main` of every provisioner.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command, FromArgMatches, Parser, Subcommand};
+use futures::future::LocalBoxFuture;
+use provisioner_runtime::error_chain;
+
+use super::served::Served;
+use super::{BoxError, Invocation, read};
+
+type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxError>>>;
+
+/// The whole `main` of a provisioner: parses the arguments, and runs the provisioner that `setup` returns until SIGTERM or
+/// SIGINT. An error is one line on stderr and exit code 1.
+///
+/// ```no_run
+/// # use kube_provisioner::*;
+/// # struct Exports;
+/// # impl Provisioner for Exports {
+/// #     type Parameters = ();
+/// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::nfs("server", r.name)) }
+/// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
+/// # }
+/// #[derive(clap::Parser)]
+/// struct Args {
+///     #[command(flatten)]
+///     options: Options,
+/// }
+///
+/// fn main() -> std::process::ExitCode {
+///     Program::new(async |args: Args| Ok((Exports, args.options))).run()
+/// }
+/// ```
+///
+/// A provisioner of buckets comes with its [`BucketOptions`](crate::BucketOptions):
+///
+/// ```no_run
+/// # use kube_provisioner::bucket::*;
+/// # use kube_provisioner::*;
+/// # struct Store;
+/// # impl BucketProvisioner for Store {
+/// #     type Parameters = ();
+/// #     type Config = ();
+/// #     async fn provision(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { unimplemented!() }
+/// #     async fn grant(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { unimplemented!() }
+/// #     async fn delete(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
+/// #     async fn revoke(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
+/// # }
+/// #[derive(clap::Parser)]
+/// struct Args {
+///     #[command(flatten)]
+///     options: BucketOptions,
+/// }
+///
+/// fn main() -> std::process::ExitCode {
+///     Program::new(async |args: Args| Ok((Store, args.options))).run()
+/// }
+/// ```
+///
+/// `--preset` sets the defaults of other options. Beside running, every provisioner has these commands, and may have
+/// [its own](Self::commands):
+///
+/// | command | what it does |
+/// |---|---|
+/// | `check-class FILE…` | checks StorageClasses before anybody uses them; needs no cluster |
+/// | `rbac` | prints the manifests of the ServiceAccount and its RBAC rules; needs no cluster |
+/// | `journal list`, `journal drop ENTRY` | lists the attempts in the journal, and drops one; for volumes alone, because `kubectl get objectbuckets` lists those of buckets |
+#[must_use = "nothing happens before `run`"]
+pub struct Program<A, S, C = NoCommand> {
+    arguments: Vec<OsString>,
+    setup: Call<A, S>,
+    carry_out: Call<C, ()>,
+}
+
+impl<A: Parser + 'static, S: Served> Program<A, S> {
+    /// A program with the arguments of the process. `setup` gets the parsed ones, and returns a
+    /// [`Provisioner`](crate::Provisioner) with its [`Options`](crate::Options), or a
+    /// [`BucketProvisioner`](crate::bucket::BucketProvisioner) with its [`BucketOptions`](crate::BucketOptions).
+    ///
+    /// `setup` runs on the runtime of the controller; [`client`](crate::client) returns a client for it.
+    pub fn new(setup: impl AsyncFnOnce(A) -> Result<S, BoxError> + 'static) -> Self {
+        Self {
+            arguments: std::env::args_os().collect(),
+            setup: Box::new(|arguments| Box::pin(async { setup(arguments).await })),
+            carry_out: Box::new(|command| match command {}),
+        }
+    }
+}
+
+impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
+    /// Adds commands to the common ones, such as one that lists the content of the backend. The program's own arguments do
+    /// not count for a command.
+    ///
+    /// ```no_run
+    /// # use kube_provisioner::*;
+    /// # struct Exports;
+    /// # impl Provisioner for Exports {
+    /// #     type Parameters = ();
+    /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::nfs("server", r.name)) }
+    /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
+    /// # }
+    /// # #[derive(clap::Parser)]
+    /// # struct Args {
+    /// #     #[command(flatten)]
+    /// #     options: Options,
+    /// # }
+    /// #[derive(clap::Subcommand)]
+    /// enum Commands {
+    ///     /// List the exports
+    ///     Exports { server: String },
+    /// }
+    ///
+    /// fn main() -> std::process::ExitCode {
+    ///     Program::new(async |args: Args| Ok((Exports, args.options)))
+    ///         .commands(async |Commands::Exports { server }| {
+    ///             println!("the exports of {server}: ...");
+    ///             Ok(())
+    ///         })
+    ///         .run()
+    /// }
+    /// ```
+    pub fn commands<D: Subcommand + 'static>(
+        self,
+        carry_out: impl AsyncFnOnce(D) -> Result<(), BoxError> + 'static,
+    ) -> Program<A, S, D> {
+        let Self { arguments, setup, .. } = self;
+        Program { arguments, setup, carry_out: Box::new(|command| Box::pin(async { carry_out(command).await })) }
+    }
+
+    /// Uses these arguments instead of the process's, for a program with several modes that each have their own arguments and
+    /// provisioner. The first argument is the name, such as `nfs-provisioner subdir`.
+    pub fn arguments(self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self { arguments: arguments.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// Runs the program.
+    pub fn run(self) -> ExitCode {
+        let Self { arguments, setup, carry_out } = self;
+        install_crypto_provider();
+        let done = match read::<A, C, S>(arguments).unwrap_or_else(|error| error.exit()) {
+            Invocation::CheckClass(check) => {
+                let (text, code) = check.run::<S>();
+                print(&text);
+                return ExitCode::from(code);
+            }
+            Invocation::Rbac(rbac, options) => rbac.run::<S>(&options).map(|text| print(&text)),
+            Invocation::Journal(journal, options) => block_on(async { journal.run(&options, print).await }),
+            Invocation::OfAuthor(command) => block_on(carry_out(command)),
+            Invocation::Run(arguments) => block_on(async { Ok(setup(arguments).await?.run().await?) }),
+        };
+        match done {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let text = error_chain(&*error);
+                fail(A::command().get_name(), &text.lines().collect::<Vec<_>>().join(" "));
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+impl<A, S, C> fmt::Debug for Program<A, S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program").field("arguments", &self.arguments).finish_non_exhaustive()
+    }
+}
+
+/// The commands of a program without commands of its own.
+#[derive(Debug)]
+pub enum NoCommand {}
+
+impl FromArgMatches for NoCommand {
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
+        Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand))
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+        Ok(())
+    }
+}
+
+impl Subcommand for NoCommand {
+    fn augment_subcommands(command: Command) -> Command {
+        command
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        command
+    }
+
+    fn has_subcommand(_: &str) -> bool {
+        false
+    }
+}
+
+/// One thread: the controller mostly waits, and blocking work has threads of its own.
+fn block_on<T>(work: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(work);
+    // A hanging blocking thread must not keep the process: the grace period is over.
+    runtime.shutdown_background();
+    done
+}
+
+/// Clients that an author makes need it, too: with several compiled-in providers rustls chooses none.
+fn install_crypto_provider() {
+    // An error means that a provider is installed already, which is fine.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+#[expect(clippy::print_stdout, reason = "the answer of a command")]
+fn print(text: &str) {
+    print!("{text}");
+}
+
+#[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]
+fn fail(program: &str, text: &str) {
+    eprintln!("{program}: {text}");
+}

@@ -1,0 +1,168 @@
+//! Rules about names that two want: two claims at once, a claim and somebody who makes the bucket by hand, and the same claim
+//! in two clusters.
+
+use std::pin::pin;
+
+use super::Subject;
+use super::direct::Direct;
+use super::lab::Lab;
+use super::rules::end;
+use crate::bucket::Source;
+use crate::conformance::cancellation::{MOST, cut_off};
+use crate::conformance::tempo::Tempo;
+use crate::conformance::verdict::{Broken, CheckResult, Judgement};
+
+/// How often two claims race for a name.
+const RACES: usize = 4;
+/// How many moments there are in real time at which somebody else makes the bucket.
+const MOMENTS: usize = 10;
+
+/// Two claims want one name at the same time: one gets it, and the other one's end leaves it.
+pub(super) async fn one_name(subject: &Subject, before: &[String]) -> CheckResult {
+    for race in 0..RACES {
+        let lab = Lab::new(subject);
+        let name = format!("conformance-race-{race}");
+        let process = lab.start(1);
+        for claim in ["first", "second"] {
+            lab.claim(claim, "class", Some(&name));
+        }
+        let phase =
+            |claim: &str| lab.get_claim(claim).map(|claim| claim["status"]["phase"].clone()).unwrap_or_default();
+        let settled = || ["first", "second"].iter().all(|claim| phase(claim) == "Bound" || phase(claim) == "Failed");
+        lab.until("one of two claims with one bucket name is bound, and the other one is refused for good", settled)
+            .await?;
+        let (winner, loser) = match (phase("first") == "Bound", phase("second") == "Bound") {
+            (true, true) => return Err(Broken(format!("two claims have the bucket {name}"))),
+            (false, false) => return Err(Broken(format!("neither of two claims has the bucket {name}"))),
+            (true, false) => ("first", "second"),
+            (false, true) => ("second", "first"),
+        };
+        // What the loser has made on its way goes with its attempt.
+        let assets = (subject.assets)().await;
+        lab.delete(loser);
+        lab.gone(loser).await?;
+        lab.assets("the claim that was refused is gone", &assets).await?;
+        end(&lab, &[winner], before, process).await?;
+    }
+    Ok(Judgement::Kept)
+}
+
+/// Somebody else makes a bucket of the name that a claim asks for, at any moment of an attempt.
+pub(super) async fn in_between(subject: &Subject, before: &[String]) -> CheckResult {
+    if subject.by_hand.is_none() {
+        return Ok(Judgement::NotApplicable("nothing is said of how somebody else makes a bucket".to_owned()));
+    }
+    for goes_on in [false, true] {
+        let mut number = 0;
+        for polls in moments(subject).await? {
+            number += 1;
+            let name = format!("conformance-hand-{}-{number}", u8::from(goes_on));
+            if !interrupted(subject, before, &name, polls, goes_on).await? {
+                // The bucket is the claim's by then.
+                break;
+            }
+        }
+    }
+    Ok(Judgement::Kept)
+}
+
+/// After how many polls of an attempt to look: after each, or, where that takes its time, after some of them.
+async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
+    if subject.tempo == Tempo::Virtual {
+        return Ok((0..=MOST).collect());
+    }
+    let lab = Lab::new(subject);
+    let uid = lab.claim("one", "class", Some("conformance-count"));
+    let direct = Direct::new(subject, &lab, Lab::claim_name("one", &uid))?;
+    let (request, mut polls) = (direct.request("conformance-count"), 0);
+    let mut call = pin!(direct.backend.provision(request));
+    let answer = std::future::poll_fn(|context| {
+        polls += 1;
+        call.as_mut().poll(context)
+    });
+    // A backend that fails now and then does so here, too.
+    let _ = answer.await;
+    let process = lab.start(1);
+    lab.bound("one").await?;
+    lab.delete("one");
+    lab.gone("one").await?;
+    process.abort();
+    Ok((0..MOMENTS).map(|moment| polls * moment / MOMENTS).collect())
+}
+
+/// An attempt is interrupted, and somebody else makes the bucket. Whether that could be made.
+async fn interrupted(
+    subject: &Subject,
+    before: &[String],
+    name: &str,
+    polls: usize,
+    goes_on: bool,
+) -> Result<bool, Broken> {
+    let Some(hand) = &subject.by_hand else { return Ok(false) };
+    let lab = Lab::new(subject);
+    let uid = lab.claim("one", "class", Some(name));
+    let direct = Direct::new(subject, &lab, Lab::claim_name("one", &uid))?;
+    let when = format!("somebody makes the bucket {name} after {polls} polls of `provision`");
+    let mut call = direct.backend.provision(direct.request(name));
+    let ended = cut_off(call.as_mut(), polls).await;
+    let at_that_time = (subject.assets)().await;
+    let made = (hand.make)(name.to_owned()).await;
+    let now = (subject.assets)().await;
+    // Also what a request of the attempt has made that was still on its way.
+    let mut theirs: Vec<String> = now.into_iter().filter(|asset| made && !at_that_time.contains(asset)).collect();
+    if goes_on && ended.is_none() {
+        let answer = call.await;
+        if made && answer.is_ok() {
+            return Err(Broken(format!("{when}: the claim has it")));
+        }
+    } else {
+        drop(call);
+    }
+    subject.tempo.calm().await;
+    let process = lab.start(1);
+    if made {
+        let refused = || lab.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
+        lab.until(&format!("{when}: the claim is refused for good"), refused).await?;
+        let now = (subject.assets)().await;
+        theirs.retain(|asset| now.contains(asset));
+        if theirs.is_empty() {
+            return Err(Broken(format!("{when}: the bucket is gone")));
+        }
+    } else {
+        lab.bound("one").await?;
+    }
+    let mut left: Vec<String> = before.iter().cloned().chain(theirs).collect();
+    left.sort_unstable();
+    end(&lab, &["one"], &left, process).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+    if made {
+        (hand.remove)(name.to_owned()).await;
+        lab.assets("what was made by hand is removed", before).await?;
+    }
+    Ok(made)
+}
+
+/// The bucket of a claim with the same name and the same uid in another cluster, as after a copy of the whole cluster.
+pub(super) async fn other_cluster(subject: &Subject, before: &[String]) -> CheckResult {
+    const NAME: &str = "conformance-clusters";
+    let lab = Lab::new(subject);
+    let process = lab.start(1);
+    let uid = lab.claim("one", "class", Some(NAME));
+    lab.bound("one").await?;
+    let assets = (subject.assets)().await;
+    let there = Direct::new(subject, &lab, Lab::claim_name("one", &uid))?.in_another_cluster();
+    if there.backend.provision(there.request(NAME)).await.is_ok() {
+        return Err(Broken("the claim of another cluster gets the bucket".to_owned()));
+    }
+    lab.assets("the claim of another cluster is refused", &assets).await?;
+    for source in [Source::Provisioned, Source::Granted] {
+        let bucket = || there.bucket(NAME, source);
+        // What it answers is its own affair.
+        let _ = there.backend.clean_up(bucket()).await;
+        let _ = match source {
+            Source::Provisioned => there.backend.delete(bucket()).await,
+            Source::Granted => there.backend.revoke(bucket()).await,
+        };
+        lab.assets("the claim of another cluster is gone", &assets).await?;
+    }
+    end(&lab, &["one"], before, process).await
+}

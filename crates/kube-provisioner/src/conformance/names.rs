@@ -1,0 +1,129 @@
+//! Names that somebody else may want: another claim, or a person who makes an asset by hand.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures::future::join;
+use tokio::time::sleep;
+
+use super::cancellation::{MOST, cut_off};
+use super::subject::{Request, Subject};
+use super::verdict::{Broken, CheckResult, Judgement};
+use crate::controller::volume::Backend;
+use crate::error::ProvisionError;
+use crate::volume::Volume;
+
+/// How often a refused call is made again: a refusal may be of the moment.
+const CALLS: usize = 3;
+
+/// Two claims want one name, the second one from any moment of the first one's call.
+pub(super) async fn one_name(subject: &Subject) -> CheckResult {
+    if subject.shared_names.is_none() {
+        let why = "`.shares_names(..)` names no parameters by which two claims want one name";
+        return Ok(Judgement::NotApplicable(why.to_owned()));
+    }
+    for polls in 0..=MOST {
+        let mut finished = true;
+        for restart in [false, true] {
+            finished &= both_want(subject, polls, restart).await?;
+        }
+        if finished {
+            break;
+        }
+    }
+    Ok(Judgement::Kept)
+}
+
+/// Whether the first call ended before the second one began.
+async fn both_want(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
+    let (before, backend) = (subject.assets_now().await, subject.start().await?);
+    let (names, claim) = ([subject.new_name(), subject.new_name()], format!("claim-of-{}", subject.new_name()));
+    let requests = names.each_ref().map(|name| Request::of_shared_name(subject, &backend, name, &claim));
+    let other = if restart { subject.start().await? } else { Arc::clone(&backend) };
+    let when = format!("after two claims wanted one name, the second one {polls} polls after the first");
+
+    let mut first = pin!(attempt(subject, &backend, &requests[0]));
+    let mut early = None;
+    for _ in 0..polls {
+        let poll = poll_fn(|context| Poll::Ready(first.as_mut().poll(context))).await;
+        if let Poll::Ready(answer) = poll {
+            early = Some(answer);
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let finished = early.is_some();
+    let first = async {
+        match early {
+            Some(answer) => answer,
+            None => first.await,
+        }
+    };
+    let answers = join(first, attempt(subject, &other, &requests[1])).await;
+
+    let mut made = Vec::new();
+    for (request, answer) in requests.iter().zip([answers.0, answers.1]) {
+        match answer {
+            Ok(volume) => made.push(request.save(volume)?),
+            Err(_) => subject.end(&backend, request).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?,
+        }
+    }
+    let winners = made.len();
+    if winners == 0 {
+        return Err(Broken(format!("{when}, neither got it")));
+    }
+    // Whoever has got a volume has an asset for itself, also when the other one is gone.
+    subject.expect(&before, winners, &format!("{when}, and {winners} of them got a volume")).await?;
+    while let Some(last) = made.pop() {
+        subject.delete(&backend, &last.object).await?;
+        subject.expect(&before, made.len(), &format!("{when}, and one of the volumes was deleted")).await?;
+    }
+    Ok(finished)
+}
+
+/// Somebody makes an asset by hand where the volume's would be, while the claim is pending.
+pub(super) async fn made_by_hand(subject: &Subject) -> CheckResult {
+    let Some(make) = &subject.by_hand else {
+        let why = "`.made_by_hand(..)` makes no asset where a volume's would be";
+        return Ok(Judgement::NotApplicable(why.to_owned()));
+    };
+    for polls in 0..=MOST {
+        let (name, claim) = (subject.new_name(), format!("claim-of-{}", subject.new_name()));
+        let backend = subject.start().await?;
+        let request = Request::of_shared_name(subject, &backend, &name, &claim);
+        let finished = cut_off(request.call(&backend), polls).await.is_some();
+        subject.tempo.calm().await;
+        // None where the provisioner was quicker.
+        if let Some(theirs) = make(name.clone(), claim.clone()).await {
+            let backend = subject.start().await?;
+            match attempt(subject, &backend, &request).await {
+                Ok(volume) => subject.delete(&backend, &request.save(volume)?.object).await?,
+                Err(_) => subject.end(&backend, &request).await?,
+            }
+            let now = subject.assets_now().await;
+            if !now.0.contains(&theirs) {
+                return Err(Broken(format!(
+                    "somebody made {theirs} by hand after `provision` of {name} had been polled {polls} times; when the claim \
+                     was gone, so was {theirs}"
+                )));
+            }
+        }
+        if finished {
+            break;
+        }
+    }
+    Ok(Judgement::Kept)
+}
+
+/// Calls `provision` until it succeeds, or has refused often enough.
+async fn attempt(subject: &Subject, backend: &Arc<dyn Backend>, request: &Request) -> Result<Volume, ProvisionError> {
+    for _ in 1..CALLS {
+        match request.call(backend).await {
+            Ok(volume) => return Ok(volume),
+            Err(error) => sleep(subject.tempo.retry(error.retry_after())).await,
+        }
+    }
+    request.call(backend).await
+}

@@ -1,0 +1,62 @@
+//! The id of this cluster, which separates its storage from that of other clusters on the same backend.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
+use provisioner_runtime::call::{CallError, call};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::controller::RunError;
+use crate::options::Options;
+
+/// Every cluster has it, and nobody can delete it, so its uid lasts as long as the cluster.
+pub(crate) const SYSTEM_NAMESPACE: &str = "kube-system";
+
+const LIMIT: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The id of the cluster that the controller would use with these options: the given one, or the uid of the namespace
+/// kube-system. For commands of authors.
+///
+/// # Errors
+/// When the namespace cannot be read; the text says what to do.
+pub async fn cluster_id(options: &Options, client: &Client) -> Result<String, RunError> {
+    match &options.cluster_id {
+        Some(id) => Ok(id.clone()),
+        None => read(client).await.map_err(|error| RunError::Cluster { problem: error.to_string() }),
+    }
+}
+
+/// As [`cluster_id`], as often as it takes. `None` if `shutdown` comes first.
+pub(super) async fn identify(
+    options: &Options,
+    client: &Client,
+    shutdown: &CancellationToken,
+) -> Result<Option<String>, RunError> {
+    if let Some(id) = &options.cluster_id {
+        return Ok(Some(id.clone()));
+    }
+    loop {
+        let problem = match read(client).await {
+            Ok(id) => return Ok(Some(id)),
+            Err(error @ (CallError::Forbidden(_) | CallError::NotFound)) => {
+                return Err(RunError::Cluster { problem: error.to_string() });
+            }
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(problem, "cannot read the namespace {SYSTEM_NAMESPACE}, by whose uid the cluster is known");
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(None),
+            () = sleep(PAUSE) => {}
+        }
+    }
+}
+
+async fn read(client: &Client) -> Result<String, CallError> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = call(LIMIT, namespaces.get(SYSTEM_NAMESPACE)).await?;
+    namespace.metadata.uid.ok_or_else(|| CallError::Other(format!("{SYSTEM_NAMESPACE} has no uid")))
+}

@@ -1,0 +1,54 @@
+//! How long calls of the author's code may take, how often they are tried, and when a key runs again.
+
+use std::time::Duration;
+
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::queue::Next;
+
+use crate::options::Options;
+
+/// Time limits of calls of the author's code.
+#[derive(Clone, Debug)]
+pub(crate) struct CallLimits {
+    /// One call of a method that creates something.
+    pub(crate) provision: Duration,
+    /// One call of another method.
+    pub(crate) delete: Duration,
+}
+
+/// How often an operation is tried before it waits for a change. 0 is without limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Thresholds {
+    pub(crate) provision: u32,
+    pub(crate) delete: u32,
+}
+
+impl CallLimits {
+    pub(crate) fn of(options: &Options) -> Self {
+        Self { provision: options.provision_timeout, delete: options.delete_timeout }
+    }
+}
+
+impl Thresholds {
+    pub(crate) fn of(options: &Options) -> Self {
+        Self { provision: options.failed_provision_threshold, delete: options.failed_delete_threshold }
+    }
+}
+
+/// Whether this was the last attempt until something changes.
+pub(crate) fn is_last(attempt: u32, threshold: u32) -> bool {
+    threshold > 0 && attempt > threshold
+}
+
+/// When a key runs again after an error of the author's code.
+pub(crate) fn retry(after: Option<Duration>) -> Next {
+    after.map_or(Next::Retry, Next::RetryAfter)
+}
+
+/// When a key runs again after an error of the API server. A request of the server to slow down is no failure of the key.
+pub(crate) fn after_call(error: &CallError) -> Next {
+    match error {
+        CallError::TooManyRequests { retry_after, .. } => Next::Wait(*retry_after),
+        _ => Next::Retry,
+    }
+}

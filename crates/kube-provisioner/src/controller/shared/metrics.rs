@@ -1,0 +1,65 @@
+//! The metrics of attempts, which both controllers have under their own prefix.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// From a millisecond to half an hour, for slow backends.
+const BUCKETS: [f64; 14] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0];
+
+/// A histogram for each set of labels.
+pub(crate) type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct AttemptLabels {
+    pub(crate) operation: &'static str,
+    pub(crate) outcome: &'static str,
+    pub(crate) class: String,
+}
+
+/// Attempts, by their outcome.
+#[derive(Clone)]
+pub(crate) struct AttemptMetrics {
+    attempts: Family<AttemptLabels, Counter>,
+    seconds: Durations<AttemptLabels>,
+}
+
+impl AttemptMetrics {
+    pub(crate) fn new() -> Self {
+        Self { attempts: Family::default(), seconds: Family::new_with_constructor(|| Histogram::new(BUCKETS)) }
+    }
+
+    pub(crate) fn register(&self, ours: &mut Registry) {
+        ours.register("attempts", "Attempts by what came of them.", self.attempts.clone());
+        let help = "Duration of attempts, the author's code included.";
+        ours.register("attempt_duration_seconds", help, self.seconds.clone());
+    }
+
+    /// Starts a counter at zero: Prometheus sees no increase where the first value that it reads is 1.
+    pub(crate) fn start(&self, labels: &AttemptLabels) {
+        drop(self.attempts.get_or_create(labels));
+        drop(self.seconds.get_or_create(labels));
+    }
+
+    pub(crate) fn count(&self, labels: &AttemptLabels, took: Duration) {
+        self.attempts.get_or_create(labels).inc();
+        self.seconds.get_or_create(labels).observe(took.as_secs_f64());
+    }
+}
+
+/// Encodes a gauge that is read when it is asked for.
+pub(crate) fn encode_gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: f64,
+) -> std::fmt::Result {
+    let gauge = ConstGauge::new(value);
+    let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+    gauge.encode(metric)
+}

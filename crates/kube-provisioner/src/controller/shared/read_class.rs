@@ -1,0 +1,56 @@
+//! A StorageClass from the watch, with its parameters read by the author's code before any lock is taken.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use provisioner_runtime::watch::Change;
+use serde_json::value::RawValue;
+
+use super::names::ProvisionerNames;
+use super::watched::WatchedClass;
+
+/// A class by its name, and what is in it where it is ours.
+pub(crate) struct ReadClass<C> {
+    pub(crate) name: Box<str>,
+    pub(crate) ours: Option<Arc<C>>,
+}
+
+impl<C> ReadClass<C> {
+    /// Reads the class of a watch event. `own` reads a class of ours, and may call the author's code.
+    pub(crate) fn of_event(
+        event: Change<WatchedClass>,
+        names: &ProvisionerNames,
+        own: impl Fn(StorageClass) -> C,
+    ) -> Change<Self> {
+        let read = |class: WatchedClass| Self::read(&class, names, &own);
+        match event {
+            Change::Begin => Change::Begin,
+            Change::Listed(class) => Change::Listed(read(class)),
+            Change::Applied(class) => Change::Applied(read(class)),
+            Change::Deleted(class) => Change::Deleted(Self { name: class.name().into(), ours: None }),
+            Change::Ready => Change::Ready,
+        }
+    }
+
+    /// The name of a class of ours that has come or changed.
+    pub(crate) fn seen(event: &Change<Self>) -> Option<&str> {
+        let (Change::Listed(class) | Change::Applied(class)) = event else { return None };
+        class.ours.as_ref().map(|_| &*class.name)
+    }
+
+    fn read(watched: &WatchedClass, names: &ProvisionerNames, own: impl Fn(StorageClass) -> C) -> Self {
+        let ours = match &watched.fields {
+            Ok(class) if names.include(&class.provisioner) => {
+                match serde_json::from_str(watched.raw.as_deref().unwrap_or(RawValue::NULL).get()) {
+                    Ok(class) => Some(Arc::new(own(class))),
+                    Err(problem) => {
+                        tracing::warn!(storage_class = watched.name(), %problem, "unreadable StorageClass");
+                        None
+                    }
+                }
+            }
+            _ => None,
+        };
+        Self { name: watched.name().into(), ours }
+    }
+}

@@ -1,0 +1,37 @@
+//! Requests whose answers are decoded as the watches decode objects.
+
+use std::fmt::Debug;
+
+use kube::api::{GetParams, Patch, PatchParams};
+use kube::core::Request;
+use provisioner_runtime::Cache;
+use provisioner_runtime::call::{CallError, unsent};
+use provisioner_runtime::controller::Context;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Reads an object. `path` is that of its kind and namespace.
+pub(crate) async fn get<C: Cache, T: DeserializeOwned>(
+    context: &Context<C>,
+    path: String,
+    name: &str,
+) -> Result<T, CallError> {
+    let request = Request::new(path).get(name, &GetParams::default()).map_err(unsent)?;
+    context.request(context.client().request(request)).await
+}
+
+/// Patches an object or one of its subresources. `path` is that of its kind and namespace.
+pub(crate) async fn patch<C: Cache, T: DeserializeOwned>(
+    context: &Context<C>,
+    path: String,
+    name: &str,
+    subresource: Option<&str>,
+    patch: &Patch<impl Debug + Serialize>,
+) -> Result<T, CallError> {
+    let (request, parameters) = (Request::new(path), PatchParams::default());
+    let request = match subresource {
+        None => request.patch(name, &parameters, patch),
+        Some(subresource) => request.patch_subresource(subresource, name, &parameters, patch),
+    };
+    context.request(context.client().request(request.map_err(unsent)?)).await
+}

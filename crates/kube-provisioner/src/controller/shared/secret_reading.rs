@@ -1,0 +1,57 @@
+//! Reading the Secrets that classes name.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::Api;
+use provisioner_runtime::Cache;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::controller::Context;
+
+use super::secret_names::{SecretName, TemplateNames};
+use crate::secrets::Secrets;
+
+/// Why a Secret could not be read.
+pub(crate) enum Unread {
+    /// The class's parameters do not give its name.
+    Unnamed(String),
+    Missing {
+        namespace: String,
+        name: String,
+    },
+    Failed(CallError),
+}
+
+/// What is being done when [`Unread::Failed`] occurs.
+pub(crate) const READING: &str = "reading a Secret that the class names";
+
+/// The Secrets that a class names for a claim.
+pub(crate) async fn read_secrets<C: Cache>(
+    context: &Context<C>,
+    named: &[SecretName],
+    names: TemplateNames<'_>,
+) -> Result<Secrets, Unread> {
+    let mut secrets = Secrets::default();
+    for secret in named {
+        let reference = secret.resolve(names).map_err(Unread::Unnamed)?;
+        read_secret(context, &mut secrets, &secret.role, &reference).await?;
+    }
+    Ok(secrets)
+}
+
+/// Adds the data of this Secret under its role.
+pub(crate) async fn read_secret<C: Cache>(
+    context: &Context<C>,
+    secrets: &mut Secrets,
+    role: &str,
+    (namespace, name): &(String, String),
+) -> Result<(), Unread> {
+    let api: Api<Secret> = Api::namespaced(context.client().clone(), namespace);
+    match context.request(api.get(name)).await {
+        Ok(secret) => {
+            let data = secret.data.unwrap_or_default();
+            secrets.insert(role.to_owned(), data.into_iter().map(|(key, value)| (key, value.0)).collect());
+            Ok(())
+        }
+        Err(CallError::NotFound) => Err(Unread::Missing { namespace: namespace.clone(), name: name.clone() }),
+        Err(error) => Err(Unread::Failed(error)),
+    }
+}

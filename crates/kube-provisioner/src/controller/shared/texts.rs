@@ -1,0 +1,40 @@
+//! Parts of messages for users.
+
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::controller::NoAnswer;
+
+/// The text with a capital letter at its start.
+pub(crate) fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// A request to the API server has failed.
+pub(crate) fn call_failed_text(doing: &str, error: &CallError) -> String {
+    format!("{}: {error}", sentence(doing))
+}
+
+/// The author's code gave no answer.
+pub(crate) fn no_answer_text(no_answer: &NoAnswer, method: &str) -> String {
+    match no_answer {
+        NoAnswer::Panicked(text) => {
+            format!(
+                "The provisioner's code crashed in `{method}` and will be called again: {text}; please report this to its authors"
+            )
+        }
+        NoAnswer::CutOff => format!("`{method}` was cancelled, because another replica continues it"),
+        NoAnswer::TimedOut(limit) => {
+            format!("The provisioner's `{method}` did not answer within {} s and will be called again", limit.as_secs())
+        }
+    }
+}
+
+/// The last failure of a claim that is not tried again until something changes.
+pub(crate) fn gave_up_text(text: &str, attempts: u32) -> String {
+    format!("{text} (gave up after {attempts} attempts; change the claim or its class to try again)")
+}
+
+/// The last failure of a deletion that is not tried again until something changes.
+pub(crate) fn gave_up_deletion_text(text: &str, attempts: u32) -> String {
+    format!("{text} (gave up after {attempts} attempts)")
+}

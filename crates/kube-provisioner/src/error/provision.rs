@@ -1,0 +1,95 @@
+//! The error of an author's `provision`.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use super::{BoxError, Failure, error_with_verdict};
+
+/// Why a volume was not provisioned, and what that means for the claim.
+///
+/// Any error turned into this type by `?` means [`ProvisionVerdict::Retry`]: something may have been left behind, so the attempt is
+/// remembered until it has ended. Where nothing was made yet, say so by [`nothing_left`](Self::nothing_left). The text reaches the claim's
+/// user in an event, so it should say what is wrong and what to do about it.
+///
+/// ```
+/// use kube_provisioner::{ProvisionError, ProvisionVerdict};
+///
+/// fn quota(free: u64, wanted: u64) -> Result<(), ProvisionError> {
+///     let text = std::fs::read_to_string("/proc/self/comm")?; // an io error: tried again
+///     if text.is_empty() || wanted > free {
+///         return Err(ProvisionError::nothing_left("the pool is full; free some space or add a disk"));
+///     }
+///     Ok(())
+/// }
+/// assert_eq!(quota(1, 2).unwrap_err().verdict(), ProvisionVerdict::NothingLeft);
+/// ```
+pub struct ProvisionError(Failure<ProvisionVerdict>);
+
+error_with_verdict!(ProvisionError, ProvisionVerdict);
+
+/// What a failed attempt means for the claim.
+///
+/// | verdict | the controller | the claim's user sees |
+/// |---|---|---|
+/// | `Retry` | retries with back-off; when the claim is deleted, [cleans up] or calls `provision` until it ends | `ProvisioningFailed` |
+/// | `NothingLeft` | retries with back-off while the claim exists | `ProvisioningFailed` |
+/// | `InProgress` | calls again until the result changes; when the claim is deleted, as for `Retry` | `Provisioning` |
+/// | `Reschedule` | asks the scheduler for another node; without a selected node the same as `NothingLeft` | `ProvisioningFailed` |
+/// | `Invalid` | waits until the claim or its class changes | `ProvisioningFailed` |
+/// | `NotMine` | leaves the claim to another provisioner | nothing |
+///
+/// `NothingLeft`, `Reschedule`, `Invalid` and `NotMine` end the attempt: the author guarantees that no call of it has left anything
+/// in the backend. Only `Retry` means that something may be there.
+///
+/// [cleans up]: crate::Provisioner::clean_up
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProvisionVerdict {
+    /// Another call may succeed; something may have been left behind.
+    Retry,
+    /// Nothing was left behind; another attempt may succeed.
+    NothingLeft,
+    /// The backend may still be working, or may have made something that only another call finds.
+    InProgress,
+    /// Cannot be done on the selected node, and nothing was left behind there.
+    Reschedule,
+    /// Cannot be done with this claim and this class, however often it is tried. Nothing was left behind.
+    Invalid,
+    /// The claim belongs to another provisioner. Nothing was left behind.
+    NotMine,
+}
+
+impl ProvisionError {
+    /// The controller retries with back-off. Something may have been left behind. The same as `?`, for texts
+    /// and boxed errors.
+    pub fn retry(source: impl Into<BoxError>) -> Self {
+        Self::new(ProvisionVerdict::Retry, source)
+    }
+
+    /// The controller retries with back-off. Neither this call nor an earlier one has left anything in the
+    /// backend.
+    pub fn nothing_left(source: impl Into<BoxError>) -> Self {
+        Self::new(ProvisionVerdict::NothingLeft, source)
+    }
+
+    /// The backend is still working. The controller asks again until it is done, whatever happens to the claim.
+    pub fn in_progress(source: impl Into<BoxError>) -> Self {
+        Self::new(ProvisionVerdict::InProgress, source)
+    }
+
+    /// Not possible on the selected node. The controller asks the scheduler for another one.
+    pub fn reschedule(source: impl Into<BoxError>) -> Self {
+        Self::new(ProvisionVerdict::Reschedule, source)
+    }
+
+    /// Not possible with this claim and class. The controller tries again when one of them changes.
+    pub fn invalid(source: impl Into<BoxError>) -> Self {
+        Self::new(ProvisionVerdict::Invalid, source)
+    }
+
+    /// Not this provisioner's claim. The controller leaves it alone, without an event.
+    pub fn not_mine(source: impl Into<BoxError>) -> Self {
+        Self::new(ProvisionVerdict::NotMine, source)
+    }
+}

@@ -1,0 +1,61 @@
+//! An API server that refuses some writes, and one whose answers to deletions are lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use kube_sim::{After, Before, Interceptor, Request, Status, Stored, Verb, WatchInterceptor, WatchStep};
+
+struct Refusing {
+    left: Arc<AtomicU32>,
+    which: fn(&Request) -> bool,
+}
+
+/// Refuses as many of these writes as the number says.
+pub(crate) fn refusing(which: fn(&Request) -> bool) -> (Arc<AtomicU32>, Arc<dyn Interceptor>) {
+    let left = Arc::new(AtomicU32::new(0));
+    (left.clone(), Arc::new(Refusing { left, which }))
+}
+
+impl Interceptor for Refusing {
+    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
+        let is_write = matches!(request.verb, Verb::Create | Verb::Patch);
+        let next = || self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let refused = is_write && (self.which)(request) && next().is_ok();
+        let answer = if refused { Before::Refuse(Status::internal("the disk is full")) } else { Before::Handle };
+        Box::pin(async move { answer })
+    }
+
+    fn after<'a>(&'a self, _: &'a Request, _: u16) -> BoxFuture<'a, After> {
+        Box::pin(async { After::Deliver })
+    }
+
+    fn watch(&self, _: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        None
+    }
+}
+
+/// The connection breaks before the answer to a deletion, and watches tell of it late.
+pub(crate) struct LosesDeletions;
+
+impl Interceptor for LosesDeletions {
+    fn before<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, Before> {
+        Box::pin(async { Before::Handle })
+    }
+
+    fn after<'a>(&'a self, request: &'a Request, _: u16) -> BoxFuture<'a, After> {
+        let answer = if request.verb == Verb::Delete { After::Break } else { After::Deliver };
+        Box::pin(async move { answer })
+    }
+
+    fn watch(&self, _: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        Some(Box::new(Self))
+    }
+}
+
+impl WatchInterceptor for LosesDeletions {
+    fn event(&mut self, kind: &'static str, _: &Stored) -> WatchStep {
+        if kind == "DELETED" { WatchStep::Delay(Duration::from_secs(60)) } else { WatchStep::Deliver }
+    }
+}

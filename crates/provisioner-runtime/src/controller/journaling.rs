@@ -1,0 +1,76 @@
+//! How attempts get from a journal into the cache.
+
+use super::cache::{Cache, Journaled};
+use crate::journal::Entry;
+
+/// How the entries of a journal become attempts in the cache.
+pub struct JournalSpec<C: Cache> {
+    read: Box<Read<C>>,
+    owns: Box<dyn Fn(&Entry) -> bool + Send + Sync>,
+    pub(super) unfinished: fn(&C, &C::Key) -> bool,
+    pub(super) await_adoption: fn(&mut C, &[C::Key]),
+    pub(super) adopted: fn(&mut C, &C::Key),
+    pub(super) drop_attempt: fn(&mut C, &C::Key),
+    pub(super) forget: Forget<C>,
+}
+
+type Read<C> = dyn Fn(&Entry) -> Result<Adopt<C>, String> + Send + Sync;
+type Forget<C> = fn(&mut C, &dyn Fn(&<C as Cache>::Key) -> bool);
+/// Adopts an attempt that was read. Returns `false` if there is nothing to finish.
+pub(super) type Adopt<C> = Box<dyn FnOnce(&mut C) -> bool + Send>;
+
+impl<C: Cache> JournalSpec<C> {
+    /// For a controller that records nothing in its journal.
+    pub fn none() -> Self {
+        Self {
+            read: Box::new(|_| Err("this controller records nothing in its journal".to_owned())),
+            owns: Box::new(|_| true),
+            unfinished: |_, _| false,
+            await_adoption: |_, _| {},
+            adopted: |_, _| {},
+            drop_attempt: |_, _| {},
+            forget: |_, _| {},
+        }
+    }
+
+    /// Whether an entry that nobody finishes is this process's, where processes have [journals of their own
+    /// ](super::Sharing::Own).
+    #[must_use]
+    pub fn owned_if(self, owns: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
+        Self { owns: Box::new(owns), ..self }
+    }
+
+    pub(super) fn read(&self, entry: &Entry) -> Result<Adopt<C>, String> {
+        (self.read)(entry)
+    }
+
+    pub(super) fn owns(&self, entry: &Entry) -> bool {
+        (self.owns)(entry)
+    }
+}
+
+impl<C: Journaled> JournalSpec<C> {
+    /// `read` reads an entry, or returns what is wrong with it: then the entry stays in the journal. It may call an author's
+    /// code, because no lock is held.
+    pub fn new(read: impl Fn(&Entry) -> Result<C::Attempt, String> + Send + Sync + 'static) -> Self {
+        let read = move |entry: &Entry| {
+            let (key, attempt) = (C::Key::from(&entry.key), read(entry)?);
+            Ok(Box::new(move |cache: &mut C| cache.adopt(&key, attempt)) as Adopt<C>)
+        };
+        Self {
+            read: Box::new(read),
+            owns: Box::new(|_| true),
+            unfinished: C::unfinished,
+            await_adoption: C::await_adoption,
+            adopted: C::adopted,
+            drop_attempt: C::drop_attempt,
+            forget: C::forget,
+        }
+    }
+}
+
+impl<C: Cache> std::fmt::Debug for JournalSpec<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JournalSpec").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! Journals that a backup has brought back, in this cluster or in another.
+
+use kube_sim::{Cluster, DeleteOptions, Target, object};
+use serde_json::Value;
+
+use super::*;
+
+const TARGET: Target<'_> = Target { group: "", plural: "configmaps", namespace: "default", name: NAME };
+
+/// A journal with these entries, as a backup has it.
+async fn backup(cluster: &Cluster, keys: &[&str]) -> Value {
+    let held = hold(cluster, "former").await;
+    for key in keys {
+        held.journal.record(entry(key)).await.unwrap();
+    }
+    cluster.get("", "configmaps", "default", NAME).unwrap()
+}
+
+fn restore(cluster: &Cluster, mut journal: Value) {
+    for field in ["uid", "resourceVersion", "creationTimestamp"] {
+        object::remove_meta(&mut journal, field);
+    }
+    // In another cluster there may be none.
+    let _ = cluster.delete(&TARGET, DeleteOptions::default());
+    cluster.create(&journal).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g62_nobody_acts_on_the_entries_of_a_restored_journal() {
+    for elsewhere in [false, true] {
+        let first = Cluster::builder().build();
+        let saved = backup(&first, &["a", "b"]).await;
+        let cluster = if elsewhere { Cluster::builder().seed(7).build() } else { first };
+        restore(&cluster, saved);
+        let held = hold(&cluster, "one").await;
+        assert_eq!((held.entries.as_slice(), held.journal.stats().restored), ([].as_slice(), 2));
+        // Nor does whoever comes after that.
+        held.journal.record(entry("c")).await.unwrap();
+        drop(held);
+        let held = hold(&cluster, "two").await;
+        assert_eq!((keys(&held), held.journal.stats().restored), (vec!["c".to_owned()], 2));
+        let listed = &list(&cluster.client("person"), "default", None).await.unwrap()[0];
+        assert_eq!(listed.restored, [entry("a"), entry("b")]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g62_a_person_accepts_and_drops_restored_entries() {
+    let cluster = Cluster::builder().build();
+    let saved = backup(&cluster, &["a", "b", "c"]).await;
+    restore(&cluster, saved);
+    let held = hold(&cluster, "one").await;
+    let person = cluster.client("person");
+    request_accept(&person, "default", NAME, "a").await.unwrap();
+    assert_eq!(held.journal.accepted().await, [entry("a")]);
+    request_drop(&person, "default", NAME, "b").await.unwrap();
+    assert_eq!(held.journal.dropped().await, ["b"]);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!((stored_keys(&cluster).await, held.journal.stats().restored), (vec!["a".to_owned()], 1));
+    drop(held);
+    // While nobody holds it.
+    request_accept(&person, "default", NAME, "c").await.unwrap();
+    let held = hold(&cluster, "two").await;
+    assert_eq!((keys(&held), held.journal.stats().restored), (vec!["a".to_owned(), "c".to_owned()], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_begins_again_takes_the_place_of_what_was_restored() {
+    let cluster = Cluster::builder().build();
+    let saved = backup(&cluster, &["a"]).await;
+    restore(&cluster, saved);
+    let held = hold(&cluster, "one").await;
+    held.journal.record(entry("a")).await.unwrap();
+    assert_eq!((stored_keys(&cluster).await, held.journal.stats().restored), (vec!["a".to_owned()], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_of_an_earlier_version_is_served() {
+    let cluster = Cluster::builder().build();
+    let mut saved = backup(&cluster, &["a"]).await;
+    for noted in ["kube-provisioner/journal-uid", "kube-provisioner/cluster-id"] {
+        assert!(object::annotation(&saved, noted).is_some());
+        object::remove_annotation(&mut saved, noted);
+    }
+    restore(&cluster, saved);
+    assert_eq!(keys(&hold(&cluster, "one").await), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_entry_is_ever_stored_without_the_uid_of_its_journal() {
+    let cluster = Cluster::builder().build();
+    let held = hold(&cluster, "one").await;
+    held.journal.record(entry("a")).await.unwrap();
+    cluster.delete(&TARGET, DeleteOptions::default()).unwrap();
+    let mut changes = cluster.subscribe(&[("", "configmaps")]);
+    held.journal.record(entry("b")).await.unwrap();
+    let mut writes = 0;
+    while let Some(change) = changes.try_next() {
+        let stored: Value = serde_json::from_slice(change.object().bytes()).unwrap();
+        let noted = object::annotation(&stored, "kube-provisioner/journal-uid");
+        assert!(stored["data"]["entries"].is_null() || noted == Some(object::uid(&stored)), "{stored}");
+        writes += 1;
+    }
+    assert_eq!((writes, stored_keys(&cluster).await), (2, vec!["a".to_owned(), "b".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_journal_of_other_shards_is_not_adopted() {
+    let cluster = Cluster::builder().build();
+    let saved = backup(&cluster, &["a"]).await;
+    restore(&cluster, saved);
+    let options = JournalOptions { layout: "2".to_owned(), ..options("disks-journal-0-of-2", "one") };
+    let held = hold_as(cluster.client("one"), options.clone()).await;
+    let mut adoption = Adoption::new(cluster.client("one"), &options, &held.journal);
+    let adopted = adoption.run(|other| other.layout != "2", |_| true).await.unwrap();
+    assert_eq!(adopted, Adopted::default());
+    assert_eq!(stored_keys(&cluster).await, ["a"]);
+}
+
+fn keys(held: &Held) -> Vec<String> {
+    held.entries.iter().map(|entry| entry.key.clone()).collect()
+}

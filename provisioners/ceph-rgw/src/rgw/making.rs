@@ -1,0 +1,85 @@
+//! Makes a claim's bucket.
+
+use kube_provisioner::ProvisionError;
+use kube_provisioner::bucket::RequestOf;
+
+use super::account::Account;
+use super::{ONE_BUCKET, Rgw, Users};
+use crate::admin::{Failure, User};
+use crate::store::Store;
+use crate::users::HandedOver;
+
+/// Why there is no bucket.
+pub(super) enum Problem {
+    /// What the claim wants is not possible.
+    Refused(String),
+    Failed(ProvisionError),
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Problem {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Makes the bucket, unless it is `absent` no more, and sees to it that its owner has it. The claim's own user makes it in any
+/// case: nobody else has a name with the claim's uid, so that user's bucket is the claim's, whenever this ends. A bucket of
+/// the owner whom the claim names could be any of that owner's. The answer is the marker of a bucket that belongs to that owner.
+pub(super) async fn make(
+    store: &Store,
+    users: &Users,
+    owner: &User,
+    request: &RequestOf<Rgw>,
+    absent: bool,
+) -> Result<Option<String>, Problem> {
+    if users.owner.generated {
+        return create(store, &users.owner, owner, request).await.map(|()| None);
+    }
+    let own = users.own.as_ref().ok_or_else(|| Problem::Refused("the claim has no uid".to_owned()))?;
+    let own_user = own.ensured(store, ONE_BUCKET).await.map_err(Problem::Failed)?;
+    if absent {
+        has_room(store, &users.owner, owner).await?;
+        create(store, own, &own_user, request).await?;
+    }
+    let name = &request.name;
+    let made = store.admin.bucket(name).await?.filter(|made| made.owner == own.id);
+    let made = made.ok_or_else(|| {
+        Problem::Failed(ProvisionError::retry(format!("the bucket {name} was made and is not there")))
+    })?;
+    own.note(store, HandedOver { marker: made.marker.clone(), owner: users.owner.id.clone() }).await?;
+    store.admin.give_bucket(name, &made.id, &users.owner.id).await?;
+    Ok(Some(made.marker))
+}
+
+async fn create(store: &Store, account: &Account, user: &User, request: &RequestOf<Rgw>) -> Result<(), Problem> {
+    let name = &request.name;
+    let key = account.key(store, user, request.access_key_id.as_deref()).await.map_err(Problem::Failed)?;
+    // A region would be taken for the name of a placement.
+    let error = match store.s3(key).create_bucket(name, None).await {
+        Ok(()) => return Ok(()),
+        Err(error) => error,
+    };
+    match error.code() {
+        // An answer to an earlier call was lost.
+        "BucketAlreadyOwnedByYou" => Ok(()),
+        "BucketAlreadyExists" => Err(Problem::Refused(format!(
+            "the bucket {name} exists and belongs to somebody else: choose another bucketName"
+        ))),
+        "InvalidBucketName" => {
+            Err(Problem::Refused(Failure::of_user(&format!("make the bucket {name}"), error).to_string()))
+        }
+        _ => Err(Failure::of_user(&format!("make the bucket {name}"), error).into()),
+    }
+}
+
+/// Whether the owner whom the claim names may own another bucket. The gateway asks only those who make one.
+async fn has_room(store: &Store, account: &Account, owner: &User) -> Result<(), Problem> {
+    let (id, most) = (&account.id, owner.max_buckets);
+    let full = most < 0 || (most > 0 && store.admin.count_buckets(id).await? as i64 >= most);
+    if full {
+        let text =
+            format!("the user {id} may own no further bucket: radosgw-admin user modify --uid={id} --max-buckets=…");
+        return Err(Problem::Failed(ProvisionError::retry(text)));
+    }
+    Ok(())
+}

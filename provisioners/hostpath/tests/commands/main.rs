@@ -1,0 +1,8 @@
+//! The commands that change a root, as programs against a simulated API server: ownership of directories.
+
+mod adopt;
+mod orphans;
+mod trash;
+mod two_clusters;
+mod unadopted;
+mod world;

@@ -1,0 +1,50 @@
+//! Data before control: what the process does before its controller runs. The exports are served without the API server.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_provisioner::{CancellationToken, Options, client};
+use provisioner_runtime::admin::{AdminServer, Checks};
+use tokio::signal::unix::Signal;
+use tokio::time::sleep;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// The pause before the API server is asked again; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Answers probes while the controller does not: a kubelet would end a process that only waits.
+pub(super) async fn probes(options: &Options) -> Infallible {
+    let server = match options.admin_address {
+        // The controller reports an address that cannot be bound.
+        Some(address) => AdminServer::bind(address).await.ok(),
+        None => None,
+    };
+    if let Some(server) = server {
+        let checks = Checks::new();
+        checks.add("controller", || Err("it waits for the disk or for the API server".to_owned()));
+        server.serve(checks, Arc::default(), CancellationToken::new()).await;
+    }
+    pending().await
+}
+
+/// Waits until the API server answers.
+pub(super) async fn api_server(options: &Options, terminate: &mut Signal) -> Result<(), BoxError> {
+    let answers = async {
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = client(options).await {
+            tracing::warn!("the controller waits for the API server; recorded exports are served meanwhile: {error}");
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = terminate.recv() => Err("terminated before the API server answered".into()),
+        () = answers => Ok(()),
+    }
+}

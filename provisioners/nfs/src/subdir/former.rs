@@ -1,0 +1,66 @@
+//! Classes of nfs-subdir-external-provisioner, which archives by default.
+
+use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
+
+/// Its names end so, in its manifests and chart and in those of its predecessor.
+const NAMES: [&str; 3] = ["nfs-subdir-external-provisioner", "nfs-client-provisioner", "fuseim.pri/ifs"];
+/// The driver whose classes may be taken over, too; by default it deletes.
+const CSI_DRIVER: &str = "nfs.csi.k8s.io";
+/// What a class can say.
+const SAYING: [&str; 2] = ["onDelete", "archiveOnDelete"];
+
+/// Whether a class of this name is one of the former provisioner. It can be called anything, so a further name that is served
+/// beside the own one is taken for it.
+pub(super) fn archives(provisioner: &str, own_name: Option<&str>) -> bool {
+    let is_further = own_name.is_some_and(|own| own != provisioner) && provisioner != CSI_DRIVER;
+    is_further || NAMES.iter().any(|name| provisioner.ends_with(name))
+}
+
+/// What the users of such a class should know.
+pub(super) fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
+    let says = |key: &&str| class.parameters.as_ref().is_some_and(|all| all.contains_key(*key));
+    let is_silent = !SAYING.iter().any(says) && archives(&class.provisioner, own_name);
+    is_silent.then(|| {
+        format!(
+            "the class says neither onDelete nor archiveOnDelete, so the data of deleted volumes are archived, as \
+             nfs-subdir-external-provisioner did for classes of {}: they stay in the trash until `trash purge`; a class with \
+             archiveOnDelete: \"false\" removes them, one with \"true\" says so without this note",
+            class.provisioner
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn advised(provisioner: &str, parameters: &[(&str, &str)], own_name: Option<&str>) -> bool {
+        let parameters = parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let parameters: BTreeMap<_, _> = parameters.collect();
+        let class = StorageClass {
+            provisioner: provisioner.to_owned(),
+            parameters: Some(parameters),
+            ..StorageClass::default()
+        };
+        advice(&class, own_name).is_some()
+    }
+
+    #[test]
+    fn a_class_of_the_former_provisioner_archives_unless_it_says_otherwise() {
+        let own = Some("example.com/nfs");
+        for name in [
+            "k8s-sigs.io/nfs-subdir-external-provisioner",
+            "cluster.local/x-nfs-subdir-external-provisioner",
+            "fuseim.pri/ifs",
+        ] {
+            assert!(advised(name, &[], None) && advised(name, &[("pathPattern", "x")], Some(name)), "{name}");
+            assert!(!advised(name, &[("archiveOnDelete", "false")], own), "{name}");
+            assert!(!advised(name, &[("onDelete", "retain")], own), "{name}");
+        }
+        assert!(advised("cluster.local/files", &[], own), "its chart allows any name");
+        assert!(!advised("cluster.local/files", &[], None) && !advised("example.com/nfs", &[], own));
+        assert!(!advised(CSI_DRIVER, &[], own));
+    }
+}

@@ -1,0 +1,249 @@
+//! What people do by hand: they take finalizers off, give ObjectBuckets up, change the store, and in the end do what events ask
+//! of them.
+
+use std::time::Duration;
+
+use kube_provisioner::bucket::objectbucket_api::names::generated_bucket_name;
+use kube_sim::{DeleteOptions, PatchKind, Target};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::end;
+use super::store::Mark;
+use super::users::{Kind, Users, target};
+use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, text};
+
+/// Who waits is told why within two minutes, once no process stands still any more.
+const TOLD: Duration = Duration::from_secs(120 + 90);
+
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    LoseClaim,
+    ForceClaim,
+    ForceObject,
+    MakeBucket,
+    DeleteBucket,
+    TakeBucket,
+    Garble,
+    GiveUp,
+    Mend,
+    BackUp,
+    Restore,
+}
+
+impl Users {
+    /// Something that nobody expects.
+    pub(super) fn surprise(&mut self) {
+        let plays = self.world.plays;
+        let mut deeds: Vec<Deed> = Vec::new();
+        if plays.force {
+            deeds.extend([Deed::LoseClaim, Deed::ForceClaim, Deed::ForceObject]);
+        }
+        if plays.by_hand {
+            deeds.extend([Deed::MakeBucket, Deed::DeleteBucket, Deed::TakeBucket]);
+        }
+        if plays.unreadable {
+            deeds.extend([Deed::Garble, Deed::Garble, Deed::GiveUp, Deed::Mend]);
+        }
+        if plays.restore {
+            // Before a restore something is lost.
+            deeds.extend([Deed::BackUp, Deed::LoseClaim, Deed::ForceObject, Deed::Restore]);
+        }
+        let Some(deed) = self.surprises.choice(&deeds).copied() else { return };
+        let at = self.surprises.usize(0..self.wishes.len());
+        match deed {
+            Deed::LoseClaim => self.lose_claim(at),
+            Deed::ForceClaim => self.force_claim(at),
+            Deed::ForceObject => self.force_object(at),
+            Deed::MakeBucket | Deed::DeleteBucket | Deed::TakeBucket => self.change_store(at, deed),
+            Deed::Garble => self.garble(at),
+            Deed::GiveUp => self.give_up_unreadable(at),
+            Deed::Mend => self.mend(),
+            Deed::BackUp => self.back_up(),
+            Deed::Restore => self.restore(),
+        }
+    }
+
+    /// A claim is gone from one moment to the next, and nobody has seen it being deleted.
+    fn lose_claim(&mut self, at: usize) {
+        let Some(uid) = self.wishes[at].uid.take() else { return };
+        let name = self.wishes[at].name.clone();
+        self.world.note(|| format!("{name} is lost"));
+        self.world.ledger().lost(&uid);
+        self.strip("objectbucketclaims", NAMESPACE, &name);
+        let _ = self.cluster.delete(&target("objectbucket.io", "objectbucketclaims", &name), DeleteOptions::default());
+    }
+
+    /// A deleted claim does not go quickly enough for somebody.
+    fn force_claim(&mut self, at: usize) {
+        let Some(uid) = self.wishes[at].uid.clone() else { return };
+        let name = self.wishes[at].name.clone();
+        self.remove(at);
+        self.world.note(|| format!("the finalizers of {name} are taken off"));
+        self.world.ledger().lost(&uid);
+        self.strip("objectbucketclaims", NAMESPACE, &name);
+    }
+
+    fn force_object(&mut self, at: usize) {
+        let name = format!("obc-{NAMESPACE}-{}", self.wishes[at].name);
+        let Ok(object) = self.cluster.get("objectbucket.io", "objectbuckets", "", &name) else { return };
+        self.world.note(|| format!("{name} is lost"));
+        // What another provisioner has left may name nobody.
+        let claimed = claimed_uid(&object);
+        let inherited = self.inherited.clone().filter(|_| self.wishes[at].kind == Kind::Legacy);
+        let uid = if claimed.is_empty() { inherited.unwrap_or_default() } else { claimed };
+        self.world.ledger().forgotten(&uid);
+        self.strip("objectbuckets", "", &name);
+        self.end_object(&name);
+    }
+
+    /// A person ends an ObjectBucket: what it stands for may go once its claim is gone.
+    pub(super) fn gives_up(&self, name: &str) {
+        let Ok(object) = self.cluster.get("objectbucket.io", "objectbuckets", "", name) else { return };
+        self.world.ledger().given_up(&claimed_uid(&object));
+        // What another provisioner has left may name no claim, and is the claim's by its name.
+        let of_name = |wish: &&super::users::Wish| name == format!("obc-{NAMESPACE}-{}", wish.name);
+        if let Some(uid) = self.wishes.iter().find(of_name).and_then(|wish| wish.uid.as_ref()) {
+            self.world.ledger().given_up(uid);
+        }
+    }
+
+    /// A claim becomes unreadable, and somebody takes its ObjectBucket for one that nobody needs.
+    fn give_up_unreadable(&mut self, at: usize) {
+        self.garble_part(at, true, true);
+        self.world.note(|| format!("the ObjectBucket of {} is deleted by hand", self.wishes[at].name));
+        self.delete_object(at);
+    }
+
+    fn strip(&self, plural: &str, namespace: &str, name: &str) {
+        let target = Target { group: "objectbucket.io", plural, namespace, name };
+        let _ = self.cluster.patch(&target, None, PatchKind::Merge, &json!({"metadata": {"finalizers": null}}));
+    }
+
+    fn end_object(&self, name: &str) {
+        let target = Target { group: "objectbucket.io", plural: "objectbuckets", namespace: "", name };
+        let _ = self.cluster.delete(&target, DeleteOptions::default());
+    }
+
+    /// An administrator works in the store itself.
+    fn change_store(&mut self, at: usize, deed: Deed) {
+        let Some(uid) = self.wishes[at].uid.clone() else { return };
+        let claim = self.cluster.get("objectbucket.io", "objectbucketclaims", NAMESPACE, &self.wishes[at].name);
+        let named = claim.map(|claim| text(&claim, "/spec/bucketName").to_owned()).unwrap_or_default();
+        let name = if named.is_empty() { generated_bucket_name("b", &uid) } else { named };
+        let mut store = self.world.store();
+        let found = store.buckets.get(&name).cloned();
+        match (deed, found) {
+            (Deed::MakeBucket, None) => drop(store.buckets.insert(name.clone(), Mark::Somebody)),
+            (Deed::DeleteBucket, Some(Mark::Ours { .. })) => drop(store.buckets.remove(&name)),
+            (Deed::TakeBucket, Some(Mark::Ours { .. })) => drop(store.buckets.insert(name.clone(), Mark::Somebody)),
+            _ => return,
+        }
+        drop(store);
+        self.world.note(|| format!("the administrator: {deed:?} {name}"));
+        self.wishes[at].disturbed = true;
+        if !matches!(deed, Deed::DeleteBucket) {
+            self.world.ledger().by_hand.insert(name);
+        }
+    }
+
+    /// When all is calm: what is unreadable is mended, and people do what events ask of them, or do not.
+    pub(super) async fn attend(&mut self) {
+        while !self.garbled.is_empty() {
+            self.mend();
+        }
+        if self.world.plays.restore && self.surprises.bool() {
+            self.restore();
+        }
+        sleep(TOLD).await;
+        end::check_told(&self.world, self);
+        let objects = self.cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
+        let mut adopted = Vec::new();
+        for object in objects {
+            let choice = self.surprises.u8(0..6);
+            adopted.extend(self.answer(&object, choice));
+        }
+        sleep(TOLD).await;
+        self.remove_ownerless();
+        for object in self.cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default() {
+            // Nothing here looks after what is another cluster's, so somebody takes its finalizer off, too.
+            if !object["metadata"]["deletionTimestamp"].is_null() && self.is_elsewhere(&object) {
+                self.strip("objectbuckets", "", text(&object, "/metadata/name"));
+            }
+        }
+        for at in adopted {
+            if self.surprises.u8(0..3) == 0 {
+                self.remove(at);
+            }
+        }
+    }
+
+    fn is_elsewhere(&self, object: &Value) -> bool {
+        object["metadata"]["annotations"][CLUSTER_ID].as_str().is_some_and(|cluster| cluster != self.id)
+    }
+
+    /// What somebody does about an ObjectBucket without its claim. The claim that takes it over, if one does.
+    fn answer(&mut self, object: &Value, choice: u8) -> Option<usize> {
+        let (name, uid) = (text(object, "/metadata/name").to_owned(), claimed_uid(object));
+        let lives = self.wishes.iter().any(|wish| wish.uid.as_ref().is_some_and(|own| *own == uid));
+        let path = claimed_path(object);
+        if self.is_elsewhere(object) {
+            match choice {
+                0..3 => {
+                    self.world.note(|| format!("{name} is another cluster's and is deleted by hand"));
+                    self.end_object(&name);
+                }
+                // Nothing may come of it.
+                3 => self.annotate(&name, ADOPT_FOR, &path),
+                _ => {}
+            }
+            return None;
+        }
+        if uid.is_empty() || lives || !object["metadata"]["deletionTimestamp"].is_null() {
+            return None;
+        }
+        let of_path = |wish: &super::users::Wish| wish.uid.is_some() && path == format!("{NAMESPACE}/{}", wish.name);
+        let claim = self.wishes.iter().position(of_path);
+        match (claim, choice) {
+            (Some(at), 0..4) => {
+                let by = self.wishes[at].uid.clone().unwrap_or_default();
+                self.world.note(|| format!("{name} is adopted by {path}"));
+                self.world.ledger().adopted(&by, &uid);
+                self.wishes[at].disturbed = true;
+                self.annotate(&name, ADOPT_FOR, &path);
+                return Some(at);
+            }
+            (_, 4) => {
+                self.world.note(|| format!("{name} is deleted by hand"));
+                self.gives_up(&name);
+                self.end_object(&name);
+            }
+            (None, 0 | 1) => {
+                self.world.note(|| format!("{name} is abandoned"));
+                self.gives_up(&name);
+                self.world.ledger().forgotten(&uid);
+                self.annotate(&name, "kube-provisioner/abandon", "true");
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn annotate(&self, object: &str, annotation: &str, value: &str) {
+        let target = Target { group: "objectbucket.io", plural: "objectbuckets", namespace: "", name: object };
+        let patch = json!({"metadata": {"annotations": {annotation: value}}});
+        let _ = self.cluster.patch(&target, None, PatchKind::Merge, &patch);
+    }
+
+    /// Secrets and ConfigMaps from a backup have lost their owners. Claims refuse those that are not as they should be.
+    fn remove_ownerless(&self) {
+        for wish in self.wishes.iter().filter(|wish| wish.kind != Kind::Hindered) {
+            for plural in ["secrets", "configmaps"] {
+                let Ok(object) = self.cluster.get("", plural, NAMESPACE, &wish.name) else { continue };
+                if object["metadata"]["ownerReferences"].is_null() {
+                    let _ = self.cluster.delete(&target("", plural, &wish.name), DeleteOptions::default());
+                }
+            }
+        }
+    }
+}

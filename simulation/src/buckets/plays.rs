@@ -1,0 +1,76 @@
+//! What a seed plays beside the usual: a second cluster, backups, objects that cannot be read, and people who do by hand what
+//! nobody expects.
+
+/// Half of the seeds have none of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Plays {
+    pub(crate) definitions: Definitions,
+    /// Another cluster uses the same store, with the same names.
+    pub(crate) second_cluster: bool,
+    /// Claims want one bucket name.
+    pub(crate) rivals: bool,
+    /// An administrator makes, deletes and re-tags buckets in the store.
+    pub(crate) by_hand: bool,
+    /// People take finalizers off.
+    pub(crate) force: bool,
+    /// A backup is restored with new uids and without status.
+    pub(crate) restore: bool,
+    /// Objects become unreadable, and readable again.
+    pub(crate) unreadable: bool,
+    /// Claims point at ObjectBuckets of others, some of which another provisioner has left.
+    pub(crate) pointers: bool,
+}
+
+/// Which CustomResourceDefinitions the clusters have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Definitions {
+    #[default]
+    Ours,
+    /// They keep unknown fields.
+    Rook,
+    /// They have no schema, and keep whatever is written.
+    Loose,
+    /// They drop what is in the reference to the claim.
+    Pruning,
+}
+
+impl Plays {
+    /// Drawn apart from everything else, so that a seed without plays stays what it was.
+    pub(crate) fn draw(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed.rotate_left(17) ^ 0x0b0c_4e75);
+        let mut plays = Self::default();
+        if random.bool() {
+            return plays;
+        }
+        for _ in 0..random.u8(1..4) {
+            match random.u8(0..7) {
+                0 => plays.second_cluster = true,
+                1 => plays.rivals = true,
+                2 => plays.by_hand = true,
+                3 => plays.force = true,
+                4 => plays.restore = true,
+                5 => plays.unreadable = true,
+                _ => plays.pointers = true,
+            }
+        }
+        plays.definitions = match random.u8(0..3) {
+            // Others refuse what cannot be read.
+            0 if plays.unreadable => Definitions::Rook,
+            _ if plays.unreadable => Definitions::Loose,
+            0 | 1 if plays.pointers => Definitions::Pruning,
+            0 => Definitions::Rook,
+            1 if !plays.restore => Definitions::Pruning,
+            _ => Definitions::Ours,
+        };
+        plays
+    }
+
+    pub(crate) fn any(self) -> bool {
+        let Self { second_cluster, rivals, by_hand, force, restore, unreadable, pointers, definitions: _ } = self;
+        second_cluster || rivals || by_hand || force || restore || unreadable || pointers
+    }
+
+    pub(crate) fn clusters(self) -> usize {
+        if self.second_cluster { 2 } else { 1 }
+    }
+}

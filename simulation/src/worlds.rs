@@ -1,0 +1,319 @@
+//! The clusters of one run, each with its users, its replicas and its judge: one, or two on the same backend.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::SignedDuration;
+use kube_provisioner::{CancellationToken, Controller, Coordination, Environment, Options, RunError, Safeguard};
+use kube_sim::{Actor, Actors, Cluster, Fault, Faults, Running, SimClock};
+use tokio::sync::Notify;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{sleep, timeout};
+
+use crate::PROVISIONER;
+use crate::backend::{Author, Plain, Whole};
+use crate::edges::Edges;
+use crate::garble::Garbled;
+use crate::judge::{Invariant, Judge, Violation};
+use crate::plan::{Fate, Life, Pace, Plan, Settings, Sharing};
+use crate::process::Process;
+use crate::run::{Manner, Trace};
+use crate::stage::Stage;
+use crate::users::{NAMESPACE, NODES, Users};
+
+/// How long after the storm everything may take to come to its end.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// How long it must stay so.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long it takes until a process that has ended is started again.
+const RESTART: Duration = Duration::from_secs(1);
+/// How long a process may take to end when it is asked to.
+const FAREWELL: Duration = Duration::from_secs(60);
+
+/// One cluster.
+pub(crate) struct World {
+    /// Its name in what is seen, where there is more than one.
+    name: &'static str,
+    pub(crate) stage: Arc<Stage>,
+    pub(crate) cluster: Cluster,
+    users: Arc<Users>,
+    faults: Faults,
+    scene: Arc<Scene>,
+    replicas: Vec<JoinHandle<()>>,
+    actors: Running,
+}
+
+/// The clusters of a plan, in which everything begins.
+pub(crate) fn of(plan: &Plan, manner: &Manner) -> Vec<World> {
+    let mut worlds = vec![World::new("", plan, plan.restores(), manner)];
+    if let Some(other) = &plan.other {
+        worlds.push(World::new("in the other cluster: ", other, true, manner));
+        let [one, two] = &worlds[..] else { unreachable!("two were made") };
+        one.stage.meet(&two.stage);
+        two.stage.meet(&one.stage);
+        one.users.meet(&two.users);
+    }
+    worlds
+}
+
+impl World {
+    /// Whether anything is restored decides whether anybody checks the writers.
+    fn new(name: &'static str, plan: &Plan, restores: bool, manner: &Manner) -> Self {
+        let stage = Stage::new(Arc::new(plan.clone()), manner.trace == Trace::Full);
+        let faults = faults(plan);
+        let edges = Arc::new(Edges::new(faults.clone(), &stage));
+        let mut builder = Cluster::builder().seed(plan.seed).interceptor(edges.clone());
+        if !restores {
+            builder = builder.hide_managed_fields();
+        }
+        if manner.trace != Trace::Off {
+            builder = builder.trace();
+        }
+        let cluster = builder.build();
+        let watched = [("", "persistentvolumeclaims"), ("", "persistentvolumes"), ("", "configmaps")];
+        let namespace = cluster.get("", "namespaces", "", "kube-system").unwrap_or_default();
+        let cluster_id = namespace["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        stage.furnish(&cluster, Judge::new(cluster.subscribe(&watched), cluster_id, plan, manner.ignored.clone()));
+        let actors = cluster.run(actors(plan));
+        let users = Arc::new(Users::new(&cluster, &stage));
+        let without = manner.without;
+        let (calm, garbles) = (Notify::new(), plan.garbles());
+        let scene = Scene { stage: stage.clone(), cluster: cluster.clone(), edges, calm, without, garbles };
+        let scene = Arc::new(scene);
+        let replicas = (0..plan.slots.len()).map(|slot| tokio::spawn(scene.clone().replica(slot))).collect();
+        Self { name, stage, cluster, users, faults, scene, replicas, actors }
+    }
+
+    /// The storm, and what comes after it until everything has come to its end.
+    pub(crate) async fn pass(&self) {
+        let stage = &self.stage;
+        self.users.act().await;
+        let hindered = stage.judge().hindered(stage.now(), &stage.plan);
+        if let Some(seen) = hindered {
+            stage.accuse(Invariant::Unhindered, seen);
+        }
+        self.faults.stop();
+        stage.calm();
+        self.scene.calm.notify_waiters();
+        self.users.settle();
+        tokio::select! {
+            biased;
+            () = come_to_an_end(stage) => {}
+            () = self.users.attend() => {}
+        }
+    }
+
+    pub(crate) fn verdict(&self) -> Option<Violation> {
+        let mut verdict = self.stage.judge().verdict.clone()?;
+        verdict.seen.insert_str(0, self.name);
+        Some(verdict)
+    }
+
+    pub(crate) fn end(self) {
+        self.replicas.iter().for_each(JoinHandle::abort);
+        drop(self.actors);
+        self.stage.clear();
+    }
+}
+
+/// Returns once something does not hold.
+pub(crate) async fn accused(stage: &Stage) {
+    loop {
+        let moved = stage.moved.notified();
+        if stage.judge().verdict.is_some() {
+            return;
+        }
+        moved.await;
+    }
+}
+
+/// Waits until everything is as it must be in the end, and stays so.
+async fn come_to_an_end(stage: &Stage) {
+    let mut settled = false;
+    let mut pause = Duration::from_millis(500);
+    let limit = stage.now() + PATIENCE;
+    loop {
+        let unmet = stage.judge().unmet(stage.now(), &stage.plan.claims);
+        match unmet {
+            None if settled => return,
+            None => {
+                settled = true;
+                sleep(SILENCE).await;
+                continue;
+            }
+            Some((invariant, seen)) if stage.now() > limit => {
+                return stage.accuse(invariant, seen);
+            }
+            Some(_) => settled = false,
+        }
+        sleep(pause).await;
+        pause = (pause * 5 / 4).min(Duration::from_secs(60));
+    }
+}
+
+struct Scene {
+    stage: Arc<Stage>,
+    cluster: Cluster,
+    edges: Arc<Edges>,
+    calm: Notify,
+    without: Option<Safeguard>,
+    /// Whether some objects cannot be read.
+    garbles: bool,
+}
+
+impl Scene {
+    /// Lives the lives of one place, one after the other. The last one lasts.
+    async fn replica(self: Arc<Self>, slot: usize) {
+        let lives = self.stage.plan.slots[slot].clone();
+        for (index, life) in lives.iter().enumerate() {
+            let calm = self.calm.notified();
+            if !self.stage.is_calm() {
+                tokio::select! {
+                    biased;
+                    () = calm => {}
+                    () = sleep(life.after) => {}
+                }
+            }
+            self.live(slot, index, life).await;
+        }
+        // The last one was replaced, and is started again as often as that happens.
+        let Some(last) = lives.last() else { return };
+        let life = Life { fates: Vec::new(), ..last.clone() };
+        for index in lives.len().. {
+            sleep(RESTART).await;
+            self.live(slot, index, &life).await;
+        }
+    }
+
+    async fn live(&self, slot: usize, index: usize, life: &Life) {
+        let name = &format!("replica-{slot}-{index}");
+        let number = (index * self.stage.plan.slots.len() + slot) as u64;
+        let process = Process::new(name.to_owned(), self.stage.clone(), life);
+        self.edges.admit(&process);
+        self.stage.note(|| format!("{name} starts"));
+        let plan = &self.stage.plan;
+        let epoch = SimClock::EPOCH
+            .checked_add(SignedDuration::try_from(self.stage.now()).unwrap_or_default())
+            .and_then(|now| now.checked_add(SignedDuration::from_secs(life.skew)))
+            .unwrap_or(SimClock::EPOCH);
+        let environment = Environment::simulated(plan.seed.wrapping_mul(1 << 16).wrapping_add(number), epoch);
+        let author = Author::new(process.clone(), self.stage.clone());
+        let options = options(&plan.settings, life.sharing, slot);
+        let controller = match plan.whole_author {
+            true => Controller::new(Whole(author), options),
+            false => Controller::new(Plain(author), options),
+        };
+        let controller = controller.environment(environment);
+        let controller = match self.without {
+            Some(safeguard) => controller.without(safeguard),
+            None => controller,
+        };
+        let stop = CancellationToken::new();
+        let mut task = tokio::spawn(controller.run_with(self.client(name), stop.clone()));
+        let fate = tokio::select! {
+            biased;
+            fate = process.end() => fate,
+            ended = &mut task => {
+                self.ended(name, &ended);
+                return self.edges.dismiss(name);
+            }
+        };
+        let ended = match fate {
+            Fate::Stop => {
+                stop.cancel();
+                self.farewell(&process, &mut task).await
+            }
+            Fate::Crash | Fate::Freeze(_) => false,
+        };
+        if !ended {
+            task.abort();
+            // It was aborted.
+            let _ = task.await;
+        }
+        self.edges.dismiss(name);
+        self.stage.note(|| format!("{name} is no more"));
+    }
+
+    fn client(&self, name: &str) -> kube::Client {
+        match self.garbles {
+            true => kube::Client::new(Garbled(self.cluster.service(name)), "default"),
+            false => self.cluster.client(name),
+        }
+    }
+
+    /// Waits until the process has ended as it was asked to, or has died on the way. Whether it has ended.
+    async fn farewell(&self, process: &Process, task: &mut JoinHandle<Result<(), RunError>>) -> bool {
+        tokio::select! {
+            biased;
+            () = process.crash() => false,
+            ended = timeout(FAREWELL, &mut *task) => match ended {
+                Ok(ended) => {
+                    if !matches!(ended, Ok(Ok(()))) {
+                        self.ended(&process.name, &ended);
+                    }
+                    true
+                }
+                // It cannot end while it stands still.
+                Err(_) if process.excused_since(0) => false,
+                Err(_) => {
+                    let seen = format!("{} has not ended {} s after it was asked to", process.name, FAREWELL.as_secs());
+                    self.stage.accuse(Invariant::Alive, seen);
+                    false
+                }
+            },
+        }
+    }
+
+    fn ended(&self, name: &str, how: &Result<Result<(), RunError>, JoinError>) {
+        // Others may take it for dead.
+        if self.stage.has_old_journals() && matches!(how, Ok(Err(RunError::Replaced { .. }))) {
+            return self.stage.note(|| format!("{name} is replaced"));
+        }
+        self.stage.accuse(Invariant::Alive, format!("{name} ended by itself: {how:?}"));
+    }
+}
+
+fn options(settings: &Settings, sharing: Sharing, slot: usize) -> Options {
+    let mut options = Options::new(PROVISIONER);
+    options.namespace = Some(NAMESPACE.to_owned());
+    options.workers = settings.workers;
+    options.backend_concurrency = settings.concurrency;
+    options.class_concurrency = settings.class_concurrency;
+    options.provision_timeout = settings.call_limit;
+    options.delete_timeout = settings.call_limit;
+    (options.retry_interval_start, options.retry_interval_max) = settings.retry;
+    options.resync_period = settings.resync;
+    options.volume_finalizer = settings.finalizer;
+    (options.lease_duration, options.lease_renew_deadline, options.lease_retry_period) = settings.lease;
+    options.grace_period = settings.grace;
+    match sharing {
+        Sharing::Leases(shards) => options.shards = shards,
+        Sharing::Nodes => {
+            options.coordination = Coordination::PerNode;
+            options.node_name = Some(NODES[slot].to_owned());
+        }
+        Sharing::Alone => options.coordination = Coordination::None,
+    }
+    options
+}
+
+fn faults(plan: &Plan) -> Faults {
+    let api = &plan.api;
+    let faults = match api.storm {
+        true => Faults::storm(plan.seed),
+        false => Faults::none(plan.seed).latency(Duration::ZERO..=api.latency),
+    };
+    match api.hangs > 0.0 {
+        true => faults.with(Fault::Hang, api.hangs).with(Fault::HangAfter, api.hangs),
+        false => faults,
+    }
+}
+
+fn actors(plan: &Plan) -> Actors {
+    match plan.pace {
+        Pace::Prompt => Actors::all(),
+        Pace::Usual => Actors::all().at(&kube_sim::Pace::USUAL),
+        Pace::Drawn => Actors::drawn(plan.seed),
+        Pace::Late => Actors::all().with(Actor::Binder, kube_sim::Pace::SLOW),
+    }
+}

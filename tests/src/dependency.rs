@@ -1,0 +1,214 @@
+//! What some tests and demos need beyond a control plane: one [`Dependency`] each, all of them in [`ALL`].
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::{fmt, fs};
+
+use anyhow::{Context, bail, ensure};
+use futures::future::LocalBoxFuture;
+
+use crate::control_plane::cache_dir;
+use crate::guard::Guard;
+use crate::packages::{self, Package};
+use crate::progress::SharedProgress;
+use crate::{ceph, control_plane, nfs, s3, uml};
+
+/// Every dependency, in the order in which they are listed and installed.
+pub static ALL: [&Dependency; 6] =
+    [&control_plane::NODE, &ceph::CEPH, &nfs::GANESHA, &uml::KERNEL, &s3::S3_SERVER, &s3::clients::CLIENTS];
+
+/// The command that runs the tests with everything that they need.
+pub const INSTALL: &str = "cargo xtask test --install-packages";
+
+/// Something that a machine may lack.
+pub struct Dependency {
+    /// What it is, such as `a Ceph cluster`.
+    pub name: &'static str,
+    /// Debian's packages.
+    pub(crate) packages: &'static [Package],
+    /// Packages of Python, which are installed into the user's cache.
+    pub(crate) python: Option<Python>,
+    /// Fails where no package helps.
+    pub(crate) suits: fn() -> anyhow::Result<()>,
+    /// Which tests need it.
+    pub(crate) needed_by: fn(Test<'_>) -> bool,
+    /// How it is kept running; none where it is started by what uses it.
+    pub server: Option<Server>,
+}
+
+/// How a server is started that stays, and how it is stopped.
+pub struct Server {
+    /// Starts one on a port, or finds the one that is up.
+    pub up: for<'a> fn(Option<u16>, &'a Guard, &'a SharedProgress) -> LocalBoxFuture<'a, anyhow::Result<Up>>,
+    /// Stops it; `false` if there was none.
+    pub down: for<'a> fn(&'a SharedProgress) -> LocalBoxFuture<'a, anyhow::Result<bool>>,
+}
+
+/// A server that is up.
+pub struct Up {
+    /// Whether it has just been started.
+    pub is_new: bool,
+    /// How to use it, line by line.
+    pub usage: Vec<String>,
+}
+
+/// One test.
+#[derive(Clone, Copy, Debug)]
+pub struct Test<'a> {
+    /// The suite as `cargo xtask test` calls it, such as `e2e buckets`.
+    pub suite: &'a str,
+    /// Its path in the suite, such as `claims::ceph_quotas_hold`.
+    pub path: &'a str,
+}
+
+/// A virtual environment of Python.
+pub(crate) struct Python {
+    /// Its directory in the cache.
+    pub(crate) dir: &'static str,
+    pub(crate) packages: &'static [&'static str],
+}
+
+/// Why a machine has no such thing.
+#[derive(Debug)]
+pub enum Obstacle {
+    /// `--install-packages` installs what is missing.
+    Missing(String),
+    /// No package helps.
+    Machine(anyhow::Error),
+}
+
+impl Dependency {
+    /// Why this machine has it not.
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        if let Err(error) = (self.suits)() {
+            return Some(Obstacle::Machine(error));
+        }
+        let python = self.python.iter().filter(|python| !python.is_complete()).flat_map(|python| python.packages);
+        let missing: Vec<&str> = packages::missing(self.packages).into_iter().chain(python.copied()).collect();
+        (!missing.is_empty()).then(|| Obstacle::Missing(missing.join(" ")))
+    }
+
+    /// Fails without it; the error names the command that installs what is missing.
+    pub fn check(&self, install: &str) -> anyhow::Result<()> {
+        match self.obstacle() {
+            None => Ok(()),
+            Some(missing @ Obstacle::Missing(_)) => bail!("{} needs {missing}: run `{install}`", self.name),
+            Some(Obstacle::Machine(error)) => Err(error.context(format!("this machine cannot run {}", self.name))),
+        }
+    }
+
+    /// Installs what is missing. Debian's packages need root.
+    pub fn install(&self, progress: &SharedProgress) -> anyhow::Result<()> {
+        packages::install(self.packages, progress)?;
+        self.python.as_ref().map_or(Ok(()), |python| python.install(progress))
+    }
+
+    /// Fails in a test that [`Self::is_needed_by`] does not know: where it is missing, that test would fail instead of being
+    /// left out.
+    pub(crate) fn check_use(&self) -> anyhow::Result<()> {
+        let (Some(suite), thread) = (current_suite(), std::thread::current()) else {
+            return Ok(());
+        };
+        // Threads of tests have their names.
+        let is_test = |name: &&str| *name != "main" && !name.starts_with("tokio-");
+        let Some(path) = thread.name().filter(is_test) else {
+            return Ok(());
+        };
+        let is_known = self.is_needed_by(Test { suite: &suite, path });
+        ensure!(is_known, "{suite} {path} uses {}, and its name does not say so: see `needed_by`", self.name);
+        Ok(())
+    }
+
+    /// Whether a test needs it.
+    pub fn is_needed_by(&self, test: Test<'_>) -> bool {
+        (self.needed_by)(test)
+    }
+}
+
+impl Test<'_> {
+    /// Whether it is one of the tests on a control plane.
+    pub(crate) fn is_e2e(self) -> bool {
+        self.suite.starts_with("e2e ")
+    }
+
+    /// The name of its function.
+    pub(crate) fn function(&self) -> &str {
+        self.path.rsplit("::").next().unwrap_or(self.path)
+    }
+}
+
+impl Python {
+    /// A program of the environment.
+    pub(crate) fn program(&self, name: &str) -> anyhow::Result<PathBuf> {
+        Ok(self.dir()?.join("bin").join(name))
+    }
+
+    fn dir(&self) -> anyhow::Result<PathBuf> {
+        Ok(cache_dir()?.join(self.dir))
+    }
+
+    fn is_complete(&self) -> bool {
+        let read = self.dir().and_then(|dir| Ok(fs::read_to_string(dir.join("complete"))?));
+        read.is_ok_and(|text| text == self.packages.join(" "))
+    }
+
+    fn install(&self, progress: &SharedProgress) -> anyhow::Result<()> {
+        if self.is_complete() {
+            return Ok(());
+        }
+        progress.line(&format!("installing {}", self.packages.join(" ")));
+        let dir = self.dir()?;
+        let _ = fs::remove_dir_all(&dir);
+        run(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
+        let mut pip = Command::new(self.program("pip")?);
+        run(pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(self.packages))?;
+        Ok(fs::write(dir.join("complete"), self.packages.join(" "))?)
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(packages) => write!(f, "{packages}"),
+            Self::Machine(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
+/// The suite of this program, if it is one of this package.
+fn current_suite() -> Option<String> {
+    let program = std::env::current_exe().ok()?;
+    let (suite, _hash) = program.file_stem()?.to_str()?.rsplit_once('-')?;
+    Some(format!("e2e {suite}"))
+}
+
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_is_known_by_its_suite_and_its_name() {
+        let needs = |suite, path| {
+            let known = ALL.iter().filter(|dependency| dependency.is_needed_by(Test { suite, path }));
+            known.map(|dependency| dependency.name).collect::<Vec<_>>()
+        };
+        assert_eq!(needs("e2e node_nfs", "ganesha_a_share"), ["a node", "an NFS server", "user-mode Linux"]);
+        assert_eq!(needs("e2e nfs", "quota::ganesha_o3_on_xfs"), ["an NFS server", "user-mode Linux"]);
+        assert_eq!(needs("e2e bucket_clients", "ceph_clients_use_a_bucket"), ["a Ceph cluster", "clients of S3"]);
+        assert_eq!(needs("e2e s3", "rights::aws_no_administrators"), ["S3 and IAM"]);
+        assert!(needs("e2e nodes", "t1_the_node").is_empty());
+        assert!(needs("kube-provisioner (library)", "aws_names").is_empty());
+    }
+
+    #[test]
+    fn a_test_that_does_not_say_what_it_uses_fails() {
+        let error = ceph::CEPH.check_use().unwrap_err().to_string();
+        assert!(error.contains("a_test_that_does_not_say_what_it_uses_fails uses a Ceph cluster"), "{error}");
+    }
+}

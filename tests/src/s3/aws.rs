@@ -1,0 +1,217 @@
+//! What AWS does and moto does not, in front of moto: the rights of one key are checked with their resources and conditions, also
+//! for users that do not exist; tags are taken with a new bucket, whose public access is blocked; and IAM does not show new users
+//! at once.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use percent_encoding::percent_decode_str;
+use regex::Regex;
+use s3_client::Client;
+use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+
+use super::Server;
+use super::proxy::{Asked, forward, refusal, request};
+
+/// moto's account.
+const ACCOUNT: &str = "arn:aws:iam::123456789012:user";
+
+/// What is checked and how long IAM is behind.
+#[derive(Clone)]
+pub struct Rules {
+    /// The id of the key.
+    pub key: String,
+    /// What it may do. It needs no less in moto.
+    pub policy: Value,
+    /// For so long a new user is not shown.
+    pub behind: Duration,
+}
+
+struct Aws {
+    moto: Server,
+    rules: Rules,
+    users: Mutex<BTreeMap<String, NewUser>>,
+}
+
+struct NewUser {
+    made: Instant,
+    boundary: String,
+}
+
+/// Starts it; returns its address. It ends with its runtime.
+pub async fn start(server: &Server, rules: Rules) -> anyhow::Result<String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let endpoint = format!("http://{}", listener.local_addr()?);
+    let aws = Arc::new(Aws { moto: server.clone(), rules, users: Mutex::default() });
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let aws = aws.clone();
+            tokio::spawn(async move {
+                let (head, body) = request(&mut stream).await?;
+                let asked = Asked { number: 0, head, body: String::from_utf8_lossy(&body).into_owned() };
+                let answer = aws.answer(&asked, &body).await?;
+                anyhow::Ok(stream.write_all(&answer).await?)
+            });
+        }
+    });
+    Ok(endpoint)
+}
+
+impl Aws {
+    async fn answer(&self, asked: &Asked, body: &[u8]) -> anyhow::Result<Vec<u8>> {
+        if !asked.head.contains(&format!("Credential={}/", self.rules.key)) {
+            return self.forward(asked, body).await;
+        }
+        if !self.is_allowed(asked).await? {
+            return Ok(refusal(403, "AccessDenied", asked.is_iam()));
+        }
+        let user = decoded(asked.parameter("UserName"));
+        if asked.action() == "GetUser" && self.is_hidden(&user) {
+            return Ok(refusal(404, "NoSuchEntity", true));
+        }
+        let new_bucket = match asked.s3_actions().first() {
+            Some(&"CreateBucket") => !self.exists(asked.bucket()).await?,
+            _ => false,
+        };
+        let answer = self.forward(asked, body).await?;
+        if answer.starts_with(b"HTTP/1.1 200") {
+            if asked.action() == "CreateUser" {
+                let boundary = decoded(asked.parameter("PermissionsBoundary"));
+                self.users.lock().expect("no panics").insert(user, NewUser { made: Instant::now(), boundary });
+            }
+            if new_bucket {
+                let admin = self.admin(asked)?;
+                admin.put_public_access_block(asked.bucket()).await?;
+                admin.put_bucket_tagging(asked.bucket(), &tags(&asked.body)?).await?;
+            }
+        }
+        Ok(answer)
+    }
+
+    async fn forward(&self, asked: &Asked, body: &[u8]) -> anyhow::Result<Vec<u8>> {
+        forward(self.moto.endpoint.trim_start_matches("http://"), &asked.head, body).await
+    }
+
+    async fn is_allowed(&self, asked: &Asked) -> anyhow::Result<bool> {
+        if !asked.is_iam() {
+            let resource = asked.resource();
+            return Ok(asked.s3_actions().iter().all(|action| self.allows(&format!("s3:{action}"), &resource, "")));
+        }
+        let name = decoded(asked.parameter("UserName"));
+        let of_path = |path: String| format!("{ACCOUNT}{path}{name}");
+        let boundary = |name: &str| self.users.lock().expect("no panics").get(name).map(|user| user.boundary.clone());
+        let (resource, boundary) = match asked.action() {
+            "CreateUser" => {
+                (of_path(decoded(asked.parameter("Path"))), decoded(asked.parameter("PermissionsBoundary")))
+            }
+            // The path of what does not exist is not known.
+            _ => match self.moto.iam()?.user(&name).await? {
+                Some(user) => (user.arn, boundary(&name).unwrap_or_default()),
+                None => (of_path("/".to_owned()), String::new()),
+            },
+        };
+        let tags = asked.action() == "CreateUser" && asked.body.contains("Tags.member.");
+        let actions = [Some(asked.action()), tags.then_some("TagUser")];
+        Ok(actions.into_iter().flatten().all(|action| self.allows(&format!("iam:{action}"), &resource, &boundary)))
+    }
+
+    fn allows(&self, action: &str, resource: &str, boundary: &str) -> bool {
+        let statements = self.rules.policy["Statement"].as_array().into_iter().flatten();
+        let mut allowing = statements.filter(|statement| statement["Effect"] == "Allow");
+        allowing.any(|statement| {
+            let condition = &statement["Condition"]["StringEquals"]["iam:PermissionsBoundary"];
+            matches(&statement["Action"], action)
+                && matches(&statement["Resource"], resource)
+                && (condition.is_null() || !boundary.is_empty() && matches(condition, boundary))
+        })
+    }
+
+    fn is_hidden(&self, user: &str) -> bool {
+        let users = self.users.lock().expect("no panics");
+        users.get(user).is_some_and(|user| user.made.elapsed() < self.rules.behind)
+    }
+
+    async fn exists(&self, bucket: &str) -> anyhow::Result<bool> {
+        Ok(self.moto.admin()?.bucket_exists(bucket).await?)
+    }
+
+    fn admin(&self, asked: &Asked) -> anyhow::Result<Client> {
+        let scope = asked.head.split("Credential=").nth(1).and_then(|scope| scope.split('/').nth(2));
+        self.moto.admin_in(scope.context("it is not signed")?)
+    }
+}
+
+impl Asked {
+    fn target(&self) -> &str {
+        self.head.split(' ').nth(1).unwrap_or_default()
+    }
+
+    fn bucket(&self) -> &str {
+        let path = self.target().split('?').next().unwrap_or_default();
+        path.split('/').nth(1).unwrap_or_default()
+    }
+
+    fn resource(&self) -> String {
+        let path = self.target().split('?').next().unwrap_or_default();
+        format!("arn:aws:s3:::{}", decoded(path.trim_start_matches('/')))
+    }
+
+    /// What S3 is asked to do: <https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html>.
+    fn s3_actions(&self) -> Vec<&'static str> {
+        let (path, query) = self.target().split_once('?').unwrap_or((self.target(), ""));
+        let is_object = path.trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty());
+        let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
+        let method = self.head.split(' ').next().unwrap_or_default();
+        if self.is_iam() {
+            return Vec::new();
+        }
+        match (method, is_object) {
+            ("PUT", false) if has("tagging") => vec!["PutBucketTagging"],
+            ("PUT" | "DELETE", false) if has("publicAccessBlock") => vec!["PutBucketPublicAccessBlock"],
+            ("PUT", false) if has("encryption") => vec!["PutEncryptionConfiguration"],
+            ("PUT", false) if has("versioning") => vec!["PutBucketVersioning"],
+            ("PUT", false) if has("object-lock") => vec!["PutBucketObjectLockConfiguration"],
+            ("PUT" | "DELETE", false) if has("lifecycle") => vec!["PutLifecycleConfiguration"],
+            ("PUT", false) => {
+                let tags = self.body.contains("<Tags>").then_some("TagResource");
+                let locks = self.head.contains("x-amz-bucket-object-lock-enabled");
+                let locks = if locks { &["PutBucketObjectLockConfiguration", "PutBucketVersioning"][..] } else { &[] };
+                ["CreateBucket"].into_iter().chain(tags).chain(locks.iter().copied()).collect()
+            }
+            ("GET", false) if has("tagging") => vec!["GetBucketTagging"],
+            ("GET", false) if has("versions") => vec!["ListBucketVersions"],
+            ("GET", false) if has("uploads") => vec!["ListBucketMultipartUploads"],
+            ("GET", false) if has("ownershipControls") => vec!["GetBucketOwnershipControls"],
+            ("DELETE", false) => vec!["DeleteBucket"],
+            ("POST", false) if has("delete") => vec!["DeleteObject", "DeleteObjectVersion"],
+            ("DELETE", true) if has("uploadId") => vec!["AbortMultipartUpload"],
+            ("DELETE", true) if has("versionId") => vec!["DeleteObjectVersion"],
+            ("DELETE", true) => vec!["DeleteObject"],
+            _ => vec!["SomethingElse"],
+        }
+    }
+}
+
+/// Whether one of the patterns is the text's.
+fn matches(patterns: &Value, text: &str) -> bool {
+    let one = |pattern: &Value| {
+        let pattern = regex::escape(pattern.as_str().unwrap_or_default()).replace(r"\*", ".*");
+        Regex::new(&format!("^{pattern}$")).is_ok_and(|pattern| pattern.is_match(text))
+    };
+    patterns.as_array().map_or_else(|| one(patterns), |patterns| patterns.iter().any(one))
+}
+
+/// The tags of a bucket that is to be made.
+fn tags(body: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    let tag = Regex::new("<Tag><Key>([^<]*)</Key><Value>([^<]*)</Value></Tag>")?;
+    Ok(tag.captures_iter(body).map(|tag| (tag[1].to_owned(), tag[2].to_owned())).collect())
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}

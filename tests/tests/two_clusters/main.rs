@@ -1,0 +1,39 @@
+//! Two clusters whose namespaces, claims, classes and provisioners have equal names, on one gateway, one account of AWS, and one
+//! directory. Provisioners are killed at any moment, and one cluster is lost and restored from a backup of the other one.
+//! Nothing of either may be touched by the other, which is counted on the backend.
+
+mod aws;
+mod backend;
+mod backup;
+mod buckets;
+mod directories;
+mod fleet;
+mod inventory;
+mod persons;
+mod play;
+mod radosgw;
+mod second;
+
+use aws::Aws;
+use directories::{Directories, Kind};
+use radosgw::Radosgw;
+
+#[tokio::test]
+async fn ceph_two_clusters_on_one_gateway() -> anyhow::Result<()> {
+    play::play(Radosgw::new().await?).await
+}
+
+#[tokio::test]
+async fn aws_two_clusters_on_one_account_in_two_regions() -> anyhow::Result<()> {
+    play::play(Aws::new().await?).await
+}
+
+#[tokio::test]
+async fn hostpath_two_clusters_on_one_root() -> anyhow::Result<()> {
+    play::play(Directories::new(Kind::HostPath).await?).await
+}
+
+#[tokio::test]
+async fn nfs_two_clusters_on_one_share() -> anyhow::Result<()> {
+    play::play(Directories::new(Kind::Share).await?).await
+}

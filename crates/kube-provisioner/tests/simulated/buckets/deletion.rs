@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use kube_provisioner::bucket::objectbucket_api::{Validation, crds};
 use kube_sim::{After, Before, Cluster, DeleteOptions, Interceptor, PatchKind, Request, Verb, WatchInterceptor};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::refusing::LateList;
 use super::stand::{BUCKETS, CLAIMS, Stand, target};
 use super::store::Failure;
 
@@ -169,4 +170,23 @@ async fn a_deletion_that_overtakes_the_finalizer_leaves_nothing() {
     sleep(Duration::from_secs(600)).await;
     assert!(stand.get(BUCKETS, "obc-default-photos").is_none());
     assert_eq!(stand.store.state().calls, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_of_a_new_object_bucket_is_removed_although_a_late_list_does_not_have_it() {
+    let list = LateList::default();
+    let stand = Stand::built(Cluster::builder().interceptor(Arc::new(list.clone())));
+    stand.claim("earlier", json!({}));
+    let _running = stand.start(1);
+    stand.bound("earlier").await;
+    list.arm();
+    stand.patch(BUCKETS, "obc-default-earlier", json!({"metadata": {"labels": {"watch": "expires"}}}));
+    sleep(LateList::DELAY / 2).await;
+    stand.store.state().pauses.insert("provision", LateList::DELAY * 2);
+    stand.store.fail("provision", Failure::NothingLeft);
+    stand.claim("photos", json!({}));
+    stand.until("the list is complete", || stand.store.calls("provision") == 2).await;
+    sleep(LateList::DELAY * 2 + Duration::from_secs(1)).await;
+    let left = stand.get(BUCKETS, "obc-default-photos").unwrap_or_default();
+    assert_eq!(left["metadata"]["deletionTimestamp"], Value::Null, "{left:#}");
 }

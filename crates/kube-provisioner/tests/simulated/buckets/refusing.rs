@@ -1,11 +1,14 @@
-//! An API server that refuses some writes, and one whose answers to deletions are lost.
+//! An API server that refuses some writes, one whose answers to deletions are lost, and one whose list is late.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube_sim::{After, Before, Interceptor, Request, Status, Stored, Verb, WatchInterceptor, WatchStep};
+use tokio::time::sleep;
+
+use super::stand::BUCKETS;
 
 struct Refusing {
     left: Arc<AtomicU32>,
@@ -57,5 +60,58 @@ impl Interceptor for LosesDeletions {
 impl WatchInterceptor for LosesDeletions {
     fn event(&mut self, kind: &'static str, _: &Stored) -> WatchStep {
         if kind == "DELETED" { WatchStep::Delay(Duration::from_secs(60)) } else { WatchStep::Deliver }
+    }
+}
+
+/// Once it is armed, the watch of ObjectBuckets expires at the next event, the answer to the list that follows is late, and no
+/// watch shows what the list did not have.
+#[derive(Clone, Default)]
+pub(crate) struct LateList(Arc<AtomicBool>);
+
+impl LateList {
+    pub(crate) const DELAY: Duration = Duration::from_secs(20);
+
+    pub(crate) fn arm(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_armed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Interceptor for LateList {
+    fn before<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, Before> {
+        Box::pin(async { Before::Handle })
+    }
+
+    fn after<'a>(&'a self, request: &'a Request, _: u16) -> BoxFuture<'a, After> {
+        let is_late = self.is_armed() && request.resource.plural == BUCKETS && request.verb == Verb::List;
+        Box::pin(async move {
+            if is_late {
+                sleep(Self::DELAY).await;
+            }
+            After::Deliver
+        })
+    }
+
+    fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        let once_armed = if self.is_armed() {
+            WatchStep::Silence
+        } else {
+            WatchStep::Refuse(Status::expired("too old resource version"))
+        };
+        (request.resource.plural == BUCKETS).then(|| Box::new(LateListWatch { list: self.clone(), once_armed }) as _)
+    }
+}
+
+struct LateListWatch {
+    list: LateList,
+    once_armed: WatchStep,
+}
+
+impl WatchInterceptor for LateListWatch {
+    fn event(&mut self, _: &'static str, _: &Stored) -> WatchStep {
+        if self.list.is_armed() { self.once_armed.clone() } else { WatchStep::Deliver }
     }
 }

@@ -14,7 +14,7 @@ use crate::process::{Provisioner, WITH_METRICS};
 use crate::waiting::median;
 
 /// Twenty claims a second, so that many still wait.
-const SLOW: [&str; 4] = ["--delay", "50", "--backend-concurrency", "1"];
+const SLOW: [&str; 4] = ["--delay", "50", "--max-concurrent-calls", "1"];
 /// The defaults: the Lease's duration, and a retry period.
 const KILLED: Duration = Duration::from_secs(15 + 2);
 const TOLD: Duration = Duration::from_secs(1);

@@ -35,7 +35,7 @@ pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<()> {
         most = most.max(cost(&cluster, count, "at once", &[]).await?);
     }
     // Enough of everything that all are in flight together.
-    let slow = ["--delay", "5000", "--workers", "1000"];
+    let slow = ["--delay", "5000", "--api-concurrency", "1000"];
     most = most.max(cost(&cluster, 1000, "5 s, 1000 workers", &slow).await?);
 
     println!("\n| {claims} claims that wait | volumes/s | bytes into etcd's log per claim |\n|---|---|---|");

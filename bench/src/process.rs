@@ -16,7 +16,7 @@ use crate::cluster::{Cluster, PROVISIONER};
 use crate::metrics::{self, Page};
 
 /// Metrics on a free port.
-pub(crate) const WITH_METRICS: [&str; 2] = ["--admin-address", "127.0.0.1:0"];
+pub(crate) const WITH_METRICS: [&str; 2] = ["--http-endpoint", "127.0.0.1:0"];
 
 pub(crate) struct Provisioner {
     child: Child,

@@ -10,7 +10,7 @@ use crate::saved::Saved;
 use crate::waiting::median;
 
 /// What a call takes, and how many of them one replica makes at a time.
-const BACKEND: [&str; 4] = ["--delay", "200", "--backend-concurrency", "10"];
+const BACKEND: [&str; 4] = ["--delay", "200", "--max-concurrent-calls", "10"];
 const REPLICAS: usize = 4;
 
 pub(crate) async fn run(count: usize, rounds: usize) -> anyhow::Result<()> {

@@ -174,7 +174,8 @@ async fn turn(cluster: &Cluster, count: usize, contender: &Contender) -> anyhow:
     match contender {
         Contender::Bare { connections } => bare_client(cluster, &claims, *connections).await,
         Contender::Ours { workers } => {
-            let workers: Vec<String> = workers.map(|workers| format!("--workers={workers}")).into_iter().collect();
+            let workers: Vec<String> =
+                workers.map(|workers| format!("--api-concurrency={workers}")).into_iter().collect();
             provisioner(cluster, &claims, Provisioner::start(cluster, &workers), PATIENCE).await
         }
         Contender::OtherBuild(program) => {

@@ -152,6 +152,8 @@ pub(crate) struct Judge {
     pub(crate) by_hand: BTreeSet<String>,
     /// Names of assets whose claims were alive when users took their volumes away by force. Nothing may happen to them.
     lost: BTreeSet<String>,
+    /// Names that were in a journal when users replaced it. Its process may remember them.
+    remembered: BTreeSet<String>,
     /// Names of volumes that were restored from a backup, and are bound to no claim of this cluster.
     copies: BTreeSet<String>,
     cluster_id: String,
@@ -202,6 +204,7 @@ impl Judge {
             stripped: BTreeSet::new(),
             by_hand: BTreeSet::new(),
             lost: BTreeSet::new(),
+            remembered: BTreeSet::new(),
             copies: BTreeSet::new(),
             cluster_id,
             bound_again: BTreeSet::new(),
@@ -251,15 +254,23 @@ impl Judge {
         }
     }
 
-    /// A claim that is bound to a restored volume has it, with what comes of that.
+    /// A claim that is bound to a restored volume has it, with what comes of that. So has one that is deleted while the binder
+    /// binds the volume to it.
     fn see_bindings(&mut self) {
-        for claim in self.picture.claims.values().filter(|claim| claim.bound && self.copies.contains(&claim.volume)) {
-            self.bound_again.insert(claim.volume.clone());
-        }
+        let by_claim = self.picture.claims.values().filter(|claim| claim.bound).map(|claim| &claim.volume);
+        let by_volume = self.picture.volumes.iter().filter(|(_, volume)| volume.bound).map(|(name, _)| name);
+        self.bound_again.extend(by_claim.chain(by_volume).filter(|name| self.copies.contains(*name)).cloned());
         for name in &self.bound_again {
             self.copies.remove(name);
             self.lost.remove(name);
         }
+    }
+
+    /// Users are about to replace the journals.
+    pub(crate) fn drop_journals(&mut self, at: Duration) {
+        self.look(at);
+        self.forgiven.extend(self.picture.journals.values().flatten().cloned());
+        self.remembered.extend(self.picture.journals.values().flatten().cloned());
     }
 
     /// Users are about to take a volume and its claim away by force.
@@ -267,6 +278,7 @@ impl Judge {
         let served = self.picture.living_claim_of(name).is_some()
             && self.picture.volumes.get(name).is_some_and(|volume| volume.ours && volume.bound && !volume.deleting)
             && !self.picture.is_recorded(name)
+            && !self.remembered.contains(name)
             && self.calls.values().all(|call| call.name != name);
         // What is under way may end in any way.
         if served {

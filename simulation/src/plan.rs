@@ -155,8 +155,8 @@ pub enum Nature {
     Good,
     /// It is always `Invalid`.
     Invalid,
-    /// It is always `NotMine`.
-    NotMine,
+    /// It is always `Ignored`.
+    Ignored,
     /// It is `Invalid` until the storm is over and its class is touched.
     Fickle,
 }

@@ -97,7 +97,7 @@ impl Users {
             let (due, later): (Vec<_>, Vec<_>) = open.into_iter().partition(|(when, _)| is_due(when));
             open = later;
             for (_, deed) in due {
-                self.carry_out(deed);
+                self.execute(deed);
                 // A claim that is not bound yet may not grow yet.
                 if let Deed::Grow(claim, _) = deed
                     && !self.is_bound(claim)
@@ -133,7 +133,8 @@ impl Users {
             }
         }
         for volume in self.list(VOLUMES) {
-            let other = object::annotation(&volume, PROVISIONED_BY) == Some(OTHER);
+            // A restored one may have lost its annotations.
+            let other = volume["spec"]["nfs"]["server"] == "other";
             if other && object::name(&volume).starts_with("pvc-") {
                 self.delete(VOLUMES, object::name(&volume));
             }
@@ -165,7 +166,7 @@ impl Users {
         }
     }
 
-    fn carry_out(&self, deed: Deed) {
+    fn execute(&self, deed: Deed) {
         self.stage.note(|| format!("users: {deed:?}"));
         let claim_of = |claim: usize| format!("claim-{claim}");
         match deed {
@@ -214,7 +215,7 @@ impl Users {
                 let _ = self.cluster.delete(&target, DeleteOptions::default());
             }
             Deed::MakeClass(class) => {
-                self.carry_out(Deed::DropClass(class));
+                self.execute(Deed::DropClass(class));
                 self.make_class(class, self.stage.now().as_millis());
             }
             Deed::TouchJournal => self.each_journal(|journal| {
@@ -380,11 +381,8 @@ impl Users {
     }
 
     fn drop_journals(&self) {
+        self.stage.judge().drop_journals(self.stage.now());
         for journal in self.journals() {
-            let judge = &mut *self.stage.judge();
-            judge.look(self.stage.now());
-            let known: Vec<String> = judge.picture.journals.values().flatten().cloned().collect();
-            judge.forgiven.extend(known);
             let (namespace, name) = (object::namespace(&journal), object::name(&journal));
             let target = Target { group: "", plural: "configmaps", namespace, name };
             // It was there a moment ago.

@@ -276,16 +276,16 @@ impl Scene {
 fn options(settings: &Settings, sharing: Sharing, slot: usize) -> Options {
     let mut options = Options::new(PROVISIONER);
     options.namespace = Some(NAMESPACE.to_owned());
-    options.workers = settings.workers;
-    options.backend_concurrency = settings.concurrency;
+    options.api_concurrency = settings.workers;
+    options.max_concurrent_calls = settings.concurrency;
     options.class_concurrency = settings.class_concurrency;
     options.provision_timeout = settings.call_limit;
     options.delete_timeout = settings.call_limit;
     (options.retry_interval_start, options.retry_interval_max) = settings.retry;
     options.resync_period = settings.resync;
-    options.volume_finalizer = settings.finalizer;
+    options.add_finalizer = settings.finalizer;
     (options.lease_duration, options.lease_renew_deadline, options.lease_retry_period) = settings.lease;
-    options.grace_period = settings.grace;
+    options.shutdown_timeout = settings.grace;
     match sharing {
         Sharing::Leases(shards) => options.shards = shards,
         Sharing::Nodes => {

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// A provisioner with an object store of its own. It has a class, `class`.
 #[expect(async_fn_in_trait, reason = "tests are of one thread")]
-pub trait BucketScene: Deref<Target = BucketSpace> {
+pub trait BucketFixture: Deref<Target = BucketSpace> {
     /// What every class says.
     const PARAMETERS: &[(&str, &str)];
 
@@ -53,19 +53,19 @@ pub trait BucketScene: Deref<Target = BucketSpace> {
 }
 
 /// U1 U3 U7 U8 Y1 Y5: a claim is served once its class is there; Secret and ConfigMap are as everywhere.
-pub async fn claims_of_a_late_class_are_served(scene: &impl BucketScene) -> anyhow::Result<()> {
-    let _program = scene.start().await?;
-    scene.claim("photos", "late", json!({"generateBucketName": "p".repeat(60)})).await?;
-    scene.claim("videos", "class", json!({})).await?;
-    scene.bound("videos").await?;
-    scene.class_with("late", &[]).await?;
-    let claim = scene.bound("photos").await?;
-    let user = scene.user("photos").await?;
+pub async fn claims_of_a_late_class_are_served(fixture: &impl BucketFixture) -> anyhow::Result<()> {
+    let _program = fixture.start().await?;
+    fixture.claim("photos", "late", json!({"generateBucketName": "p".repeat(60)})).await?;
+    fixture.claim("videos", "class", json!({})).await?;
+    fixture.bound("videos").await?;
+    fixture.class_with("late", &[]).await?;
+    let claim = fixture.bound("photos").await?;
+    let user = fixture.user("photos").await?;
     ensure!(user.works().await && user.bucket.len() <= 63 && user.bucket.starts_with("ppp"), "{}", user.bucket);
-    let secret = scene.space.api::<Secret>().get("photos").await?;
+    let secret = fixture.space.api::<Secret>().get("photos").await?;
     let keys: Vec<&String> = secret.data.iter().flatten().map(|(key, _)| key).collect();
     assert_eq!(keys, ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]);
-    let map = scene.space.api::<ConfigMap>().get("photos").await?;
+    let map = fixture.space.api::<ConfigMap>().get("photos").await?;
     let data = map.data.clone().unwrap_or_default();
     for key in ["BUCKET_HOST", "BUCKET_NAME", "BUCKET_PORT", "BUCKET_REGION", "BUCKET_SUBREGION"] {
         ensure!(data.contains_key(key), "the ConfigMap has no {key}");
@@ -74,172 +74,172 @@ pub async fn claims_of_a_late_class_are_served(scene: &impl BucketScene) -> anyh
         ensure!(owners.iter().any(|owner| Some(&owner.uid) == claim.metadata.uid.as_ref()), "{owners:?}");
         ensure!(labels.contains_key("bucket-provisioner"), "{labels:?}");
     }
-    scene.delete("photos").await?;
-    scene.delete("videos").await
+    fixture.delete("photos").await?;
+    fixture.delete("videos").await
 }
 
 /// Z3 Z4: a bucket goes, or stays, as it was made, whatever has become of its class.
-pub async fn buckets_outlive_their_classes(scene: &impl BucketScene) -> anyhow::Result<()> {
-    let _program = scene.start().await?;
-    let classes = scene.space.cluster_api::<StorageClass>();
+pub async fn buckets_outlive_their_classes(fixture: &impl BucketFixture) -> anyhow::Result<()> {
+    let _program = fixture.start().await?;
+    let classes = fixture.space.cluster_api::<StorageClass>();
     let remove = async |suffix: &str| -> anyhow::Result<()> {
-        let name = scene.space.cluster_wide_name(suffix);
+        let name = fixture.space.cluster_wide_name(suffix);
         classes.delete(&name, &DeleteParams::default()).await?;
-        scene.space.wait_gone(&classes, &name).await
+        fixture.space.wait_gone(&classes, &name).await
     };
-    let shared = format!("{}-shared", scene.space.namespace());
-    scene.claim("owner", "class", json!({"bucketName": shared})).await?;
-    scene.bound("owner").await?;
-    let before = scene.assets().await?;
-    scene.class_with("gone", &[]).await?;
-    scene.class_with("granted", &[("bucketName", &shared)]).await?;
-    scene.claim("orphan", "gone", json!({})).await?;
-    scene.claim("reader", "granted", json!({})).await?;
-    scene.bound("orphan").await?;
-    scene.bound("reader").await?;
+    let shared = format!("{}-shared", fixture.space.namespace());
+    fixture.claim("owner", "class", json!({"bucketName": shared})).await?;
+    fixture.bound("owner").await?;
+    let before = fixture.assets().await?;
+    fixture.class_with("gone", &[]).await?;
+    fixture.class_with("granted", &[("bucketName", &shared)]).await?;
+    fixture.claim("orphan", "gone", json!({})).await?;
+    fixture.claim("reader", "granted", json!({})).await?;
+    fixture.bound("orphan").await?;
+    fixture.bound("reader").await?;
     remove("gone").await?;
-    scene.delete("orphan").await?;
+    fixture.delete("orphan").await?;
     remove("granted").await?;
-    scene.class_with("granted", &[]).await?;
-    scene.delete("reader").await?;
-    assert_eq!(scene.assets().await?, before);
-    ensure!(scene.user("owner").await?.works().await, "the owner's key opens the bucket no more");
-    scene.delete("owner").await
+    fixture.class_with("granted", &[]).await?;
+    fixture.delete("reader").await?;
+    assert_eq!(fixture.assets().await?, before);
+    ensure!(fixture.user("owner").await?.works().await, "the owner's key opens the bucket no more");
+    fixture.delete("owner").await
 }
 
 /// Z5 Z6 Z7 Z8: nothing of others is touched, and what is ours is put right again.
-pub async fn what_is_of_others_stays(scene: &impl BucketScene) -> anyhow::Result<()> {
-    let _program = scene.start().await?;
-    let secrets = scene.space.api::<Secret>();
+pub async fn what_is_of_others_stays(fixture: &impl BucketFixture) -> anyhow::Result<()> {
+    let _program = fixture.start().await?;
+    let secrets = fixture.space.api::<Secret>();
     let foreign: Secret = serde_json::from_value(json!({"metadata": {"name": "photos"}, "stringData": {"a": "b"}}))?;
-    let foreign = scene.space.create(&foreign).await?;
-    scene.claim("photos", "class", json!({})).await?;
-    scene.message("photos", "SecretNotOwned").await?;
+    let foreign = fixture.space.create(&foreign).await?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.message("photos", "SecretNotOwned").await?;
     assert_eq!(secrets.get("photos").await?.metadata.resource_version, foreign.metadata.resource_version);
     secrets.delete("photos", &DeleteParams::default()).await?;
-    scene.bound("photos").await?;
-    let photos = scene.user("photos").await?;
+    fixture.bound("photos").await?;
+    let photos = fixture.user("photos").await?;
 
     // A bucket of somebody else.
-    let before = scene.assets().await?;
-    scene.claim("thief", "class", json!({"bucketName": photos.bucket})).await?;
-    let told = scene.message("thief", "ProvisioningFailed").await?;
+    let before = fixture.assets().await?;
+    fixture.claim("thief", "class", json!({"bucketName": photos.bucket})).await?;
+    let told = fixture.message("thief", "ProvisioningFailed").await?;
     ensure!(told.contains(&photos.bucket), "{told}");
-    scene.delete("thief").await?;
-    assert_eq!(scene.assets().await?, before);
+    fixture.delete("thief").await?;
+    assert_eq!(fixture.assets().await?, before);
     ensure!(photos.works().await, "the owner's key opens the bucket no more");
 
     // Both of these names are NAMESPACE-b-c when they are put together.
-    let other = Namespace { metadata: named(&format!("{}-b", scene.space.namespace())), ..Namespace::default() };
-    let other = scene.space.create_cluster_wide(&other).await?.name_any();
-    let there = Api::<ObjectBucketClaim>::namespaced(scene.space.client(), &other);
-    let mut twin = scene.claim("b-c", "class", json!({})).await?;
+    let other = Namespace { metadata: named(&format!("{}-b", fixture.space.namespace())), ..Namespace::default() };
+    let other = fixture.space.create_cluster_wide(&other).await?.name_any();
+    let there = Api::<ObjectBucketClaim>::namespaced(fixture.space.client(), &other);
+    let mut twin = fixture.claim("b-c", "class", json!({})).await?;
     twin.metadata = named("c");
     twin.status = None;
     there.create(&PostParams::default(), &twin).await?;
-    let one = scene.bound("b-c").await?.spec.object_bucket_name;
-    let two = scene.space.wait_for_within(SOON, &there, "c", "bound", is_bucket_bound).await?.spec.object_bucket_name;
+    let one = fixture.bound("b-c").await?.spec.object_bucket_name;
+    let two = fixture.space.wait_for_within(SOON, &there, "c", "bound", is_bucket_bound).await?.spec.object_bucket_name;
     ensure!(one != two, "{one:?} is of both");
     there.delete("c", &DeleteParams::default()).await?;
-    scene.space.wait_gone(&there, "c").await?;
-    ensure!(scene.user("b-c").await?.works().await, "the other claim's bucket has gone with it");
+    fixture.space.wait_gone(&there, "c").await?;
+    ensure!(fixture.user("b-c").await?.works().await, "the other claim's bucket has gone with it");
 
     // Somebody edits, and somebody deletes.
     let edit = json!({"data": {"BUCKET_NAME": "elsewhere"}});
-    let maps = scene.space.api::<ConfigMap>();
+    let maps = fixture.space.api::<ConfigMap>();
     maps.patch("photos", &PatchParams::default(), &Patch::Merge(edit)).await?;
     secrets.delete("photos", &DeleteParams::default()).await?;
     let mended = eventually(SOON, async || {
-        let user = scene.user("photos").await.ok().filter(|user| user.bucket == photos.bucket);
+        let user = fixture.user("photos").await.ok().filter(|user| user.bucket == photos.bucket);
         let Some(user) = user else { return Ok(None) };
         Ok(user.works().await.then_some(()))
     });
     ensure!(mended.await?.is_some(), "Secret and ConfigMap are not put right");
-    scene.delete("b-c").await?;
-    scene.delete("photos").await
+    fixture.delete("b-c").await?;
+    fixture.delete("photos").await
 }
 
 /// Z10 Z11: a claim that is changed or made again is checked at once, and has nothing of the former one.
-pub async fn claims_that_change_are_looked_at_at_once(scene: &impl BucketScene) -> anyhow::Result<()> {
-    let _program = scene.start().await?;
+pub async fn claims_that_change_are_looked_at_at_once(fixture: &impl BucketFixture) -> anyhow::Result<()> {
+    let _program = fixture.start().await?;
     for claim in ["mended", "dropped"] {
-        scene.claim(claim, "class", json!({"additionalConfig": {"nonsense": "1"}})).await?;
-        ensure!(scene.message(claim, "ConfigNotAllowed").await?.contains("nonsense"), "the key is not named");
+        fixture.claim(claim, "class", json!({"additionalConfig": {"nonsense": "1"}})).await?;
+        ensure!(fixture.message(claim, "ConfigNotAllowed").await?.contains("nonsense"), "the key is not named");
     }
     let start = Instant::now();
-    scene.delete("dropped").await?;
-    scene.patch("mended", json!({"spec": {"additionalConfig": null}})).await?;
-    scene.bound("mended").await?;
+    fixture.delete("dropped").await?;
+    fixture.patch("mended", json!({"spec": {"additionalConfig": null}})).await?;
+    fixture.bound("mended").await?;
     ensure!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
 
-    let former = scene.user("mended").await?;
-    let claims = scene.space.api::<ObjectBucketClaim>();
+    let former = fixture.user("mended").await?;
+    let claims = fixture.space.api::<ObjectBucketClaim>();
     claims.delete("mended", &DeleteParams::default()).await?;
-    let again = eventually(SOON, async || Ok(scene.claim("mended", "class", json!({})).await.ok())).await?;
+    let again = eventually(SOON, async || Ok(fixture.claim("mended", "class", json!({})).await.ok())).await?;
     ensure!(again.is_some(), "the former claim does not go");
-    scene.bound("mended").await?;
-    let user = scene.user("mended").await?;
+    fixture.bound("mended").await?;
+    let user = fixture.user("mended").await?;
     ensure!(user.bucket != former.bucket && user.works().await && !former.works().await, "the former bucket is used");
-    scene.delete("mended").await
+    fixture.delete("mended").await
 }
 
 /// Z17: with `DeleteIfEmpty` a bucket stays, and its keys work, until it is empty.
-pub async fn a_bucket_with_objects_stays_if_its_class_says_so(scene: &impl BucketScene) -> anyhow::Result<()> {
-    let _program = scene.start().await?;
-    scene.class_with("careful", &[("deletionPolicy", "DeleteIfEmpty")]).await?;
+pub async fn a_bucket_with_objects_stays_if_its_class_says_so(fixture: &impl BucketFixture) -> anyhow::Result<()> {
+    let _program = fixture.start().await?;
+    fixture.class_with("careful", &[("deletionPolicy", "DeleteIfEmpty")]).await?;
     for claim in ["full", "empty"] {
-        scene.claim(claim, "careful", json!({})).await?;
-        scene.bound(claim).await?;
+        fixture.claim(claim, "careful", json!({})).await?;
+        fixture.bound(claim).await?;
     }
-    scene.delete("empty").await?;
-    let user = scene.user("full").await?;
+    fixture.delete("empty").await?;
+    let user = fixture.user("full").await?;
     user.put("cat", "miaow").await?;
-    let claims = scene.space.api::<ObjectBucketClaim>();
+    let claims = fixture.space.api::<ObjectBucketClaim>();
     claims.delete("full", &DeleteParams::default()).await?;
-    scene.told("full", "holds objects").await?;
+    fixture.told("full", "holds objects").await?;
     ensure!(user.get("cat").await?.is_some(), "the object is gone");
     user.client.delete_object(&user.bucket, "cat").await?;
-    scene.space.wait_gone(&claims, "full").await
+    fixture.space.wait_gone(&claims, "full").await
 }
 
 /// Z12: one of two replicas works; the other takes over when it dies.
-pub async fn a_replica_takes_over(scene: &impl BucketScene) -> anyhow::Result<()> {
-    let mut first = scene.start().await?;
-    scene.claim("a", "class", json!({})).await?;
-    scene.bound("a").await?;
-    let _second = scene.start().await?;
+pub async fn a_replica_takes_over(fixture: &impl BucketFixture) -> anyhow::Result<()> {
+    let mut first = fixture.start().await?;
+    fixture.claim("a", "class", json!({})).await?;
+    fixture.bound("a").await?;
+    let _second = fixture.start().await?;
     first.kill().await?;
     let start = Instant::now();
-    scene.claim("b", "class", json!({})).await?;
-    scene.bound("b").await?;
+    fixture.claim("b", "class", json!({})).await?;
+    fixture.bound("b").await?;
     ensure!(start.elapsed() < Duration::from_secs(20), "taking over took {:?}", start.elapsed());
-    scene.delete("a").await?;
-    scene.delete("b").await
+    fixture.delete("a").await?;
+    fixture.delete("b").await
 }
 
 /// Z14: what is in a full bucket goes page by page, and nobody waits for that. `E2E_OBJECTS` is for longer runs. `versioning`
 /// is what a class says so that a bucket keeps versions: every fourth object has two.
 pub async fn a_full_bucket_goes_while_others_are_served(
-    scene: &impl BucketScene,
+    fixture: &impl BucketFixture,
     versioning: &[(&str, &str)],
 ) -> anyhow::Result<()> {
     let objects: usize = std::env::var("E2E_OBJECTS").ok().and_then(|count| count.parse().ok()).unwrap_or(1200);
-    let program = scene.start().await?;
-    scene.class_with("full", versioning).await?;
-    scene.claim("full", "full", json!({})).await?;
-    scene.bound("full").await?;
-    let user = scene.user("full").await?;
+    let program = fixture.start().await?;
+    fixture.class_with("full", versioning).await?;
+    fixture.claim("full", "full", json!({})).await?;
+    fixture.bound("full").await?;
+    let user = fixture.user("full").await?;
     let names = (0..objects).chain((0..objects).step_by(4)).map(|at| format!("object-{at}"));
     let user = &user;
     let put = async |name: String| user.put(&name, "x").await;
     stream::iter(names).map(put).buffer_unordered(16).try_collect::<()>().await?;
-    let claims = scene.space.api::<ObjectBucketClaim>();
+    let claims = fixture.space.api::<ObjectBucketClaim>();
     let (start, before) = (Instant::now(), program.id().resident_memory()?);
     claims.delete("full", &DeleteParams::default()).await?;
     let others = ["other-0", "other-1", "other-2", "other-3", "other-4"];
     for other in others {
-        scene.claim(other, "class", json!({})).await?;
-        scene.bound(other).await?;
+        fixture.claim(other, "class", json!({})).await?;
+        fixture.bound(other).await?;
     }
     let (served, mut most) = (start.elapsed(), before);
     let limit = Duration::from_secs(120 + objects as u64 / 20);
@@ -257,7 +257,7 @@ pub async fn a_full_bucket_goes_while_others_are_served(
         println!("memory: {before} bytes before, {most} at most");
     }
     for other in others {
-        scene.delete(other).await?;
+        fixture.delete(other).await?;
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ async fn c12_c25_c26_a_volume_that_cannot_be_saved_is_kept() -> anyhow::Result<(
     });
     let _controller = toy.run_with(options(&space), client);
     space.create_class_and_claim("claim").await?;
-    space.wait_until_told("PersistentVolumeClaim", "claim", "made but not saved").await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", "made but not saved").await?;
     space.wait_bound("claim").await?;
     assert_eq!((toy.provisions("claim"), toy.assets().len()), (1, 1), "saving again is not provisioning again");
     assert!(toy.calls().iter().all(|call| !matches!(call, Call::Delete { .. })));
@@ -114,7 +114,7 @@ async fn g18_a_panic_costs_one_attempt() -> anyhow::Result<()> {
     let toy = Toy::new().on_provision(|_, call| if call == 1 { Answer::Panics } else { Answer::Done });
     let _controller = toy.run(&space);
     space.create_class_and_claim("claim").await?;
-    space.wait_until_told("PersistentVolumeClaim", "claim", "the toy is broken").await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", "the toy is broken").await?;
     space.wait_bound("claim").await?;
     assert_eq!(toy.provisions("claim"), 2);
     space.done().await
@@ -148,7 +148,7 @@ async fn g20_a_template_that_cannot_be_a_volume_is_not_saved() -> anyhow::Result
     });
     let _controller = toy.run(&space);
     space.create_class_and_claim("claim").await?;
-    space.wait_until_told("PersistentVolumeClaim", "claim", "1 bytes").await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", "1 bytes").await?;
     space.wait_bound("claim").await?;
     space.done().await
 }

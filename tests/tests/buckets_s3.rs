@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
-use e2e::bucket_cases::{self as cases, BucketScene};
+use e2e::bucket_cases::{self as cases, BucketFixture};
 use e2e::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
 use e2e::control_plane;
 use e2e::s3::{S3, Server, python, sts};
@@ -22,29 +22,29 @@ const SOON: Duration = Duration::from_secs(60);
 const EAST: &str = "us-east-1";
 
 /// One provisioner with its own class and an account of its own.
-struct Scene {
+struct Fixture {
     buckets: BucketSpace,
     aws: Arc<S3>,
 }
 
-impl Scene {
+impl Fixture {
     async fn new(test: &str) -> anyhow::Result<Self> {
         let aws = S3::start(&control_plane::State::for_tests()?.guard()).await?;
         Self::with(test, Arc::new(aws)).await
     }
 
-    /// On an account that another scene has, too.
+    /// On an account that another fixture has, too.
     async fn with(test: &str, aws: Arc<S3>) -> anyhow::Result<Self> {
-        let scene = Self { buckets: BucketSpace::new(test).await?, aws };
-        scene.class_with("class", &[]).await?;
-        Ok(scene)
+        let fixture = Self { buckets: BucketSpace::new(test).await?, aws };
+        fixture.class_with("class", &[]).await?;
+        Ok(fixture)
     }
 
     /// A case of every provisioner's.
     async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let scene = Self::new(test).await?;
-        case(&scene).await?;
-        scene.done().await
+        let fixture = Self::new(test).await?;
+        case(&fixture).await?;
+        fixture.done().await
     }
 
     fn server(&self) -> &Server {
@@ -75,7 +75,7 @@ fn count(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
 }
 
-impl BucketScene for Scene {
+impl BucketFixture for Fixture {
     const PARAMETERS: &[(&str, &str)] = &[("credentialsOverlap", "3s"), ("region", "eu-central-1")];
 
     fn spawn(&self) -> anyhow::Result<Program> {
@@ -91,7 +91,7 @@ impl BucketScene for Scene {
     }
 }
 
-impl std::ops::Deref for Scene {
+impl std::ops::Deref for Fixture {
     type Target = BucketSpace;
 
     fn deref(&self) -> &BucketSpace {
@@ -101,13 +101,13 @@ impl std::ops::Deref for Scene {
 
 #[tokio::test]
 async fn aws_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
-    let scene = Scene::new("s3-use").await?;
-    let program = scene.start().await?;
-    scene.claim("photos", "class", json!({})).await?;
-    scene.claim("videos", "class", json!({})).await?;
-    scene.bound("photos").await?;
-    scene.bound("videos").await?;
-    let (photos, videos) = (scene.user("photos").await?, scene.user("videos").await?);
+    let fixture = Fixture::new("s3-use").await?;
+    let program = fixture.start().await?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.claim("videos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    fixture.bound("videos").await?;
+    let (photos, videos) = (fixture.user("photos").await?, fixture.user("videos").await?);
     photos.put("cat", "miaow").await?;
     ensure!(photos.client.get_object(&photos.bucket, "cat").await?.is_some(), "the object is not there");
     let error = videos.client.get_object(&photos.bucket, "cat").await.unwrap_err();
@@ -116,166 +116,166 @@ async fn aws_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rot
     assert_eq!(photos.client.create_bucket("another-one", None).await.unwrap_err().code(), "AccessDenied");
     assert_eq!(photos.client.delete_bucket_policy(&photos.bucket).await.unwrap_err().code(), "AccessDenied");
 
-    scene.ask_for_keys("photos", "now").await?;
-    let after = scene.next_user("photos", &photos).await?;
+    fixture.ask_for_keys("photos", "now").await?;
+    let after = fixture.next_user("photos", &photos).await?;
     ensure!(after.works().await && photos.works().await, "both keys work for some time");
     let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
     ensure!(retired.is_some() && after.works().await, "the old key works for ever");
     // A lost Secret comes back with a key that works: AWS tells a key only once.
-    scene.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
-    scene.space.wait_for_within(SOON, &scene.space.api::<Secret>(), "photos", "back", |_| true).await?;
-    let back = scene.user("photos").await?;
+    fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
+    fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;
+    let back = fixture.user("photos").await?;
     ensure!(
         back.works().await && !after.works().await,
         "the new Secret's key does not work, or the lost one still does"
     );
 
-    scene.delete("photos").await?;
-    scene.delete("videos").await?;
-    scene.nothing_left().await?;
-    let all = [&scene.server().secret_key, &photos.secret, &videos.secret, &after.secret, &back.secret];
-    scene.is_discreet(&program, &all.map(String::as_str)).await?;
-    scene.done().await
+    fixture.delete("photos").await?;
+    fixture.delete("videos").await?;
+    fixture.nothing_left().await?;
+    let all = [&fixture.server().secret_key, &photos.secret, &videos.secret, &after.secret, &back.secret];
+    fixture.is_discreet(&program, &all.map(String::as_str)).await?;
+    fixture.done().await
 }
 
 #[tokio::test]
 async fn aws_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
-    let scene = Scene::new("s3-grant").await?;
-    let program = scene.start().await?;
-    let admin = scene.server().admin()?;
+    let fixture = Fixture::new("s3-grant").await?;
+    let program = fixture.start().await?;
+    let admin = fixture.server().admin()?;
     admin.create_bucket("shared-bucket", Some("eu-central-1")).await?;
     admin.put_object("shared-bucket", "x", "hello").await?;
-    let before = scene.assets().await?;
+    let before = fixture.assets().await?;
     for access in ["read-only", "write-only"] {
-        scene.class(access, &[("bucketName", "shared-bucket"), ("accessMode", access)]).await?;
-        scene.claim(access, access, json!({})).await?;
-        scene.bound(access).await?;
+        fixture.class(access, &[("bucketName", "shared-bucket"), ("accessMode", access)]).await?;
+        fixture.claim(access, access, json!({})).await?;
+        fixture.bound(access).await?;
     }
-    let (reader, writer) = (scene.user("read-only").await?, scene.user("write-only").await?);
+    let (reader, writer) = (fixture.user("read-only").await?, fixture.user("write-only").await?);
     ensure!(reader.client.get_object("shared-bucket", "x").await?.is_some(), "the reader cannot read");
     assert_eq!(reader.put("y", "no").await.unwrap_err().code(), "AccessDenied");
     writer.put("y", "yes").await?;
     assert_eq!(writer.client.get_object("shared-bucket", "x").await.unwrap_err().code(), "AccessDenied");
     // A bucket of somebody else is refused and stays.
-    scene.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
-    scene.told("thief", "was not made for this claim").await?;
+    fixture.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
+    fixture.told("thief", "was not made for this claim").await?;
     for claim in ["read-only", "write-only", "thief"] {
-        scene.delete(claim).await?;
+        fixture.delete(claim).await?;
     }
-    assert_eq!(scene.assets().await?, before);
+    assert_eq!(fixture.assets().await?, before);
     ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "somebody's object is gone");
     admin.empty_bucket("shared-bucket").await?;
     admin.delete_bucket("shared-bucket").await?;
-    let secrets = [&scene.server().secret_key, &reader.secret, &writer.secret].map(String::as_str);
-    scene.is_discreet(&program, &secrets).await?;
-    scene.done().await
+    let secrets = [&fixture.server().secret_key, &reader.secret, &writer.secret].map(String::as_str);
+    fixture.is_discreet(&program, &secrets).await?;
+    fixture.done().await
 }
 
 #[tokio::test]
 async fn aws_z14_settings_of_the_class_are_applied_and_versions_go_with_the_bucket() -> anyhow::Result<()> {
-    let scene = Scene::new("s3-settings").await?;
-    let _program = scene.start().await?;
+    let fixture = Fixture::new("s3-settings").await?;
+    let _program = fixture.start().await?;
     let rule = r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
-    scene.class("settings", &[("region", "us-east-1"), ("versioning", "true"), ("lifecycle", rule)]).await?;
-    scene.claim("photos", "settings", json!({"bucketName": "my-photos"})).await?;
-    scene.bound("photos").await?;
-    let admin = scene.server().admin()?;
+    fixture.class("settings", &[("region", "us-east-1"), ("versioning", "true"), ("lifecycle", rule)]).await?;
+    fixture.claim("photos", "settings", json!({"bucketName": "my-photos"})).await?;
+    fixture.bound("photos").await?;
+    let admin = fixture.server().admin()?;
     ensure!(!admin.bucket_lifecycle("my-photos").await?.is_empty(), "there is no lifecycle");
     assert_eq!(
         admin.bucket_tagging("my-photos").await?["kube-provisioner/claim"],
-        format!("{}/photos", scene.space.namespace())
+        format!("{}/photos", fixture.space.namespace())
     );
-    let user = scene.user("photos").await?;
+    let user = fixture.user("photos").await?;
     for text in ["one", "two", "three"] {
         user.put("cat", text).await?;
     }
     user.client.delete_object("my-photos", "cat").await?;
     // Three versions, and the mark of the deletion.
     assert_eq!(admin.list_object_versions("my-photos", "", None).await?.items.len(), 4);
-    scene.delete("photos").await?;
-    scene.nothing_left().await?;
+    fixture.delete("photos").await?;
+    fixture.nothing_left().await?;
 
     // What cannot be is told, and changes nothing.
-    scene.class("admin-keys", &[("createBucketUser", "no")]).await?;
-    scene.claim("nobody", "admin-keys", json!({})).await?;
-    scene.told("nobody", "every claim has a user of its own").await?;
-    scene.delete("nobody").await?;
-    scene.done().await
+    fixture.class("admin-keys", &[("createBucketUser", "no")]).await?;
+    fixture.claim("nobody", "admin-keys", json!({})).await?;
+    fixture.told("nobody", "every claim has a user of its own").await?;
+    fixture.delete("nobody").await?;
+    fixture.done().await
 }
 
 #[tokio::test]
 async fn aws_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> anyhow::Result<()> {
-    let scene = Scene::new("s3-faults").await?;
-    let _program = scene.start().await?;
+    let fixture = Fixture::new("s3-faults").await?;
+    let _program = fixture.start().await?;
     let admin = |key: &Credentials| -> anyhow::Result<Secret> {
         let data = json!({"AWS_ACCESS_KEY_ID": key.access_key_id, "AWS_SECRET_ACCESS_KEY": key.secret_access_key});
         Ok(serde_json::from_value(json!({"metadata": {"name": "admin"}, "stringData": data}))?)
     };
-    let Server { access_key, secret_key, .. } = scene.server();
-    scene.space.create(&admin(&Credentials::new(access_key, "wrong"))?).await?;
+    let Server { access_key, secret_key, .. } = fixture.server();
+    fixture.space.create(&admin(&Credentials::new(access_key, "wrong"))?).await?;
     // Named as by the provisioner of 2019.
-    let secret = [("secretName", "admin"), ("secretNamespace", scene.space.namespace()), ("region", "eu-central-1")];
-    scene.class("secret", &secret).await?;
-    scene.claim("photos", "secret", json!({})).await?;
-    scene.told("photos", "AWS does not accept the administrator's key").await?;
+    let secret = [("secretName", "admin"), ("secretNamespace", fixture.space.namespace()), ("region", "eu-central-1")];
+    fixture.class("secret", &secret).await?;
+    fixture.claim("photos", "secret", json!({})).await?;
+    fixture.told("photos", "AWS does not accept the administrator's key").await?;
 
     // One who may do nothing: the right that is missing is named.
-    let iam = scene.server().iam()?;
+    let iam = fixture.server().iam()?;
     let tags = Default::default();
     iam.create_user(s3_client::iam::NewUser { name: "weak", path: "/", tags: &tags, permissions_boundary: None })
         .await?;
     let weak = iam.create_access_key("weak").await?;
-    let secrets = scene.space.api::<Secret>();
+    let secrets = fixture.space.api::<Secret>();
     let set = async |key: &Credentials| -> anyhow::Result<()> {
         let patch = kube::api::Patch::Merge(admin(key)?);
         secrets.patch("admin", &Default::default(), &patch).await?;
         Ok(())
     };
     set(&weak).await?;
-    scene.told("photos", "the administrator needs the right iam:GetUser").await?;
+    fixture.told("photos", "the administrator needs the right iam:GetUser").await?;
     set(&Credentials::new(access_key, secret_key)).await?;
-    scene.bound("photos").await?;
+    fixture.bound("photos").await?;
 
-    scene.server().pause();
-    scene.claim("videos", "class", json!({})).await?;
-    scene.told("videos", "has not answered in 5s").await?;
-    scene.server().resume();
-    scene.bound("videos").await?;
-    scene.delete("photos").await?;
-    scene.delete("videos").await?;
-    scene.done().await
+    fixture.server().pause();
+    fixture.claim("videos", "class", json!({})).await?;
+    fixture.told("videos", "has not answered in 5s").await?;
+    fixture.server().resume();
+    fixture.bound("videos").await?;
+    fixture.delete("photos").await?;
+    fixture.delete("videos").await?;
+    fixture.done().await
 }
 
 #[tokio::test]
 async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account() -> anyhow::Result<()> {
-    let scene = Scene::new("s3-role").await?;
-    let role = scene.server().create_role("provisioner").await?;
+    let fixture = Fixture::new("s3-role").await?;
+    let role = fixture.server().create_role("provisioner").await?;
     let token = "eyJhbGciOiJSUzI1NiJ9.the-token-of-a-service-account";
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(&file, "an.old.token")?;
-    let sts = sts::start(scene.server(), token).await?;
+    let sts = sts::start(fixture.server(), token).await?;
     let variables = [format!("AWS_ROLE_ARN={role}"), format!("AWS_WEB_IDENTITY_TOKEN_FILE={}", file.path().display())];
-    let program = scene.spawn_with(&variables.each_ref().map(String::as_str), &["--sts-endpoint", &sts])?;
-    scene.claim("photos", "class", json!({})).await?;
-    scene.told("photos", "cannot be taken: 400 InvalidIdentityToken").await?;
+    let program = fixture.spawn_with(&variables.each_ref().map(String::as_str), &["--sts-endpoint", &sts])?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.told("photos", "cannot be taken: 400 InvalidIdentityToken").await?;
     // Tokens are written again while the provisioner runs.
     std::fs::write(&file, token)?;
-    scene.told("photos", "the administrator needs the right iam:GetUser").await?;
-    scene.server().allow_everything("provisioner").await?;
-    scene.bound("photos").await?;
-    let user = scene.user("photos").await?;
+    fixture.told("photos", "the administrator needs the right iam:GetUser").await?;
+    fixture.server().allow_everything("provisioner").await?;
+    fixture.bound("photos").await?;
+    let user = fixture.user("photos").await?;
     ensure!(user.works().await, "the key of the claim does not work");
-    scene.is_discreet(&program, &[token, &user.secret]).await?;
-    scene.delete("photos").await?;
-    scene.done().await
+    fixture.is_discreet(&program, &[token, &user.secret]).await?;
+    fixture.delete("photos").await?;
+    fixture.done().await
 }
 
 /// A bucket that the administrator may not look at can be anybody's, also one of the same account.
 #[tokio::test]
 async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result<()> {
-    let scene = Scene::new("s3-hidden").await?;
-    let _program = scene.start().await?;
-    let (admin, iam) = (scene.server().admin()?, scene.server().iam()?);
+    let fixture = Fixture::new("s3-hidden").await?;
+    let _program = fixture.start().await?;
+    let (admin, iam) = (fixture.server().admin()?, fixture.server().iam()?);
     admin.create_bucket("shared-bucket", None).await?;
     admin.put_object("shared-bucket", "x", "hello").await?;
     let tags = Default::default();
@@ -289,21 +289,21 @@ async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Resul
     let key = iam.create_access_key("blind").await?;
     let data = json!({"AWS_ACCESS_KEY_ID": key.access_key_id, "AWS_SECRET_ACCESS_KEY": key.secret_access_key});
     let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "blind"}, "stringData": data}))?;
-    scene.space.create(&secret).await?;
+    fixture.space.create(&secret).await?;
     // There a bucket of the own account can be made again without an error.
     let parameters =
-        [("adminSecretName", "blind"), ("adminSecretNamespace", scene.space.namespace()), ("region", "us-east-1")];
-    scene.class("blind", &parameters).await?;
-    scene.claim("thief", "blind", json!({"bucketName": "shared-bucket"})).await?;
-    scene.told("thief", "the administrator needs the right s3:GetBucketTagging").await?;
+        [("adminSecretName", "blind"), ("adminSecretNamespace", fixture.space.namespace()), ("region", "us-east-1")];
+    fixture.class("blind", &parameters).await?;
+    fixture.claim("thief", "blind", json!({"bucketName": "shared-bucket"})).await?;
+    fixture.told("thief", "the administrator needs the right s3:GetBucketTagging").await?;
     iam.put_user_policy("blind", "policy", &policy(&blind[..1])).await?;
-    scene.told("thief", "was not made for this claim").await?;
-    scene.delete("thief").await?;
+    fixture.told("thief", "was not made for this claim").await?;
+    fixture.delete("thief").await?;
     ensure!(admin.bucket_tagging("shared-bucket").await?.is_empty(), "somebody's bucket has tags");
     ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "somebody's object is gone");
     admin.empty_bucket("shared-bucket").await?;
     admin.delete_bucket("shared-bucket").await?;
-    scene.done().await
+    fixture.done().await
 }
 
 #[tokio::test]
@@ -318,57 +318,57 @@ async fn aws_z1_z2_killed_at_any_moment_in_us_east_1() -> anyhow::Result<()> {
 
 /// Claims come, rotate and go while the provisioner is killed at any moment.
 async fn killed(test: &str, region: &str) -> anyhow::Result<()> {
-    let scene = Scene::new(test).await?;
-    let mut program = scene.start().await?;
-    scene.class_with("region", &[("region", region)]).await?;
-    scene.claim("owner", "region", json!({"bucketName": "shared-bucket"})).await?;
-    scene.bound("owner").await?;
-    scene.class_with("granted", &[("bucketName", "shared-bucket"), ("region", region)]).await?;
+    let fixture = Fixture::new(test).await?;
+    let mut program = fixture.start().await?;
+    fixture.class_with("region", &[("region", region)]).await?;
+    fixture.claim("owner", "region", json!({"bucketName": "shared-bucket"})).await?;
+    fixture.bound("owner").await?;
+    fixture.class_with("granted", &[("bucketName", "shared-bucket"), ("region", region)]).await?;
     program.kill().await?;
-    let _program = scene
-        .survive_kills(("region", |kill| json!({"bucketName": format!("named-{kill}")}), json!({})), || scene.spawn())
+    let _program = fixture
+        .survive_kills(("region", |kill| json!({"bucketName": format!("named-{kill}")}), json!({})), || fixture.spawn())
         .await?;
     // Four claims are left, and the owner's: as many users, and after the overlap one key each.
-    let iam = scene.server().iam()?;
+    let iam = fixture.server().iam()?;
     let settled = eventually(SOON, async || {
         let users = iam.users("/kube-provisioner/").await?;
         let mut keys = 0;
         for user in &users {
             keys += iam.access_keys(user).await?.len();
         }
-        let buckets = scene.server().admin()?.list_buckets().await?.len();
+        let buckets = fixture.server().admin()?.list_buckets().await?.len();
         Ok(((users.len(), keys, buckets) == (5, 5, 3)).then_some(()))
     });
-    ensure!(settled.await?.is_some(), "{:?}", scene.assets().await?);
-    scene.end_all_but("owner").await?;
-    scene.delete("owner").await?;
-    scene.done().await
+    ensure!(settled.await?.is_some(), "{:?}", fixture.assets().await?);
+    fixture.end_all_but("owner").await?;
+    fixture.delete("owner").await?;
+    fixture.done().await
 }
 
 /// All that a pod has: the entries of the Secret and of the ConfigMap as variables.
 #[tokio::test]
 async fn aws_a_client_of_amazons_needs_nothing_but_secret_and_config_map() -> anyhow::Result<()> {
-    let scene = Scene::new("s3-boto3").await?;
-    let _program = scene.start().await?;
+    let fixture = Fixture::new("s3-boto3").await?;
+    let _program = fixture.start().await?;
     for region in [EAST, "eu-central-1"] {
-        scene.class_with(region, &[("region", region)]).await?;
-        scene.claim(region, region, json!({})).await?;
-        scene.bound(region).await?;
-        let map = scene.space.api::<ConfigMap>().get(region).await?.data.unwrap_or_default();
+        fixture.class_with(region, &[("region", region)]).await?;
+        fixture.claim(region, region, json!({})).await?;
+        fixture.bound(region).await?;
+        let map = fixture.space.api::<ConfigMap>().get(region).await?.data.unwrap_or_default();
         // It would be the address of every other service of Amazon's, too.
         ensure!(!map.contains_key("AWS_ENDPOINT_URL"), "{map:?}");
-        assert_eq!(map["AWS_ENDPOINT_URL_S3"], scene.server().endpoint);
+        assert_eq!(map["AWS_ENDPOINT_URL_S3"], fixture.server().endpoint);
         assert_eq!(map["AWS_REQUEST_CHECKSUM_CALCULATION"], "when_required");
         assert_eq!(map["AWS_RESPONSE_CHECKSUM_VALIDATION"], "when_required");
-        let secret = scene.space.api::<Secret>().get(region).await?.data.unwrap_or_default();
+        let secret = fixture.space.api::<Secret>().get(region).await?.data.unwrap_or_default();
         let secret = secret.iter().map(|(name, value)| (name, String::from_utf8_lossy(&value.0).into_owned()));
         let mut command = Command::new(python()?);
         command.env_clear().envs(&map).envs(secret).args(["-c", CLIENT]);
         let output = command.output()?;
         ensure!(output.status.success(), "{region}: {}", String::from_utf8_lossy(&output.stderr));
-        scene.delete(region).await?;
+        fixture.delete(region).await?;
     }
-    scene.done().await
+    fixture.done().await
 }
 
 /// Puts, gets, lists, uploads in parts and deletes.
@@ -392,22 +392,22 @@ assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
 /// and again. One cluster gets each bucket, and what the other does then changes nothing in it.
 #[tokio::test]
 async fn aws_two_clusters_want_the_same_names() -> anyhow::Result<()> {
-    let east = Scene::new("s3-cluster-a").await?;
-    let west = Scene::with("s3-cluster-b", east.aws.clone()).await?;
+    let east = Fixture::new("s3-cluster-a").await?;
+    let west = Fixture::with("s3-cluster-b", east.aws.clone()).await?;
     let clusters = [(&east, "cluster-a"), (&west, "cluster-b")];
-    let spawn = |(scene, cluster): (&Scene, &str)| {
-        let Server { access_key, secret_key, .. } = scene.server();
+    let spawn = |(fixture, cluster): (&Fixture, &str)| {
+        let Server { access_key, secret_key, .. } = fixture.server();
         let key = [format!("AWS_ACCESS_KEY_ID={access_key}"), format!("AWS_SECRET_ACCESS_KEY={secret_key}")];
-        scene.spawn_with(&[&key[0], &key[1]], &["--cluster-id", cluster])
+        fixture.spawn_with(&[&key[0], &key[1]], &["--cluster-id", cluster])
     };
     let mut programs = clusters.map(spawn);
     let names: Vec<String> = (0..count("E2E_CLAIMS", 12)).map(|number| format!("name-{number}")).collect();
-    for (scene, _) in clusters {
-        scene.class_with("east", &[("region", EAST)]).await?;
+    for (fixture, _) in clusters {
+        fixture.class_with("east", &[("region", EAST)]).await?;
     }
     for name in &names {
-        for (scene, _) in clusters {
-            scene.claim(name, "east", json!({"bucketName": name})).await?;
+        for (fixture, _) in clusters {
+            fixture.claim(name, "east", json!({"bucketName": name})).await?;
         }
     }
     for kill in 0..count("E2E_KILLS", 12) {
@@ -444,36 +444,36 @@ async fn aws_two_clusters_want_the_same_names() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn aws_z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
-    let case = async |scene: &Scene| cases::a_full_bucket_goes_while_others_are_served(scene, VERSIONS).await;
-    Scene::case("s3-full", case).await
+    let case = async |fixture: &Fixture| cases::a_full_bucket_goes_while_others_are_served(fixture, VERSIONS).await;
+    Fixture::case("s3-full", case).await
 }
 
 #[tokio::test]
 async fn aws_u1_u3_u7_u8_y1_y5_claims_of_a_late_class_are_served() -> anyhow::Result<()> {
-    Scene::case("s3-late", cases::claims_of_a_late_class_are_served).await
+    Fixture::case("s3-late", cases::claims_of_a_late_class_are_served).await
 }
 
 #[tokio::test]
 async fn aws_z3_z4_buckets_outlive_their_classes() -> anyhow::Result<()> {
-    Scene::case("s3-classes", cases::buckets_outlive_their_classes).await
+    Fixture::case("s3-classes", cases::buckets_outlive_their_classes).await
 }
 
 #[tokio::test]
 async fn aws_z5_z6_z7_z8_what_is_of_others_stays() -> anyhow::Result<()> {
-    Scene::case("s3-others", cases::what_is_of_others_stays).await
+    Fixture::case("s3-others", cases::what_is_of_others_stays).await
 }
 
 #[tokio::test]
 async fn aws_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
-    Scene::case("s3-change", cases::claims_that_change_are_looked_at_at_once).await
+    Fixture::case("s3-change", cases::claims_that_change_are_looked_at_at_once).await
 }
 
 #[tokio::test]
 async fn aws_z12_a_replica_takes_over() -> anyhow::Result<()> {
-    Scene::case("s3-two", cases::a_replica_takes_over).await
+    Fixture::case("s3-two", cases::a_replica_takes_over).await
 }
 
 #[tokio::test]
 async fn aws_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
-    Scene::case("s3-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
+    Fixture::case("s3-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
 }

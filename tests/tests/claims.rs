@@ -87,7 +87,7 @@ async fn c3_block_is_refused_with_an_event() -> anyhow::Result<()> {
     let mut claim = space.claim("block", &class);
     claim.spec.get_or_insert_default().volume_mode = Some("Block".to_owned());
     space.create_claim(claim).await?;
-    space.wait_until_told("PersistentVolumeClaim", "block", "does not support block volume").await?;
+    space.wait_for_message("PersistentVolumeClaim", "block", "does not support block volume").await?;
     assert_eq!(toy.calls(), []);
     space.done().await
 }
@@ -140,7 +140,7 @@ async fn c7_g4_a_class_that_comes_later_continues_at_once() -> anyhow::Result<()
         .annotations_mut()
         .insert("volume.kubernetes.io/storage-provisioner".to_owned(), space.provisioner().to_owned());
     space.create_claim(claim).await?;
-    space.wait_until_told("PersistentVolumeClaim", "claim", "not found").await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", "not found").await?;
     let mut class = space.class("class");
     class.parameters = Some(BTreeMap::from([("onDelte".to_owned(), "keep".to_owned())]));
     space.create_class(class.clone()).await?;
@@ -247,7 +247,7 @@ async fn g33_a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::
 async fn c14_c15_a_claim_that_is_not_mine_is_left_alone() -> anyhow::Result<()> {
     let space = TestSpace::new("c14").await?;
     let toy = Toy::new().on_provision(|claim, _| match claim {
-        "theirs" => Answer::Failed(ProvisionError::not_mine("another node's")),
+        "theirs" => Answer::Failed(ProvisionError::ignored("another node's")),
         _ => Answer::Done,
     });
     let _controller = toy.run(&space);
@@ -304,7 +304,7 @@ async fn g7_a_foreign_volume_of_our_name_is_not_touched() -> anyhow::Result<()> 
     }))?;
     space.cluster_api::<PersistentVolume>().create(&PostParams::default(), &foreign).await?;
     let _controller = toy.run(&space);
-    space.wait_until_told("PersistentVolumeClaim", "claim", &name).await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", &name).await?;
     assert_eq!(toy.calls(), []);
     let after = space.cluster_api::<PersistentVolume>().get(&name).await?;
     assert_eq!(after.spec.unwrap().nfs.unwrap().path, "/theirs");

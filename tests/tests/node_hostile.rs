@@ -18,7 +18,7 @@ async fn node_p13_a_pattern_that_leads_out_of_the_root_makes_nothing() -> anyhow
     let class = space.create_class(class).await?;
     space.create_claim(space.claim("data", &class)).await?;
     space.create::<Pod>(&serde_json::from_value(space.script("pod", "data", "echo done")?)?).await?;
-    space.wait_until_told("PersistentVolumeClaim", "data", "pathPattern").await?;
+    space.wait_for_message("PersistentVolumeClaim", "data", "pathPattern").await?;
     let claim = space.api::<PersistentVolumeClaim>().get("data").await?;
     assert_eq!(claim.status.and_then(|status| status.phase).as_deref(), Some("Pending"));
     assert_eq!(installed.directories(), Vec::<String>::new());

@@ -55,7 +55,7 @@ async fn g23_outcomes_are_counted_and_readiness_says_why_not() -> anyhow::Result
     });
     let mut options = options(&space);
     let port = free_port()?;
-    options.admin_address = Some(([127, 0, 0, 1], port).into());
+    options.http_endpoint = Some(([127, 0, 0, 1], port).into());
     let blind = faulty(&space.client(), |_, path| path.ends_with("/storageclasses").then_some(Fault::Refuse(403)));
     let controller = toy.run_with(options.clone(), blind);
     let asked = async |path: &str, holds: &dyn Fn(&str) -> bool| {

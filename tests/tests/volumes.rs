@@ -146,7 +146,7 @@ async fn c13_c38_g2_the_backend_is_asked_once_when_the_object_will_not_go() -> a
             (hit && refused.fetch_add(1, Ordering::Relaxed) < 3).then_some(Fault::Refuse(500))
         });
         let mut options = options(&space);
-        options.volume_finalizer = finalizer;
+        options.add_finalizer = finalizer;
         let _controller = toy.run_with(options, client);
         let name = bound(&space).await?.name_any();
         release(&space).await?;
@@ -195,7 +195,7 @@ async fn c32_the_finalizer_goes_when_the_option_is_off() -> anyhow::Result<()> {
     let name = bound(&space).await?.name_any();
     controller.stop().await?;
     let mut options = options(&space);
-    options.volume_finalizer = false;
+    options.add_finalizer = false;
     let _controller = toy.run_with(options, space.client());
     space.wait_for(&space.cluster_api(), &name, "unprotected", |volume: &PersistentVolume| !protected(volume)).await?;
     space.done().await

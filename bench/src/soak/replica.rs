@@ -56,7 +56,7 @@ impl Replica {
         let output = dir.join(format!("replica-{name}.log"));
         let mut arguments = vec!["--root".into(), root, "--kubeconfig".into(), kubeconfig];
         arguments.extend(["--provisioner-name", PROVISIONER, "--shards", "2"].map(OsString::from));
-        arguments.extend(["--retry-interval-max", "10s", "--grace-period", "5s"].map(OsString::from));
+        arguments.extend(["--retry-interval-max", "10s", "--shutdown-timeout", "5s"].map(OsString::from));
         arguments.extend(LEASE.map(OsString::from));
         let program = program.to_owned();
         let replica =

@@ -43,11 +43,11 @@ impl<S: Site> Commands<S> {
     ///
     /// # Errors
     /// Why it cannot be done.
-    pub async fn carry_out(self) -> Result<(), BoxError> {
+    pub async fn execute(self) -> Result<(), BoxError> {
         match self {
-            Self::Orphans(command) => command.carry_out().await,
-            Self::Adopt(command) => command.carry_out().await,
-            Self::Trash(command) => command.carry_out().await,
+            Self::Orphans(command) => command.execute().await,
+            Self::Adopt(command) => command.execute().await,
+            Self::Trash(command) => command.execute().await,
         }
     }
 }

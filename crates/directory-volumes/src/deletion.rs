@@ -160,7 +160,7 @@ impl Deletion {
         self.volume.as_ref().filter(|_| !matches!(self.kind, Kind::Keep))
     }
 
-    pub(crate) fn carry_out(self, root: &Root, token: &FencingToken) -> Result<(), DirectoryError> {
+    pub(crate) fn execute(self, root: &Root, token: &FencingToken) -> Result<(), DirectoryError> {
         let Self { path, owner, kind, .. } = self;
         match kind {
             Kind::Remove => root.remove(&path, &owner, token),

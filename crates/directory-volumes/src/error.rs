@@ -156,7 +156,7 @@ pub enum DirectoryError {
     },
     /// The fencing token is no longer valid.
     #[error("the work on {0:?} was cut off, and is done by another replica or later")]
-    CutOff(String),
+    Fenced(String),
     /// The fencing token ended within a removal.
     #[error("the removal of {0:?} was interrupted and goes on later")]
     Interrupted(String),

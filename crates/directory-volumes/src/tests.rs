@@ -311,10 +311,10 @@ fn an_interrupted_removal_is_finished_later() {
 fn who_was_succeeded_makes_and_removes_nothing() {
     let (dir, root) = root();
     let ended = FencingToken::as_long_as(|| false);
-    assert!(matches!(root.make("pvc-1", &ended), Err(DirectoryError::CutOff(_))));
+    assert!(matches!(root.make("pvc-1", &ended), Err(DirectoryError::Fenced(_))));
     assert_empty(dir.path());
     root.make("pvc-1", &FencingToken::unlimited()).unwrap();
-    assert!(matches!(root.take_away("pvc-1", &ended), Err(DirectoryError::CutOff(_))));
+    assert!(matches!(root.take_away("pvc-1", &ended), Err(DirectoryError::Fenced(_))));
     assert!(dir.path().join("pvc-1").exists());
 }
 

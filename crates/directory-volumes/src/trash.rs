@@ -41,7 +41,7 @@ impl Root {
             return Ok(());
         };
         if !fencing_token.is_valid() {
-            return Err(DirectoryError::CutOff(path.to_string()));
+            return Err(DirectoryError::Fenced(path.to_string()));
         }
         let mut leaving = Discarded { object, ..Discarded::now(mark, path.clone()) };
         (leaving.expires, leaving.keep) = clock::expiry(&leaving, keep);

@@ -56,7 +56,7 @@ impl Root {
         // Two processes may work on one volume for a moment, where one stood still and does not know that it was succeeded.
         let _lock = state.lock(path)?;
         if !fencing_token.is_valid() {
-            return Err(DirectoryError::CutOff(path.to_string()));
+            return Err(DirectoryError::Fenced(path.to_string()));
         }
         // What an earlier attempt has marked, it has checked.
         let proof = if self.marked(&state, path, owner)?.is_some() { Proof::Rights } else { Proof::Made };
@@ -109,7 +109,7 @@ impl Root {
             return Ok(());
         };
         if !fencing_token.is_valid() {
-            return Err(DirectoryError::CutOff(path.to_string()));
+            return Err(DirectoryError::Fenced(path.to_string()));
         }
         let leaving = Discarded::now(mark, path.clone());
         let moved = self.discard(&state, DELETING, &leaving);

@@ -92,7 +92,7 @@ impl Worker {
                 let looked = look(&root);
                 let _ = answers.send(());
                 match given_up.load(Ordering::SeqCst) {
-                    true => looked.map_err(E::from).and(Err(DirectoryError::CutOff(String::new()).into())),
+                    true => looked.map_err(E::from).and(Err(DirectoryError::Fenced(String::new()).into())),
                     false => looked.map_err(E::from).and_then(|()| work(&root)),
                 }
             }
@@ -136,7 +136,7 @@ impl Worker {
     /// When it cannot be done now.
     pub async fn end(&self, deletion: Deletion, token: FencingToken) -> Result<(), DeleteError> {
         self.check_alone(&deletion).await?;
-        self.run(move |root| match deletion.carry_out(root, &token) {
+        self.run(move |root| match deletion.execute(root, &token) {
             Err(error @ DirectoryError::Busy { .. }) => Err(DeleteError::in_use(error)),
             result => Ok(result?),
         })

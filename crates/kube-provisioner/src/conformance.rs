@@ -35,7 +35,7 @@ mod assets;
 mod buckets;
 mod calls;
 mod cancellation;
-mod lab;
+mod fixture;
 mod names;
 mod objects;
 mod parameters;

@@ -159,10 +159,10 @@ mod tests {
     fn every_constructor_has_its_verdict() {
         assert_eq!(ProvisionError::invalid("x").verdict(), ProvisionVerdict::Invalid);
         assert_eq!(ProvisionError::reschedule("x").verdict(), ProvisionVerdict::Reschedule);
-        assert_eq!(ProvisionError::not_mine("x").verdict(), ProvisionVerdict::NotMine);
+        assert_eq!(ProvisionError::ignored("x").verdict(), ProvisionVerdict::Ignored);
         let slow = ProvisionError::in_progress("x").after(Duration::from_secs(3));
         assert_eq!((slow.verdict(), slow.retry_after()), (ProvisionVerdict::InProgress, Some(Duration::from_secs(3))));
         assert_eq!(DeleteError::in_use("x").verdict(), DeleteVerdict::InUse);
-        assert_eq!(DeleteError::not_mine("x").verdict(), DeleteVerdict::NotMine);
+        assert_eq!(DeleteError::ignored("x").verdict(), DeleteVerdict::Ignored);
     }
 }

@@ -15,7 +15,7 @@ use crate::duration::{expected, parse_duration};
 /// use kube_provisioner::Options;
 ///
 /// let mut options = Options::new("example.com/nfs");
-/// options.workers = 50;
+/// options.api_concurrency = 50;
 /// ```
 #[derive(Args, Clone, Debug)]
 #[non_exhaustive]
@@ -41,14 +41,14 @@ pub struct Options {
     pub node_name: Option<String>,
 
     /// Maximum concurrent requests to the API server for claims and volumes
-    #[arg(long, env, value_name = "COUNT", default_value_t = 32, value_parser = at_least_one)]
-    pub workers: usize,
+    #[arg(long, env, alias = "workers", value_name = "COUNT", default_value_t = 32, value_parser = at_least_one)]
+    pub api_concurrency: usize,
 
     /// Maximum concurrent calls that create or change something in the backend, and as many again that delete something. One
     /// class may use 80 % of the free slots, and one namespace 80 % of its class's slots. 0 means 100, plus one for each class
     /// without a slot
-    #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
-    pub backend_concurrency: usize,
+    #[arg(long, env, alias = "backend-concurrency", value_name = "COUNT", default_value_t = 0)]
+    pub max_concurrent_calls: usize,
 
     /// Maximum concurrent calls for one class, counted in the same way. 0 means 80 % of the free slots
     #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
@@ -91,8 +91,8 @@ pub struct Options {
     pub retry_on_resync: bool,
 
     /// Address for /livez, /readyz and /metrics, such as 0.0.0.0:8080 [default: not served]
-    #[arg(long, env, value_name = "ADDRESS")]
-    pub admin_address: Option<SocketAddr>,
+    #[arg(long, env, aliases = ["admin-address", "metrics-address"], value_name = "ADDRESS")]
+    pub http_endpoint: Option<SocketAddr>,
 
     /// Format of log lines; RUST_LOG sets their level
     #[arg(long, env, value_name = "FORMAT", value_enum, default_value_t = LogStyle::Text)]
@@ -130,12 +130,12 @@ pub struct Options {
     pub cluster_id: Option<String>,
 
     /// How long running calls may take to end during shutdown
-    #[arg(long, env, value_name = "TIME", default_value = "20s", value_parser = duration)]
-    pub grace_period: Duration,
+    #[arg(long, env, alias = "grace-period", value_name = "TIME", default_value = "20s", value_parser = duration)]
+    pub shutdown_timeout: Duration,
 
     /// Add a finalizer to new volumes, so that deleting a PersistentVolume by hand cannot leak its storage
-    #[arg(long, env, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
-    pub volume_finalizer: bool,
+    #[arg(long, env, alias = "volume-finalizer", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub add_finalizer: bool,
 }
 
 impl Options {
@@ -147,8 +147,8 @@ impl Options {
             kubeconfig: None,
             namespace: None,
             node_name: None,
-            workers: 32,
-            backend_concurrency: 0,
+            api_concurrency: 32,
+            max_concurrent_calls: 0,
             class_concurrency: 0,
             provision_timeout: Duration::from_secs(120),
             delete_timeout: Duration::from_secs(300),
@@ -159,7 +159,7 @@ impl Options {
             failed_delete_threshold: 0,
             resync_period: Duration::from_secs(15 * 60),
             retry_on_resync: false,
-            admin_address: None,
+            http_endpoint: None,
             log_format: LogStyle::Text,
             coordination: Coordination::Lease,
             shards: 1,
@@ -168,8 +168,8 @@ impl Options {
             lease_retry_period: Duration::from_secs(2),
             identity: None,
             cluster_id: None,
-            grace_period: Duration::from_secs(20),
-            volume_finalizer: true,
+            shutdown_timeout: Duration::from_secs(20),
+            add_finalizer: true,
         }
     }
 
@@ -243,14 +243,14 @@ pub enum LogStyle {
 
 /// The defaults of the Go library, for `--preset go-compat`. Given arguments win.
 pub(crate) const GO_COMPAT: [(&str, &str); 8] = [
-    ("workers", "4"),
-    ("backend_concurrency", "4"),
+    ("api_concurrency", "4"),
+    ("max_concurrent_calls", "4"),
     ("retry_interval_start", "15s"),
     ("retry_interval_max", "1000s"),
     ("failed_provision_threshold", "15"),
     ("failed_delete_threshold", "15"),
     ("retry_on_resync", "true"),
-    ("volume_finalizer", "false"),
+    ("add_finalizer", "false"),
 ];
 
 /// The rule of the API server for `StorageClass.provisioner`: a qualified name, here without `kubernetes.io/`.

@@ -134,7 +134,7 @@ impl Case {
         answer.decision = Some(format!("{decision:?}"));
         match &decision {
             Decision::NoAction(NoAction::Provisioned) if is_going(&self.claim) => {
-                say(answer, volume_rest(NoAction::ClaimGoes), None);
+                say(answer, volume_rest(NoAction::ClaimTerminating), None);
             }
             Decision::NoAction(why) => say(answer, volume_rest(*why), None),
             // The rules do not know a class that cannot be read.
@@ -196,7 +196,7 @@ impl Case {
         if self.is_bound() {
             bound_to_another_programs(answer);
         } else if is_going(&self.claim) {
-            say(answer, volume_rest(NoAction::ClaimGoes), None);
+            say(answer, volume_rest(NoAction::ClaimTerminating), None);
         } else if let Some(class) = class_name(&self.claim) {
             if self.class.is_absent() {
                 let refusal = Refusal::ClassMissing(Some(class.to_owned()));
@@ -221,7 +221,7 @@ impl Case {
     fn not_asked_yet(&self, asked: &Asked<'_>, answer: &mut Answer, provisioner: &str) {
         let hand_made = provisioner == HAND_MADE;
         if is_going(&self.claim) {
-            return say(answer, volume_rest(NoAction::ClaimGoes), None);
+            return say(answer, volume_rest(NoAction::ClaimTerminating), None);
         }
         let mut claim = self.claim.clone();
         claim["metadata"]["annotations"][protocol::STORAGE_PROVISIONER] = provisioner.into();

@@ -141,7 +141,7 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
         NoAction::OtherInstallation => answer.why.extend(
             annotation(volume, protocol::IDENTITY).map(|maker| format!("Its maker's identity is \"{maker}\".")),
         ),
-        NoAction::VolumeGoes if given(volume, &["status", "phase"]) == Some("Bound") => {
+        NoAction::VolumeTerminating if given(volume, &["status", "phase"]) == Some("Bound") => {
             answer.why = vec![
                 "It was deleted by hand while it is in use. It goes after its claim, and the data with it.".to_owned(),
             ];

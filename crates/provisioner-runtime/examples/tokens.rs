@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use provisioner_runtime::controller::{
-    Call, CallPermit, Context, ControlLoop, Intent, JournalSpec, LoopError, LoopOptions, Reconciler, Refused, Report,
-    Safeguards, Sharing, Step, WatchSpec,
+    Call, CallPermit, Context, ControlLoop, JournalRecord, JournalSpec, LoopError, LoopOptions, Reconciler, Refused,
+    Report, Safeguards, Sharing, Step, WatchSpec,
 };
 use provisioner_runtime::events::{Event, EventKind, ObjectRef};
 use provisioner_runtime::lease::LeaseOptions;
@@ -187,10 +187,10 @@ impl TokenReconciler {
         let key = step.key();
         let (namespace, name, uid) = parts(key);
         let (token, _guard) = step.token();
-        let intent = Intent::Record(Entry { key: key.clone(), text: "{}".to_owned(), shared: Vec::new() });
+        let record = JournalRecord::New(Entry { key: key.clone(), text: "{}".to_owned(), shared: Vec::new() });
         let limit = Duration::from_secs(10);
         let flow = Flow::creating("tokens").of_tenant(namespace);
-        let call = Call { permit: CallPermit::Of(&flow), limit, token: &token, intent };
+        let call = Call { permit: CallPermit::Of(&flow), limit, token: &token, record };
         let wanted = |cache: &mut Tokens| {
             cache.facts(key).wants == Some(true) && {
                 cache.begun.insert(key.clone());
@@ -226,7 +226,7 @@ impl TokenReconciler {
                 let (token, _guard) = step.token();
                 let limit = Duration::from_secs(10);
                 let flow = Flow::removing("tokens").of_tenant(namespace);
-                let call = Call { permit: CallPermit::Of(&flow), limit, token: &token, intent: Intent::Recorded };
+                let call = Call { permit: CallPermit::Of(&flow), limit, token: &token, record: JournalRecord::Exists };
                 let revoke = async || drop(lock(&self.registry).remove(key));
                 step.call(call, |_| true, revoke).await.map_err(|refused| format!("{refused:?}"))?;
             }
@@ -275,7 +275,7 @@ pub(crate) fn replica(
         resync: Duration::from_secs(600),
         retry_on_resync: false,
         grace: Duration::from_secs(5),
-        admin_address: None,
+        http_endpoint: None,
         environment,
         safeguards,
     };

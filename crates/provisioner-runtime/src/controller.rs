@@ -43,7 +43,7 @@ pub use self::fencing::{FencingToken, TokenGuard};
 pub use self::journaling::JournalSpec;
 pub use self::reconciler::{FactsOf, KeyOf, Reconciler, Report};
 pub use self::shards::{Sharing, shard_of};
-pub use self::step::{Call, CallPermit, Intent, NoAnswer, Refused, Safeguards, Step, guarded, unpanicked};
+pub use self::step::{Call, CallAborted, CallPermit, JournalRecord, Refused, Safeguards, Step, catch_panic, guarded};
 pub use self::watches::WatchSpec;
 
 use self::engine::{Engine, Settings};
@@ -95,7 +95,7 @@ pub struct LoopOptions {
     /// How long work in flight may take to end when a shard is given up.
     pub grace: Duration,
     /// The address for probes and metrics.
-    pub admin_address: Option<SocketAddr>,
+    pub http_endpoint: Option<SocketAddr>,
     /// The clock and chance.
     pub environment: Environment,
     /// The safeguards; tests of a simulation leave one out.
@@ -134,7 +134,7 @@ pub struct ControlLoop<R: Reconciler> {
     watches: Vec<Start<R::Cache>>,
     leases: Option<Leases>,
     resync: Duration,
-    admin_address: Option<SocketAddr>,
+    http_endpoint: Option<SocketAddr>,
 }
 
 impl<R: Reconciler> ControlLoop<R> {
@@ -169,7 +169,7 @@ impl<R: Reconciler> ControlLoop<R> {
             safeguards: options.safeguards,
         };
         let (engine, watches) = Engine::new(reconciler(context.clone()), context, Shards::new(plan), queue, settings);
-        Ok(Self { engine, watches, leases, resync: options.resync, admin_address: options.admin_address })
+        Ok(Self { engine, watches, leases, resync: options.resync, http_endpoint: options.http_endpoint })
     }
 
     /// Runs until `shutdown` is cancelled. Dropping the future ends everything at once, as a crash would.
@@ -177,11 +177,11 @@ impl<R: Reconciler> ControlLoop<R> {
     /// # Errors
     /// See [`LoopError`]. Failed requests to the API server are retried.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), LoopError> {
-        let Self { engine, watches, leases, resync, admin_address } = self;
+        let Self { engine, watches, leases, resync, http_endpoint } = self;
         // The tasks end with these sets: nothing continues when this future is dropped.
         let mut helpers = engine.spawn_watches(watches);
         let mut working = JoinSet::new();
-        if let Some(address) = admin_address {
+        if let Some(address) = http_endpoint {
             let admin = AdminServer::bind(address).await?;
             tracing::info!("serving /livez, /readyz and /metrics on {}", admin.address());
             let health = leases.as_ref().map(Leases::health);

@@ -84,8 +84,8 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
     /// Runs a key that awaits a change once more, whatever its inputs. Other keys are left alone.
     ///
     /// For a periodic resync as the Go library does it. The attempt number continues.
-    pub fn revive(&self, key: &K) {
-        self.shared.update(|state, now| state.revive(key, now));
+    pub fn requeue(&self, key: &K) {
+        self.shared.update(|state, now| state.requeue(key, now));
     }
 
     /// Drops what is remembered of a key: its attempts and its wait. One that runs is finished first,
@@ -306,7 +306,7 @@ pub enum Next {
     Retry,
     /// Again after this delay; it counts as a failed attempt.
     RetryAfter(Duration),
-    /// These inputs can only fail: again when they change, or on [`Queue::revive`].
+    /// These inputs can only fail: again when they change, or on [`Queue::requeue`].
     AwaitChange,
     /// Not failed, only too early: again after this pause. Attempts stay as they are.
     ///

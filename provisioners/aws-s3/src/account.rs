@@ -59,7 +59,7 @@ pub(crate) enum Sight {
     Other,
     /// The administrator may not look at it. IAM answers so for a user that does not exist, too, where the right is for users of
     /// a path: it knows no path of that one.
-    Hidden(Failure),
+    Forbidden(Failure),
 }
 
 impl Account {
@@ -132,7 +132,7 @@ impl Account {
     }
 
     /// Lets the user in. Written in any case: it is as quick as looking.
-    pub(crate) async fn let_in(
+    pub(crate) async fn grant_access(
         &self,
         store: &Store,
         bucket: &str,
@@ -200,7 +200,7 @@ impl Account {
         self.remove_former(store).await?;
         match self.look(store).await? {
             Sight::Absent => return Ok(()),
-            Sight::Hidden(failure) => return Err(failure),
+            Sight::Forbidden(failure) => return Err(failure),
             Sight::Other => {
                 tracing::info!(user = self.name, "left an IAM user that is not the claim's");
                 return Ok(());
@@ -239,7 +239,7 @@ impl Account {
         match former.look(store).await? {
             Sight::Own => Box::pin(former.remove(store)).await,
             // Hidden is the answer for a user that does not exist, too, and nearly always that is so.
-            Sight::Absent | Sight::Other | Sight::Hidden(_) => Ok(()),
+            Sight::Absent | Sight::Other | Sight::Forbidden(_) => Ok(()),
         }
     }
 
@@ -251,7 +251,7 @@ impl Account {
             Ok(None) => Ok(Sight::Absent),
             Ok(Some(user)) if self.owns(&user) => Ok(Sight::Own),
             Ok(Some(_)) => Ok(Sight::Other),
-            Err(error) if error.code() == "AccessDenied" => Ok(Sight::Hidden(failed(error))),
+            Err(error) if error.code() == "AccessDenied" => Ok(Sight::Forbidden(failed(error))),
             Err(error) => Err(failed(error)),
         }
     }

@@ -42,8 +42,8 @@ impl BucketProvisioner for Aws {
             Live::Absent => None,
             Live::Tagged(tags) => Some(tags),
             // Whose it is, nobody knows, and in some regions making it again is no error.
-            Live::Hidden(failure) => {
-                let failure = if let Sight::Hidden(of_user) = user { of_user } else { failure };
+            Live::Forbidden(failure) => {
+                let failure = if let Sight::Forbidden(of_user) = user { of_user } else { failure };
                 return Err(ProvisionError::retry(format!(
                     "{failure}, or choose another bucketName: this one may be taken"
                 )));
@@ -58,12 +58,12 @@ impl BucketProvisioner for Aws {
         }
         let user = match user {
             // What is created tells whether it was there.
-            Sight::Absent | Sight::Hidden(_) => account.make(&store, &request.parameters).await?,
+            Sight::Absent | Sight::Forbidden(_) => account.make(&store, &request.parameters).await?,
             user => user,
         };
         match user {
             Sight::Own => {}
-            Sight::Hidden(failure) => return Err(failure.into()),
+            Sight::Forbidden(failure) => return Err(failure.into()),
             Sight::Other | Sight::Absent => {
                 return Err(ProvisionError::retry(format!(
                     "the IAM user {} reserves the bucket name {name} for another claim: choose another bucketName",
@@ -77,7 +77,7 @@ impl BucketProvisioner for Aws {
         };
         bucket::apply(&store, name, &request.parameters, &tags, &account.tags(), account.unfinished).await?;
         let lifecycle = apply_lifecycle(&store, &request).await?;
-        account.let_in(&store, name, access, request.parameters.kms_key()).await?;
+        account.grant_access(&store, name, access, request.parameters.kms_key()).await?;
         let answer = answer(&store, &account, &request).await?;
         Ok(if lifecycle { answer.state(LIFECYCLE, "set") } else { answer })
     }
@@ -96,15 +96,15 @@ impl BucketProvisioner for Aws {
                     "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
                 )));
             }
-            Live::Hidden(failure) => return Err(failure.into()),
+            Live::Forbidden(failure) => return Err(failure.into()),
         }
         let user = match account.look(&store).await? {
-            Sight::Absent | Sight::Hidden(_) => account.make(&store, &request.parameters).await?,
+            Sight::Absent | Sight::Forbidden(_) => account.make(&store, &request.parameters).await?,
             user => user,
         };
         match user {
             Sight::Own => {}
-            Sight::Hidden(failure) => return Err(failure.into()),
+            Sight::Forbidden(failure) => return Err(failure.into()),
             Sight::Other | Sight::Absent => {
                 return Err(ProvisionError::retry(format!(
                     "the IAM user {} exists and was not made for this claim: delete it",
@@ -112,7 +112,7 @@ impl BucketProvisioner for Aws {
                 )));
             }
         }
-        account.let_in(&store, name, access, request.parameters.kms_key()).await?;
+        account.grant_access(&store, name, access, request.parameters.kms_key()).await?;
         answer(&store, &account, &request).await
     }
 
@@ -122,11 +122,11 @@ impl BucketProvisioner for Aws {
         let name = &bucket.name;
         let user = account.look_carefully(&store).await?;
         // Before the bucket there is the user.
-        let begun = !bucket.state.is_empty() || matches!(user, Sight::Own | Sight::Hidden(_));
+        let begun = !bucket.state.is_empty() || matches!(user, Sight::Own | Sight::Forbidden(_));
         match bucket::find(&store, name).await? {
             Live::Absent => {}
-            Live::Hidden(failure) if begun => return Err(failure.into()),
-            Live::Hidden(_) => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
+            Live::Forbidden(failure) if begun => return Err(failure.into()),
+            Live::Forbidden(_) => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
             Live::Tagged(tags) => match removable(&tags, &store, &bucket, &account, &user).await? {
                 false => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
                 true => {
@@ -211,7 +211,7 @@ impl Aws {
         }
         let tags = match bucket::find(store, name).await? {
             Live::Tagged(tags) => tags,
-            Live::Hidden(failure) => return Err(failure.into()),
+            Live::Forbidden(failure) => return Err(failure.into()),
             Live::Absent => return Err(Failure::not_shown_yet(format!("bucket {name}")).into()),
         };
         match account.owner_of(&tags) {
@@ -382,7 +382,7 @@ async fn refuse(
     }
     match account.look(store).await? {
         // IAM answers so for a user that does not exist, too.
-        Sight::Hidden(_) => return Err(ProvisionError::retry(text)),
+        Sight::Forbidden(_) => return Err(ProvisionError::retry(text)),
         _ => account.remove(store).await?,
     }
     Err(ProvisionError::invalid(text))

@@ -21,7 +21,7 @@ const SLICE: Duration = Duration::from_secs(20);
 pub(crate) enum Live {
     Absent,
     /// Another account's, or one that the administrator may not look at.
-    Hidden(Failure),
+    Forbidden(Failure),
     Tagged(BTreeMap<String, String>),
 }
 
@@ -30,7 +30,7 @@ pub(crate) async fn find(store: &Store, name: &str) -> Result<Live, Failure> {
     match store.s3.bucket_tagging(name).await {
         Ok(tags) => Ok(Live::Tagged(tags)),
         Err(error) if error.code() == "NoSuchBucket" => Ok(Live::Absent),
-        Err(error) if error.code() == "AccessDenied" => Ok(Live::Hidden(failed()(error))),
+        Err(error) if error.code() == "AccessDenied" => Ok(Live::Forbidden(failed()(error))),
         Err(error) => Err(failed()(error)),
     }
 }

@@ -52,7 +52,7 @@ async fn the_contract_is_kept() {
 }
 
 /// A gateway with a provisioner for it.
-struct Lab {
+struct Fixture {
     endpoint: String,
     admin_key: Credentials,
     rgw: Rgw,
@@ -74,7 +74,7 @@ impl Defaults {
     }
 }
 
-impl Lab {
+impl Fixture {
     async fn new(test: &str) -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let run = format!("{test}-{}", std::process::id());
@@ -167,133 +167,133 @@ impl Lab {
 
 #[tokio::test]
 async fn a_bucket_from_its_claim_to_its_end() {
-    let lab = Lab::new("life").await;
-    let request = lab.request("a", &[]);
-    let bucket = lab.rgw.provision(request.clone()).await.unwrap();
+    let fixture = Fixture::new("life").await;
+    let request = fixture.request("a", &[]);
+    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
     assert_eq!(bucket.state["cephUser"], request.claim.user());
-    let s3 = lab.s3(&bucket);
+    let s3 = fixture.s3(&bucket);
     s3.put_object(&request.name, "x/y z+ü", "hello").await.unwrap();
     assert_eq!(s3.get_object(&request.name, "x/y z+ü").await.unwrap().unwrap(), "hello");
     // Another bucket of its own is one too many.
     let another = s3.create_bucket(&format!("{}-2", request.name), None).await.unwrap_err();
     assert_eq!(another.code(), "TooManyBuckets");
 
-    let same = lab.rgw.provision(lab.again("a", &[], &bucket)).await.unwrap();
+    let same = fixture.rgw.provision(fixture.again("a", &[], &bucket)).await.unwrap();
     assert_eq!(same.credentials, bucket.credentials);
     // The answer to the first call may be lost.
-    let same = lab.rgw.provision(request.clone()).await.unwrap();
+    let same = fixture.rgw.provision(request.clone()).await.unwrap();
     assert_eq!(same.credentials, bucket.credentials);
 
     for _ in 0..2 {
-        lab.rgw.delete(lab.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
-        assert!(lab.admin().bucket(&request.name).await.unwrap().is_none());
-        assert!(lab.admin().user(&request.claim.user()).await.unwrap().is_none());
+        fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+        assert!(fixture.admin().bucket(&request.name).await.unwrap().is_none());
+        assert!(fixture.admin().user(&request.claim.user()).await.unwrap().is_none());
     }
 }
 
 #[tokio::test]
 async fn a_bucket_goes_whatever_its_objects_are_called() {
-    let lab = Lab::new("odd").await;
-    let request = lab.request("a", &[]);
-    let bucket = lab.rgw.provision(request.clone()).await.unwrap();
+    let fixture = Fixture::new("odd").await;
+    let request = fixture.request("a", &[]);
+    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
     for key in ["\u{1}", "a\u{b}b", "a\nb", "a\rb", "\u{7f}", "\u{fffe}", "a//b", "%41+ &<>\"'"] {
-        lab.s3(&bucket).put_object(&request.name, key, "x").await.unwrap();
-        assert!(lab.s3(&bucket).object_exists(&request.name, key).await.unwrap(), "{key:?}");
+        fixture.s3(&bucket).put_object(&request.name, key, "x").await.unwrap();
+        assert!(fixture.s3(&bucket).object_exists(&request.name, key).await.unwrap(), "{key:?}");
         let upload =
             s3_client::Request::new(http::Method::POST, format!("/{}/{key}", request.name)).query("uploads", "");
-        let begun = lab.s3(&bucket).request(upload).await;
-        assert!(begun.is_ok() || lab.fake.is_some(), "{key:?}: {begun:?}");
+        let begun = fixture.s3(&bucket).request(upload).await;
+        assert!(begun.is_ok() || fixture.fake.is_some(), "{key:?}: {begun:?}");
     }
-    lab.rgw.delete(lab.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
-    assert!(lab.admin().bucket(&request.name).await.unwrap().is_none());
+    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    assert!(fixture.admin().bucket(&request.name).await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn quotas_are_set_changed_and_removed_and_nothing_is_written_twice() {
-    let lab = Lab::new("quota").await;
-    let writes = || Some(lab.count("PUT /admin/user?quota")? + lab.count("PUT /admin/bucket?quota")?);
+    let fixture = Fixture::new("quota").await;
+    let writes = || Some(fixture.count("PUT /admin/user?quota")? + fixture.count("PUT /admin/bucket?quota")?);
     let limits = [("maxObjects", "7"), ("maxSize", "1025"), ("bucketMaxObjects", "1"), ("bucketMaxSize", "4Ki")];
-    let request = lab.request("a", &limits);
-    let bucket = lab.rgw.provision(request.clone()).await.unwrap();
-    let user = lab.admin().user(&request.claim.user()).await.unwrap().unwrap();
+    let request = fixture.request("a", &limits);
+    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
+    let user = fixture.admin().user(&request.claim.user()).await.unwrap().unwrap();
     assert!(user.user_quota.enabled && user.user_quota.max_objects == 7, "{user:?}");
-    let live = lab.admin().bucket(&request.name).await.unwrap().unwrap();
+    let live = fixture.admin().bucket(&request.name).await.unwrap().unwrap();
     assert!(live.bucket_quota.enabled && live.bucket_quota.max_size == 4096, "{live:?}");
     let written = writes();
-    drop(lab.rgw.provision(lab.again("a", &limits, &bucket)).await.unwrap());
+    drop(fixture.rgw.provision(fixture.again("a", &limits, &bucket)).await.unwrap());
     assert_eq!(writes(), written);
     assert!(written.is_none_or(|count| count == 2));
 
-    drop(lab.rgw.provision(lab.again("a", &[], &bucket)).await.unwrap());
-    let live = lab.admin().bucket(&request.name).await.unwrap().unwrap();
+    drop(fixture.rgw.provision(fixture.again("a", &[], &bucket)).await.unwrap());
+    let live = fixture.admin().bucket(&request.name).await.unwrap().unwrap();
     assert!(!live.bucket_quota.enabled);
-    lab.s3(&bucket).put_object(&request.name, "x", vec![0; 8192]).await.unwrap();
-    lab.rgw.delete(lab.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    fixture.s3(&bucket).put_object(&request.name, "x", vec![0; 8192]).await.unwrap();
+    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
 }
 
 #[tokio::test]
 async fn buckets_of_others_are_neither_taken_nor_deleted() {
-    let lab = Lab::new("theirs").await;
-    let (stranger, s3) = lab.stranger("owner").await;
-    let request = lab.request("a", &[]);
+    let fixture = Fixture::new("theirs").await;
+    let (stranger, s3) = fixture.stranger("owner").await;
+    let request = fixture.request("a", &[]);
     s3.create_bucket(&request.name, None).await.unwrap();
-    let error = lab.rgw.provision(request.clone()).await.unwrap_err();
+    let error = fixture.rgw.provision(request.clone()).await.unwrap_err();
     assert_eq!(error.verdict(), ProvisionVerdict::Invalid);
     assert!(error.to_string().contains("was not made for this claim"), "{error}");
     assert!(!error.to_string().contains(&stranger), "{error}");
-    assert!(lab.admin().user(&request.claim.user()).await.unwrap().is_none());
+    assert!(fixture.admin().user(&request.claim.user()).await.unwrap().is_none());
 
-    lab.rgw.delete(lab.record(Source::Provisioned, &request, None)).await.unwrap();
-    assert_eq!(lab.admin().bucket(&request.name).await.unwrap().unwrap().owner, stranger);
+    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, None)).await.unwrap();
+    assert_eq!(fixture.admin().bucket(&request.name).await.unwrap().unwrap().owner, stranger);
 
     // An owner whom the claim names does not make the bucket the claim's.
-    let owned = lab.request("a", &[("bucketOwner", &stranger)]);
-    let error = lab.rgw.provision(owned.clone()).await.unwrap_err();
+    let owned = fixture.request("a", &[("bucketOwner", &stranger)]);
+    let error = fixture.rgw.provision(owned.clone()).await.unwrap_err();
     assert!(error.to_string().contains("was not made for this claim"), "{error}");
     // The user of an attempt without that owner is not forgotten.
-    lab.admin().create_user(&owned.claim.user(), &owned.claim.user(), 1).await.unwrap();
-    lab.rgw.delete(lab.record(Source::Provisioned, &owned, None)).await.unwrap();
-    assert!(lab.admin().user(&owned.claim.user()).await.unwrap().is_none());
-    assert!(lab.admin().bucket(&request.name).await.unwrap().is_some());
-    lab.admin().delete_bucket(&request.name).await.unwrap();
-    lab.admin().delete_user(&stranger).await.unwrap();
+    fixture.admin().create_user(&owned.claim.user(), &owned.claim.user(), 1).await.unwrap();
+    fixture.rgw.delete(fixture.record(Source::Provisioned, &owned, None)).await.unwrap();
+    assert!(fixture.admin().user(&owned.claim.user()).await.unwrap().is_none());
+    assert!(fixture.admin().bucket(&request.name).await.unwrap().is_some());
+    fixture.admin().delete_bucket(&request.name).await.unwrap();
+    fixture.admin().delete_user(&stranger).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_owner_whom_the_claim_names_stays() {
-    let lab = Lab::new("owner").await;
-    let missing = lab.rgw.provision(lab.request("a", &[("bucketOwner", "nobody")])).await.unwrap_err();
+    let fixture = Fixture::new("owner").await;
+    let missing = fixture.rgw.provision(fixture.request("a", &[("bucketOwner", "nobody")])).await.unwrap_err();
     assert_eq!(missing.verdict(), ProvisionVerdict::Retry);
     assert!(missing.to_string().contains("radosgw-admin user create --uid=nobody"), "{missing}");
 
-    let (owner, s3) = lab.stranger("owner").await;
+    let (owner, s3) = fixture.stranger("owner").await;
     let config = [("bucketOwner", owner.as_str())];
-    let request = lab.request("a", &config);
-    let bucket = lab.rgw.provision(request.clone()).await.unwrap();
-    assert_eq!(lab.admin().bucket(&request.name).await.unwrap().unwrap().owner, owner);
+    let request = fixture.request("a", &config);
+    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
+    assert_eq!(fixture.admin().bucket(&request.name).await.unwrap().unwrap().owner, owner);
     s3.put_object(&request.name, "x", "hello").await.unwrap();
     // The owner stays when the claim names it no more, and before anything is known.
-    drop(lab.rgw.provision(lab.again("a", &[], &bucket)).await.unwrap());
-    drop(lab.rgw.provision(request.clone()).await.unwrap());
-    let rotated = lab.rgw.rotate(lab.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap_err();
+    drop(fixture.rgw.provision(fixture.again("a", &[], &bucket)).await.unwrap());
+    drop(fixture.rgw.provision(request.clone()).await.unwrap());
+    let rotated = fixture.rgw.rotate(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap_err();
     assert_eq!(rotated.verdict(), ProvisionVerdict::Invalid);
-    lab.rgw.delete(lab.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
-    assert!(lab.admin().bucket(&request.name).await.unwrap().is_none());
-    assert!(lab.admin().user(&owner).await.unwrap().is_some());
-    lab.admin().delete_user(&owner).await.unwrap();
+    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    assert!(fixture.admin().bucket(&request.name).await.unwrap().is_none());
+    assert!(fixture.admin().user(&owner).await.unwrap().is_some());
+    fixture.admin().delete_user(&owner).await.unwrap();
 }
 
 #[tokio::test]
 async fn grants_let_several_claims_in_and_out() {
-    let lab = Lab::new("grant").await;
-    let (owner, s3) = lab.stranger("owner").await;
-    let name = format!("{}-shared", lab.run);
+    let fixture = Fixture::new("grant").await;
+    let (owner, s3) = fixture.stranger("owner").await;
+    let name = format!("{}-shared", fixture.run);
     let request = |claim: &str, config: &[(&str, &str)]| {
-        let mut request = lab.request(claim, config);
+        let mut request = fixture.request(claim, config);
         request.name.clone_from(&name);
         request
     };
-    let absent = lab.rgw.grant(request("a", &[])).await.unwrap_err();
+    let absent = fixture.rgw.grant(request("a", &[])).await.unwrap_err();
     assert!(absent.to_string().contains("does not exist"), "{absent}");
     s3.create_bucket(&name, None).await.unwrap();
     let mut policy = Policy::default();
@@ -301,75 +301,75 @@ async fn grants_let_several_claims_in_and_out() {
     s3.put_bucket_policy(&name, &policy).await.unwrap();
 
     let (a, b) = (request("a", &[]), request("b", &[("accessMode", "read-only")]));
-    let (to_a, to_b) = tokio::join!(lab.rgw.grant(a.clone()), lab.rgw.grant(b.clone()));
+    let (to_a, to_b) = tokio::join!(fixture.rgw.grant(a.clone()), fixture.rgw.grant(b.clone()));
     let (to_a, to_b) = (to_a.unwrap(), to_b.unwrap());
-    drop(lab.rgw.grant(request("a", &[])).await.unwrap());
-    lab.s3(&to_a).put_object(&name, "x", "hello").await.unwrap();
-    assert_eq!(lab.s3(&to_b).get_object(&name, "x").await.unwrap().unwrap(), "hello");
-    assert_eq!(lab.s3(&to_b).put_object(&name, "y", "no").await.unwrap_err().code(), "AccessDenied");
-    assert!(lab.s3(&to_a).create_bucket(&format!("{name}-2"), None).await.is_err());
+    drop(fixture.rgw.grant(request("a", &[])).await.unwrap());
+    fixture.s3(&to_a).put_object(&name, "x", "hello").await.unwrap();
+    assert_eq!(fixture.s3(&to_b).get_object(&name, "x").await.unwrap().unwrap(), "hello");
+    assert_eq!(fixture.s3(&to_b).put_object(&name, "y", "no").await.unwrap_err().code(), "AccessDenied");
+    assert!(fixture.s3(&to_a).create_bucket(&format!("{name}-2"), None).await.is_err());
 
     for (request, answer) in [(&a, &to_a), (&b, &to_b)] {
-        lab.rgw.revoke(lab.record(Source::Granted, request, Some(answer))).await.unwrap();
-        lab.rgw.revoke(lab.record(Source::Granted, request, Some(answer))).await.unwrap();
-        assert!(lab.s3(answer).get_object(&name, "x").await.is_err());
-        assert!(lab.admin().user(&request.claim.user()).await.unwrap().is_none());
+        fixture.rgw.revoke(fixture.record(Source::Granted, request, Some(answer))).await.unwrap();
+        fixture.rgw.revoke(fixture.record(Source::Granted, request, Some(answer))).await.unwrap();
+        assert!(fixture.s3(answer).get_object(&name, "x").await.is_err());
+        assert!(fixture.admin().user(&request.claim.user()).await.unwrap().is_none());
     }
     assert!(s3.bucket_policy(&name).await.unwrap().unwrap().same_as(&policy));
     assert!(s3.object_exists(&name, "x").await.unwrap());
-    let refused = lab.rgw.grant(request("c", &[("bucketMaxSize", "1Gi")])).await.unwrap_err();
+    let refused = fixture.rgw.grant(request("c", &[("bucketMaxSize", "1Gi")])).await.unwrap_err();
     assert_eq!(refused.verdict(), ProvisionVerdict::Invalid);
-    lab.admin().delete_bucket(&name).await.unwrap();
-    lab.admin().delete_user(&owner).await.unwrap();
+    fixture.admin().delete_bucket(&name).await.unwrap();
+    fixture.admin().delete_user(&owner).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_bucket_that_is_kept_has_an_owner_without_keys() {
-    let lab = Lab::new("retain").await;
-    let request = lab.request("a", &[]);
-    let bucket = lab.rgw.provision(request.clone()).await.unwrap();
-    lab.s3(&bucket).put_object(&request.name, "x", "hello").await.unwrap();
+    let fixture = Fixture::new("retain").await;
+    let request = fixture.request("a", &[]);
+    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
+    fixture.s3(&bucket).put_object(&request.name, "x", "hello").await.unwrap();
     for _ in 0..2 {
-        lab.rgw.revoke(lab.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
-        assert!(lab.s3(&bucket).get_object(&request.name, "x").await.is_err());
+        fixture.rgw.revoke(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+        assert!(fixture.s3(&bucket).get_object(&request.name, "x").await.is_err());
     }
-    assert!(lab.admin().user(&request.claim.user()).await.unwrap().unwrap().keys.is_empty());
-    assert!(lab.admin().bucket(&request.name).await.unwrap().is_some());
-    lab.rgw.delete(lab.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
-    assert!(lab.admin().user(&request.claim.user()).await.unwrap().is_none());
+    assert!(fixture.admin().user(&request.claim.user()).await.unwrap().unwrap().keys.is_empty());
+    assert!(fixture.admin().bucket(&request.name).await.unwrap().is_some());
+    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    assert!(fixture.admin().user(&request.claim.user()).await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn keys_rotate_and_retire() {
-    let lab = Lab::new("keys").await;
-    let request = lab.request("a", &[]);
-    let bucket = lab.rgw.provision(request.clone()).await.unwrap();
-    let record = lab.record(Source::Provisioned, &request, Some(&bucket));
+    let fixture = Fixture::new("keys").await;
+    let request = fixture.request("a", &[]);
+    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
+    let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
     // The answer to the first call is lost.
-    let lost = lab.rgw.rotate(record.clone()).await.unwrap();
-    let new = lab.rgw.rotate(record.clone()).await.unwrap();
+    let lost = fixture.rgw.rotate(record.clone()).await.unwrap();
+    let new = fixture.rgw.rotate(record.clone()).await.unwrap();
     let s3 = |key: &kube_provisioner::bucket::Credentials| {
-        lab.client(Credentials::new(&key.access_key_id, &key.secret_access_key))
+        fixture.client(Credentials::new(&key.access_key_id, &key.secret_access_key))
     };
     assert!(s3(&lost).list_buckets().await.is_err());
     assert!(s3(&new).list_buckets().await.is_ok());
-    assert!(lab.s3(&bucket).list_buckets().await.is_ok());
-    let mut again = lab.again("a", &[], &bucket);
+    assert!(fixture.s3(&bucket).list_buckets().await.is_ok());
+    let mut again = fixture.again("a", &[], &bucket);
     again.access_key_id = Some(new.access_key_id.clone());
-    assert_eq!(lab.rgw.provision(again).await.unwrap().credentials, new);
+    assert_eq!(fixture.rgw.provision(again).await.unwrap().credentials, new);
     let mut retired = record.clone();
     retired.access_key_id = Some(new.access_key_id.clone());
-    lab.rgw.retire(retired.clone()).await.unwrap();
-    lab.rgw.retire(retired).await.unwrap();
-    assert!(lab.s3(&bucket).list_buckets().await.is_err());
+    fixture.rgw.retire(retired.clone()).await.unwrap();
+    fixture.rgw.retire(retired).await.unwrap();
+    assert!(fixture.s3(&bucket).list_buckets().await.is_err());
     assert!(s3(&new).list_buckets().await.is_ok());
-    lab.rgw.delete(record).await.unwrap();
+    fixture.rgw.delete(record).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_policy_and_a_lifecycle_are_set_changed_and_removed() {
-    let lab = Lab::new("policy").await;
-    let name = lab.request("a", &[]).name;
+    let fixture = Fixture::new("policy").await;
+    let name = fixture.request("a", &[]).name;
     let policy = |action: &str| {
         let mut policy = Policy::default();
         policy.upsert(allow("all", "*", &[action], &[&format!("arn:aws:s3:::{name}/*")]));
@@ -380,36 +380,37 @@ async fn a_policy_and_a_lifecycle_are_set_changed_and_removed() {
     };
     let (read, write) = (policy("s3:GetObject"), policy("s3:PutObject"));
     let (texts, days) = ([read.to_string(), write.to_string()], [lifecycle(3), lifecycle(4)]);
-    let writes = || Some(lab.count(&format!("PUT /{name}?policy"))? + lab.count(&format!("PUT /{name}?lifecycle"))?);
+    let writes =
+        || Some(fixture.count(&format!("PUT /{name}?policy"))? + fixture.count(&format!("PUT /{name}?lifecycle"))?);
     let configs =
         [0, 1].map(|which| [("bucketPolicy", texts[which].as_str()), ("bucketLifecycle", days[which].as_str())]);
-    let first = lab.request("a", &configs[0]);
-    let mut bucket = lab.rgw.provision(first.clone()).await.unwrap();
-    let s3 = lab.s3(&bucket);
+    let first = fixture.request("a", &configs[0]);
+    let mut bucket = fixture.rgw.provision(first.clone()).await.unwrap();
+    let s3 = fixture.s3(&bucket);
     assert!(s3.bucket_policy(&name).await.unwrap().unwrap().same_as(&read));
-    bucket = lab.rgw.provision(lab.again("a", &configs[0], &bucket)).await.unwrap();
+    bucket = fixture.rgw.provision(fixture.again("a", &configs[0], &bucket)).await.unwrap();
     assert!(writes().is_none_or(|count| count == 2), "{:?}", writes());
-    bucket = lab.rgw.provision(lab.again("a", &configs[1], &bucket)).await.unwrap();
+    bucket = fixture.rgw.provision(fixture.again("a", &configs[1], &bucket)).await.unwrap();
     assert!(s3.bucket_policy(&name).await.unwrap().unwrap().same_as(&write));
     let live = s3.bucket_lifecycle(&name).await.unwrap();
     assert!(s3_client::lifecycle::Lifecycle::parse(&days[1]).unwrap().same_as(&live), "{live:?}");
     // The record may be Rook's, who keeps nothing of that in `additionalState`.
-    let mut removed = lab.again("a", &[], &bucket);
+    let mut removed = fixture.again("a", &[], &bucket);
     removed.state.retain(|key, _| key == "cephUser");
     removed.applied_config = configs[1].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-    bucket = lab.rgw.provision(removed).await.unwrap();
+    bucket = fixture.rgw.provision(removed).await.unwrap();
     assert!(s3.bucket_policy(&name).await.unwrap().unwrap().is_empty());
     assert!(s3.bucket_lifecycle(&name).await.unwrap().is_empty());
     // What somebody sets by hand later stays.
     s3.put_bucket_policy(&name, &read).await.unwrap();
-    bucket = lab.rgw.provision(lab.again("a", &[], &bucket)).await.unwrap();
+    bucket = fixture.rgw.provision(fixture.again("a", &[], &bucket)).await.unwrap();
     assert!(s3.bucket_policy(&name).await.unwrap().unwrap().same_as(&read));
-    lab.rgw.delete(lab.record(Source::Provisioned, &first, Some(&bucket))).await.unwrap();
+    fixture.rgw.delete(fixture.record(Source::Provisioned, &first, Some(&bucket))).await.unwrap();
 }
 
 #[tokio::test]
 async fn errors_say_what_to_do() {
-    let lab = Lab::new("errors").await;
+    let fixture = Fixture::new("errors").await;
     let told = |error: ProvisionError| {
         assert_eq!(error.verdict(), ProvisionVerdict::Retry);
         let text = error.to_string();
@@ -417,46 +418,46 @@ async fn errors_say_what_to_do() {
         text
     };
     let with_key = |id: &str, secret: &str| {
-        let mut request = lab.request("a", &[]);
+        let mut request = fixture.request("a", &[]);
         request.secrets = Secrets::new([("admin", [("accessKey", id), ("secretKey", secret)])]);
         request
     };
     // The fake gateway does not look at signatures.
-    let known = lab.fake.is_none().then_some(lab.admin_key.access_key_id.as_str());
+    let known = fixture.fake.is_none().then_some(fixture.admin_key.access_key_id.as_str());
     for id in known.into_iter().chain(["unknown"]) {
-        let text = told(lab.rgw.provision(with_key(id, "wrong-secret")).await.unwrap_err());
+        let text = told(fixture.rgw.provision(with_key(id, "wrong-secret")).await.unwrap_err());
         assert!(text.contains("the gateway does not accept the admin key: check accessKey"), "{text}");
         assert_eq!(text.matches("403").count(), 1, "{text}");
     }
-    let (id, _) = lab.stranger("nocaps").await;
-    let key = lab.admin().user(&id).await.unwrap().unwrap().key(None).unwrap();
-    let text = told(lab.rgw.provision(with_key(&key.access_key_id, &key.secret_access_key)).await.unwrap_err());
+    let (id, _) = fixture.stranger("nocaps").await;
+    let key = fixture.admin().user(&id).await.unwrap().unwrap().key(None).unwrap();
+    let text = told(fixture.rgw.provision(with_key(&key.access_key_id, &key.secret_access_key)).await.unwrap_err());
     assert!(text.contains("radosgw-admin caps add --uid=<admin user> --caps=\"buckets=*\""), "{text}");
-    let mut down = lab.request("a", &[]);
+    let mut down = fixture.request("a", &[]);
     Arc::make_mut(&mut down.parameters).endpoint = Some("127.0.0.1:1".to_owned());
-    let text = told(lab.rgw.provision(down).await.unwrap_err());
+    let text = told(fixture.rgw.provision(down).await.unwrap_err());
     assert!(text.contains("http://127.0.0.1:1 cannot be reached"), "{text}");
-    let mut nowhere = lab.request("a", &[]);
+    let mut nowhere = fixture.request("a", &[]);
     Arc::make_mut(&mut nowhere.parameters).endpoint = None;
-    assert!(told(lab.rgw.provision(nowhere).await.unwrap_err()).contains("set endpoint"));
-    let mut keyless = lab.request("a", &[]);
+    assert!(told(fixture.rgw.provision(nowhere).await.unwrap_err()).contains("set endpoint"));
+    let mut keyless = fixture.request("a", &[]);
     keyless.secrets = Secrets::default();
-    assert!(told(lab.rgw.provision(keyless).await.unwrap_err()).contains("adminSecretName"));
-    lab.admin().delete_user(&id).await.unwrap();
+    assert!(told(fixture.rgw.provision(keyless).await.unwrap_err()).contains("adminSecretName"));
+    fixture.admin().delete_user(&id).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_user_who_owns_more_than_the_claims_bucket_is_not_deleted_silently() {
-    let lab = Lab::new("more").await;
-    let request = lab.request("a", &[]);
-    let bucket = lab.rgw.provision(request.clone()).await.unwrap();
-    lab.admin().set_max_buckets(&request.claim.user(), 0).await.unwrap();
+    let fixture = Fixture::new("more").await;
+    let request = fixture.request("a", &[]);
+    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
+    fixture.admin().set_max_buckets(&request.claim.user(), 0).await.unwrap();
     let more = format!("{}-more", request.name);
-    lab.s3(&bucket).create_bucket(&more, None).await.unwrap();
-    let record = lab.record(Source::Provisioned, &request, Some(&bucket));
-    let error: DeleteError = lab.rgw.delete(record.clone()).await.unwrap_err();
+    fixture.s3(&bucket).create_bucket(&more, None).await.unwrap();
+    let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
+    let error: DeleteError = fixture.rgw.delete(record.clone()).await.unwrap_err();
     assert!(error.to_string().contains("still owns buckets"), "{error}");
-    assert!(lab.admin().bucket(&more).await.unwrap().is_some());
-    lab.admin().delete_bucket(&more).await.unwrap();
-    lab.rgw.delete(record).await.unwrap();
+    assert!(fixture.admin().bucket(&more).await.unwrap().is_some());
+    fixture.admin().delete_bucket(&more).await.unwrap();
+    fixture.rgw.delete(record).await.unwrap();
 }

@@ -59,7 +59,7 @@ impl BucketProvisioner for Gcs {
                 }
             }
         }
-        account.let_in(&store, name, access).await?;
+        account.grant_access(&store, name, access).await?;
         let key = account.key(&store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
         Ok(account.answer(&store, key))
     }
@@ -75,7 +75,7 @@ impl BucketProvisioner for Gcs {
         account.ensure(&store, &request).await?;
         // What a service account may do that was not made for the claim is for its administrator to say.
         if account.generated {
-            account.let_in(&store, name, access).await?;
+            account.grant_access(&store, name, access).await?;
         }
         let key = account.key(&store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
         Ok(account.answer(&store, key))
@@ -205,7 +205,7 @@ impl Account {
         }
     }
 
-    async fn let_in(&self, store: &Store, bucket: &str, access: Access) -> Result<(), ProvisionError> {
+    async fn grant_access(&self, store: &Store, bucket: &str, access: Access) -> Result<(), ProvisionError> {
         let changed = store.storage.change_policy(bucket, |policy| granted(policy, &self.email, access)).await;
         changed.map_err(|failure| self.spreading(failure))
     }

@@ -39,10 +39,10 @@ async fn conformance(faults: Faults, storms: u64) {
         "stringData": {"key.json": google.admin_key()},
     });
     google.model().faults = faults;
-    let lab = Lab { gcs: Gcs::new(Defaults::of(&google)), google: google.clone() };
-    lab.own_bucket("existing");
+    let fixture = Fixture { gcs: Gcs::new(Defaults::of(&google)), google: google.clone() };
+    fixture.own_bucket("existing");
     let defaults = Defaults::of(&google);
-    let (makes, removes) = (lab, google.clone());
+    let (makes, removes) = (fixture, google.clone());
     let report = BucketConformance::new(
         move || Gcs::new(defaults.clone()),
         move || {
@@ -88,12 +88,12 @@ async fn the_contract_is_kept_when_calls_fail() {
 }
 
 /// The google with a provisioner for it.
-struct Lab {
+struct Fixture {
     gcs: Gcs,
     google: Server,
 }
 
-impl Lab {
+impl Fixture {
     async fn new() -> Self {
         let google = Server::start().await.unwrap();
         Self { gcs: Gcs::new(Defaults::of(&google)), google }
@@ -171,167 +171,169 @@ impl Lab {
 
 #[tokio::test]
 async fn a_bucket_from_its_claim_to_its_end() {
-    let lab = Lab::new().await;
-    let request = lab.request("photos", &[("location", "eu"), ("versioning", "true"), ("labels", "team=a")]);
-    let bucket = lab.gcs.provision(request.clone()).await.unwrap();
-    let other = lab.gcs.provision(lab.request("videos", &[])).await.unwrap();
-    let s3 = lab.s3(&bucket.credentials);
+    let fixture = Fixture::new().await;
+    let request = fixture.request("photos", &[("location", "eu"), ("versioning", "true"), ("labels", "team=a")]);
+    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    let other = fixture.gcs.provision(fixture.request("videos", &[])).await.unwrap();
+    let s3 = fixture.s3(&bucket.credentials);
     s3.put_object("photos", "x/y z+ü", "hello").await.unwrap();
     s3.put_object("photos", "x/y z+ü", "again").await.unwrap();
     assert_eq!(s3.get_object("photos", "x/y z+ü").await.unwrap().unwrap(), "again");
-    assert_eq!(lab.s3(&other.credentials).get_object("photos", "x").await.unwrap_err().code(), "AccessDenied");
+    assert_eq!(fixture.s3(&other.credentials).get_object("photos", "x").await.unwrap_err().code(), "AccessDenied");
     assert_eq!(bucket.endpoint.region, "auto");
     {
-        let model = lab.google.model();
+        let model = fixture.google.model();
         let metadata = &model.buckets["photos"].metadata;
         assert_eq!(metadata["location"], "EU");
         assert_eq!(metadata["labels"]["objectbucketclaim-uid"], "uid-of-photos");
         assert_eq!(metadata["labels"]["team"], "a");
         assert_eq!(metadata["iamConfiguration"]["publicAccessPrevention"], "enforced");
-        assert_eq!(model.accounts[&lab.email_of(&request)].display_name, "test/photos");
+        assert_eq!(model.accounts[&fixture.email_of(&request)].display_name, "test/photos");
         assert_eq!(model.tokens_made, 1);
     }
     // Again, nothing is written.
-    let writes = || ["PUT", "PATCH", "POST /storage"].map(|method| lab.google.count(method));
+    let writes = || ["PUT", "PATCH", "POST /storage"].map(|method| fixture.google.count(method));
     let before = writes();
-    let same = lab.gcs.provision(lab.again(&request, &bucket)).await.unwrap();
+    let same = fixture.gcs.provision(fixture.again(&request, &bucket)).await.unwrap();
     assert_eq!(same.credentials, bucket.credentials);
     assert_eq!(writes(), before);
     // The class has changed.
-    let changed = lab.request("photos", &[("versioning", "false"), ("softDeleteDays", "7")]);
-    drop(lab.gcs.provision(lab.again(&changed, &bucket)).await.unwrap());
-    let metadata = lab.google.model().buckets["photos"].metadata.clone();
+    let changed = fixture.request("photos", &[("versioning", "false"), ("softDeleteDays", "7")]);
+    drop(fixture.gcs.provision(fixture.again(&changed, &bucket)).await.unwrap());
+    let metadata = fixture.google.model().buckets["photos"].metadata.clone();
     assert_eq!(metadata["versioning"]["enabled"], false);
     assert_eq!(metadata["softDeletePolicy"]["retentionDurationSeconds"], "604800");
     for _ in 0..2 {
-        lab.gcs.delete(lab.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+        fixture.gcs.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
     }
-    lab.gcs.delete(lab.record(Source::Provisioned, &lab.request("videos", &[]), None)).await.unwrap();
-    assert_eq!(lab.google.assets(), Vec::<String>::new());
+    fixture.gcs.delete(fixture.record(Source::Provisioned, &fixture.request("videos", &[]), None)).await.unwrap();
+    assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_key_whose_answer_was_lost_does_not_stay() {
-    let lab = Lab::new().await;
-    let request = lab.request("photos", &[]);
-    let lost = lab.gcs.provision(request.clone()).await.unwrap();
-    let bucket = lab.gcs.provision(request.clone()).await.unwrap();
+    let fixture = Fixture::new().await;
+    let request = fixture.request("photos", &[]);
+    let lost = fixture.gcs.provision(request.clone()).await.unwrap();
+    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
     assert_ne!(lost.credentials, bucket.credentials);
-    assert_eq!(lab.google.model().keys.len(), 1);
+    assert_eq!(fixture.google.model().keys.len(), 1);
     // The Secret is lost, and nobody can tell what was in it.
-    let mut again = lab.again(&request, &bucket);
+    let mut again = fixture.again(&request, &bucket);
     again.credentials = None;
-    let new = lab.gcs.provision(again).await.unwrap();
-    assert!(lab.s3(&new.credentials).get_object("photos", "x").await.is_ok());
-    assert!(lab.s3(&bucket.credentials).get_object("photos", "x").await.is_err());
-    assert_eq!(lab.google.model().keys.len(), 1);
+    let new = fixture.gcs.provision(again).await.unwrap();
+    assert!(fixture.s3(&new.credentials).get_object("photos", "x").await.is_ok());
+    assert!(fixture.s3(&bucket.credentials).get_object("photos", "x").await.is_err());
+    assert_eq!(fixture.google.model().keys.len(), 1);
     // During a rotation both keys stay when the claim changes.
-    let record = lab.record(Source::Provisioned, &request, Some(&new));
-    let rotated = lab.gcs.rotate(record.clone()).await.unwrap();
-    let rotated = lab.gcs.rotate(record.clone()).await.map(|again| (rotated, again)).unwrap();
-    assert_eq!(lab.google.model().keys.len(), 2);
-    let mut again = lab.again(&request, &new);
+    let record = fixture.record(Source::Provisioned, &request, Some(&new));
+    let rotated = fixture.gcs.rotate(record.clone()).await.unwrap();
+    let rotated = fixture.gcs.rotate(record.clone()).await.map(|again| (rotated, again)).unwrap();
+    assert_eq!(fixture.google.model().keys.len(), 2);
+    let mut again = fixture.again(&request, &new);
     again.access_key_id = Some(rotated.1.access_key_id.clone());
     again.credentials = Some(rotated.1.clone());
-    assert_eq!(lab.gcs.provision(again).await.unwrap().credentials, rotated.1);
-    assert_eq!(lab.google.model().keys.len(), 2);
+    assert_eq!(fixture.gcs.provision(again).await.unwrap().credentials, rotated.1);
+    assert_eq!(fixture.google.model().keys.len(), 2);
     let mut retired = record.clone();
     retired.access_key_id = Some(rotated.1.access_key_id.clone());
-    lab.gcs.retire(retired).await.unwrap();
-    assert!(lab.s3(&rotated.0).get_object("photos", "x").await.is_err());
-    assert!(lab.s3(&rotated.1).get_object("photos", "x").await.is_ok());
-    assert_eq!(lab.google.model().keys.len(), 1);
-    lab.gcs.delete(record).await.unwrap();
-    assert_eq!(lab.google.assets(), Vec::<String>::new());
+    fixture.gcs.retire(retired).await.unwrap();
+    assert!(fixture.s3(&rotated.0).get_object("photos", "x").await.is_err());
+    assert!(fixture.s3(&rotated.1).get_object("photos", "x").await.is_ok());
+    assert_eq!(fixture.google.model().keys.len(), 1);
+    fixture.gcs.delete(record).await.unwrap();
+    assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
-    let lab = Lab::new().await;
-    lab.own_bucket("ours-by-hand");
-    lab.own_bucket("elsewhere");
-    lab.google.model().buckets.get_mut("elsewhere").unwrap().project = "another".to_owned();
-    let before = lab.google.assets();
+    let fixture = Fixture::new().await;
+    fixture.own_bucket("ours-by-hand");
+    fixture.own_bucket("elsewhere");
+    fixture.google.model().buckets.get_mut("elsewhere").unwrap().project = "another".to_owned();
+    let before = fixture.google.assets();
     for (name, part) in [("ours-by-hand", "was not made for this claim"), ("elsewhere", "belongs to somebody else")] {
-        let request = lab.request(name, &[]);
-        let error = lab.gcs.provision(request.clone()).await.unwrap_err();
+        let request = fixture.request(name, &[]);
+        let error = fixture.gcs.provision(request.clone()).await.unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Invalid);
         assert!(error.to_string().contains(part), "{error}");
-        lab.gcs.delete(lab.record(Source::Provisioned, &request, None)).await.unwrap();
-        lab.gcs.revoke(lab.record(Source::Provisioned, &request, None)).await.unwrap();
-        assert_eq!(lab.google.assets(), before);
+        fixture.gcs.delete(fixture.record(Source::Provisioned, &request, None)).await.unwrap();
+        fixture.gcs.revoke(fixture.record(Source::Provisioned, &request, None)).await.unwrap();
+        assert_eq!(fixture.google.assets(), before);
     }
     // Without the right to look, whose a bucket is is not known.
-    lab.google.model().denied.insert("storage.buckets.get".to_owned());
-    let request = lab.request("ours-by-hand", &[]);
-    let error = lab.gcs.provision(request.clone()).await.unwrap_err();
+    fixture.google.model().denied.insert("storage.buckets.get".to_owned());
+    let request = fixture.request("ours-by-hand", &[]);
+    let error = fixture.gcs.provision(request.clone()).await.unwrap_err();
     assert_eq!(error.verdict(), ProvisionVerdict::Retry);
     assert!(error.to_string().contains("needs the permission storage.buckets.get"), "{error}");
-    assert!(lab.gcs.delete(lab.record(Source::Provisioned, &request, None)).await.is_err());
-    lab.google.model().denied.clear();
+    assert!(fixture.gcs.delete(fixture.record(Source::Provisioned, &request, None)).await.is_err());
+    fixture.google.model().denied.clear();
 
     // Somebody's service account has the claim's name.
-    let request = lab.request("photos", &[]);
-    let (address, theirs) = (lab.email_of(&request), "theirs".to_owned());
+    let request = fixture.request("photos", &[]);
+    let (address, theirs) = (fixture.email_of(&request), "theirs".to_owned());
     let account = Account { description: theirs.clone(), display_name: theirs, unknown_for: 0, hidden_for: 0 };
     let key = Key { email: address.clone(), active: true, secret: "s".into(), etag: 1 };
-    lab.google.model().accounts.insert(address.clone(), account);
-    lab.google.model().keys.insert("GOOGTHEIRS".into(), key);
-    let before = lab.google.assets();
-    let error = lab.gcs.provision(request.clone()).await.unwrap_err();
+    fixture.google.model().accounts.insert(address.clone(), account);
+    fixture.google.model().keys.insert("GOOGTHEIRS".into(), key);
+    let before = fixture.google.assets();
+    let error = fixture.gcs.provision(request.clone()).await.unwrap_err();
     assert!(error.to_string().contains("was not made for this claim of this cluster: delete it"), "{error}");
-    lab.gcs.delete(lab.record(Source::Provisioned, &request, None)).await.unwrap();
-    assert_eq!(lab.google.assets(), before);
+    fixture.gcs.delete(fixture.record(Source::Provisioned, &request, None)).await.unwrap();
+    assert_eq!(fixture.google.assets(), before);
 }
 
 #[tokio::test]
 async fn a_new_service_account_that_is_not_shown_yet_is_not_left_behind() {
-    let lab = Lab::new().await;
-    lab.google.model().faults.hiding = 2;
-    let request = lab.request("photos", &[]);
-    let bucket = lab.gcs.provision(request.clone()).await.unwrap();
-    let record = lab.record(Source::Provisioned, &request, Some(&bucket));
+    let fixture = Fixture::new().await;
+    fixture.google.model().faults.hiding = 2;
+    let request = fixture.request("photos", &[]);
+    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
     for _ in 0..2 {
-        let error = lab.gcs.delete(record.clone()).await.unwrap_err();
+        let error = fixture.gcs.delete(record.clone()).await.unwrap_err();
         assert!(error.to_string().contains("is not shown yet"), "{error}");
     }
-    lab.gcs.delete(record).await.unwrap();
-    assert!(lab.google.assets().is_empty(), "{:?}", lab.google.assets());
+    fixture.gcs.delete(record).await.unwrap();
+    assert!(fixture.google.assets().is_empty(), "{:?}", fixture.google.assets());
 }
 
 #[tokio::test]
 async fn a_bucket_that_lost_its_label_is_not_deleted() {
-    let lab = Lab::new().await;
-    let request = lab.request("photos", &[]);
-    let bucket = lab.gcs.provision(request.clone()).await.unwrap();
-    lab.google.model().buckets.get_mut("photos").unwrap().metadata["labels"] = json!({});
-    let record = lab.record(Source::Provisioned, &request, Some(&bucket));
-    let error = lab.gcs.delete(record.clone()).await.unwrap_err();
+    let fixture = Fixture::new().await;
+    let request = fixture.request("photos", &[]);
+    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    fixture.google.model().buckets.get_mut("photos").unwrap().metadata["labels"] = json!({});
+    let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
+    let error = fixture.gcs.delete(record.clone()).await.unwrap_err();
     assert!(error.to_string().contains("set it to uid-of-photos"), "{error}");
     assert_eq!(error.verdict(), DeleteVerdict::Retry);
-    lab.google.model().buckets.get_mut("photos").unwrap().metadata["labels"] = json!({"objectbucketclaim-uid": "x"});
-    lab.gcs.delete(record).await.unwrap();
-    assert!(lab.google.model().accounts.is_empty() && lab.google.model().buckets.contains_key("photos"));
+    fixture.google.model().buckets.get_mut("photos").unwrap().metadata["labels"] =
+        json!({"objectbucketclaim-uid": "x"});
+    fixture.gcs.delete(record).await.unwrap();
+    assert!(fixture.google.model().accounts.is_empty() && fixture.google.model().buckets.contains_key("photos"));
 }
 
 #[tokio::test]
 async fn grants_let_several_claims_in_and_out() {
-    let lab = Lab::new().await;
+    let fixture = Fixture::new().await;
     let requests = ["a", "b", "c"].map(|claim| {
-        let mut request = lab.request(claim, &[]);
+        let mut request = fixture.request(claim, &[]);
         request.name = "shared".to_owned();
         request
     });
     let [a, mut b, mut c] = requests;
     b.config = Arc::new(Config { access_mode: Some(kube_provisioner::bucket::Access::ReadOnly) });
     c.config = Arc::new(Config { access_mode: Some(kube_provisioner::bucket::Access::WriteOnly) });
-    let absent = lab.gcs.grant(a.clone()).await.unwrap_err();
+    let absent = fixture.gcs.grant(a.clone()).await.unwrap_err();
     assert!(absent.to_string().contains("does not exist"), "{absent}");
-    lab.own_bucket("shared");
-    let policy = lab.google.model().buckets["shared"].policy.clone();
-    let answers = tokio::join!(lab.gcs.grant(a.clone()), lab.gcs.grant(b.clone()), lab.gcs.grant(c.clone()));
+    fixture.own_bucket("shared");
+    let policy = fixture.google.model().buckets["shared"].policy.clone();
+    let answers =
+        tokio::join!(fixture.gcs.grant(a.clone()), fixture.gcs.grant(b.clone()), fixture.gcs.grant(c.clone()));
     let (to_a, to_b, to_c) = (answers.0.unwrap(), answers.1.unwrap(), answers.2.unwrap());
-    let [s3_a, s3_b, s3_c] = [&to_a, &to_b, &to_c].map(|answer| lab.s3(&answer.credentials));
+    let [s3_a, s3_b, s3_c] = [&to_a, &to_b, &to_c].map(|answer| fixture.s3(&answer.credentials));
     s3_a.put_object("shared", "x", "hello").await.unwrap();
     assert_eq!(s3_b.get_object("shared", "x").await.unwrap().unwrap(), "hello");
     assert_eq!(s3_b.put_object("shared", "y", "no").await.unwrap_err().code(), "AccessDenied");
@@ -339,11 +341,11 @@ async fn grants_let_several_claims_in_and_out() {
     assert_eq!(s3_c.get_object("shared", "y").await.unwrap_err().code(), "AccessDenied");
     for (request, answer) in [(&a, &to_a), (&b, &to_b), (&c, &to_c)] {
         for _ in 0..2 {
-            lab.gcs.revoke(lab.record(Source::Granted, request, Some(answer))).await.unwrap();
+            fixture.gcs.revoke(fixture.record(Source::Granted, request, Some(answer))).await.unwrap();
         }
-        assert!(lab.s3(&answer.credentials).get_object("shared", "x").await.is_err());
+        assert!(fixture.s3(&answer.credentials).get_object("shared", "x").await.is_err());
     }
-    let model = lab.google.model();
+    let model = fixture.google.model();
     assert_eq!(model.buckets["shared"].policy["bindings"], policy["bindings"]);
     assert!(model.accounts.is_empty() && model.keys.is_empty());
     assert_eq!(model.buckets["shared"].objects.len(), 2);
@@ -351,51 +353,51 @@ async fn grants_let_several_claims_in_and_out() {
 
 #[tokio::test]
 async fn an_account_that_the_class_names_stays_with_the_keys_of_others() {
-    let lab = Lab::new().await;
+    let fixture = Fixture::new().await;
     let address = "made@shop-project.iam.gserviceaccount.com";
     let class = [("serviceAccount", address)];
-    let request = lab.request("photos", &class);
-    let missing = lab.gcs.provision(request.clone()).await.unwrap_err();
+    let request = fixture.request("photos", &class);
+    let missing = fixture.gcs.provision(request.clone()).await.unwrap_err();
     assert!(missing.to_string().contains(&format!("make the service account {address}")), "{missing}");
     let account = Account { description: String::new(), display_name: String::new(), unknown_for: 0, hidden_for: 0 };
-    lab.google.model().accounts.insert(address.to_owned(), account);
+    fixture.google.model().accounts.insert(address.to_owned(), account);
     let key = Key { email: address.to_owned(), active: true, secret: "s".into(), etag: 1 };
-    lab.google.model().keys.insert("GOOGOTHER".into(), key);
-    let bucket = lab.gcs.provision(request.clone()).await.unwrap();
-    let s3 = lab.s3(&bucket.credentials);
+    fixture.google.model().keys.insert("GOOGOTHER".into(), key);
+    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    let s3 = fixture.s3(&bucket.credentials);
     s3.put_object("photos", "x", "hello").await.unwrap();
-    let record = lab.record(Source::Provisioned, &request, Some(&bucket));
-    assert_eq!(lab.gcs.rotate(record.clone()).await.unwrap_err().verdict(), ProvisionVerdict::Invalid);
-    lab.gcs.retire(record.clone()).await.unwrap();
+    let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
+    assert_eq!(fixture.gcs.rotate(record.clone()).await.unwrap_err().verdict(), ProvisionVerdict::Invalid);
+    fixture.gcs.retire(record.clone()).await.unwrap();
     assert!(s3.get_object("photos", "x").await.is_ok());
-    lab.gcs.delete(record).await.unwrap();
-    let model = lab.google.model();
+    fixture.gcs.delete(record).await.unwrap();
+    let model = fixture.google.model();
     assert!(model.buckets.is_empty() && model.accounts.contains_key(address));
     assert_eq!(model.keys.keys().collect::<Vec<_>>(), ["GOOGOTHER"]);
 }
 
 #[tokio::test]
 async fn large_buckets_are_deleted_in_pages_and_kept_ones_lose_their_account() {
-    let lab = Lab::new().await;
-    let request = lab.request("photos", &[("versioning", "true")]);
-    let bucket = lab.gcs.provision(request.clone()).await.unwrap();
+    let fixture = Fixture::new().await;
+    let request = fixture.request("photos", &[("versioning", "true")]);
+    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
     for number in 0..700_u64 {
         let generations = (0..2).map(|generation| (number * 2 + generation + 1000, "x".into())).collect();
-        lab.google.model().buckets.get_mut("photos").unwrap().objects.insert(format!("a/{number}"), generations);
+        fixture.google.model().buckets.get_mut("photos").unwrap().objects.insert(format!("a/{number}"), generations);
     }
-    let record = lab.record(Source::Provisioned, &request, Some(&bucket));
-    lab.gcs.revoke(record.clone()).await.unwrap();
-    assert!(lab.s3(&bucket.credentials).get_object("photos", "a/1").await.is_err());
-    assert_eq!(lab.google.assets().len(), 1);
-    assert!(!lab.google.assets()[0].contains("serviceAccount:"), "{:?}", lab.google.assets());
-    lab.gcs.delete(record).await.unwrap();
-    assert_eq!(lab.google.assets(), Vec::<String>::new());
-    assert_eq!(lab.google.count("DELETE /storage/v1/b/photos/o/"), 1400);
+    let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
+    fixture.gcs.revoke(record.clone()).await.unwrap();
+    assert!(fixture.s3(&bucket.credentials).get_object("photos", "a/1").await.is_err());
+    assert_eq!(fixture.google.assets().len(), 1);
+    assert!(!fixture.google.assets()[0].contains("serviceAccount:"), "{:?}", fixture.google.assets());
+    fixture.gcs.delete(record).await.unwrap();
+    assert_eq!(fixture.google.assets(), Vec::<String>::new());
+    assert_eq!(fixture.google.count("DELETE /storage/v1/b/photos/o/"), 1400);
 }
 
 #[tokio::test]
 async fn errors_say_what_to_do_and_hold_no_secrets() {
-    let lab = Lab::new().await;
+    let fixture = Fixture::new().await;
     let told = |error: ProvisionError| {
         assert_eq!(error.verdict(), ProvisionVerdict::Retry, "{error}");
         let text = format!("{error} {error:?}");
@@ -410,67 +412,67 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
         "storage.hmacKeys.create",
         "storage.hmacKeys.list",
     ] {
-        lab.google.model().denied = [permission.to_owned()].into();
-        let text = told(lab.gcs.provision(lab.request("photos", &[])).await.unwrap_err());
+        fixture.google.model().denied = [permission.to_owned()].into();
+        let text = told(fixture.gcs.provision(fixture.request("photos", &[])).await.unwrap_err());
         assert!(text.contains(&format!("needs the permission {permission}: give it roles/")), "{text}");
     }
-    lab.google.model().denied.clear();
+    fixture.google.model().denied.clear();
     let secret = |text: String| {
-        let mut request = lab.request("videos", &[]);
+        let mut request = fixture.request("videos", &[]);
         request.secrets = Secrets::new([("admin", [("key.json", text)])]);
         request
     };
-    let key = lab.google.admin_key();
+    let key = fixture.google.admin_key();
     for (text, part) in [
         ("no json".to_owned(), "no key of a service account"),
         (key.replace("\"service_account\"", "\"external_account\""), "only service_account is known"),
         (key.replace("BEGIN PRIVATE KEY", "BEGIN"), "no PEM of PKCS#8"),
         (key.replace("admin@", "other@"), "the key may be deleted, disabled or expired"),
         (key.replace("shop-project\"", "unknown-x\""), "check project in the StorageClass"),
-        (key.replace(&lab.google.endpoint, "http://127.0.0.1:1"), "cannot be reached"),
+        (key.replace(&fixture.google.endpoint, "http://127.0.0.1:1"), "cannot be reached"),
     ] {
-        let text = told(lab.gcs.provision(secret(text)).await.unwrap_err());
+        let text = told(fixture.gcs.provision(secret(text)).await.unwrap_err());
         assert!(text.contains(part), "{part}: {text}");
     }
     // Nothing else is tried where the class names a Secret, or nothing at all.
-    let mut request = lab.request("photos", &[]);
+    let mut request = fixture.request("photos", &[]);
     request.secrets = Secrets::new([("admin", [("other", "x")])]);
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), lab.google.admin_key()).unwrap();
-    let by_file = Gcs::new(Defaults { credentials_file: Some(file.path().into()), ..Defaults::of(&lab.google) });
+    std::fs::write(file.path(), fixture.google.admin_key()).unwrap();
+    let by_file = Gcs::new(Defaults { credentials_file: Some(file.path().into()), ..Defaults::of(&fixture.google) });
     assert!(told(by_file.provision(request.clone()).await.unwrap_err()).contains("no entry key.json"));
     request.secrets = Secrets::default();
-    assert!(told(lab.gcs.provision(request.clone()).await.unwrap_err()).contains("no credentials are known"));
+    assert!(told(fixture.gcs.provision(request.clone()).await.unwrap_err()).contains("no credentials are known"));
     // Both others work.
     by_file.probe().await.unwrap();
     let bucket = by_file.provision(request.clone()).await.unwrap();
-    let by_metadata = Gcs::new(Defaults { workload_identity: true, ..Defaults::of(&lab.google) });
+    let by_metadata = Gcs::new(Defaults { workload_identity: true, ..Defaults::of(&fixture.google) });
     by_metadata.probe().await.unwrap();
-    let mut record = lab.record(Source::Provisioned, &request, Some(&bucket));
+    let mut record = fixture.record(Source::Provisioned, &request, Some(&bucket));
     record.secrets = Secrets::default();
     by_metadata.delete(record).await.unwrap();
-    assert_eq!(lab.google.assets(), Vec::<String>::new());
+    assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn tokens_that_are_revoked_are_renewed() {
-    let lab = Lab::new().await;
-    let request = lab.request("photos", &[]);
-    let bucket = lab.gcs.provision(request.clone()).await.unwrap();
-    lab.google.model().tokens.clear();
-    lab.gcs.delete(lab.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
-    assert_eq!(lab.google.model().tokens_made, 2);
+    let fixture = Fixture::new().await;
+    let request = fixture.request("photos", &[]);
+    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    fixture.google.model().tokens.clear();
+    fixture.gcs.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    assert_eq!(fixture.google.model().tokens_made, 2);
 }
 
 #[tokio::test]
 async fn a_new_account_that_is_not_known_yet_is_waited_for() {
-    let lab = Lab::new().await;
-    lab.google.model().faults.spreading = 2;
-    let request = lab.request("photos", &[]);
+    let fixture = Fixture::new().await;
+    fixture.google.model().faults.spreading = 2;
+    let request = fixture.request("photos", &[]);
     for _ in 0..2 {
-        let error = lab.gcs.provision(request.clone()).await.unwrap_err();
+        let error = fixture.gcs.provision(request.clone()).await.unwrap_err();
         assert!(error.to_string().contains("needs some time to know"), "{error}");
         assert_eq!((error.verdict(), error.retry_after()), (ProvisionVerdict::Retry, Some(Duration::from_secs(2))));
     }
-    drop(lab.gcs.provision(request.clone()).await.unwrap());
+    drop(fixture.gcs.provision(request.clone()).await.unwrap());
 }

@@ -30,10 +30,10 @@ pub(crate) enum Commands {
 }
 
 impl Commands {
-    pub(crate) async fn carry_out(self) -> Result<(), BoxError> {
+    pub(crate) async fn execute(self) -> Result<(), BoxError> {
         match self {
-            Self::Shared(command) => command.carry_out().await,
-            Self::GoneNodes(command) => command.carry_out().await,
+            Self::Shared(command) => command.execute().await,
+            Self::GoneNodes(command) => command.execute().await,
         }
     }
 }

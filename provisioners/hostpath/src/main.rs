@@ -46,5 +46,5 @@ fn main() -> ExitCode {
         tokio::spawn(worker.clone().empty_trash());
         Ok((HostPath::new(worker, options.node_name.clone()), options))
     };
-    Program::new(setup).commands(async |command: Commands| command.carry_out().await).run()
+    Program::new(setup).commands(async |command: Commands| command.execute().await).run()
 }

@@ -107,14 +107,14 @@ pub(crate) enum Elsewhere {
 impl Elsewhere {
     pub(crate) fn for_deletion(self) -> DeleteError {
         match self {
-            Self::OtherNode { .. } => DeleteError::not_mine(self),
+            Self::OtherNode { .. } => DeleteError::ignored(self),
             Self::FormerNode { .. } => DeleteError::retry(self),
         }
     }
 
     pub(crate) fn for_expansion(self) -> ExpandError {
         match self {
-            Self::OtherNode { .. } => ExpandError::not_mine(self),
+            Self::OtherNode { .. } => ExpandError::ignored(self),
             Self::FormerNode { .. } => ExpandError::retry(self),
         }
     }

@@ -44,7 +44,7 @@ impl Placement {
             && here.name() != selected
         {
             let here = here.name();
-            return Err(ProvisionError::not_mine(format!("the claim's pod runs on {selected}, this is {here}")));
+            return Err(ProvisionError::ignored(format!("the claim's pod runs on {selected}, this is {here}")));
         }
         let parameters = request.parameters.clone();
         let volume_type = match request.claim.metadata.annotations.as_ref().and_then(|all| all.get(VOLUME_TYPE)) {

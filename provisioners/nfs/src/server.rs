@@ -88,10 +88,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
             never = early::probes(&options) => match never {},
         }
     };
-    Program::new(setup)
-        .commands(async |command: commands::Commands| command.carry_out().await)
-        .arguments(arguments)
-        .run()
+    Program::new(setup).commands(async |command: commands::Commands| command.execute().await).arguments(arguments).run()
 }
 
 /// Serves the recorded exports as soon as the disk is this process's. New exports come with the controller.

@@ -40,8 +40,5 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
         let mounted = if allow_local_directory { Mounted::Anyhow } else { Mounted::ByNfs };
         Ok((Subdir::new(options.provisioner_name.clone(), shares, mounted)?, options))
     };
-    Program::new(setup)
-        .commands(async |command: commands::Commands| command.carry_out().await)
-        .arguments(arguments)
-        .run()
+    Program::new(setup).commands(async |command: commands::Commands| command.execute().await).arguments(arguments).run()
 }

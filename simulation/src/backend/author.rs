@@ -60,7 +60,7 @@ impl Author {
         let nature = self.stage.nature(metadata.name.as_deref().unwrap_or_default());
         let answer = match nature {
             Nature::Invalid => Err(ProvisionError::invalid("never")),
-            Nature::NotMine => Err(ProvisionError::not_mine("not mine")),
+            Nature::Ignored => Err(ProvisionError::ignored("not mine")),
             Nature::Fickle if !self.stage.is_calm() => Err(ProvisionError::invalid("not yet")),
             Nature::Good | Nature::Fickle => self.make(name, claim, class_of(&request)).await,
         };

@@ -42,7 +42,7 @@ impl Judge {
                 continue;
             }
             let Some(planned) = planned.get(index) else { continue };
-            if matches!(planned.nature, Nature::Invalid | Nature::NotMine) {
+            if matches!(planned.nature, Nature::Invalid | Nature::Ignored) {
                 if claim.bound {
                     return Some(format!("{name} is bound, although it never can be"));
                 }
@@ -123,8 +123,14 @@ impl Judge {
     }
 
     fn noted(&self) -> Option<String> {
-        let noted = self.picture.journals.iter().find_map(|(journal, keys)| Some((journal, keys.first()?)));
-        noted.map(|(journal, key)| format!("the journal {journal} has an entry for {key}"))
+        // An attempt waits while an object that is not ours has the name of its volume.
+        let waits = |key: &String| self.picture.volumes.get(key).is_some_and(|volume| !volume.ours);
+        let noted = self.picture.journals.iter();
+        let noted = noted.flat_map(|(journal, keys)| keys.iter().map(move |key| (journal, key)));
+        noted
+            .into_iter()
+            .find(|(_, key)| !waits(key))
+            .map(|(journal, key)| format!("the journal {journal} has an entry for {key}"))
     }
 
     /// Which claim waits although its class does not hang and nothing else is wrong.

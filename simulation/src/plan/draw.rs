@@ -113,7 +113,7 @@ fn claims(dice: &mut Dice, classes: usize) -> Vec<Claim> {
         class: dice.index(classes),
         nature: match dice.number(0, 5) {
             0 if odd => Nature::Invalid,
-            1 if odd => Nature::NotMine,
+            1 if odd => Nature::Ignored,
             2 if odd => Nature::Fickle,
             _ => Nature::Good,
         },

@@ -18,7 +18,7 @@ use super::{Access, Cluster, Program, TestSpace, eventually, install_bucket_crds
 use crate::http;
 use crate::nfs::free_port;
 
-const ADMIN_ADDRESS: &str = "--admin-address";
+const HTTP_ENDPOINT: &str = "--http-endpoint";
 const ROTATE: &str = "kube-provisioner/rotate-credentials";
 /// The limit for everything that is waited for.
 const SOON: Duration = Duration::from_secs(60);
@@ -73,7 +73,7 @@ impl BucketSpace {
             .copied()
             .chain([program.as_str()])
             .chain(arguments.concat())
-            .chain([ADMIN_ADDRESS, &admin]);
+            .chain([HTTP_ENDPOINT, &admin]);
         self.space.spawn(package, "env", command.chain(more.iter().copied()))
     }
 
@@ -227,7 +227,7 @@ impl BucketSpace {
     /// or in an object.
     pub async fn is_discreet(&self, program: &Program, secrets: &[&str]) -> anyhow::Result<()> {
         let arguments = program.arguments()?;
-        let address = arguments.iter().skip_while(|argument| *argument != ADMIN_ADDRESS).nth(1);
+        let address = arguments.iter().skip_while(|argument| *argument != HTTP_ENDPOINT).nth(1);
         let port: u16 = address.and_then(|address| address.rsplit_once(':')?.1.parse().ok()).context("no address")?;
         let metrics = http::ask(port, "GET /metrics", "").await?;
         ensure!(metrics.contains("provisioner_"), "there are no metrics: {metrics}");

@@ -138,7 +138,7 @@ impl TestSpace {
     }
 
     /// Waits for an event that says this: others may have come before it, for instance while a backend started.
-    pub async fn wait_until_told(&self, kind: &str, name: &str, part: &str) -> anyhow::Result<Event> {
+    pub async fn wait_for_message(&self, kind: &str, name: &str, part: &str) -> anyhow::Result<Event> {
         let mut last = Vec::new();
         let found = eventually(DEFAULT_LIMIT, async || {
             let events = self.events_about(kind, name).await?;

@@ -168,7 +168,7 @@ mod tests {
         let schema = schema(
             "a",
             &entries,
-            &[("WORKERS".into(), "How many".into()), ("SHARDS".into(), String::new())],
+            &[("API_CONCURRENCY".into(), "How many".into()), ("SHARDS".into(), String::new())],
             "- {name: SHARDS, value: 1}",
         );
         assert_eq!(schema["properties"]["image"]["properties"]["tag"]["type"], "string");

@@ -2,12 +2,12 @@
 
 use e2e::bucket_cases as cases;
 
-use super::fixture::Scene;
+use super::fixture::Fixture;
 
-async fn case(test: &str, case: impl AsyncFn(&Scene) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let scene = Scene::new(test).await?;
-    case(&scene).await?;
-    scene.done().await
+async fn case(test: &str, case: impl AsyncFn(&Fixture) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let fixture = Fixture::new(test).await?;
+    case(&fixture).await?;
+    fixture.done().await
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use e2e::bucket_cases::BucketScene;
+use e2e::bucket_cases::BucketFixture;
 use e2e::ceph::State;
 use e2e::cluster::{BucketSpace, Program};
 use serde_json::Value;
@@ -12,23 +12,23 @@ use tempfile::TempDir;
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// One provisioner with its own class, on the gateway that all tests share or on one of its own.
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     buckets: BucketSpace,
     pub(crate) ceph: State,
     files: TempDir,
 }
 
-impl Scene {
+impl Fixture {
     pub(crate) async fn new(test: &str) -> anyhow::Result<Self> {
         Self::on(State::for_tests()?, test).await
     }
 
     pub(crate) async fn on(ceph: State, test: &str) -> anyhow::Result<Self> {
         let (buckets, files) = (BucketSpace::new(test).await?, tempfile::tempdir()?);
-        let scene = Self { buckets, ceph, files };
-        scene.set_admin(&scene.ceph.access_key, &scene.ceph.secret_key)?;
-        scene.class("class", &[]).await?;
-        Ok(scene)
+        let fixture = Self { buckets, ceph, files };
+        fixture.set_admin(&fixture.ceph.access_key, &fixture.ceph.secret_key)?;
+        fixture.class("class", &[]).await?;
+        Ok(fixture)
     }
 
     /// Gives the provisioner other admin keys.
@@ -61,7 +61,7 @@ impl Scene {
     }
 }
 
-impl BucketScene for Scene {
+impl BucketFixture for Fixture {
     const PARAMETERS: &[(&str, &str)] = &[];
 
     fn spawn(&self) -> anyhow::Result<Program> {
@@ -82,7 +82,7 @@ impl BucketScene for Scene {
     }
 }
 
-impl std::ops::Deref for Scene {
+impl std::ops::Deref for Fixture {
     type Target = BucketSpace;
 
     fn deref(&self) -> &BucketSpace {

@@ -2,24 +2,24 @@
 
 use std::time::Instant;
 
-use e2e::bucket_cases::BucketScene as _;
+use e2e::bucket_cases::BucketFixture as _;
 use e2e::cluster::is_bucket_bound;
 use kube::api::{DeleteParams, ListParams};
 use objectbucket_api::ObjectBucketClaim;
 use serde_json::json;
 
-use super::fixture::{SOON, Scene};
+use super::fixture::{Fixture, SOON};
 
 #[tokio::test]
 #[expect(clippy::print_stderr, reason = "a figure for people")]
 async fn ceph_a_hundred_claims_at_once() -> anyhow::Result<()> {
     const COUNT: usize = 100;
-    let scene = Scene::new("bucket-many").await?;
-    let _program = scene.start().await?;
-    let claims = scene.space.api::<ObjectBucketClaim>();
+    let fixture = Fixture::new("bucket-many").await?;
+    let _program = fixture.start().await?;
+    let claims = fixture.space.api::<ObjectBucketClaim>();
     let start = Instant::now();
     for at in 0..COUNT {
-        scene.claim(&format!("claim-{at}"), "class", json!({})).await?;
+        fixture.claim(&format!("claim-{at}"), "class", json!({})).await?;
     }
     let count = async |limit, wanted: usize, bound: bool| {
         let reached = e2e::cluster::eventually(limit, async || {
@@ -32,12 +32,12 @@ async fn ceph_a_hundred_claims_at_once() -> anyhow::Result<()> {
     };
     count(4 * SOON, COUNT, true).await?;
     let bound = start.elapsed();
-    assert_eq!(scene.users().await?.len(), COUNT);
+    assert_eq!(fixture.users().await?.len(), COUNT);
     let start = Instant::now();
     for at in 0..COUNT {
         claims.delete(&format!("claim-{at}"), &DeleteParams::default()).await?;
     }
     count(4 * SOON, 0, false).await?;
     eprintln!("{COUNT} claims bound in {bound:.1?}, deleted in {:.1?}", start.elapsed());
-    scene.done().await
+    fixture.done().await
 }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::fixture::*;
 
 /// A bound volume on a node, whose pod is gone.
-struct Stand {
+struct Fixture {
     space: TestSpace,
     access: Access,
     root: TempDir,
@@ -19,7 +19,7 @@ struct Stand {
     volume: String,
 }
 
-impl Stand {
+impl Fixture {
     async fn new(test: &str) -> anyhow::Result<(Self, Program)> {
         let (space, root) = (TestSpace::new(test).await?, tempfile::tempdir()?);
         let mut options = Options::new(space.provisioner());
@@ -60,61 +60,61 @@ impl Stand {
 
 #[tokio::test]
 async fn hostpath_l4_volumes_of_a_node_that_is_gone_are_given_up_after_some_time() -> anyhow::Result<()> {
-    let (stand, program) = Stand::new("l4").await?;
-    assert_eq!(stand.look("0s")?, "", "the node is there");
+    let (fixture, program) = Fixture::new("l4").await?;
+    assert_eq!(fixture.look("0s")?, "", "the node is there");
     drop(program);
-    stand.delete_node().await?;
-    assert!(stand.look("0s")?.contains("is gone"), "the first look deletes nothing");
-    for (kind, name) in [("PersistentVolume", stand.volume.as_str()), ("PersistentVolumeClaim", "claim")] {
-        let event = stand.space.wait_for_event(kind, name, "NodeGone").await?;
-        assert!(event.message.is_some_and(|text| text.contains(&stand.node)), "{kind}");
+    fixture.delete_node().await?;
+    assert!(fixture.look("0s")?.contains("is gone"), "the first look deletes nothing");
+    for (kind, name) in [("PersistentVolume", fixture.volume.as_str()), ("PersistentVolumeClaim", "claim")] {
+        let event = fixture.space.wait_for_event(kind, name, "NodeGone").await?;
+        assert!(event.message.is_some_and(|text| text.contains(&fixture.node)), "{kind}");
     }
-    assert!(stand.look("1h")?.contains("is gone since"));
-    assert!(stand.is_there().await?);
-    assert!(stand.look("0s")?.contains("given up"));
-    stand.space.wait_gone(&stand.space.cluster_api::<PersistentVolume>(), &stand.volume).await?;
-    assert!(stand.space.api::<PersistentVolumeClaim>().get_opt("claim").await?.is_none());
-    assert_eq!(stand.look("0s")?, "");
-    stand.space.done().await
+    assert!(fixture.look("1h")?.contains("is gone since"));
+    assert!(fixture.is_there().await?);
+    assert!(fixture.look("0s")?.contains("given up"));
+    fixture.space.wait_gone(&fixture.space.cluster_api::<PersistentVolume>(), &fixture.volume).await?;
+    assert!(fixture.space.api::<PersistentVolumeClaim>().get_opt("claim").await?.is_none());
+    assert_eq!(fixture.look("0s")?, "");
+    fixture.space.done().await
 }
 
 /// A node that was deleted and registers again has another uid, and the same disk.
 #[tokio::test]
 async fn hostpath_l5_a_node_that_comes_back_in_time_keeps_its_volumes() -> anyhow::Result<()> {
-    let (stand, program) = Stand::new("l5").await?;
+    let (fixture, program) = Fixture::new("l5").await?;
     drop(program);
-    stand.delete_node().await?;
-    stand.look("1h")?;
-    let node = stand.space.create_node("node", &[]).await?;
-    let _program = start(&stand.space, &stand.access, stand.root.path(), &["--node-name", &stand.node])?;
+    fixture.delete_node().await?;
+    fixture.look("1h")?;
+    let node = fixture.space.create_node("node", &[]).await?;
+    let _program = start(&fixture.space, &fixture.access, fixture.root.path(), &["--node-name", &fixture.node])?;
     let is_here =
         |volume: &PersistentVolume| volume.annotations().get("hostpath-provisioner/node-uid") == node.uid().as_ref();
-    stand.space.wait_for(&stand.space.cluster_api(), &stand.volume, "of the new node", is_here).await?;
-    assert_eq!(stand.look("0s")?, "");
-    assert!(stand.is_there().await?);
-    assert_eq!(directories(&stand.root).len(), 1);
-    stand.space.delete_claim("claim").await?;
-    assert!(directories(&stand.root).is_empty());
-    stand.space.done().await
+    fixture.space.wait_for(&fixture.space.cluster_api(), &fixture.volume, "of the new node", is_here).await?;
+    assert_eq!(fixture.look("0s")?, "");
+    assert!(fixture.is_there().await?);
+    assert_eq!(directories(&fixture.root).len(), 1);
+    fixture.space.delete_claim("claim").await?;
+    assert!(directories(&fixture.root).is_empty());
+    fixture.space.done().await
 }
 
 #[tokio::test]
 async fn hostpath_k3_another_node_of_the_same_name_is_another_node() -> anyhow::Result<()> {
-    let (stand, program) = Stand::new("k3").await?;
+    let (fixture, program) = Fixture::new("k3").await?;
     drop(program);
-    stand.delete_node().await?;
-    stand.space.create_node("node", &[]).await?;
+    fixture.delete_node().await?;
+    fixture.space.create_node("node", &[]).await?;
     let other = tempfile::tempdir()?;
-    let program = start(&stand.space, &stand.access, other.path(), &["--node-name", &stand.node])?;
+    let program = start(&fixture.space, &fixture.access, other.path(), &["--node-name", &fixture.node])?;
     // To the provisioner it looks as if its disk were not mounted, and it makes nothing on the other one.
     program.wait_for_output("has no marker", SOON).await?;
     assert_eq!(std::fs::read_dir(other.path())?.count(), 0);
-    assert!(stand.look("1h")?.contains("is gone"));
-    assert!(stand.look("0s")?.contains("given up"));
-    stand.space.wait_gone(&stand.space.cluster_api::<PersistentVolume>(), &stand.volume).await?;
+    assert!(fixture.look("1h")?.contains("is gone"));
+    assert!(fixture.look("0s")?.contains("given up"));
+    fixture.space.wait_gone(&fixture.space.cluster_api::<PersistentVolume>(), &fixture.volume).await?;
     // With the last volume of the former node the new one is free to begin.
     let marker = other.path().join(".kube-provisioner/root");
     assert!(eventually(SOON, async || Ok(marker.exists().then_some(()))).await?.is_some());
-    assert_eq!(directories(&stand.root).len(), 1, "nobody has touched the former disk");
-    stand.space.done().await
+    assert_eq!(directories(&fixture.root).len(), 1, "nobody has touched the former disk");
+    fixture.space.done().await
 }

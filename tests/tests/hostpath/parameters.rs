@@ -75,7 +75,7 @@ async fn wrong_parameters_are_named_all_at_once() -> anyhow::Result<()> {
     class.parameters = Some(parameters([("mode", "0077"), ("onDelte", "retain")]));
     let class = space.create_class(class).await?;
     space.create_claim(space.claim("claim", &class)).await?;
-    let event = space.wait_until_told("PersistentVolumeClaim", "claim", "onDelte").await?;
+    let event = space.wait_for_message("PersistentVolumeClaim", "claim", "onDelte").await?;
     let note = event.message.unwrap_or_default();
     assert!(note.contains("the owner needs all rights") && note.contains("onDelte"), "{note}");
     assert_eq!(directories(&root), BTreeSet::new());

@@ -54,11 +54,11 @@ async fn hostpath_p11_p12_p13_a_pattern_that_may_lead_out_is_refused_with_an_eve
         claim.annotations_mut().extend(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())));
         space.create_claim(claim).await?;
         // The controller-manager may tell before that it does not know the class yet.
-        space.wait_until_told("PersistentVolumeClaim", &name, says).await?;
+        space.wait_for_message("PersistentVolumeClaim", &name, says).await?;
     }
     let class = space.class_with("unsafe", [("allowUnsafePathPattern", "true")]).await?;
     space.create_claim(space.claim("unsafe", &class)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "unsafe", "allowUnsafePathPattern").await?;
+    space.wait_for_message("PersistentVolumeClaim", "unsafe", "allowUnsafePathPattern").await?;
     assert!(directories(&root).is_empty());
     space.done().await
 }
@@ -74,12 +74,12 @@ async fn hostpath_s4_two_claims_never_share_a_directory() -> anyhow::Result<()> 
     fs::write(path_of(&first).join("data"), "x")?;
     space.delete_claim("claim").await?;
     space.create_claim(space.claim("claim", &kept)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "claim", &first.name_any()).await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", &first.name_any()).await?;
     assert_eq!(fs::read_to_string(path_of(&first).join("data"))?, "x");
     // What stands in the way without a mark stays as well.
     fs::create_dir(root.path().join(space.namespace()).join("other"))?;
     space.create_claim(space.claim("other", &kept)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "other", "no ownership mark").await?;
+    space.wait_for_message("PersistentVolumeClaim", "other", "no ownership mark").await?;
     fs::remove_dir(root.path().join(space.namespace()).join("other"))?;
     space.wait_bound("other").await?;
     space.done().await
@@ -117,7 +117,7 @@ async fn hostpath_p8_p15_k2_volumes_name_the_label_that_the_class_says() -> anyh
     let class = space.create_class(class).await?;
     space.create_claim(space.claim("missing", &class)).await?;
     space.create(&space.pod("missing", "missing")).await?;
-    space.wait_until_told("PersistentVolumeClaim", "missing", "has no label example.com/none").await?;
+    space.wait_for_message("PersistentVolumeClaim", "missing", "has no label example.com/none").await?;
     space.done().await
 }
 
@@ -137,7 +137,7 @@ async fn hostpath_p2_p3_a_claim_may_choose_the_source_of_its_volume() -> anyhow:
     assert!(volume.spec.is_some_and(|spec| spec.host_path.is_some()));
     for (name, value, says) in [("local", "local", "--node-name"), ("wrong", "nfs", "expected hostPath or local")] {
         space.create_claim(claim(name, value)).await?;
-        space.wait_until_told("PersistentVolumeClaim", name, says).await?;
+        space.wait_for_message("PersistentVolumeClaim", name, says).await?;
     }
     space.done().await
 }

@@ -31,7 +31,7 @@ async fn hostpath_k1_nothing_is_made_or_removed_while_the_disk_is_away() -> anyh
     fs::rename(&disk, &away)?;
     private(&disk)?;
     space.create_claim(space.claim("second", &class)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "second", "has no marker").await?;
+    space.wait_for_message("PersistentVolumeClaim", "second", "has no marker").await?;
     space.api::<PersistentVolumeClaim>().delete("first", &DeleteParams::default()).await?;
     let event = space.wait_for_event("PersistentVolume", &volume.name_any(), "VolumeFailedDelete").await?;
     assert!(event.message.is_some_and(|text| text.contains("has no marker")));
@@ -81,7 +81,7 @@ async fn a_size_that_is_a_mere_number_is_told() -> anyhow::Result<()> {
     space.wait_bound("accepted").await?;
     let wanted = space.class_with("wanted", [("enforceSize", "true")]).await?;
     space.create_claim(space.claim("wanted", &wanted)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "wanted", "no project quotas").await?;
+    space.wait_for_message("PersistentVolumeClaim", "wanted", "no project quotas").await?;
     let quiet = eventually(SOON, async || {
         let events = space.events_about("PersistentVolumeClaim", "accepted").await?;
         Ok(events.iter().any(|event| event.reason.as_deref() == Some("ProvisioningSucceeded")).then_some(events))

@@ -64,7 +64,7 @@ pub(crate) fn share(root: &Path) -> String {
     format!("{SERVER}:{SHARE}={}", root.display())
 }
 
-/// The command of the shell that runs the provisioner inside a guest, once [`let_in`] was called.
+/// The command of the shell that runs the provisioner inside a guest, once [`grant_access`] was called.
 pub(crate) fn inside(space: &TestSpace, arguments: &[String]) -> anyhow::Result<String> {
     let program = provisioner_program("nfs-provisioner")?;
     let arguments = [arguments.to_vec(), common(space, "$TOLD/kubeconfig", &[])].concat().join(" ");
@@ -72,7 +72,7 @@ pub(crate) fn inside(space: &TestSpace, arguments: &[String]) -> anyhow::Result<
 }
 
 /// Lets a guest reach the API server, which may listen on this machine's loopback alone.
-pub(crate) async fn let_in(guest: &Guest, link: &Link, space: &TestSpace, access: &Access) -> anyhow::Result<()> {
+pub(crate) async fn grant_access(guest: &Guest, link: &Link, space: &TestSpace, access: &Access) -> anyhow::Result<()> {
     let gate = Gate::at(link.here(), space, access).await?;
     guest.tell("kubeconfig", &std::fs::read_to_string(&gate.access.kubeconfig)?)
 }

@@ -120,7 +120,7 @@ for turn in write read; do
 done"
     );
     let guest = Guest::start(Machine::with(&link), &script).await?;
-    let_in(&guest, &link, &space, &access).await?;
+    grant_access(&guest, &link, &space, &access).await?;
     space.create_class_and_claim("claim").await?;
     let bound = space.wait_bound("claim").await.with_context(|| format!("the guest said:\n{}", guest.text()));
     guest.tell("volume", &place(&bound?.1))?;
@@ -159,7 +159,7 @@ until [ -e $TOLD/end ]; do sleep 0.1; done
 echo left: $(ls /mnt/exported/volumes)."
     );
     let guest = Guest::start(Machine::with(&link), &script).await?;
-    let_in(&guest, &link, &space, &access).await?;
+    grant_access(&guest, &link, &space, &access).await?;
     space.create_class_and_claim("claim").await?;
     let bound = space.wait_bound("claim").await.with_context(|| format!("the guest said:\n{}", guest.text()));
     guest.tell("volume", &place(&bound?.1))?;

@@ -53,7 +53,7 @@ async fn sizes_hold(test: &str, disk: Disk) -> anyhow::Result<()> {
     let server = [&arguments[..], &["--server-hostname=127.0.0.1", "--nfs-grace-period=0"].map(str::to_owned)].concat();
     let guest =
         Guest::start(Machine { disk: Some(disk), ..Machine::with(&link) }, &script(&inside(&space, &server)?)).await?;
-    let_in(&guest, &link, &space, &access).await?;
+    grant_access(&guest, &link, &space, &access).await?;
     fills(&space, &guest).await.with_context(|| format!("the guest said:\n{}", guest.text()))?;
     guest.tell("end", "")?;
     guest.ended().await?;

@@ -42,13 +42,13 @@ async fn ganesha_g1_g2_g3_g4_g6_two_clients_see_each_others_file() -> anyhow::Re
     let mut selects = space.claim("selects", &class);
     selects.spec.get_or_insert_default().selector = Some(LabelSelector::default());
     space.create_claim(selects).await?;
-    space.wait_until_told("PersistentVolumeClaim", "selects", "selector").await?;
+    space.wait_for_message("PersistentVolumeClaim", "selects", "selector").await?;
     let named = [("pathPattern", "${.PVC.namespace}-${.PVC.name}"), ("rootSquash", "true")];
     let named = space.class_with("named", named).await?;
     let there = server.root.path().join(format!("{}-there", space.namespace()));
     std::fs::create_dir(&there)?;
     space.create_claim(space.claim("there", &named)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "there", "no ownership mark").await?;
+    space.wait_for_message("PersistentVolumeClaim", "there", "no ownership mark").await?;
     std::fs::remove_dir(&there)?;
     let (_, volume) = space.wait_bound("there").await?;
     server.client.put(&file, &format!("{}/hello", source(&volume).path)).await?;
@@ -115,16 +115,16 @@ async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
         [("storage".to_owned(), k8s_openapi::apimachinery::pkg::api::resource::Quantity("900Pi".to_owned()))];
     large.spec.get_or_insert_default().resources.get_or_insert_default().requests = Some(requests.into());
     space.create_claim(large).await?;
-    space.wait_until_told("PersistentVolumeClaim", "large", "bytes left").await?;
+    space.wait_for_message("PersistentVolumeClaim", "large", "bytes left").await?;
     space.create_claim(space.claim("first", &class)).await?;
     let (_, volume) = space.wait_bound("first").await?;
     assert_eq!(volume.annotations()["pv.beta.kubernetes.io/gid"], "1234");
     let stat = std::fs::metadata(server.root.path().join(volume.name_any()))?;
     assert_eq!((stat.gid(), stat.mode() & 0o7777), (1234, 0o2770));
     space.create_claim(space.claim("second", &class)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "second", "as many as there may be").await?;
+    space.wait_for_message("PersistentVolumeClaim", "second", "as many as there may be").await?;
     space.create_claim(space.claim("bad", &bad)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "bad", "gid").await?;
+    space.wait_for_message("PersistentVolumeClaim", "bad", "gid").await?;
     space.done().await
 }
 
@@ -182,7 +182,7 @@ async fn ganesha_k13_a_replica_that_stands_by_takes_the_disk() -> anyhow::Result
     program.kill().await?;
     let left = server.ganesha()?;
     space.create_claim(space.claim("third", &class)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "third", "still has the disk").await?;
+    space.wait_for_message("PersistentVolumeClaim", "third", "still has the disk").await?;
     assert!(left.is_running() && other.ganesha().is_err(), "one server at a time");
     assert_eq!(server.client.get(&path).await?, "hello");
 

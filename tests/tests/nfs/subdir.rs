@@ -73,7 +73,7 @@ async fn nfs_s3_s4_s5_no_claim_gets_out_of_the_share_or_into_another_claims_dire
         let mut claim = space.claim(name, &class);
         claim.annotations_mut().extend(annotation.map(|text| (KEY.to_owned(), text.to_owned())));
         space.create_claim(claim).await?;
-        space.wait_until_told("PersistentVolumeClaim", name, says).await?;
+        space.wait_for_message("PersistentVolumeClaim", name, says).await?;
     }
     assert_eq!(names(outer.path()), ["share"]);
     let asks = |name: &str| {
@@ -85,7 +85,7 @@ async fn nfs_s3_s4_s5_no_claim_gets_out_of_the_share_or_into_another_claims_dire
     space.wait_bound("first").await?;
     fs::write(root.join("shared/team/data"), "x")?;
     space.create_claim(asks("second")).await?;
-    space.wait_until_told("PersistentVolumeClaim", "second", "first").await?;
+    space.wait_for_message("PersistentVolumeClaim", "second", "first").await?;
     // The archive keeps both under one path.
     space.delete_claim("first").await?;
     space.wait_bound("second").await?;
@@ -124,9 +124,9 @@ async fn nfs_k1_a_share_that_is_away_stops_no_other() -> anyhow::Result<()> {
     let of_two = space.class_with("two", [("server", "other.example.com"), ("share", "/two/")]).await?;
     let of_none = space.class_with("none", [("share", "/three")]).await?;
     space.create_claim(space.claim("second", &of_two)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "second", "other.example.com:/two cannot be used").await?;
+    space.wait_for_message("PersistentVolumeClaim", "second", "other.example.com:/two cannot be used").await?;
     space.create_claim(space.claim("nowhere", &of_none)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "nowhere", "other.example.com:/two").await?;
+    space.wait_for_message("PersistentVolumeClaim", "nowhere", "other.example.com:/two").await?;
     space.create_claim(space.claim("first", &of_one)).await?;
     space.wait_bound("first").await?;
     fs::create_dir(&two)?;
@@ -136,7 +136,7 @@ async fn nfs_k1_a_share_that_is_away_stops_no_other() -> anyhow::Result<()> {
     fs::rename(&one, &away)?;
     fs::create_dir(&one)?;
     space.create_claim(space.claim("third", &of_one)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "third", "has no marker").await?;
+    space.wait_for_message("PersistentVolumeClaim", "third", "has no marker").await?;
     assert_eq!(fs::read_dir(&one)?.count(), 0);
     fs::remove_dir(&one)?;
     fs::rename(&away, &one)?;

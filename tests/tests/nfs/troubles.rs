@@ -94,7 +94,7 @@ async fn ganesha_k1_k6_s7_shares_with_trouble_are_told_and_stop_no_other() -> an
     let shares = SHARES.map(|share| format!("--share=127.0.0.1:/mnt/exported/{share}=/mnt/shares/{share}"));
     let provisioner = inside(&space, &[vec!["subdir".to_owned()], shares.to_vec()].concat())?;
     let guest = Guest::start(Machine::with(&link), &script(&provisioner)).await?;
-    let_in(&guest, &link, &space, &access).await?;
+    grant_access(&guest, &link, &space, &access).await?;
     troubles(&space, &guest).await.with_context(|| format!("the guest said:\n{}", guest.text()))?;
     guest.tell("end", "")?;
     let outcome = guest.ended().await?;
@@ -125,7 +125,7 @@ async fn troubles(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
         ("stale", "Stale file handle", "mount the share anew"),
         ("hung", "does not answer", "see to the server"),
     ] {
-        let event = space.wait_until_told("PersistentVolumeClaim", &format!("during-{share}"), what).await?;
+        let event = space.wait_for_message("PersistentVolumeClaim", &format!("during-{share}"), what).await?;
         ensure!(event.message.as_ref().is_some_and(|text| text.contains(remedy)), "{share}: {:?}", event.message);
     }
     // What is full can be emptied.
@@ -136,7 +136,7 @@ async fn troubles(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
     let owned = [("share", "/mnt/exported/squashed"), ("uid", "1000")];
     let owned = space.class_with("owned", owned).await?;
     space.create_claim(space.claim("owned", &owned)).await?;
-    space.wait_until_told("PersistentVolumeClaim", "owned", "no_root_squash").await?;
+    space.wait_for_message("PersistentVolumeClaim", "owned", "no_root_squash").await?;
     space.api::<PersistentVolumeClaim>().delete("owned", &DeleteParams::default()).await?;
 
     guest.tell("mended", "")?;
@@ -147,7 +147,7 @@ async fn troubles(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
     says(guest, "there is a file of root").await?;
     let (_, volume) = space.wait_bound("before-squashed").await?;
     space.api::<PersistentVolumeClaim>().delete("before-squashed", &DeleteParams::default()).await?;
-    let event = space.wait_until_told("PersistentVolume", &volume.name_any(), "no_root_squash").await?;
+    let event = space.wait_for_message("PersistentVolume", &volume.name_any(), "no_root_squash").await?;
     ensure!(event.message.as_ref().is_some_and(|text| text.contains(&volume.name_any())), "{:?}", event.message);
     guest.tell("removed", "")?;
     let all = ListParams::default();

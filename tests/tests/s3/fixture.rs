@@ -19,7 +19,7 @@ pub(crate) const NO_LATENCY: Duration = Duration::ZERO;
 pub(crate) type Kept = BTreeMap<String, String>;
 
 /// A region of an account.
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     s3: S3,
     pub(crate) region: &'static str,
 }
@@ -37,7 +37,7 @@ pub(crate) const PHOTOS: Claim =
 pub(crate) const RIVAL: Claim =
     Claim { bucket: "photos", uid: "00000000-0000-4000-8000-00000000000b", cluster: "cluster-b" };
 
-impl Scene {
+impl Fixture {
     pub(crate) async fn new(region: &'static str) -> anyhow::Result<Self> {
         Ok(Self { s3: S3::start(&State::for_tests()?.guard()).await?, region })
     }

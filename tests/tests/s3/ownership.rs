@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, anyhow, ensure};
 use e2e::s3::proxy::{self, Fate};
 
-use crate::fixture::{Claim, Kept, NO_LATENCY, PHOTOS, REGIONS, RIVAL, Scene};
+use crate::fixture::{Claim, Fixture, Kept, NO_LATENCY, PHOTOS, REGIONS, RIVAL};
 
 /// Two processes, of two clusters or of one whose Lease has just changed hands.
 #[tokio::test]
 async fn aws_of_two_claims_with_one_name_one_gets_the_bucket() -> anyhow::Result<()> {
     for region in REGIONS {
-        let scene = Scene::new(region).await?;
+        let fixture = Fixture::new(region).await?;
         let rivals = [RIVAL, Claim { cluster: PHOTOS.cluster, ..RIVAL }];
         let mut both = 0;
         for round in 0..12 {
-            let (one, other, rival) = (scene.process(), scene.process(), rivals[round % 2]);
+            let (one, other, rival) = (fixture.process(), fixture.process(), rivals[round % 2]);
             let (first, second) = tokio::join!(one.settle(PHOTOS), other.settle(rival));
             both += usize::from(first.is_ok() && second.is_ok());
             ensure!(first.is_ok() || second.is_ok(), "{region}: nobody gets it: {first:?}, {second:?}");
@@ -25,12 +25,12 @@ async fn aws_of_two_claims_with_one_name_one_gets_the_bucket() -> anyhow::Result
                 (Ok(state), refusal) => [(PHOTOS, state), (rival, refusal.unwrap_or_default())],
                 (Err(_), state) => [(rival, state.unwrap_or_default()), (PHOTOS, Kept::new())],
             };
-            scene.admin()?.put_object("photos", "cat", "miaow").await?;
+            fixture.admin()?.put_object("photos", "cat", "miaow").await?;
             other.delete(loser, refusal).await?;
-            let kept = scene.admin()?.get_object("photos", "cat").await;
+            let kept = fixture.admin()?.get_object("photos", "cat").await;
             ensure!(matches!(kept, Ok(Some(_))), "{region}: the loser's end has taken the winner's data: {kept:?}");
             one.delete(winner, state).await?;
-            let left = scene.assets().await?;
+            let left = fixture.assets().await?;
             ensure!(left.is_empty(), "{region}: {left:?} is left");
         }
         ensure!(both == 0, "{region}: {both} of 12 pairs both got the bucket");
@@ -42,7 +42,7 @@ async fn aws_of_two_claims_with_one_name_one_gets_the_bucket() -> anyhow::Result
 #[tokio::test]
 async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow::Result<()> {
     for region in REGIONS {
-        let scene = Scene::new(region).await?;
+        let fixture = Fixture::new(region).await?;
         for fate in [Fate::Refused(403, "AccessDenied"), Fate::Refused(503, "SlowDown"), Fate::Lost] {
             let broken = Arc::new(AtomicBool::new(true));
             let breaks = broken.clone();
@@ -51,17 +51,17 @@ async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow:
                     true => fate,
                     false => Fate::Answered,
                 };
-            let process = scene.process_at(&proxy::start_with(scene.server(), NO_LATENCY, decide).await?);
+            let process = fixture.process_at(&proxy::start_with(fixture.server(), NO_LATENCY, decide).await?);
             process.provision(PHOTOS).await.err().context("the bucket cannot be made")?;
             broken.store(false, Ordering::Relaxed);
-            scene.make_by_hand("photos").await?;
+            fixture.make_by_hand("photos").await?;
             let refused = process.settle(PHOTOS).await.err().context("it has taken the administrator's bucket")?;
             ensure!(refused.to_string().contains("was not made for this claim"), "{region}: {refused}");
             process.delete(PHOTOS, Kept::new()).await?;
-            scene.is_untouched("photos").await?;
-            assert_eq!(scene.assets().await?, ["photos"], "{region}");
-            scene.admin()?.empty_bucket("photos").await?;
-            scene.admin()?.delete_bucket("photos").await?;
+            fixture.is_untouched("photos").await?;
+            assert_eq!(fixture.assets().await?, ["photos"], "{region}");
+            fixture.admin()?.empty_bucket("photos").await?;
+            fixture.admin()?.delete_bucket("photos").await?;
         }
     }
     Ok(())
@@ -71,7 +71,7 @@ async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow:
 #[tokio::test]
 async fn aws_killed_at_any_request_the_claim_gets_its_bucket_or_leaves_nothing() -> anyhow::Result<()> {
     for region in REGIONS {
-        let scene = Scene::new(region).await?;
+        let fixture = Fixture::new(region).await?;
         for (kill, last) in (1..=14).flat_map(|kill| [Fate::Lost, Fate::Unanswered].map(|last| (kill, last))) {
             // moto shows the tags of the bucket before.
             for (deleted, claim) in [(false, PHOTOS), (true, RIVAL)] {
@@ -80,19 +80,19 @@ async fn aws_killed_at_any_request_the_claim_gets_its_bucket_or_leaves_nothing()
                     number if number == kill => last,
                     _ => Fate::Lost,
                 };
-                let killed = scene.process_at(&proxy::start_with(scene.server(), NO_LATENCY, decide).await?);
+                let killed = fixture.process_at(&proxy::start_with(fixture.server(), NO_LATENCY, decide).await?);
                 let mut state = killed.provision(claim).await.unwrap_or_default();
-                let next = scene.process();
+                let next = fixture.process();
                 if !deleted {
                     let again = next.settle(claim).await;
                     state = again.map_err(|error| anyhow!("{region}: killed at request {kill}, {last:?}: {error}"))?;
-                    let tags = scene.admin()?.bucket_tagging("photos").await?;
+                    let tags = fixture.admin()?.bucket_tagging("photos").await?;
                     assert_eq!(tags["kube-provisioner/claim-uid"], claim.uid);
                     assert_eq!(tags["kube-provisioner/cluster-id"], claim.cluster);
                 }
                 let gone = next.delete(claim, state).await;
                 gone.with_context(|| format!("{region}: killed at request {kill}, {last:?}"))?;
-                let left = scene.assets().await?;
+                let left = fixture.assets().await?;
                 ensure!(left.is_empty(), "{region}: killed at request {kill}, {last:?}: {left:?} is left");
             }
         }
@@ -104,25 +104,25 @@ async fn aws_killed_at_any_request_the_claim_gets_its_bucket_or_leaves_nothing()
 #[tokio::test]
 async fn aws_what_carries_another_clusters_id_is_anothers() -> anyhow::Result<()> {
     for region in REGIONS {
-        let (scene, elsewhere) = (Scene::new(region).await?, Claim { cluster: RIVAL.cluster, ..PHOTOS });
-        let process = scene.process();
+        let (fixture, elsewhere) = (Fixture::new(region).await?, Claim { cluster: RIVAL.cluster, ..PHOTOS });
+        let process = fixture.process();
         let state = process.provision(PHOTOS).await.map_err(|error| anyhow!("{error}"))?;
-        scene.admin()?.put_object("photos", "cat", "miaow").await?;
-        let before = scene.assets().await?;
+        fixture.admin()?.put_object("photos", "cat", "miaow").await?;
+        let before = fixture.assets().await?;
         for kept in [Kept::new(), state.clone()] {
             let known = kept.clone();
             let refused = process.made(elsewhere, |request| request.state = known).await;
             ensure!(refused.is_err(), "{region}: another cluster got the bucket");
             process.delete(elsewhere, kept).await?;
         }
-        assert_eq!(scene.assets().await?, before, "{region}");
-        ensure!(scene.admin()?.get_object("photos", "cat").await?.is_some(), "{region}: the object is gone");
+        assert_eq!(fixture.assets().await?, before, "{region}");
+        ensure!(fixture.admin()?.get_object("photos", "cat").await?.is_some(), "{region}: the object is gone");
         // Tags from before clusters had ids.
-        let mut tags = scene.admin()?.bucket_tagging("photos").await?;
+        let mut tags = fixture.admin()?.bucket_tagging("photos").await?;
         tags.remove("kube-provisioner/cluster-id").context("the bucket does not name its cluster")?;
-        scene.admin()?.put_bucket_tagging("photos", &tags).await?;
+        fixture.admin()?.put_bucket_tagging("photos", &tags).await?;
         process.delete(PHOTOS, state).await?;
-        ensure!(scene.assets().await?.is_empty(), "{region}: something is left");
+        ensure!(fixture.assets().await?.is_empty(), "{region}: something is left");
     }
     Ok(())
 }
@@ -131,16 +131,16 @@ async fn aws_what_carries_another_clusters_id_is_anothers() -> anyhow::Result<()
 #[tokio::test]
 async fn aws_a_name_that_ends_with_a_claims_uid_proves_nothing() -> anyhow::Result<()> {
     for region in REGIONS {
-        let scene = Scene::new(region).await?;
+        let fixture = Fixture::new(region).await?;
         let generated = Claim { bucket: "e2e-00000000-0000-4000-8000-00000000000a", ..PHOTOS };
-        let (process, thief) = (scene.process(), Claim { bucket: generated.bucket, ..RIVAL });
-        scene.make_by_hand(generated.bucket).await?;
+        let (process, thief) = (fixture.process(), Claim { bucket: generated.bucket, ..RIVAL });
+        fixture.make_by_hand(generated.bucket).await?;
         for claim in [generated, thief] {
             ensure!(process.provision(claim).await.is_err(), "{region}: it has taken the administrator's bucket");
             process.delete(claim, Kept::new()).await?;
-            scene.is_untouched(generated.bucket).await?;
+            fixture.is_untouched(generated.bucket).await?;
         }
-        assert_eq!(scene.assets().await?, [generated.bucket], "{region}");
+        assert_eq!(fixture.assets().await?, [generated.bucket], "{region}");
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use s3_client::iam::{Iam, NewUser};
 use s3_client::{Client, Credentials, Request, Settings};
 use serde_json::{Value, json};
 
-use crate::fixture::{Kept, PHOTOS, REGIONS, Scene};
+use crate::fixture::{Fixture, Kept, PHOTOS, REGIONS};
 
 const BOUNDARY: &str = "arn:aws:iam::111122223333:policy/kube-provisioner-boundary";
 const EVERYTHING: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
@@ -23,14 +23,14 @@ fn documented() -> anyhow::Result<Value> {
 }
 
 /// A key, and an AWS where it may do what the policy says.
-async fn limited(scene: &Scene, policy: Value, behind: Duration) -> anyhow::Result<(Credentials, String)> {
-    let (iam, tags) = (scene.server().iam()?, Default::default());
+async fn limited(fixture: &Fixture, policy: Value, behind: Duration) -> anyhow::Result<(Credentials, String)> {
+    let (iam, tags) = (fixture.server().iam()?, Default::default());
     let limited = NewUser { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None };
     iam.create_user(limited).await?;
     iam.put_user_policy("provisioner", "everything", EVERYTHING).await?;
     let key = iam.create_access_key("provisioner").await?;
     let rules = Rules { key: key.access_key_id.clone(), policy, behind };
-    Ok((key, aws::start(scene.server(), rules).await?))
+    Ok((key, aws::start(fixture.server(), rules).await?))
 }
 
 fn class(parameters: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -46,26 +46,26 @@ async fn aws_the_documented_policy_is_enough_for_all_that_a_class_can_say() -> a
         &[("objectLock", "governance:1d")],
     ];
     for region in REGIONS {
-        let scene = Scene::new(region).await?;
-        let (key, endpoint) = limited(&scene, documented()?, Duration::ZERO).await?;
+        let fixture = Fixture::new(region).await?;
+        let (key, endpoint) = limited(&fixture, documented()?, Duration::ZERO).await?;
         for more in settings {
-            let mut process = scene.process_of(&key, &endpoint);
+            let mut process = fixture.process_of(&key, &endpoint);
             process.class = class(&[&[("permissionsBoundary", BOUNDARY)], more].concat());
             let state = process.settle(PHOTOS).await.map_err(|error| anyhow!("{region}, {more:?}: {error}"))?;
             let blocks =
-                scene.admin()?.request(Request::new(Method::GET, "/photos").query("publicAccessBlock", "")).await;
+                fixture.admin()?.request(Request::new(Method::GET, "/photos").query("publicAccessBlock", "")).await;
             assert_eq!(
                 blocks.is_ok(),
                 !more.contains(&("blockPublicAccess", "false")),
                 "{region}, {more:?}: {blocks:?}"
             );
-            scene.admin()?.put_object("photos", "a\u{1}b", "miaow").await.or_else(|error| match more {
+            fixture.admin()?.put_object("photos", "a\u{1}b", "miaow").await.or_else(|error| match more {
                 // moto wants to see a sum.
                 [("objectLock", _)] => Ok(()),
                 _ => Err(error),
             })?;
             process.delete(PHOTOS, state).await.with_context(|| format!("{region}, {more:?}"))?;
-            let left = scene.assets().await?;
+            let left = fixture.assets().await?;
             ensure!(left.is_empty(), "{region}, {more:?}: {left:?} is left");
         }
     }
@@ -75,18 +75,18 @@ async fn aws_the_documented_policy_is_enough_for_all_that_a_class_can_say() -> a
 /// Until releases of before the boundary are gone, their policy must do for the first claim.
 #[tokio::test]
 async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow::Result<()> {
-    let scene = Scene::new(REGIONS[1]).await?;
+    let fixture = Fixture::new(REGIONS[1]).await?;
     let mut policy = documented()?;
     let statements = policy["Statement"].as_array_mut().context("there are statements")?;
     let before = statements.len();
     statements.retain(|statement| statement["Resource"] != "arn:aws:iam::*:user/obc*");
     assert_eq!(statements.len(), before - 1);
-    let (key, endpoint) = limited(&scene, policy, Duration::ZERO).await?;
-    let mut process = scene.process_of(&key, &endpoint);
+    let (key, endpoint) = limited(&fixture, policy, Duration::ZERO).await?;
+    let mut process = fixture.process_of(&key, &endpoint);
     process.class = class(&[("permissionsBoundary", BOUNDARY)]);
     let state = process.provision(PHOTOS).await.map_err(|error| anyhow!("the first claim: {error}"))?;
     process.delete(PHOTOS, state).await?;
-    ensure!(scene.assets().await?.is_empty(), "something is left");
+    ensure!(fixture.assets().await?.is_empty(), "something is left");
     // That nothing is there cannot be known, and the text says what to do.
     let unknown =
         process.delete(PHOTOS, Kept::new()).await.err().context("an unreadable user is taken for an absent one")?;
@@ -97,9 +97,9 @@ async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow
 /// Its key can make keys, but only for users who are in the boundary.
 #[tokio::test]
 async fn aws_the_provisioners_key_makes_no_administrators() -> anyhow::Result<()> {
-    let scene = Scene::new(REGIONS[1]).await?;
-    let (key, endpoint) = limited(&scene, documented()?, Duration::ZERO).await?;
-    let process = scene.process_of(&key, &endpoint);
+    let fixture = Fixture::new(REGIONS[1]).await?;
+    let (key, endpoint) = limited(&fixture, documented()?, Duration::ZERO).await?;
+    let process = fixture.process_of(&key, &endpoint);
     let refused = process.provision(PHOTOS).await.err().context("a user is made without the boundary")?;
     ensure!(refused.to_string().contains("permissionsBoundary"), "{refused}");
 
@@ -113,7 +113,7 @@ async fn aws_the_provisioners_key_makes_no_administrators() -> anyhow::Result<()
         assert_eq!(iam.create_user(user).await.unwrap_err().code(), "AccessDenied", "{user:?}");
     }
     // Made by hand, without a boundary.
-    scene.server().iam()?.create_user(user).await?;
+    fixture.server().iam()?.create_user(user).await?;
     assert_eq!(iam.put_user_policy("admin2", "all", EVERYTHING).await.unwrap_err().code(), "AccessDenied");
     assert_eq!(iam.create_access_key("admin").await.unwrap_err().code(), "AccessDenied");
     assert_eq!(iam.put_user_policy("admin", "all", "{}").await.unwrap_err().code(), "AccessDenied");
@@ -124,11 +124,11 @@ async fn aws_the_provisioners_key_makes_no_administrators() -> anyhow::Result<()
 #[tokio::test]
 async fn aws_a_user_who_is_not_shown_yet_is_not_left_behind() -> anyhow::Result<()> {
     for may_create in [true, false] {
-        let (scene, mut policy) = (Scene::new(REGIONS[0]).await?, documented()?);
+        let (fixture, mut policy) = (Fixture::new(REGIONS[0]).await?, documented()?);
         let actions = policy["Statement"][0]["Action"].as_array_mut().context("there are actions")?;
         actions.retain(|action| may_create || *action != json!("s3:CreateBucket"));
-        let (key, endpoint) = limited(&scene, policy, Duration::from_secs(1)).await?;
-        let mut process = scene.process_of(&key, &endpoint);
+        let (key, endpoint) = limited(&fixture, policy, Duration::from_secs(1)).await?;
+        let mut process = fixture.process_of(&key, &endpoint);
         process.class = class(&[("permissionsBoundary", BOUNDARY)]);
         let state = match process.provision(PHOTOS).await {
             Ok(state) if may_create => state,
@@ -136,7 +136,7 @@ async fn aws_a_user_who_is_not_shown_yet_is_not_left_behind() -> anyhow::Result<
             other => return Err(anyhow!("{other:?}")),
         };
         process.delete(PHOTOS, state).await?;
-        let left = scene.assets().await?;
+        let left = fixture.assets().await?;
         ensure!(left.is_empty(), "{left:?} is left");
     }
     Ok(())

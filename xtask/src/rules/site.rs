@@ -148,7 +148,7 @@ impl Site {
             ["--provisioner-name", &named],
             ["--kubeconfig", &kubeconfig],
             ["--namespace", namespace],
-            ["--admin-address", &address],
+            ["--http-endpoint", &address],
             // Back-off is no part of what is checked.
             ["--retry-interval-max", "2s"],
         ];

@@ -78,7 +78,7 @@ pub struct Adopt<S: Site> {
 }
 
 impl<S: Site> Adopt<S> {
-    pub(crate) async fn carry_out(self) -> Result<(), BoxError> {
+    pub(crate) async fn execute(self) -> Result<(), BoxError> {
         let (root, client) = (self.site.checked_root()?, self.site.connection().client().await?);
         let cluster = self.site.connection().cluster(&client).await?;
         let maker = self.site.maker(&self.source, &client).await?;
@@ -108,7 +108,7 @@ impl<S: Site> Adoption<'_, S> {
     /// Marks the directory of a volume that is there, and says on the volume what ours say.
     async fn volume(&self, name: &str) -> Result<(), BoxError> {
         let plan = self.plan(self.find(name)?).await?;
-        self.carry_out(&plan).await?;
+        self.execute(&plan).await?;
         print(&format!(
             "{name} is a volume of this installation, at {}\n",
             self.root.path().join(plan.path.as_str()).display()
@@ -132,7 +132,7 @@ impl<S: Site> Adoption<'_, S> {
     }
 
     /// Writes the mark, and then what the volume says.
-    pub(super) async fn carry_out(&self, plan: &Plan<'_>) -> Result<(), BoxError> {
+    pub(super) async fn execute(&self, plan: &Plan<'_>) -> Result<(), BoxError> {
         let (volume, path) = (&plan.volume.object, &plan.path);
         let retain = is_retained(volume);
         match &plan.former {

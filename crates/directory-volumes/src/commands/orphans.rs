@@ -99,7 +99,7 @@ struct Known<'a> {
 }
 
 impl<S: Site> Orphans<S> {
-    pub(crate) async fn carry_out(self) -> Result<(), BoxError> {
+    pub(crate) async fn execute(self) -> Result<(), BoxError> {
         let (root, client) = (self.site.checked_root()?, self.site.connection().client().await?);
         let cluster = self.site.connection().cluster(&client).await?;
         let (survey, known) = self.look(&root, &client, &cluster).await?;

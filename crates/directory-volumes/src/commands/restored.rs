@@ -110,7 +110,7 @@ impl<S: Site> Adoption<'_, S> {
             return Err("nothing was changed".into());
         }
         for plan in &plans {
-            match self.carry_out(plan).await {
+            match self.execute(plan).await {
                 Ok(()) => print(&format!("{} is marked for {}\n", plan.path, plan.volume.name)),
                 Err(error) => {
                     refused += 1;

@@ -54,7 +54,7 @@ enum Action<S: Site> {
 }
 
 impl<S: Site> Trash<S> {
-    pub(crate) async fn carry_out(self) -> Result<(), BoxError> {
+    pub(crate) async fn execute(self) -> Result<(), BoxError> {
         match self.action {
             Action::List { site } => list(&site.checked_root()?),
             Action::Restore { volume, claim, site } => restore(&site, &volume, claim.as_deref()).await,

@@ -46,10 +46,10 @@ impl Journal {
     pub(super) async fn run(&self, options: &Options, print: impl Fn(&str)) -> Result<(), BoxError> {
         let connection = connect(options.kubeconfig.as_deref()).await?;
         let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
-        self.carry_out(&connection.client, namespace, &options.provisioner_name, print).await
+        self.execute(&connection.client, namespace, &options.provisioner_name, print).await
     }
 
-    async fn carry_out(
+    async fn execute(
         &self,
         client: &Client,
         namespace: &str,
@@ -294,7 +294,7 @@ data:
         let printed = Mutex::new(String::new());
         let run = async |action: Action| {
             let print = |text: &str| printed.lock().unwrap().push_str(text);
-            let done = Journal { action }.carry_out(&client, "storage", "example.com/p", print).await;
+            let done = Journal { action }.execute(&client, "storage", "example.com/p", print).await;
             (std::mem::take(&mut *printed.lock().unwrap()), done.map_err(|error| error.to_string()).err())
         };
         let drop = |entry: &str, yes| Action::Drop { entry: entry.to_owned(), yes };

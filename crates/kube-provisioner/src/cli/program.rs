@@ -72,7 +72,7 @@ type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxErro
 pub struct Program<A, S, C = NoCommand> {
     arguments: Vec<OsString>,
     setup: Call<A, S>,
-    carry_out: Call<C, ()>,
+    execute: Call<C, ()>,
 }
 
 impl<A: Parser + 'static, S: Served> Program<A, S> {
@@ -85,7 +85,7 @@ impl<A: Parser + 'static, S: Served> Program<A, S> {
         Self {
             arguments: std::env::args_os().collect(),
             setup: Box::new(|arguments| Box::pin(async { setup(arguments).await })),
-            carry_out: Box::new(|command| match command {}),
+            execute: Box::new(|command| match command {}),
         }
     }
 }
@@ -124,10 +124,10 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
     /// ```
     pub fn commands<D: Subcommand + 'static>(
         self,
-        carry_out: impl AsyncFnOnce(D) -> Result<(), BoxError> + 'static,
+        execute: impl AsyncFnOnce(D) -> Result<(), BoxError> + 'static,
     ) -> Program<A, S, D> {
         let Self { arguments, setup, .. } = self;
-        Program { arguments, setup, carry_out: Box::new(|command| Box::pin(async { carry_out(command).await })) }
+        Program { arguments, setup, execute: Box::new(|command| Box::pin(async { execute(command).await })) }
     }
 
     /// Uses these arguments instead of the process's, for a program with several modes that each have their own arguments and
@@ -138,7 +138,7 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
 
     /// Runs the program.
     pub fn run(self) -> ExitCode {
-        let Self { arguments, setup, carry_out } = self;
+        let Self { arguments, setup, execute } = self;
         install_crypto_provider();
         let done = match read::<A, C, S>(arguments).unwrap_or_else(|error| error.exit()) {
             Invocation::CheckClass(check) => {
@@ -148,7 +148,7 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
             }
             Invocation::Rbac(rbac, options) => rbac.run::<S>(&options).map(|text| print(&text)),
             Invocation::Journal(journal, options) => block_on(async { journal.run(&options, print).await }),
-            Invocation::OfAuthor(command) => block_on(carry_out(command)),
+            Invocation::OfAuthor(command) => block_on(execute(command)),
             Invocation::Run(arguments) => block_on(async { Ok(setup(arguments).await?.run().await?) }),
         };
         match done {

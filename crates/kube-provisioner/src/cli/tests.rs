@@ -68,16 +68,16 @@ fn options(more: &[&str]) -> Options {
 #[test]
 fn the_go_preset_changes_defaults_and_arguments_win() {
     let plain = options(&[]);
-    assert_eq!((plain.workers, plain.volume_finalizer), (32, true));
-    let go = options(&["--preset", "go-compat", "--workers", "9"]);
-    assert_eq!((go.workers, go.volume_finalizer, go.failed_provision_threshold), (9, false, 15));
+    assert_eq!((plain.api_concurrency, plain.add_finalizer), (32, true));
+    let go = options(&["--preset", "go-compat", "--api-concurrency", "9"]);
+    assert_eq!((go.api_concurrency, go.add_finalizer, go.failed_provision_threshold), (9, false, 15));
     assert_eq!((go.retry_interval_start, go.retry_interval_max), (Duration::from_secs(15), Duration::from_secs(1000)));
     assert!(go.retry_on_resync);
 }
 
 #[test]
 fn wrong_arguments_are_errors() {
-    for wrong in [&["--preset", "other"][..], &["--workers", "0"], &["--provision-timeout", "5"], &["extra"]] {
+    for wrong in [&["--preset", "other"][..], &["--api-concurrency", "0"], &["--provision-timeout", "5"], &["extra"]] {
         assert!(
             invocation(&[&["--root", "/v", "--provisioner-name", "example.com/p"], wrong].concat()).is_err(),
             "{wrong:?}"
@@ -229,8 +229,16 @@ fn rbac_prints_what_these_options_and_the_author_need() {
     );
     assert_eq!(plain[2]["roleRef"]["name"], plain[1]["metadata"]["name"]);
     // The arguments of a Deployment are welcome, also those that do not matter here.
-    let more =
-        manifests(&["--namespace", "storage", "--service-account", "p", "--workers", "3", "--former-shards", "2,3"]);
+    let more = manifests(&[
+        "--namespace",
+        "storage",
+        "--service-account",
+        "p",
+        "--api-concurrency",
+        "3",
+        "--former-shards",
+        "2,3",
+    ]);
     assert_eq!(more[4]["subjects"][0]["name"], "p");
     assert_eq!(more[3]["rules"][0]["resourceNames"].as_array().unwrap().len(), 1 + 2 + 3);
     let error = super::tests::manifests(&[]).unwrap_err();

@@ -1,7 +1,7 @@
 //! Checks a provisioner of buckets against its contract, on its own backend and a simulated cluster.
 
 mod direct;
-mod lab;
+mod fixture;
 mod names;
 mod rules;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube_sim::{Actors, Faults};
 use tokio::time::sleep;
 
-use super::lab::{Lab, Plan, Sharing};
+use super::fixture::{Fixture, Plan, Sharing};
 use super::spy::Calls;
 use super::subject::Subject;
 use super::verdict::{Broken, CheckResult, Judgement};
@@ -46,29 +46,30 @@ async fn refusal(subject: &Subject, seed: u64, parameters: &BTreeMap<String, Str
     const CLAIM: &str = "refused";
     let (sharing, actors) = (Sharing::Successors, Actors::all());
     let plan = Plan { seed, sharing, actors, faults: &Faults::none(seed), calls: Calls::plain() };
-    let mut lab = Lab::new(subject, &subject.class(parameters), plan).await?;
-    lab.start();
-    lab.create_claim(CLAIM);
-    lab.until("the claim's user is told nothing", async || {
-        if !lab.bound().is_empty() {
-            return Ok(());
-        }
-        let told = !lab.warnings(CLAIM).is_empty();
-        told.then_some(()).ok_or_else(|| "the claim has no event of type Warning".to_owned())
-    })
-    .await?;
-    if !lab.bound().is_empty() {
-        lab.all_gone().await?;
+    let mut fixture = Fixture::new(subject, &subject.class(parameters), plan).await?;
+    fixture.start();
+    fixture.create_claim(CLAIM);
+    fixture
+        .until("the claim's user is told nothing", async || {
+            if !fixture.bound().is_empty() {
+                return Ok(());
+            }
+            let told = !fixture.warnings(CLAIM).is_empty();
+            told.then_some(()).ok_or_else(|| "the claim has no event of type Warning".to_owned())
+        })
+        .await?;
+    if !fixture.bound().is_empty() {
+        fixture.all_gone().await?;
         return Err(Broken("the claim got a volume".to_owned()));
     }
     sleep(subject.tempo.silence()).await;
-    let calls = lab.calls.provisions();
+    let calls = fixture.calls.provisions();
     if calls > 1 {
         return Err(Broken(format!(
             "`provision` was called {calls} times: what can never succeed is to be refused by `Parameters`, or by \
              ProvisionError::invalid, which is not tried again"
         )));
     }
-    lab.assets(0).await.map_err(Broken)?;
-    Ok(lab.warnings(CLAIM))
+    fixture.assets(0).await.map_err(Broken)?;
+    Ok(fixture.warnings(CLAIM))
 }

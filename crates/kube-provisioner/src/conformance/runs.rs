@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube_sim::{Actors, Faults, Pace};
 use tokio::time::{sleep, timeout};
 
-use super::lab::{Lab, Plan, Sharing};
+use super::fixture::{Fixture, Plan, Sharing};
 use super::spy::Calls;
 use super::subject::Subject;
 use super::verdict::{Broken, CheckResult, Judgement};
@@ -17,31 +17,31 @@ const SEEDS: u64 = 1 << 32;
 pub(super) async fn restart(subject: &Subject) -> CheckResult {
     const KILLS: u64 = 48;
     let mut random = fastrand::Rng::with_seed(SEEDS);
-    let mut lab = lab(subject, SEEDS, Sharing::Successors).await?;
+    let mut fixture = fixture(subject, SEEDS, Sharing::Successors).await?;
     let limit = subject.tempo.step() * 6;
     let mut created = 0;
     for kill in 0..KILLS {
         if kill % 3 == 0 && created < CLAIMS {
-            lab.create_claim(&format!("claim-{created}"));
+            fixture.create_claim(&format!("claim-{created}"));
             created += 1;
         }
         match kill % 8 {
             // In any state: what was begun for it is finished all the same.
-            3 => lab.delete_claim(&format!("claim-{}", created - 1)),
-            7 => lab.bound().first().into_iter().for_each(|claim| lab.delete_claim(claim)),
+            3 => fixture.delete_claim(&format!("claim-{}", created - 1)),
+            7 => fixture.bound().first().into_iter().for_each(|claim| fixture.delete_claim(claim)),
             _ => {}
         }
-        lab.start();
+        fixture.start();
         match random.u8(..3) {
-            0 => drop(timeout(limit, lab.calls.wait(random.u64(1..=4))).await),
-            1 => lab.writes(random.u64(1..=12), limit).await,
+            0 => drop(timeout(limit, fixture.calls.wait(random.u64(1..=4))).await),
+            1 => fixture.writes(random.u64(1..=12), limit).await,
             _ => sleep(limit.mul_f64(random.f64())).await,
         }
-        lab.kill().await;
+        fixture.kill().await;
     }
-    lab.start();
-    lab.all_bound().await?;
-    lab.all_gone().await?;
+    fixture.start();
+    fixture.all_bound().await?;
+    fixture.all_gone().await?;
     Ok(Judgement::Kept)
 }
 
@@ -49,49 +49,49 @@ pub(super) async fn two_replicas(subject: &Subject) -> CheckResult {
     // At the same moment: without latencies both see a claim at once.
     let (seed, sharing) = (SEEDS + 1, Sharing::Strangers);
     let plan = Plan { seed, sharing, actors: Actors::all(), faults: &Faults::none(0), calls: Calls::plain() };
-    replaced(Lab::new(subject, &subject.class(&subject.parameters), plan).await?).await?;
+    replaced(Fixture::new(subject, &subject.class(&subject.parameters), plan).await?).await?;
     // And one behind the other.
-    replaced(lab(subject, SEEDS + 2, Sharing::Strangers).await?).await?;
+    replaced(fixture(subject, SEEDS + 2, Sharing::Strangers).await?).await?;
     // And as they are run.
-    replaced(lab(subject, SEEDS + 4, Sharing::Lease).await?).await?;
+    replaced(fixture(subject, SEEDS + 4, Sharing::Lease).await?).await?;
     Ok(Judgement::Kept)
 }
 
 /// Two processes share the work; one of them is told to stop, and another one starts.
-async fn replaced(mut lab: Lab<'_>) -> Result<(), Broken> {
-    lab.start();
+async fn replaced(mut fixture: Fixture<'_>) -> Result<(), Broken> {
+    fixture.start();
     for claim in 0..CLAIMS / 2 {
-        lab.create_claim(&format!("claim-{claim}"));
+        fixture.create_claim(&format!("claim-{claim}"));
     }
-    lab.start();
+    fixture.start();
     for claim in CLAIMS / 2..CLAIMS {
-        lab.create_claim(&format!("claim-{claim}"));
-        lab.writes(2, lab.subject.tempo.step()).await;
+        fixture.create_claim(&format!("claim-{claim}"));
+        fixture.writes(2, fixture.subject.tempo.step()).await;
     }
-    for claim in lab.bound().iter().take(CLAIMS / 3) {
-        lab.delete_claim(claim);
+    for claim in fixture.bound().iter().take(CLAIMS / 3) {
+        fixture.delete_claim(claim);
     }
-    lab.stop().await;
-    lab.start();
-    lab.all_bound().await?;
-    lab.all_gone().await
+    fixture.stop().await;
+    fixture.start();
+    fixture.all_bound().await?;
+    fixture.all_gone().await
 }
 
 pub(super) async fn hundred_claims(subject: &Subject) -> CheckResult {
-    let mut lab = lab(subject, SEEDS + 3, Sharing::Lease).await?;
-    lab.start();
+    let mut fixture = fixture(subject, SEEDS + 3, Sharing::Lease).await?;
+    fixture.start();
     for claim in 0..100 {
-        lab.create_claim(&format!("claim-{claim}"));
+        fixture.create_claim(&format!("claim-{claim}"));
     }
-    lab.all_bound().await?;
-    lab.all_gone().await?;
+    fixture.all_bound().await?;
+    fixture.all_gone().await?;
     Ok(Judgement::Kept)
 }
 
 /// A cluster with nothing wrong in it, in which everything takes its time.
-async fn lab(subject: &Subject, seed: u64, sharing: Sharing) -> Result<Lab<'_>, Broken> {
+async fn fixture(subject: &Subject, seed: u64, sharing: Sharing) -> Result<Fixture<'_>, Broken> {
     let faults = Faults::none(seed).latency(Duration::from_millis(1)..=Duration::from_millis(15));
     let calls = Calls::delayed(subject.tempo, seed);
     let plan = Plan { seed, sharing, actors: Actors::all().at(&Pace::USUAL), faults: &faults, calls };
-    Lab::new(subject, &subject.class(&subject.parameters), plan).await
+    Fixture::new(subject, &subject.class(&subject.parameters), plan).await
 }

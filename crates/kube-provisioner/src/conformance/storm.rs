@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube_sim::{Actors, Fault, Faults, Pace};
 use tokio::time::{Instant, sleep_until};
 
-use super::lab::{Lab, Plan, Sharing};
+use super::fixture::{Fixture, Plan, Sharing};
 use super::spy::Calls;
 use super::subject::Subject;
 use super::tempo::Tempo;
@@ -50,31 +50,31 @@ async fn storm(subject: &Subject, seed: u64) -> Result<(), Broken> {
     };
     let (faults, actors) = faults_and_actors(subject.tempo, seed);
     let plan = Plan { seed, sharing, actors, faults: &faults, calls: Calls::delayed(subject.tempo, seed) };
-    let mut lab = Lab::new(subject, &subject.class(&subject.parameters), plan).await?;
-    lab.cluster.note(format!("a storm with {kind:?}"));
-    lab.start();
+    let mut fixture = Fixture::new(subject, &subject.class(&subject.parameters), plan).await?;
+    fixture.cluster.note(format!("a storm with {kind:?}"));
+    fixture.start();
     if kind != StormKind::Crashes {
-        lab.start();
+        fixture.start();
     }
     let start = Instant::now();
     for (after, action) in actions(&mut random, kind, subject.tempo.storm()) {
         sleep_until(start + after).await;
         match action {
-            StormAction::Create(claim) => lab.create_claim(&name(claim)),
+            StormAction::Create(claim) => fixture.create_claim(&name(claim)),
             StormAction::Delete(claim) => {
-                lab.cluster.note(format!("{} is deleted", name(claim)));
-                lab.delete_claim(&name(claim));
+                fixture.cluster.note(format!("{} is deleted", name(claim)));
+                fixture.delete_claim(&name(claim));
             }
             StormAction::Crash => {
-                lab.kill().await;
-                lab.start();
+                fixture.kill().await;
+                fixture.start();
             }
         }
     }
     faults.stop();
-    lab.cluster.note("the storm is over");
-    lab.all_bound().await?;
-    lab.all_gone().await
+    fixture.cluster.note("the storm is over");
+    fixture.all_bound().await?;
+    fixture.all_gone().await
 }
 
 /// The faults between the controller and the API server, and the speed of the cluster's own controllers.

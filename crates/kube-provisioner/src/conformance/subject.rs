@@ -394,7 +394,7 @@ impl Request {
         valid: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Volume, ProvisionError> {
         if !backend.accepts(&self.claim) {
-            return Err(ProvisionError::not_mine("`accepts` says no to a plain claim"));
+            return Err(ProvisionError::ignored("`accepts` says no to a plain claim"));
         }
         // It ends when the call is dropped, as under the controller.
         let (fencing_token, _call) = FencingToken::of_call(valid);

@@ -21,8 +21,8 @@ mod gone;
 mod key;
 mod messages;
 mod metrics;
-mod narrow;
 mod outcome;
+mod partial;
 mod record;
 mod report;
 mod safeguards;
@@ -52,8 +52,8 @@ use self::facts::Facts;
 use self::key::Key;
 use self::messages::{UserMessage, user_message};
 use self::metrics::BucketMetrics;
-use self::narrow::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
 use self::outcome::{Operation, Outcome};
+use self::partial::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
 use self::report::{gives_up, label, next};
 use super::shared::calls::{self, Crashed};
 use super::shared::class_parameters::{BadParameters, Parsed};
@@ -202,7 +202,7 @@ impl Reconciler for BucketReconciler {
 
     async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> (Operation, Outcome) {
         let operation = Operation::of(&decision, facts);
-        (operation, self.actions.carry_out(decision, facts, step).await)
+        (operation, self.actions.execute(decision, facts, step).await)
     }
 
     fn report(
@@ -241,9 +241,9 @@ impl Reconciler for BucketReconciler {
         self.actions.backend.probe().await.map_err(|error| error.to_string())
     }
 
-    fn held_up(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
+    fn report_blocked(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
         if let Some(claim) = facts.claim.as_ref().filter(|claim| !claim.is_bound()) {
-            events.record(events::held_up(claim, problem));
+            events.record(events::blocked(claim, problem));
         }
     }
 

@@ -4,6 +4,7 @@
 //! around it is [`provisioner_runtime::controller`].
 
 mod act;
+mod author_view;
 mod backend;
 mod cache;
 mod class;
@@ -15,13 +16,12 @@ pub(crate) mod explain;
 mod facts;
 #[cfg(feature = "fuzzing")]
 mod fuzzing;
-mod intent;
+mod journal_entry;
 mod key;
 mod metrics;
-mod narrow;
 mod object;
 mod outcome;
-mod projection;
+mod partial;
 mod report;
 mod safeguards;
 #[cfg(test)]
@@ -48,8 +48,8 @@ use self::decide::{Decision, Rules, decide};
 use self::facts::{ClaimState, Facts};
 use self::key::Key;
 use self::metrics::VolumeMetrics;
-use self::narrow::{WatchedClaim, WatchedVolume};
 use self::outcome::Outcome;
+use self::partial::{WatchedClaim, WatchedVolume};
 use self::report::{Case, report};
 use super::shared::calls::{self, Crashed};
 use super::shared::limits::{CallLimits, Thresholds};
@@ -124,7 +124,7 @@ pub(crate) fn rules(
     Ok(Rules {
         names,
         capabilities: calls::capabilities(|| backend.capabilities())?,
-        finalizer: options.volume_finalizer,
+        finalizer: options.add_finalizer,
         identity: identity.into(),
         cluster_id: cluster_id.into(),
         node: node.map(Into::into),
@@ -187,7 +187,7 @@ impl Reconciler for VolumeReconciler {
     }
 
     async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
-        self.actions.carry_out(decision, facts, step).await
+        self.actions.execute(decision, facts, step).await
     }
 
     fn report(&self, outcome: Outcome, facts: &Facts, work: &Work<Key>, took: Duration) -> Report<()> {
@@ -211,13 +211,13 @@ impl Reconciler for VolumeReconciler {
 
     fn journal(&self) -> JournalSpec<VolumeCache> {
         let (actions, rules) = (self.actions.clone(), self.actions.rules.clone());
-        let read = move |entry: &Entry| intent::read(entry, (&*actions.backend, &actions.rules.capabilities));
-        JournalSpec::new(read).owned_if(move |entry| intent::node(entry).as_deref() == rules.node.as_deref())
+        let read = move |entry: &Entry| journal_entry::read(entry, (&*actions.backend, &actions.rules.capabilities));
+        JournalSpec::new(read).owned_if(move |entry| journal_entry::node(entry).as_deref() == rules.node.as_deref())
     }
 
-    fn held_up(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
+    fn report_blocked(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
         if let ClaimState::Waiting(claim) = &facts.claim {
-            events.record(events::held_up(&claim.facts, problem));
+            events.record(events::blocked(&claim.facts, problem));
         }
     }
 

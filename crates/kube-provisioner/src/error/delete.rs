@@ -33,7 +33,7 @@ error_with_verdict!(DeleteError, DeleteVerdict);
 /// | `Retry` | retries with back-off | `VolumeFailedDelete` (Warning) |
 /// | `InUse` | retries with back-off | `VolumeDelete` (Normal) |
 /// | `InProgress` | asks again until it is done | `VolumeDelete` (Normal) |
-/// | `NotMine` | leaves the volume to another instance | nothing |
+/// | `Ignored` | leaves the volume to another instance | nothing |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeleteVerdict {
@@ -44,7 +44,7 @@ pub enum DeleteVerdict {
     /// The backend is working.
     InProgress,
     /// Another instance's volume.
-    NotMine,
+    Ignored,
     /// The provisioner has no such method.
     #[doc(hidden)]
     Unsupported,
@@ -71,7 +71,7 @@ impl DeleteError {
     }
 
     /// Not this instance's volume. The controller leaves it alone, without an event.
-    pub fn not_mine(source: impl Into<BoxError>) -> Self {
-        Self::new(DeleteVerdict::NotMine, source)
+    pub fn ignored(source: impl Into<BoxError>) -> Self {
+        Self::new(DeleteVerdict::Ignored, source)
     }
 }

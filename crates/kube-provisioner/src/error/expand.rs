@@ -33,7 +33,7 @@ error_with_verdict!(ExpandError, ExpandVerdict);
 /// | `Retry` | retries with back-off | `VolumeResizeFailed` |
 /// | `InProgress` | asks again until it is done | `Resizing` |
 /// | `Infeasible` | marks the claim `ControllerResizeInfeasible` and tries again after a long pause, or when the claim changes | `VolumeResizeFailed` |
-/// | `NotMine` | leaves the volume to another instance | nothing |
+/// | `Ignored` | leaves the volume to another instance | nothing |
 ///
 /// After `Infeasible` the user may lower the request again, but not below the size that the volume has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +46,7 @@ pub enum ExpandVerdict {
     /// Cannot be done, and the asset has its old size.
     Infeasible,
     /// Another instance's volume.
-    NotMine,
+    Ignored,
     /// The provisioner has no such method.
     #[doc(hidden)]
     Unsupported,
@@ -69,8 +69,8 @@ impl ExpandError {
     }
 
     /// Not this instance's volume. The controller leaves it alone, without an event.
-    pub fn not_mine(source: impl Into<BoxError>) -> Self {
-        Self::new(ExpandVerdict::NotMine, source)
+    pub fn ignored(source: impl Into<BoxError>) -> Self {
+        Self::new(ExpandVerdict::Ignored, source)
     }
 
     pub(crate) fn unsupported() -> Self {

@@ -37,9 +37,9 @@ error_with_verdict!(ProvisionError, ProvisionVerdict);
 /// | `InProgress` | calls again until the result changes; when the claim is deleted, as for `Retry` | `Provisioning` |
 /// | `Reschedule` | asks the scheduler for another node; without a selected node the same as `NothingLeft` | `ProvisioningFailed` |
 /// | `Invalid` | waits until the claim or its class changes | `ProvisioningFailed` |
-/// | `NotMine` | leaves the claim to another provisioner | nothing |
+/// | `Ignored` | leaves the claim to another provisioner | nothing |
 ///
-/// `NothingLeft`, `Reschedule`, `Invalid` and `NotMine` end the attempt: the author guarantees that no call of it has left anything
+/// `NothingLeft`, `Reschedule`, `Invalid` and `Ignored` end the attempt: the author guarantees that no call of it has left anything
 /// in the backend. Only `Retry` means that something may be there.
 ///
 /// [cleans up]: crate::Provisioner::clean_up
@@ -57,7 +57,7 @@ pub enum ProvisionVerdict {
     /// Cannot be done with this claim and this class, however often it is tried. Nothing was left behind.
     Invalid,
     /// The claim belongs to another provisioner. Nothing was left behind.
-    NotMine,
+    Ignored,
 }
 
 impl ProvisionError {
@@ -89,7 +89,7 @@ impl ProvisionError {
     }
 
     /// Not this provisioner's claim. The controller leaves it alone, without an event.
-    pub fn not_mine(source: impl Into<BoxError>) -> Self {
-        Self::new(ProvisionVerdict::NotMine, source)
+    pub fn ignored(source: impl Into<BoxError>) -> Self {
+        Self::new(ProvisionVerdict::Ignored, source)
     }
 }

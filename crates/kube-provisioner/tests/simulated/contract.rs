@@ -9,7 +9,7 @@ use kube_provisioner::{Coordination, DeleteError, ProvisionError, StartError, Vo
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::stand::{CLAIMS, Request, Script, Stand, VOLUMES, secret, volume};
+use super::fixture::{CLAIMS, Fixture, Request, Script, VOLUMES, secret, volume};
 
 type Made = BoxFuture<'static, Result<Volume, ProvisionError>>;
 
@@ -28,17 +28,17 @@ async fn s9_s10_the_author_may_veto_and_is_asked_again_with_every_resync() {
     let accepts = move |claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim| {
         claim.metadata.name.as_deref() != Some("vetoed") || is_set(&seen)
     };
-    let stand = Stand::new(Script { accepts: Box::new(accepts), ..Script::default() });
-    let _running = stand.start(1);
-    stand.claim("vetoed", "class");
-    stand.claim("unknown-class-vetoed", "none");
-    stand.claim("accepted", "class");
-    stand.until("the accepted one is bound", || stand.is_bound("accepted")).await;
+    let fixture = Fixture::new(Script { accepts: Box::new(accepts), ..Script::default() });
+    let _running = fixture.start(1);
+    fixture.claim("vetoed", "class");
+    fixture.claim("unknown-class-vetoed", "none");
+    fixture.claim("accepted", "class");
+    fixture.until("the accepted one is bound", || fixture.is_bound("accepted")).await;
     sleep(Duration::from_secs(60)).await;
-    assert_eq!((stand.calls.count("provision vetoed"), stand.events("vetoed")), (0, Vec::new()));
+    assert_eq!((fixture.calls.count("provision vetoed"), fixture.events("vetoed")), (0, Vec::new()));
     willing.store(true, Ordering::Relaxed);
-    let took = stand.until("the vetoed one is bound", || stand.is_bound("vetoed")).await;
-    assert!(took <= stand.options.resync_period, "{took:?}");
+    let took = fixture.until("the vetoed one is bound", || fixture.is_bound("vetoed")).await;
+    assert!(took <= fixture.options.resync_period, "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,22 +51,22 @@ async fn g18_code_that_panics_anywhere_costs_that_object_that_attempt() {
         Box::pin(async move { panic!("the author's guard of {} crashes", volume.name) })
     };
     let script = Script { accepts: Box::new(accepts), should_delete: Box::new(guard), ..Script::default() };
-    let stand = Stand::new(script);
-    let _running = stand.start(1);
-    stand.class("crashes", json!({"parameters": {"server": "crash"}}));
-    stand.claim("crash", "class");
-    stand.claim("of-a-bad-class", "crashes");
-    let fine = stand.claim("fine", "class");
-    stand.until("the others are served", || stand.is_bound("fine")).await;
-    stand.delete(CLAIMS, "fine");
-    let has_event = |name: &str, text: &str| stand.events(name).iter().any(|event| event.contains(text));
-    stand.until("the veto's crash is told", || has_event("crash", "crashed in `accepts`")).await;
-    stand
+    let fixture = Fixture::new(script);
+    let _running = fixture.start(1);
+    fixture.class("crashes", json!({"parameters": {"server": "crash"}}));
+    fixture.claim("crash", "class");
+    fixture.claim("of-a-bad-class", "crashes");
+    let fine = fixture.claim("fine", "class");
+    fixture.until("the others are served", || fixture.is_bound("fine")).await;
+    fixture.delete(CLAIMS, "fine");
+    let has_event = |name: &str, text: &str| fixture.events(name).iter().any(|event| event.contains(text));
+    fixture.until("the veto's crash is told", || has_event("crash", "crashed in `accepts`")).await;
+    fixture
         .until("the parser's crash is told", || has_event("of-a-bad-class", "crashed in `Parameters::deserialize`"))
         .await;
-    stand.until("the guard's crash is told", || has_event(&fine, "crashed in `should_delete`")).await;
+    fixture.until("the guard's crash is told", || has_event(&fine, "crashed in `should_delete`")).await;
     assert!(
-        stand.get(VOLUMES, &fine).unwrap()["metadata"]["deletionTimestamp"].is_null(),
+        fixture.get(VOLUMES, &fine).unwrap()["metadata"]["deletionTimestamp"].is_null(),
         "asked before the object goes"
     );
 }
@@ -87,33 +87,33 @@ fn fails_until(flag: Arc<AtomicBool>) -> Box<dyn Fn(Request) -> Made + Send + Sy
 #[tokio::test(start_paused = true)]
 async fn g53_what_a_failed_call_may_have_left_is_cleaned_up_when_its_claim_goes() {
     let (_, never) = flag();
-    let stand = Stand::new(Script { provision: fails_until(never), ..Script::default() });
-    let first = stand.start(1);
-    let name = stand.claim("fails", "class");
-    stand.until("it has failed", || stand.calls.count("provision fails") > 1).await;
-    stand.until("events tell", || !stand.events("fails").is_empty()).await;
-    assert_eq!(stand.entries(), [name.as_str()], "the attempt stays recorded");
+    let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
+    let first = fixture.start(1);
+    let name = fixture.claim("fails", "class");
+    fixture.until("it has failed", || fixture.calls.count("provision fails") > 1).await;
+    fixture.until("events tell", || !fixture.events("fails").is_empty()).await;
+    assert_eq!(fixture.entries(), [name.as_str()], "the attempt stays recorded");
     // By another process, too.
     first.abort();
-    stand.delete(CLAIMS, "fails");
-    let _second = stand.start(2);
-    stand.until("it is cleaned up", || stand.calls.count("clean_up fails") == 1).await;
-    stand.until("and forgotten", || stand.entries().is_empty()).await;
-    assert_eq!(stand.calls.count("delete"), 0);
+    fixture.delete(CLAIMS, "fails");
+    let _second = fixture.start(2);
+    fixture.until("it is cleaned up", || fixture.calls.count("clean_up fails") == 1).await;
+    fixture.until("and forgotten", || fixture.entries().is_empty()).await;
+    assert_eq!(fixture.calls.count("delete"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn g53_what_left_nothing_is_forgotten_at_once() {
     let provision = |_: Request| -> Made { Box::pin(async { Err(ProvisionError::nothing_left("the pool is full")) }) };
-    let stand = Stand::new(Script { provision: Box::new(provision), ..Script::default() });
-    let _running = stand.start(1);
-    stand.claim("full", "class");
-    stand.until("it has failed", || stand.calls.count("provision full") > 3).await;
+    let fixture = Fixture::new(Script { provision: Box::new(provision), ..Script::default() });
+    let _running = fixture.start(1);
+    fixture.claim("full", "class");
+    fixture.until("it has failed", || fixture.calls.count("provision full") > 3).await;
     sleep(Duration::from_secs(5)).await;
-    assert_eq!(stand.entries(), Vec::<String>::new());
-    stand.delete(CLAIMS, "full");
+    assert_eq!(fixture.entries(), Vec::<String>::new());
+    fixture.delete(CLAIMS, "full");
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(stand.calls.count("clean_up"), 0);
+    assert_eq!(fixture.calls.count("clean_up"), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,17 +136,18 @@ async fn g49_a_claim_goes_on_with_a_class_that_was_made_anew() {
         Box::pin(async { Ok(()) })
     };
     let script = Script { provision: Box::new(provision), clean_up: Box::new(clean_up), ..Script::default() };
-    let stand = Stand::new(script);
-    let _running = stand.start(1);
-    stand.class("typo", json!({"parameters": {"server": "wrong"}}));
-    stand.claim("waits", "typo");
-    stand.until("it has failed", || stand.calls.count("provision waits") > 1).await;
-    stand.delete("storageclasses", "typo");
-    let has_event =
-        || stand.events("waits").iter().any(|event| event.contains("which is gone") && event.contains("journal drop"));
-    stand.until("the event says that the class is gone", has_event).await;
-    stand.class("typo", json!({"parameters": {"server": "right"}}));
-    stand.until("it is bound", || stand.is_bound("waits")).await;
+    let fixture = Fixture::new(script);
+    let _running = fixture.start(1);
+    fixture.class("typo", json!({"parameters": {"server": "wrong"}}));
+    fixture.claim("waits", "typo");
+    fixture.until("it has failed", || fixture.calls.count("provision waits") > 1).await;
+    fixture.delete("storageclasses", "typo");
+    let has_event = || {
+        fixture.events("waits").iter().any(|event| event.contains("which is gone") && event.contains("journal drop"))
+    };
+    fixture.until("the event says that the class is gone", has_event).await;
+    fixture.class("typo", json!({"parameters": {"server": "right"}}));
+    fixture.until("it is bound", || fixture.is_bound("waits")).await;
     assert_eq!(*cleaned.lock().unwrap(), ["wrong"], "with what the attempt was begun with");
 }
 
@@ -157,22 +158,22 @@ async fn g54_a_guard_keeps_object_and_asset() {
         let free = is_set(&seen);
         Box::pin(async move { if free { Ok(()) } else { Err(DeleteError::in_use("two snapshots need it")) } })
     };
-    let stand = Stand::new(Script { should_delete: Box::new(guard), ..Script::default() });
-    let _running = stand.start(1);
-    let name = stand.claim("kept", "class");
-    stand.until("it is bound", || stand.is_bound("kept")).await;
-    stand.delete(CLAIMS, "kept");
-    let has_event = || stand.events(&name).iter().any(|event| event == "Normal VolumeDelete: two snapshots need it");
-    stand.until("the guard is told", has_event).await;
-    let kept = stand.get(VOLUMES, &name).unwrap();
-    assert!(kept["metadata"]["deletionTimestamp"].is_null() && stand.calls.count("delete ") == 0);
+    let fixture = Fixture::new(Script { should_delete: Box::new(guard), ..Script::default() });
+    let _running = fixture.start(1);
+    let name = fixture.claim("kept", "class");
+    fixture.until("it is bound", || fixture.is_bound("kept")).await;
+    fixture.delete(CLAIMS, "kept");
+    let has_event = || fixture.events(&name).iter().any(|event| event == "Normal VolumeDelete: two snapshots need it");
+    fixture.until("the guard is told", has_event).await;
+    let kept = fixture.get(VOLUMES, &name).unwrap();
+    assert!(kept["metadata"]["deletionTimestamp"].is_null() && fixture.calls.count("delete ") == 0);
     // Kept in time: it is not deleted any more.
-    stand.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}));
+    fixture.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}));
     free.store(true, Ordering::Relaxed);
     sleep(Duration::from_secs(900)).await;
-    assert!(stand.get(VOLUMES, &name).is_some() && stand.calls.count("delete ") == 0);
-    stand.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}}));
-    stand.until("it is gone", || stand.get(VOLUMES, &name).is_none()).await;
+    assert!(fixture.get(VOLUMES, &name).is_some() && fixture.calls.count("delete ") == 0);
+    fixture.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}}));
+    fixture.until("it is gone", || fixture.get(VOLUMES, &name).is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,22 +183,22 @@ async fn g47_a_volume_that_is_to_be_kept_after_its_deletion_began_keeps_its_obje
         let works = is_set(&seen);
         Box::pin(async move { if works { Ok(()) } else { Err(DeleteError::retry("half of it is gone")) } })
     };
-    let stand = Stand::new(Script { delete: Box::new(delete), ..Script::default() });
-    let _running = stand.start(1);
-    let name = stand.claim("kept", "class");
-    stand.until("it is bound", || stand.is_bound("kept")).await;
-    stand.delete(CLAIMS, "kept");
-    stand.until("its deletion has begun", || stand.calls.count("delete ") > 0).await;
-    stand.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}));
-    let has_event = || stand.events(&name).iter().any(|event| event.contains("became Retain after its deletion"));
-    stand.until("that is told", has_event).await;
-    let calls = stand.calls.count("delete ");
+    let fixture = Fixture::new(Script { delete: Box::new(delete), ..Script::default() });
+    let _running = fixture.start(1);
+    let name = fixture.claim("kept", "class");
+    fixture.until("it is bound", || fixture.is_bound("kept")).await;
+    fixture.delete(CLAIMS, "kept");
+    fixture.until("its deletion has begun", || fixture.calls.count("delete ") > 0).await;
+    fixture.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}));
+    let has_event = || fixture.events(&name).iter().any(|event| event.contains("became Retain after its deletion"));
+    fixture.until("that is told", has_event).await;
+    let calls = fixture.calls.count("delete ");
     sleep(Duration::from_secs(1800)).await;
-    assert!(stand.get(VOLUMES, &name).is_some());
-    assert_eq!(stand.calls.count("delete "), calls);
+    assert!(fixture.get(VOLUMES, &name).is_some());
+    assert_eq!(fixture.calls.count("delete "), calls);
     works.store(true, Ordering::Relaxed);
-    stand.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}}));
-    stand.until("it is gone", || stand.get(VOLUMES, &name).is_none()).await;
+    fixture.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}}));
+    fixture.until("it is gone", || fixture.get(VOLUMES, &name).is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,25 +217,25 @@ async fn g55_the_author_begins_with_the_volumes_that_there_are() {
             Ok(())
         })
     };
-    let stand = Stand::new(Script { start: Box::new(start), ..Script::default() });
+    let fixture = Fixture::new(Script { start: Box::new(start), ..Script::default() });
     let mut expected = Vec::new();
     for index in 0..3 {
         let (by, name) =
-            (if index == 2 { "example.com/other" } else { "example.com/stand" }, format!("static-{index}"));
-        stand.cluster.create(&json!({
+            (if index == 2 { "example.com/other" } else { "example.com/fixture" }, format!("static-{index}"));
+        fixture.cluster.create(&json!({
             "apiVersion": "v1", "kind": "PersistentVolume",
             "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": by}},
             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "nfs": {"server": "s", "path": "/p"}},
         })).unwrap();
         expected.extend((index != 2).then_some(name));
     }
-    stand.claim("waits", "class");
-    let _running = stand.start(1);
-    let has_event = || stand.events("waits").iter().any(|event| event.contains("the gids cannot be restored"));
-    stand.until("the claim is told why it waits", has_event).await;
-    assert_eq!(stand.calls.count("provision"), 0);
+    fixture.claim("waits", "class");
+    let _running = fixture.start(1);
+    let has_event = || fixture.events("waits").iter().any(|event| event.contains("the gids cannot be restored"));
+    fixture.until("the claim is told why it waits", has_event).await;
+    assert_eq!(fixture.calls.count("provision"), 0);
     ready.store(true, Ordering::Relaxed);
-    stand.until("it is bound", || stand.is_bound("waits")).await;
+    fixture.until("it is bound", || fixture.is_bound("waits")).await;
     assert_eq!(*known.lock().unwrap(), expected);
 }
 
@@ -252,31 +253,31 @@ async fn g56_secrets_reach_the_author_and_nobody_else() {
         Box::pin(async { Ok(()) })
     };
     let script = Script { provision: Box::new(provision), delete: Box::new(delete), ..Script::default() };
-    let stand = Stand::new(script);
-    let _running = stand.start(1);
+    let fixture = Fixture::new(script);
+    let _running = fixture.start(1);
     let names =
         json!({"parameters": {"adminSecretName": "${pvc.name}-key", "adminSecretNamespace": "${pvc.namespace}"}});
-    stand.class("secret", names);
-    let name = stand.claim("data", "secret");
+    fixture.class("secret", names);
+    let name = fixture.claim("data", "secret");
     let has_event = || {
-        stand.events("data").iter().any(|event| {
+        fixture.events("data").iter().any(|event| {
             event.contains("the Secret default/data-key does not exist")
                 || event.contains("The Secret default/data-key does not exist")
         })
     };
-    stand.until("the missing Secret is told", has_event).await;
-    stand.cluster.create(&secret("data-key", &[("password", "open sesame")])).unwrap();
-    stand.until("it is bound", || stand.is_bound("data")).await;
-    stand.delete("storageclasses", "secret");
-    stand.delete(CLAIMS, "data");
-    stand.until("it is gone", || stand.get(VOLUMES, &name).is_none()).await;
+    fixture.until("the missing Secret is told", has_event).await;
+    fixture.cluster.create(&secret("data-key", &[("password", "open sesame")])).unwrap();
+    fixture.until("it is bound", || fixture.is_bound("data")).await;
+    fixture.delete("storageclasses", "secret");
+    fixture.delete(CLAIMS, "data");
+    fixture.until("it is gone", || fixture.get(VOLUMES, &name).is_none()).await;
     assert_eq!(*got.lock().unwrap(), ["provision Some(\"open sesame\")", "delete Some(\"open sesame\")"]);
-    let everything = format!("{:?}", stand.cluster.list("", "events", None).unwrap());
+    let everything = format!("{:?}", fixture.cluster.list("", "events", None).unwrap());
     assert!(!everything.contains("sesame"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn g57_an_attempt_has_one_token_and_one_projection_whoever_finishes_it() {
+async fn g57_an_attempt_has_one_token_and_one_view_for_the_author() {
     let got = Arc::new(Mutex::new(Vec::new()));
     let (seen, calls) = (got.clone(), AtomicUsize::new(0));
     let provision = move |request: Request| -> Made {
@@ -289,20 +290,20 @@ async fn g57_an_attempt_has_one_token_and_one_projection_whoever_finishes_it() {
             Ok(volume(&request.name))
         })
     };
-    let stand = Stand::new(Script { provision: Box::new(provision), ..Script::default() });
-    let owner = stand
+    let fixture = Fixture::new(Script { provision: Box::new(provision), ..Script::default() });
+    let owner = fixture
         .cluster
         .create(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "db", "namespace": "default"}}));
     let metadata = json!({
         "annotations": {"example.com/read": "yes", "example.com/unread": "no"}, "labels": {"app": "db"},
         "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "db", "uid": owner.unwrap()["metadata"]["uid"]}],
     });
-    stand.claim_with("data", "class", metadata);
-    let first = stand.start(1);
-    stand.until("it is begun", || stand.calls.count("provision") == 1).await;
+    fixture.claim_with("data", "class", metadata);
+    let first = fixture.start(1);
+    fixture.until("it is begun", || fixture.calls.count("provision") == 1).await;
     first.abort();
-    let _second = stand.start(2);
-    stand.until("it is bound", || stand.is_bound("data")).await;
+    let _second = fixture.start(2);
+    fixture.until("it is bound", || fixture.is_bound("data")).await;
     let got = got.lock().unwrap();
     assert_eq!((got.len(), &got[0]), (2, &got[1]));
     let claim = &got[0].1.metadata;
@@ -315,9 +316,9 @@ async fn g57_an_attempt_has_one_token_and_one_projection_whoever_finishes_it() {
 
 #[tokio::test(start_paused = true)]
 async fn g58_a_data_source_for_a_populator_is_no_failure() {
-    let stand = Stand::new(Script::default());
-    let _running = stand.start(1);
-    stand.cluster.create(&json!({
+    let fixture = Fixture::new(Script::default());
+    let _running = fixture.start(1);
+    fixture.cluster.create(&json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "filled", "namespace": "default"},
         "spec": {
             "accessModes": ["ReadWriteOnce"], "storageClassName": "class", "resources": {"requests": {"storage": "1Gi"}},
@@ -325,26 +326,26 @@ async fn g58_a_data_source_for_a_populator_is_no_failure() {
         },
     })).unwrap();
     let has_event = || {
-        stand
+        fixture
             .events("filled")
             .iter()
             .any(|event| event.starts_with("Normal Provisioning: waiting for a volume populator"))
     };
-    stand.until("a populator is expected", has_event).await;
-    assert_eq!(stand.calls.count("provision"), 0);
+    fixture.until("a populator is expected", has_event).await;
+    assert_eq!(fixture.calls.count("provision"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn g44_a_released_volume_of_a_node_that_is_gone_is_told_once() {
-    let mut stand = Stand::new(Script::default());
-    stand.cluster.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "there"}})).unwrap();
+    let mut fixture = Fixture::new(Script::default());
+    fixture.cluster.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "there"}})).unwrap();
     for node in ["gone", "there"] {
-        stand
+        fixture
             .cluster
             .create(&json!({
                 "apiVersion": "v1", "kind": "PersistentVolume",
                 "metadata": {"name": format!("of-{node}"), "annotations": {
-                    "pv.kubernetes.io/provisioned-by": "example.com/stand", "kube-provisioner/identity": node,
+                    "pv.kubernetes.io/provisioned-by": "example.com/fixture", "kube-provisioner/identity": node,
                 }},
                 "spec": {
                     "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "nfs": {"server": "s", "path": "/p"},
@@ -354,15 +355,15 @@ async fn g44_a_released_volume_of_a_node_that_is_gone_is_told_once() {
             }))
             .unwrap();
     }
-    stand.options.coordination = Coordination::PerNode;
+    fixture.options.coordination = Coordination::PerNode;
     for (number, node) in [(1, "node-1"), (2, "node-2")] {
-        stand.options.node_name = Some(node.to_owned());
-        drop(stand.start(number));
+        fixture.options.node_name = Some(node.to_owned());
+        drop(fixture.start(number));
     }
-    let took = stand.until("it is texts", || !stand.events("of-gone").is_empty()).await;
+    let took = fixture.until("it is texts", || !fixture.events("of-gone").is_empty()).await;
     assert!(took >= Duration::from_secs(300), "its own replica has had its time: {took:?}");
     sleep(Duration::from_secs(3600)).await;
-    let texts = stand.events("of-gone");
+    let texts = fixture.events("of-gone");
     assert!(texts.len() == 1 && texts[0].contains("which does not exist any more"), "once, whoever looks: {texts:?}");
-    assert!(stand.events("of-there").is_empty() && stand.calls.count("delete") == 0);
+    assert!(fixture.events("of-there").is_empty() && fixture.calls.count("delete") == 0);
 }

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 const PROVISIONER: &str = "example.com/telling";
 const CLAIMS: usize = 40;
-const WORKERS: usize = 4;
+const API_CONCURRENCY: usize = 4;
 
 struct Slow;
 
@@ -52,7 +52,7 @@ async fn volumes_are_saved_before_events_are_sent() {
     }
     sleep(Duration::from_secs(1)).await;
     let mut options = Options::new(PROVISIONER);
-    options.workers = WORKERS;
+    options.api_concurrency = API_CONCURRENCY;
     let controller = Controller::new(Slow, options).environment(Environment::simulated(0, SimClock::EPOCH));
     tokio::spawn(controller.run_with(cluster.client("ours"), CancellationToken::new()));
     sleep(Duration::from_secs(60)).await;
@@ -66,5 +66,5 @@ async fn volumes_are_saved_before_events_are_sent() {
     assert_eq!(asked.iter().filter(|what| is_event(what)).count(), CLAIMS, "{trace}");
     let first = asked.iter().position(is_event);
     let saved = volumes(&asked[..first.unwrap_or_default()]);
-    assert!(saved >= CLAIMS - WORKERS, "events begin after {saved} volumes of {CLAIMS}:\n{trace}");
+    assert!(saved >= CLAIMS - API_CONCURRENCY, "events begin after {saved} volumes of {CLAIMS}:\n{trace}");
 }

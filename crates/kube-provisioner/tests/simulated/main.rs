@@ -5,7 +5,7 @@ mod conformance;
 mod contract;
 mod event_order;
 mod fairness;
+mod fixture;
 mod repeats;
 mod replicas;
-mod stand;
 mod toy;

@@ -188,7 +188,7 @@ impl Scheduler {
             pod.assumed = Some((node.clone(), deadline));
         }
         queue.add_at(deadline, name.to_owned());
-        plan.carry_out(&node, api).await
+        plan.execute(&node, api).await
     }
 
     /// `checkBindings`.

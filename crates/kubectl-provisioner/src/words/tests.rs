@@ -22,8 +22,8 @@ fn volume_rests() -> Vec<volume::NoAction> {
         N::Vetoed => N::Vetoed, N::AwaitsAdoption => N::AwaitsAdoption, N::ClassOfAnother => N::ClassOfAnother,
         N::OtherNode => N::OtherNode, N::OtherInstallation => N::OtherInstallation, N::OtherCluster => N::OtherCluster,
         N::AwaitsNode => N::AwaitsNode,
-        N::ClaimGoes => N::ClaimGoes, N::NotReleased => N::NotReleased, N::Retained => N::Retained,
-        N::ClaimStillSeen => N::ClaimStillSeen, N::VolumeGoes => N::VolumeGoes)
+        N::ClaimTerminating => N::ClaimTerminating, N::NotReleased => N::NotReleased, N::Retained => N::Retained,
+        N::ClaimStillSeen => N::ClaimStillSeen, N::VolumeTerminating => N::VolumeTerminating)
 }
 
 fn volume_refusals() -> Vec<volume::Refusal> {

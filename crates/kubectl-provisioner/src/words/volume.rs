@@ -53,7 +53,7 @@ pub(crate) fn rest(why: NoAction) -> Words {
             "Its class has volumeBindingMode WaitForFirstConsumer, and the scheduler has chosen no node yet.",
             "",
         ),
-        NoAction::ClaimGoes => words(
+        NoAction::ClaimTerminating => words(
             "is being deleted, and nothing was made for it",
             "Nothing is made any more for a claim that is being deleted.",
             "end the pods that use the claim, or what else its finalizers stand for",
@@ -71,7 +71,7 @@ pub(crate) fn rest(why: NoAction) -> Words {
             "A volume is never deleted while the claim that it names exists, whatever its phase says.",
             "delete the claim if the data may go; otherwise look at kube-controller-manager, which has released the volume",
         ),
-        NoAction::VolumeGoes => words(
+        NoAction::VolumeTerminating => words(
             "is being deleted",
             "The provisioner has nothing left to do: the object goes when its last finalizer goes.",
             "",

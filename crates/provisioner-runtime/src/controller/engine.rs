@@ -146,7 +146,7 @@ impl<R: Reconciler> Engine<R> {
     /// Nothing is done about these keys until they are adopted. Reports why to their users.
     pub(super) fn await_adoption(&self, keys: &[KeyOf<R>], problem: &str) {
         let mut cache = self.cache();
-        self.report_held_up(&cache, keys, problem);
+        self.report_blocked_keys(&cache, keys, problem);
         (self.journal.await_adoption)(&mut cache, keys);
     }
 
@@ -178,14 +178,14 @@ impl<R: Reconciler> Engine<R> {
     }
 
     /// Reports to the users of these keys why nothing is done.
-    pub(super) fn held_up(&self, here: impl Fn(&KeyOf<R>) -> bool, problem: &str) {
+    pub(super) fn report_blocked(&self, here: impl Fn(&KeyOf<R>) -> bool, problem: &str) {
         let cache = self.cache();
         let keys = cache.unsettled(&here);
-        self.report_held_up(&cache, &keys, problem);
+        self.report_blocked_keys(&cache, &keys, problem);
     }
 
-    fn report_held_up(&self, cache: &R::Cache, keys: &[KeyOf<R>], problem: &str) {
-        keys.iter().for_each(|key| self.reconciler.held_up(&cache.facts(key), problem, self.context.events()));
+    fn report_blocked_keys(&self, cache: &R::Cache, keys: &[KeyOf<R>], problem: &str) {
+        keys.iter().for_each(|key| self.reconciler.report_blocked(&cache.facts(key), problem, self.context.events()));
     }
 
     /// Drops what is remembered of work on these keys.
@@ -217,7 +217,7 @@ impl<R: Reconciler> Engine<R> {
             let cache = self.cache();
             let keys = cache.unsettled(&|key| self.shards.owns(key));
             if self.settings.retry_on_resync {
-                keys.iter().for_each(|key| self.queue.revive(key));
+                keys.iter().for_each(|key| self.queue.requeue(key));
             }
             self.wake(&cache, keys, Priority::Resync);
         }

@@ -84,7 +84,7 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
     }
 
     /// Reports to the users of this key why nothing is done at the moment.
-    fn held_up(&self, _facts: &FactsOf<Self>, _problem: &str, _events: &EventRecorder) {}
+    fn report_blocked(&self, _facts: &FactsOf<Self>, _problem: &str, _events: &EventRecorder) {}
 
     /// Adds the controller's metrics.
     fn register(&self, _registry: &mut Registry) {}

@@ -55,7 +55,7 @@ pub struct Call<'a> {
     /// The token by which the call checks whether it may still act.
     pub token: &'a FencingToken,
     /// What stops two processes from beginning the same.
-    pub intent: Intent,
+    pub record: JournalRecord,
 }
 
 /// The permit of a call.
@@ -67,11 +67,11 @@ pub enum CallPermit<'a> {
 }
 
 /// What stops two processes from beginning the same.
-pub enum Intent {
+pub enum JournalRecord {
     /// Recorded in the journal before the call.
-    Record(Entry),
+    New(Entry),
     /// Recorded elsewhere, such as in the object: only a fence is needed.
-    Recorded,
+    Exists,
     /// The call changes nothing.
     None,
 }
@@ -91,18 +91,18 @@ pub enum Refused {
     /// The last check of the cache refused it.
     Unwanted,
     /// It was called, and gave no answer.
-    NoAnswer(NoAnswer),
+    Aborted(CallAborted),
 }
 
 /// Why an author's call gave no answer.
 #[derive(Debug, PartialEq, Eq)]
-pub enum NoAnswer {
+pub enum CallAborted {
     /// It crashed with this text.
     Panicked(String),
     /// It took longer than this.
     TimedOut(Duration),
     /// The token became invalid: another process may have taken over.
-    CutOff,
+    Fenced,
 }
 
 impl<'a, C: Cache> Step<'a, C> {
@@ -156,16 +156,16 @@ impl<'a, C: Cache> Step<'a, C> {
         wanted: impl FnOnce(&mut C) -> bool,
         run: impl FnOnce() -> F,
     ) -> Result<T, Refused> {
-        let Call { permit, limit, token, intent } = call;
-        let fence = match intent {
-            Intent::Record(entry) => {
+        let Call { permit, limit, token, record } = call;
+        let fence = match record {
+            JournalRecord::New(entry) => {
                 if self.safeguards.journal {
                     self.fenced(self.ownership.record(entry).await).map_err(Refused::Journal)?;
                 }
                 Fence::Since(FRESH)
             }
-            Intent::Recorded => Fence::Now,
-            Intent::None => Fence::None,
+            JournalRecord::Exists => Fence::Now,
+            JournalRecord::None => Fence::None,
         };
         let _permit = match permit {
             CallPermit::Of(flow) => Some(self.call_permit(flow).await),
@@ -180,7 +180,7 @@ impl<'a, C: Cache> Step<'a, C> {
         if !wanted(&mut self.context.cache()) {
             return Err(Refused::Unwanted);
         }
-        guarded(limit, token, async { run().await }).await.map_err(Refused::NoAnswer)
+        guarded(limit, token, async { run().await }).await.map_err(Refused::Aborted)
     }
 
     /// Who has lost the journal begins nothing.
@@ -195,24 +195,28 @@ impl<'a, C: Cache> Step<'a, C> {
 /// Runs a call of an author's code with a deadline. A panic is an error.
 ///
 /// # Errors
-/// See [`NoAnswer`].
-pub async fn guarded<T>(limit: Duration, token: &FencingToken, call: impl Future<Output = T>) -> Result<T, NoAnswer> {
+/// See [`CallAborted`].
+pub async fn guarded<T>(
+    limit: Duration,
+    token: &FencingToken,
+    call: impl Future<Output = T>,
+) -> Result<T, CallAborted> {
     let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
     let call = poll_fn(|context| {
         if !token.is_valid() {
-            return Poll::Ready(Err(NoAnswer::CutOff));
+            return Poll::Ready(Err(CallAborted::Fenced));
         }
         let answer = ready!(call.as_mut().poll(context));
-        Poll::Ready(answer.map_err(|panic| NoAnswer::Panicked(panic_text(&*panic))))
+        Poll::Ready(answer.map_err(|panic| CallAborted::Panicked(panic_text(&*panic))))
     });
-    timeout(limit, call).await.unwrap_or(Err(NoAnswer::TimedOut(limit)))
+    timeout(limit, call).await.unwrap_or(Err(CallAborted::TimedOut(limit)))
 }
 
 /// Runs an author's code; returns its result, or the text of its panic.
 ///
 /// # Errors
 /// When it panicked.
-pub fn unpanicked<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| panic_text(&*panic))
 }
 

@@ -199,7 +199,7 @@ impl<R: Reconciler> Shard<'_, R> {
     /// Reports on `/readyz` and to users why nothing is done.
     fn set_problem(&self, problem: Option<String>) {
         if let Some(problem) = &problem {
-            self.engine.held_up(|key| self.is_here(key), problem);
+            self.engine.report_blocked(|key| self.is_here(key), problem);
         }
         self.engine.shards.set_problem(self.number, problem);
     }

@@ -108,8 +108,8 @@ impl Both {
                 self.model.wake(key, inputs, priority, now);
             }
             Step::Revive(key) => {
-                self.real.revive(&key, now);
-                self.model.revive(key, now);
+                self.real.requeue(&key, now);
+                self.model.requeue(key, now);
             }
             Step::Forget(key) => {
                 self.real.forget(&key, now);
@@ -281,7 +281,7 @@ impl Model {
         self.tidy_turns();
     }
 
-    fn revive(&mut self, name: u8, now: Instant) {
+    fn requeue(&mut self, name: u8, now: Instant) {
         let sequence = self.next_sequence();
         if let Some(key) = self.keys.iter_mut().find(|key| key.name == name)
             && matches!(key.phase, Phase::Waits)

@@ -99,7 +99,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    pub(super) fn revive(&mut self, key: &K, now: Instant) {
+    pub(super) fn requeue(&mut self, key: &K, now: Instant) {
         let waits = |entry: &Entry| matches!(entry.phase, Phase::AwaitingChange);
         if !self.shut_down && self.entries.get(key).is_some_and(waits) {
             self.leave_wait(key);

@@ -193,14 +193,14 @@ async fn a_key_that_awaits_a_change_runs_only_with_other_inputs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn revive_runs_a_key_that_awaits_a_change_and_no_other() {
+async fn requeue_runs_a_key_that_awaits_a_change_and_no_other() {
     let queue = queue();
     queue.wake("waits", 1, Change);
     take(&queue, "waits").finish(Next::AwaitChange);
     queue.wake("delayed", 1, Change);
     take(&queue, "delayed").finish(Next::Retry);
     for key in ["waits", "delayed", "unknown"] {
-        queue.revive(&key);
+        queue.requeue(&key);
     }
     assert_eq!(take(&queue, "waits").attempt(), 2);
     assert_nothing_ready(&queue);

@@ -1,7 +1,7 @@
 {{- /* What every provisioner is told. Not arguments, so that commands by kubectl exec need none. */ -}}
 {{- define "common.environment" -}}
 - {name: PROVISIONER_NAME, value: {{ .Values.provisionerName | quote }}}
-- {name: ADMIN_ADDRESS, value: "0.0.0.0:8080"}
+- {name: HTTP_ENDPOINT, value: "0.0.0.0:8080"}
 - name: POD_NAMESPACE
   valueFrom:
     fieldRef: {fieldPath: metadata.namespace}

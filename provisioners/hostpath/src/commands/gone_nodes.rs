@@ -45,7 +45,7 @@ pub(crate) struct GoneNodes {
 }
 
 impl GoneNodes {
-    pub(crate) async fn carry_out(self) -> Result<(), BoxError> {
+    pub(crate) async fn execute(self) -> Result<(), BoxError> {
         let mut options = Options::new(&self.provisioner_name);
         options.kubeconfig.clone_from(&self.kubeconfig);
         let client = client(&options).await?;

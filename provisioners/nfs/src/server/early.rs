@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Answers probes while the controller does not: a kubelet would end a process that only waits.
 pub(super) async fn probes(options: &Options) -> Infallible {
-    let server = match options.admin_address {
+    let server = match options.http_endpoint {
         // The controller reports an address that cannot be bound.
         Some(address) => AdminServer::bind(address).await.ok(),
         None => None,

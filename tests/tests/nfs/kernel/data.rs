@@ -21,7 +21,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 const UNREADY: Duration = Duration::from_secs(150);
 
 /// A provisioner, its way to the API server, and a client that writes.
-struct Scene {
+struct Fixture {
     space: TestSpace,
     server: Server,
     gate: Gate,
@@ -30,25 +30,25 @@ struct Scene {
     _link: Link,
 }
 
-impl Scene {
+impl Fixture {
     async fn new(name: &str) -> anyhow::Result<(Self, Program, StorageClass)> {
         let (space, link) = (TestSpace::new(name).await?, Link::new()?);
         let gate = Gate::at(Ipv4Addr::LOCALHOST, &space, &account(&space).await?).await?;
         let server = Server::at(link.here())?;
         let guest = Guest::start(Machine::with(&link), &writer(server.client.port)).await?;
-        let scene = Self { space, server, gate, guest, admin: e2e::nfs::free_port()?, _link: link };
-        let program = scene.start()?;
-        scene.server.ready(None).await?;
-        let class = scene.space.create_class_and_claim("claim").await?;
-        let (_, volume) = scene.space.wait_bound("claim").await?;
-        scene.guest.tell("volume", &place(&volume))?;
-        goes_on(&scene.guest, "mounted").await?;
-        Ok((scene, program, class))
+        let fixture = Self { space, server, gate, guest, admin: e2e::nfs::free_port()?, _link: link };
+        let program = fixture.start()?;
+        fixture.server.ready(None).await?;
+        let class = fixture.space.create_class_and_claim("claim").await?;
+        let (_, volume) = fixture.space.wait_bound("claim").await?;
+        fixture.guest.tell("volume", &place(&volume))?;
+        goes_on(&fixture.guest, "mounted").await?;
+        Ok((fixture, program, class))
     }
 
     /// With Leases that outlive the test of a restart.
     fn start(&self) -> anyhow::Result<Program> {
-        let admin = format!("--admin-address=127.0.0.1:{}", self.admin);
+        let admin = format!("--http-endpoint=127.0.0.1:{}", self.admin);
         let times = ["--lease-duration", "20s", "--lease-renew-deadline", "10s", "--lease-retry-period", "2s"];
         self.server.start(&self.space, &self.gate.access, &[&[admin.as_str()][..], &times].concat())
     }
@@ -94,46 +94,46 @@ impl Scene {
 /// A Lease of a replica that is dead keeps no export away, and neither does an API server that is away.
 #[tokio::test]
 async fn ganesha_d1_exports_are_served_without_lease_and_api_server() -> anyhow::Result<()> {
-    let (scene, program, class) = Scene::new("ganesha-d1").await?;
-    scene.kill(program).await?;
-    let program = scene.start()?;
-    scene.is_back("a dead replica has the Lease").await?;
+    let (fixture, program, class) = Fixture::new("ganesha-d1").await?;
+    fixture.kill(program).await?;
+    let program = fixture.start()?;
+    fixture.is_back("a dead replica has the Lease").await?;
 
-    scene.kill(program).await?;
-    scene.gate.set_open(false);
-    let program = scene.start()?;
-    scene.is_back("the API server is away").await?;
+    fixture.kill(program).await?;
+    fixture.gate.set_open(false);
+    let program = fixture.start()?;
+    fixture.is_back("the API server is away").await?;
     program.wait_for_output("the controller waits for the API server", SOON).await?;
-    assert_eq!((scene.probe("/livez").await?, scene.probe("/readyz").await?), ("200".to_owned(), "503".to_owned()));
+    assert_eq!((fixture.probe("/livez").await?, fixture.probe("/readyz").await?), ("200".to_owned(), "503".to_owned()));
     ensure!(program.output().matches("ready shard").count() == 1, "it has taken the Lease:\n{}", program.output());
 
-    scene.gate.set_open(true);
-    scene.space.create_claim(scene.space.claim("later", &class)).await?;
-    let bound = eventually(3 * SOON, async || Ok(scene.space.wait_bound("later").await.ok())).await?;
+    fixture.gate.set_open(true);
+    fixture.space.create_claim(fixture.space.claim("later", &class)).await?;
+    let bound = eventually(3 * SOON, async || Ok(fixture.space.wait_bound("later").await.ok())).await?;
     bound.context("no new export")?;
-    scene.done().await
+    fixture.done().await
 }
 
 /// What the readiness of the Service's endpoints hangs on is the server's port.
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures")]
 async fn ganesha_d2_no_client_notices_an_unready_controller() -> anyhow::Result<()> {
-    let (scene, _program, _) = Scene::new("ganesha-d2").await?;
-    let (start, mut last, mut longest) = (Instant::now(), written(&scene.guest), Duration::ZERO);
+    let (fixture, _program, _) = Fixture::new("ganesha-d2").await?;
+    let (start, mut last, mut longest) = (Instant::now(), written(&fixture.guest), Duration::ZERO);
     let mut since = start;
-    scene.gate.set_open(false);
+    fixture.gate.set_open(false);
     while start.elapsed() < UNREADY {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        tokio::net::TcpStream::connect((scene.server.address, scene.server.client.port)).await?;
-        let now = written(&scene.guest);
+        tokio::net::TcpStream::connect((fixture.server.address, fixture.server.client.port)).await?;
+        let now = written(&fixture.guest);
         if now > last {
             longest = longest.max(since.elapsed());
             (last, since) = (now, Instant::now());
         }
     }
-    ensure!(scene.probe("/readyz").await? == "503", "the controller is ready");
-    assert_eq!(scene.probe("/livez").await?, "200");
+    ensure!(fixture.probe("/readyz").await? == "503", "the controller is ready");
+    assert_eq!(fixture.probe("/livez").await?, "200");
     println!("the controller was unready for {UNREADY:?}; a client stood still for {longest:.1?} at most");
     ensure!(longest.max(since.elapsed()) < BACK, "a client stood still for {longest:?}");
-    scene.done().await
+    fixture.done().await
 }

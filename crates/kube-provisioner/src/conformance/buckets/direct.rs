@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Subject;
-use super::lab::Lab;
+use super::fixture::Fixture;
 use crate::bucket::{BucketRequest, ClaimName, ProvisionedBucket, Source};
 use crate::conformance::verdict::Broken;
 use crate::controller::SYSTEM_NAMESPACE;
@@ -24,8 +24,8 @@ pub(super) struct Direct {
 }
 
 impl Direct {
-    pub(super) fn new(subject: &Subject, lab: &Lab<'_>, claim: ClaimName) -> Result<Self, Broken> {
-        let backend = (subject.start)(lab.cluster.client("kit"));
+    pub(super) fn new(subject: &Subject, fixture: &Fixture<'_>, claim: ClaimName) -> Result<Self, Broken> {
+        let backend = (subject.start)(fixture.cluster.client("kit"));
         let capabilities = backend.capabilities();
         let parameters = read_texts(&subject.parameters, &capabilities, |texts| backend.parse(texts));
         let parameters = parameters.map_err(|problem| Broken(format!("the class's parameters: {problem:?}")))?;
@@ -35,13 +35,13 @@ impl Direct {
         for named in &parameters.secrets {
             let names = TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume: "" };
             let (namespace, secret) = named.resolve(names).map_err(Broken)?;
-            let object = lab.cluster.get("", "secrets", &namespace, &secret).unwrap_or_default();
+            let object = fixture.cluster.get("", "secrets", &namespace, &secret).unwrap_or_default();
             if let Ok(object) = serde_json::from_value::<k8s_openapi::api::core::v1::Secret>(object) {
                 let data = object.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
                 secrets.insert(named.role.clone(), data);
             }
         }
-        let system = lab.cluster.get("", "namespaces", "", SYSTEM_NAMESPACE).unwrap_or_default();
+        let system = fixture.cluster.get("", "namespaces", "", SYSTEM_NAMESPACE).unwrap_or_default();
         let cluster_id = system["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         Ok(Self { backend, claim, parameters, config, secrets, cluster_id })
     }

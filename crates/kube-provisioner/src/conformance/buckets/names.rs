@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use super::Subject;
 use super::direct::Direct;
-use super::lab::Lab;
+use super::fixture::Fixture;
 use super::rules::end;
 use crate::bucket::Source;
 use crate::conformance::cancellation::{MOST, cut_off};
@@ -20,16 +20,17 @@ const MOMENTS: usize = 10;
 /// Two claims want one name at the same time: one gets it, and the other one's end leaves it.
 pub(super) async fn one_name(subject: &Subject, before: &[String]) -> CheckResult {
     for race in 0..RACES {
-        let lab = Lab::new(subject);
+        let fixture = Fixture::new(subject);
         let name = format!("conformance-race-{race}");
-        let process = lab.start(1);
+        let process = fixture.start(1);
         for claim in ["first", "second"] {
-            lab.claim(claim, "class", Some(&name));
+            fixture.claim(claim, "class", Some(&name));
         }
         let phase =
-            |claim: &str| lab.get_claim(claim).map(|claim| claim["status"]["phase"].clone()).unwrap_or_default();
+            |claim: &str| fixture.get_claim(claim).map(|claim| claim["status"]["phase"].clone()).unwrap_or_default();
         let settled = || ["first", "second"].iter().all(|claim| phase(claim) == "Bound" || phase(claim) == "Failed");
-        lab.until("one of two claims with one bucket name is bound, and the other one is refused for good", settled)
+        fixture
+            .until("one of two claims with one bucket name is bound, and the other one is refused for good", settled)
             .await?;
         let (winner, loser) = match (phase("first") == "Bound", phase("second") == "Bound") {
             (true, true) => return Err(Broken(format!("two claims have the bucket {name}"))),
@@ -39,10 +40,10 @@ pub(super) async fn one_name(subject: &Subject, before: &[String]) -> CheckResul
         };
         // What the loser has made on its way goes with its attempt.
         let assets = (subject.assets)().await;
-        lab.delete(loser);
-        lab.gone(loser).await?;
-        lab.assets("the claim that was refused is gone", &assets).await?;
-        end(&lab, &[winner], before, process).await?;
+        fixture.delete(loser);
+        fixture.gone(loser).await?;
+        fixture.assets("the claim that was refused is gone", &assets).await?;
+        end(&fixture, &[winner], before, process).await?;
     }
     Ok(Judgement::Kept)
 }
@@ -71,9 +72,9 @@ async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
     if subject.tempo == Tempo::Virtual {
         return Ok((0..=MOST).collect());
     }
-    let lab = Lab::new(subject);
-    let uid = lab.claim("one", "class", Some("conformance-count"));
-    let direct = Direct::new(subject, &lab, Lab::claim_name("one", &uid))?;
+    let fixture = Fixture::new(subject);
+    let uid = fixture.claim("one", "class", Some("conformance-count"));
+    let direct = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?;
     let (request, mut polls) = (direct.request("conformance-count"), 0);
     let mut call = pin!(direct.backend.provision(request));
     let answer = std::future::poll_fn(|context| {
@@ -82,10 +83,10 @@ async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
     });
     // A backend that fails now and then does so here, too.
     let _ = answer.await;
-    let process = lab.start(1);
-    lab.bound("one").await?;
-    lab.delete("one");
-    lab.gone("one").await?;
+    let process = fixture.start(1);
+    fixture.bound("one").await?;
+    fixture.delete("one");
+    fixture.gone("one").await?;
     process.abort();
     Ok((0..MOMENTS).map(|moment| polls * moment / MOMENTS).collect())
 }
@@ -99,9 +100,9 @@ async fn interrupted(
     goes_on: bool,
 ) -> Result<bool, Broken> {
     let Some(hand) = &subject.by_hand else { return Ok(false) };
-    let lab = Lab::new(subject);
-    let uid = lab.claim("one", "class", Some(name));
-    let direct = Direct::new(subject, &lab, Lab::claim_name("one", &uid))?;
+    let fixture = Fixture::new(subject);
+    let uid = fixture.claim("one", "class", Some(name));
+    let direct = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?;
     let when = format!("somebody makes the bucket {name} after {polls} polls of `provision`");
     let mut call = direct.backend.provision(direct.request(name));
     let ended = cut_off(call.as_mut(), polls).await;
@@ -119,24 +120,24 @@ async fn interrupted(
         drop(call);
     }
     subject.tempo.calm().await;
-    let process = lab.start(1);
+    let process = fixture.start(1);
     if made {
-        let refused = || lab.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
-        lab.until(&format!("{when}: the claim is refused for good"), refused).await?;
+        let refused = || fixture.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
+        fixture.until(&format!("{when}: the claim is refused for good"), refused).await?;
         let now = (subject.assets)().await;
         theirs.retain(|asset| now.contains(asset));
         if theirs.is_empty() {
             return Err(Broken(format!("{when}: the bucket is gone")));
         }
     } else {
-        lab.bound("one").await?;
+        fixture.bound("one").await?;
     }
     let mut left: Vec<String> = before.iter().cloned().chain(theirs).collect();
     left.sort_unstable();
-    end(&lab, &["one"], &left, process).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+    end(&fixture, &["one"], &left, process).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
     if made {
         (hand.remove)(name.to_owned()).await;
-        lab.assets("what was made by hand is removed", before).await?;
+        fixture.assets("what was made by hand is removed", before).await?;
     }
     Ok(made)
 }
@@ -144,16 +145,16 @@ async fn interrupted(
 /// The bucket of a claim with the same name and the same uid in another cluster, as after a copy of the whole cluster.
 pub(super) async fn other_cluster(subject: &Subject, before: &[String]) -> CheckResult {
     const NAME: &str = "conformance-clusters";
-    let lab = Lab::new(subject);
-    let process = lab.start(1);
-    let uid = lab.claim("one", "class", Some(NAME));
-    lab.bound("one").await?;
+    let fixture = Fixture::new(subject);
+    let process = fixture.start(1);
+    let uid = fixture.claim("one", "class", Some(NAME));
+    fixture.bound("one").await?;
     let assets = (subject.assets)().await;
-    let there = Direct::new(subject, &lab, Lab::claim_name("one", &uid))?.in_another_cluster();
+    let there = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?.in_another_cluster();
     if there.backend.provision(there.request(NAME)).await.is_ok() {
         return Err(Broken("the claim of another cluster gets the bucket".to_owned()));
     }
-    lab.assets("the claim of another cluster is refused", &assets).await?;
+    fixture.assets("the claim of another cluster is refused", &assets).await?;
     for source in [Source::Provisioned, Source::Granted] {
         let bucket = || there.bucket(NAME, source);
         // What it answers is its own affair.
@@ -162,7 +163,7 @@ pub(super) async fn other_cluster(subject: &Subject, before: &[String]) -> Check
             Source::Provisioned => there.backend.delete(bucket()).await,
             Source::Granted => there.backend.revoke(bucket()).await,
         };
-        lab.assets("the claim of another cluster is gone", &assets).await?;
+        fixture.assets("the claim of another cluster is gone", &assets).await?;
     }
-    end(&lab, &["one"], before, process).await
+    end(&fixture, &["one"], before, process).await
 }

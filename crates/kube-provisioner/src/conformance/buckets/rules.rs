@@ -6,7 +6,7 @@ use objectbucket_api::names::generated_bucket_name;
 use tokio::time::sleep;
 
 use super::direct::Direct;
-use super::lab::{Lab, OVERLAP};
+use super::fixture::{Fixture, OVERLAP};
 use super::{Subject, names};
 use crate::bucket::Source;
 use crate::conformance::tempo::Tempo;
@@ -94,53 +94,53 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
     let before = (subject.assets)().await;
     match rule {
         BucketRule::Provision => {
-            let lab = Lab::new(subject);
-            let process = lab.start(1);
-            lab.claim("one", "class", None);
-            lab.bound("one").await?;
-            if lab.key("one").is_none_or(|key| key.is_empty()) {
+            let fixture = Fixture::new(subject);
+            let process = fixture.start(1);
+            fixture.claim("one", "class", None);
+            fixture.bound("one").await?;
+            if fixture.key("one").is_none_or(|key| key.is_empty()) {
                 return Err(Broken("the claim's Secret has no key".to_owned()));
             }
             if (subject.assets)().await == before {
                 return Err(Broken("the claim is bound, and the backend has nothing more than before".to_owned()));
             }
             // Whether everything goes is another rule's question.
-            lab.delete("one");
-            lab.gone("one").await?;
+            fixture.delete("one");
+            fixture.gone("one").await?;
             process.abort();
             Ok(Judgement::Kept)
         }
         BucketRule::Again => again(subject, &before).await,
         BucketRule::EachItsOwn => {
-            let lab = Lab::new(subject);
-            let process = lab.start(1);
-            lab.claim("one", "class", None);
-            lab.bound("one").await?;
+            let fixture = Fixture::new(subject);
+            let process = fixture.start(1);
+            fixture.claim("one", "class", None);
+            fixture.bound("one").await?;
             let alone = (subject.assets)().await;
-            let key = lab.key("one");
-            lab.claim("two", "class", None);
-            lab.bound("two").await?;
-            if lab.key("two") == key {
+            let key = fixture.key("one");
+            fixture.claim("two", "class", None);
+            fixture.bound("two").await?;
+            if fixture.key("two") == key {
                 return Err(Broken("two claims have the same key".to_owned()));
             }
-            lab.delete("two");
-            lab.gone("two").await?;
-            lab.assets("the second claim is gone", &alone).await?;
-            end(&lab, &["one"], &before, process).await
+            fixture.delete("two");
+            fixture.gone("two").await?;
+            fixture.assets("the second claim is gone", &alone).await?;
+            end(&fixture, &["one"], &before, process).await
         }
         BucketRule::Delete => {
-            let lab = Lab::new(subject);
-            let process = lab.start(1);
-            let uid = lab.claim("one", "class", None);
-            lab.bound("one").await?;
-            end(&lab, &["one"], &before, process).await?;
+            let fixture = Fixture::new(subject);
+            let process = fixture.start(1);
+            let uid = fixture.claim("one", "class", None);
+            fixture.bound("one").await?;
+            end(&fixture, &["one"], &before, process).await?;
             remove(subject, "one", &uid, Source::Provisioned, "delete").await?;
-            lab.assets("deleted again", &before).await.map(|()| Judgement::Kept)
+            fixture.assets("deleted again", &before).await.map(|()| Judgement::Kept)
         }
         BucketRule::NothingThere => {
-            let lab = Lab::new(subject);
+            let fixture = Fixture::new(subject);
             remove(subject, "never", "00000000-0000-4000-8000-00000000dead", Source::Provisioned, "clean_up").await?;
-            lab.assets("cleaned up", &before).await.map(|()| Judgement::Kept)
+            fixture.assets("cleaned up", &before).await.map(|()| Judgement::Kept)
         }
         BucketRule::Foreign => foreign(subject, &before).await,
         BucketRule::OneName => names::one_name(subject, &before).await,
@@ -149,20 +149,20 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
         BucketRule::Grant => grant(subject, &before).await,
         BucketRule::Rotate => rotate(subject, &before).await,
         BucketRule::Refuse => {
-            let lab = Lab::new(subject);
-            let process = lab.start(1);
-            lab.bad_class();
-            lab.claim("one", "bad", None);
-            let failed = || lab.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
-            lab.until("a class with an unknown parameter is refused", failed).await?;
-            end(&lab, &["one"], &before, process).await
+            let fixture = Fixture::new(subject);
+            let process = fixture.start(1);
+            fixture.bad_class();
+            fixture.claim("one", "bad", None);
+            let failed = || fixture.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
+            fixture.until("a class with an unknown parameter is refused", failed).await?;
+            end(&fixture, &["one"], &before, process).await
         }
         BucketRule::Standby => {
-            let lab = Lab::new(subject);
+            let fixture = Fixture::new(subject);
             // As a rolling update waits for it: the new process has no Lease yet, and so was not started.
-            let ready = (subject.start)(lab.cluster.client("kit")).probe().await;
+            let ready = (subject.start)(fixture.cluster.client("kit")).probe().await;
             ready.map_err(|error| Broken(format!("`probe` before `start`: {error}")))?;
-            lab.assets("asked whether it is ready", &before).await.map(|()| Judgement::Kept)
+            fixture.assets("asked whether it is ready", &before).await.map(|()| Judgement::Kept)
         }
         BucketRule::Storm => {
             for seed in &subject.seeds {
@@ -175,90 +175,90 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
 
 /// Deletes the claims; in the end the backend is as before.
 pub(super) async fn end<T>(
-    lab: &Lab<'_>,
+    fixture: &Fixture<'_>,
     claims: &[&str],
     before: &[String],
     process: tokio::task::JoinHandle<T>,
 ) -> CheckResult {
-    claims.iter().for_each(|claim| lab.delete(claim));
+    claims.iter().for_each(|claim| fixture.delete(claim));
     for claim in claims {
-        lab.gone(claim).await?;
+        fixture.gone(claim).await?;
     }
-    lab.assets("all claims are gone", before).await?;
+    fixture.assets("all claims are gone", before).await?;
     process.abort();
     Ok(Judgement::Kept)
 }
 
 async fn again(subject: &Subject, before: &[String]) -> CheckResult {
-    let lab = Lab::new(subject);
-    let process = lab.start(1);
-    let uid = lab.claim("one", "class", None);
-    lab.bound("one").await?;
-    let (assets, key) = ((subject.assets)().await, lab.key("one"));
+    let fixture = Fixture::new(subject);
+    let process = fixture.start(1);
+    let uid = fixture.claim("one", "class", None);
+    fixture.bound("one").await?;
+    let (assets, key) = ((subject.assets)().await, fixture.key("one"));
     process.abort();
     // A Secret that is lost makes another process ask again.
     let target = kube_sim::Target { group: "", plural: "secrets", namespace: "default", name: "one" };
-    let _ = lab.cluster.delete(&target, kube_sim::DeleteOptions::default());
-    let process = lab.start(2);
-    lab.until("the Secret is back", || lab.key("one").is_some()).await?;
-    if lab.key("one") == key {
-        lab.assets("asked again", &assets).await?;
+    let _ = fixture.cluster.delete(&target, kube_sim::DeleteOptions::default());
+    let process = fixture.start(2);
+    fixture.until("the Secret is back", || fixture.key("one").is_some()).await?;
+    if fixture.key("one") == key {
+        fixture.assets("asked again", &assets).await?;
     } else if !subject.keys_shown_once {
         return Err(Broken(format!("the claim {uid} has another key than before")));
     } else if (subject.assets)().await.len() != assets.len() {
         return Err(Broken("another key has not taken the place of the lost one".to_owned()));
     }
-    end(&lab, &["one"], before, process).await
+    end(&fixture, &["one"], before, process).await
 }
 
 async fn foreign(subject: &Subject, before: &[String]) -> CheckResult {
-    let lab = Lab::new(subject);
-    let process = lab.start(1);
-    lab.claim("first", "class", Some("conformance-foreign"));
-    lab.bound("first").await?;
+    let fixture = Fixture::new(subject);
+    let process = fixture.start(1);
+    fixture.claim("first", "class", Some("conformance-foreign"));
+    fixture.bound("first").await?;
     let assets = (subject.assets)().await;
-    lab.claim("second", "class", Some("conformance-foreign"));
-    let refused = || lab.get_claim("second").is_some_and(|claim| claim["status"]["phase"] == "Failed");
-    lab.until("a claim on another's bucket is refused for good", refused).await?;
-    lab.assets("refused", &assets).await?;
-    lab.delete("second");
-    lab.gone("second").await?;
-    lab.assets("the refused claim is gone", &assets).await?;
-    end(&lab, &["first"], before, process).await
+    fixture.claim("second", "class", Some("conformance-foreign"));
+    let refused = || fixture.get_claim("second").is_some_and(|claim| claim["status"]["phase"] == "Failed");
+    fixture.until("a claim on another's bucket is refused for good", refused).await?;
+    fixture.assets("refused", &assets).await?;
+    fixture.delete("second");
+    fixture.gone("second").await?;
+    fixture.assets("the refused claim is gone", &assets).await?;
+    end(&fixture, &["first"], before, process).await
 }
 
 async fn grant(subject: &Subject, before: &[String]) -> CheckResult {
     if subject.existing.is_none() {
         return Ok(Judgement::NotApplicable("no bucket is named that exists".to_owned()));
     }
-    let lab = Lab::new(subject);
-    let process = lab.start(1);
-    lab.claim("one", "granted", None);
-    lab.bound("one").await?;
+    let fixture = Fixture::new(subject);
+    let process = fixture.start(1);
+    fixture.claim("one", "granted", None);
+    fixture.bound("one").await?;
     let alone = (subject.assets)().await;
     if alone == before {
         return Err(Broken("the claim is bound, and the backend has nothing more than before".to_owned()));
     }
-    lab.claim("two", "granted", None);
-    lab.bound("two").await?;
-    lab.delete("two");
-    lab.gone("two").await?;
-    lab.assets("the second claim is gone", &alone).await?;
-    end(&lab, &["one"], before, process).await
+    fixture.claim("two", "granted", None);
+    fixture.bound("two").await?;
+    fixture.delete("two");
+    fixture.gone("two").await?;
+    fixture.assets("the second claim is gone", &alone).await?;
+    end(&fixture, &["one"], before, process).await
 }
 
 async fn rotate(subject: &Subject, before: &[String]) -> CheckResult {
-    let lab = Lab::new(subject);
-    let backend = (subject.start)(lab.cluster.client("kit"));
+    let fixture = Fixture::new(subject);
+    let backend = (subject.start)(fixture.cluster.client("kit"));
     if !backend.capabilities().rotation {
         return Ok(Judgement::NotApplicable("the provisioner does not rotate keys".to_owned()));
     }
-    let process = lab.start(1);
-    lab.claim("one", "class", None);
-    lab.bound("one").await?;
-    let (key, count) = (lab.key("one"), (subject.assets)().await.len());
-    lab.rotate("one", "now");
-    lab.until("the Secret has another key", || lab.key("one") != key).await?;
+    let process = fixture.start(1);
+    fixture.claim("one", "class", None);
+    fixture.bound("one").await?;
+    let (key, count) = (fixture.key("one"), (subject.assets)().await.len());
+    fixture.rotate("one", "now");
+    fixture.until("the Secret has another key", || fixture.key("one") != key).await?;
     sleep(OVERLAP).await;
     let start = tokio::time::Instant::now();
     while (subject.assets)().await.len() != count {
@@ -267,24 +267,24 @@ async fn rotate(subject: &Subject, before: &[String]) -> CheckResult {
         }
         sleep(subject.tempo.step()).await;
     }
-    end(&lab, &["one"], before, process).await
+    end(&fixture, &["one"], before, process).await
 }
 
 async fn storm(subject: &Subject, seed: u64, before: &[String]) -> CheckResult {
     let mut random = fastrand::Rng::with_seed(seed);
-    let lab = Lab::new(subject);
+    let fixture = Fixture::new(subject);
     let longest = match subject.tempo {
         Tempo::Virtual => 8000,
         Tempo::Real => 300,
     };
     let claims = ["one", "two", "three"];
     for round in 0..6 {
-        let process = lab.start(100 + round);
+        let process = fixture.start(100 + round);
         for claim in claims {
             match random.u8(0..4) {
-                0 | 1 if lab.get_claim(claim).is_none() => drop(lab.claim(claim, "class", None)),
-                2 => lab.delete(claim),
-                3 => lab.rotate(claim, &round.to_string()),
+                0 | 1 if fixture.get_claim(claim).is_none() => drop(fixture.claim(claim, "class", None)),
+                2 => fixture.delete(claim),
+                3 => fixture.rotate(claim, &round.to_string()),
                 _ => {}
             }
         }
@@ -293,20 +293,20 @@ async fn storm(subject: &Subject, seed: u64, before: &[String]) -> CheckResult {
         let _ = process.await;
         subject.tempo.calm().await;
     }
-    let process = lab.start(200);
-    claims.iter().for_each(|claim| lab.delete(claim));
+    let process = fixture.start(200);
+    claims.iter().for_each(|claim| fixture.delete(claim));
     for claim in claims {
-        lab.gone(claim).await?;
+        fixture.gone(claim).await?;
     }
-    lab.assets("after the storm", before).await?;
+    fixture.assets("after the storm", before).await?;
     process.abort();
     Ok(Judgement::Kept)
 }
 
 /// Calls the author as for a claim that is gone.
 async fn remove(subject: &Subject, name: &str, uid: &str, source: Source, method: &str) -> Result<(), Broken> {
-    let lab = Lab::new(subject);
-    let direct = Direct::new(subject, &lab, Lab::claim_name(name, uid))?;
+    let fixture = Fixture::new(subject);
+    let direct = Direct::new(subject, &fixture, Fixture::claim_name(name, uid))?;
     let bucket = direct.bucket(&generated_bucket_name("conformance", uid), source);
     for _ in 0..2 {
         let answer = match method {

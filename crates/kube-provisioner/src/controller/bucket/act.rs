@@ -44,7 +44,7 @@ impl Actions {
         start_backend(self.limits.delete, async { self.backend.start(start).await }).await
     }
 
-    pub(crate) async fn carry_out(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
+    pub(crate) async fn execute(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
         match decision {
             Decision::NoAction(_) => Outcome::NoAction,
             Decision::Refuse(refusal) => Outcome::Refused(refusal),

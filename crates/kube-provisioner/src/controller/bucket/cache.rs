@@ -137,7 +137,7 @@ impl BucketCache {
     }
 
     /// Applies a claim that the API server has returned.
-    pub(crate) fn saw_claim(&mut self, claim: ClaimFacts) {
+    pub(crate) fn observe_claim(&mut self, claim: ClaimFacts) {
         let key = key_of(&claim);
         if self.claims.get(&key).is_some() {
             let awaits_listing = self.claims.awaits_listing(&key);
@@ -164,7 +164,7 @@ impl BucketCache {
     }
 
     /// Applies an ObjectBucket that the API server has returned.
-    pub(crate) fn saw_bucket(&mut self, bucket: BucketFacts) {
+    pub(crate) fn observe_bucket(&mut self, bucket: BucketFacts) {
         let name = bucket.name.clone();
         let awaits_listing = self.buckets.awaits_listing(&name);
         self.put_bucket(bucket);
@@ -187,15 +187,15 @@ impl BucketCache {
     }
 
     /// Applies a Secret that the API server has returned for a write that was begun at `lists`.
-    pub(crate) fn saw_secret(&mut self, seen: Option<Seen>, lists: u64) {
+    pub(crate) fn observe_secret(&mut self, seen: Option<Seen>, lists: u64) {
         if lists == self.lists() {
-            self.secrets.saw(seen);
+            self.secrets.observe(seen);
         }
     }
 
-    pub(crate) fn saw_config_map(&mut self, seen: Option<Seen>, lists: u64) {
+    pub(crate) fn observe_config_map(&mut self, seen: Option<Seen>, lists: u64) {
         if lists == self.lists() {
-            self.config_maps.saw(seen);
+            self.config_maps.observe(seen);
         }
     }
 
@@ -391,7 +391,7 @@ impl BucketCache {
     fn class(&self, name: Option<&str>) -> ClassState {
         match name.and_then(|name| self.classes.get(name)) {
             None => ClassState::Missing,
-            Some(None) => ClassState::Foreign,
+            Some(None) => ClassState::Unmanaged,
             Some(Some(class)) => ClassState::Ours(class.clone()),
         }
     }

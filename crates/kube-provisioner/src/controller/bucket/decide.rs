@@ -325,7 +325,7 @@ fn without_bucket(facts: &Facts, rules: &Rules) -> Decision {
     }
     match (&facts.class, unreadable(claim), &facts.obstacle) {
         (ClassState::Missing, ..) => Decision::NoAction(NoAction::ClassMissing),
-        (ClassState::Foreign, ..) => Decision::NoAction(NoAction::ClassOfAnother),
+        (ClassState::Unmanaged, ..) => Decision::NoAction(NoAction::ClassOfAnother),
         (ClassState::Ours(_), Some(refusal), _) => Decision::Refuse(refusal),
         (ClassState::Ours(_), None, Some(obstacle)) => Decision::Refuse(obstructed(obstacle)),
         (ClassState::Ours(_), None, None) => attempt(claim, facts, rules, Reason::New),
@@ -380,8 +380,8 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
 /// What of the claim's name is another object's.
 fn foreign(facts: &Facts) -> Option<&'static str> {
     match (facts.secret, facts.config_map) {
-        (Delivered::Foreign, _) => Some("Secret"),
-        (_, Delivered::Foreign) => Some("ConfigMap"),
+        (Delivered::Unmanaged, _) => Some("Secret"),
+        (_, Delivered::Unmanaged) => Some("ConfigMap"),
         _ => None,
     }
 }

@@ -56,7 +56,7 @@ impl DeliveredFacts {
         let new = record.and_then(|record| record.new_key.as_ref()).map(|new| &*new.access_key_id);
         let recorded_key = [known, new].into_iter().flatten().any(|id| self.has_key(id));
         match self.state(claim_uid, |_| known.is_none() || recorded_key) {
-            Delivered::Unowned if !recorded_key => Delivered::Foreign,
+            Delivered::Unowned if !recorded_key => Delivered::Unmanaged,
             state => state,
         }
     }
@@ -81,7 +81,7 @@ impl DeliveredFacts {
             (true, true) => Delivered::Intact,
             (true, false) => Delivered::Changed,
             (false, true) if self.unowned && written => Delivered::Unowned,
-            (false, _) => Delivered::Foreign,
+            (false, _) => Delivered::Unmanaged,
         }
     }
 }
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(state(&[id], Some(&sum)), Delivered::Changed);
         assert_eq!(state(&data, Some("nonsense")), Delivered::Changed);
         assert_eq!(secret(&data, Some(&sum)).as_secret("u", Some(&record("newer"))), Delivered::Changed);
-        assert_eq!(secret(&data, Some(&sum)).as_secret("another", Some(&record("id"))), Delivered::Foreign);
+        assert_eq!(secret(&data, Some(&sum)).as_secret("another", Some(&record("id"))), Delivered::Unmanaged);
     }
 
     #[test]
@@ -198,11 +198,11 @@ mod tests {
         let state =
             |sum, owners: &_, key: Option<&str>| owned(&data, sum, owners).as_secret("u", key.map(record).as_ref());
         assert_eq!(state(Some(&sum), &none, Some("id")), Delivered::Unowned);
-        assert_eq!(state(Some(&sum), &pod, Some("id")), Delivered::Foreign);
-        assert_eq!(state(Some(&sum), &none, Some("other")), Delivered::Foreign);
-        assert_eq!(state(Some(&sum), &none, None), Delivered::Foreign);
-        assert_eq!(state(Some("nonsense"), &none, Some("id")), Delivered::Foreign);
-        assert_eq!(state(None, &none, Some("id")), Delivered::Foreign);
+        assert_eq!(state(Some(&sum), &pod, Some("id")), Delivered::Unmanaged);
+        assert_eq!(state(Some(&sum), &none, Some("other")), Delivered::Unmanaged);
+        assert_eq!(state(Some(&sum), &none, None), Delivered::Unmanaged);
+        assert_eq!(state(Some("nonsense"), &none, Some("id")), Delivered::Unmanaged);
+        assert_eq!(state(None, &none, Some("id")), Delivered::Unmanaged);
     }
 
     #[test]

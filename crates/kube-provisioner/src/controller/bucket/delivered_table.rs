@@ -61,7 +61,7 @@ impl DeliveredTable {
 
     /// Applies what a write has returned, unless the watch is further already. A list that is under way decides whether it
     /// is still there: where the list is the older one, the watch shows the write after it.
-    pub(super) fn saw(&mut self, seen: Option<Seen>) {
+    pub(super) fn observe(&mut self, seen: Option<Seen>) {
         if let Some(seen) = seen.filter(|seen| seen.facts.resource_version > self.shown && self.is_newer(seen)) {
             let awaits_listing = self.table.awaits_listing(&*seen.path);
             self.table.insert(seen.path.clone(), seen.facts);
@@ -109,13 +109,13 @@ mod tests {
     #[test]
     fn a_late_answer_brings_nothing_back() {
         let (mut table, none) = (DeliveredTable::new(), HashMap::new());
-        table.saw(secret("4"));
+        table.observe(secret("4"));
         assert!(knows(&table));
         table.event(&none, Change::Applied(secret("5")));
         table.event(&none, Change::Deleted(secret("7")));
-        table.saw(secret("5"));
+        table.observe(secret("5"));
         assert!(!knows(&table));
-        table.saw(secret("8"));
+        table.observe(secret("8"));
         assert!(knows(&table));
     }
 
@@ -124,7 +124,7 @@ mod tests {
     fn an_answer_during_a_list_brings_nothing_back() {
         let (mut table, none) = (DeliveredTable::new(), HashMap::new());
         table.event(&none, Change::Begin);
-        table.saw(secret("4"));
+        table.observe(secret("4"));
         assert!(knows(&table));
         table.event(&none, Change::Ready);
         assert!(!knows(&table));
@@ -137,7 +137,7 @@ mod tests {
     fn an_answer_during_a_list_is_newer_than_what_is_listed() {
         let (mut table, none) = (DeliveredTable::new(), HashMap::new());
         table.event(&none, Change::Begin);
-        table.saw(secret("6"));
+        table.observe(secret("6"));
         table.event(&none, Change::Listed(secret("4")));
         table.event(&none, Change::Ready);
         assert_eq!(table.get(PATH).map(|known| known.resource_version), Some(6));

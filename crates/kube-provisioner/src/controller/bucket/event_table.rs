@@ -12,7 +12,7 @@ use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
 use super::messages::{Severity, UserMessage, made_with_warning, not_now, still_provisioning, user_message};
 use super::outcome::Outcome;
 use crate::controller::shared::event_table::{
-    MESSAGE, NUMBER, Row, call_error, compare_with_page, delete_verdicts, every, no_answers, verdicts, with_capitals,
+    MESSAGE, NUMBER, Row, all_aborted, call_error, compare_with_page, delete_verdicts, every, verdicts, with_capitals,
 };
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
@@ -72,18 +72,18 @@ every!(outcomes -> Outcome {
     Outcome::NotProvisioned { .. } => verdicts().into_iter().map(not_provisioned),
     Outcome::NotRotated { .. } => [Outcome::NotRotated { message: MESSAGE.to_owned(), retry_after: None }],
     Outcome::NotRetired { .. } => [Outcome::NotRetired { message: MESSAGE.to_owned(), retry_after: None }],
-    Outcome::RotationBroke { .. } => no_answers().into_iter().map(|no_answer| {
-        Outcome::RotationBroke { method: "METHOD", no_answer }
+    Outcome::RotationAborted { .. } => all_aborted().into_iter().map(|aborted| {
+        Outcome::RotationAborted { method: "METHOD", aborted }
     }),
-    Outcome::Broke { .. } => no_answers().into_iter().map(|no_answer| Outcome::Broke { method: "METHOD", no_answer }),
+    Outcome::ProvisionAborted { .. } => all_aborted().into_iter().map(|aborted| Outcome::ProvisionAborted { method: "METHOD", aborted }),
     Outcome::NotOwned { .. } => ["Secret", "ConfigMap"].map(|kind| Outcome::NotOwned { kind }),
     Outcome::Released { .. } => endings().into_iter().map(|ending| {
         Outcome::Released { ending, bucket: "BUCKET".to_owned() }
     }),
     Outcome::ClaimReleased => [Outcome::ClaimReleased],
     Outcome::NotReleased { .. } => delete_verdicts().into_iter().map(not_released),
-    Outcome::ReleaseBroke { .. } => no_answers().into_iter().map(|no_answer| {
-        Outcome::ReleaseBroke { method: "METHOD", no_answer }
+    Outcome::ReleaseAborted { .. } => all_aborted().into_iter().map(|aborted| {
+        Outcome::ReleaseAborted { method: "METHOD", aborted }
     }),
     Outcome::CallFailed { .. } => [Outcome::CallFailed { doing: "DOING", error: call_error() }],
 });

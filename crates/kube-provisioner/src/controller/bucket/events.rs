@@ -16,7 +16,7 @@ pub(super) fn warned(text: &str, claim: &ClaimFacts) -> Event {
     about_claim(&made_with_warning(text), Operation::Provision, claim)
 }
 
-pub(super) fn held_up(claim: &ClaimFacts, problem: &str) -> Event {
+pub(super) fn blocked(claim: &ClaimFacts, problem: &str) -> Event {
     about_claim(&not_now(problem), Operation::Provision, claim)
 }
 

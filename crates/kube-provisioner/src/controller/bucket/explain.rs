@@ -15,8 +15,8 @@ use super::delivered::{of_config_map, of_secret};
 use super::facts::{Delivered, Facts};
 use super::key::Key;
 use super::messages::user_message;
-use super::narrow::{bucket_facts, claim_facts};
 use super::outcome::Outcome;
+use super::partial::{bucket_facts, claim_facts};
 use super::safeguards::Safeguards;
 use crate::bucket::BucketCapabilities;
 use crate::controller::shared::names::ProvisionerNames;
@@ -104,7 +104,7 @@ fn facts(key: &Key, rules: &Arc<Rules>, objects: &Objects<'_>) -> Facts {
     }
     let mut facts = cache.facts(key);
     // Without its data nobody can say whether a Secret was edited.
-    if !matches!(objects.secret, Delivery::Absent) && facts.secret != Delivered::Foreign {
+    if !matches!(objects.secret, Delivery::Absent) && facts.secret != Delivered::Unmanaged {
         facts.secret = Delivered::Intact;
     }
     if matches!(objects.config_map, Delivery::Unknown) {

@@ -150,7 +150,7 @@ pub(crate) enum Delivered {
     /// There is none with our label.
     Absent,
     /// It belongs to another object.
-    Foreign,
+    Unmanaged,
     /// It is as it should be but for its owner, as after a restore from a backup.
     Unowned,
     /// It is as it should be.
@@ -162,7 +162,7 @@ pub(crate) enum Delivered {
 #[derive(Clone, Debug)]
 pub(crate) enum ClassState {
     Missing,
-    Foreign,
+    Unmanaged,
     Ours(Arc<OurClass>),
 }
 
@@ -238,7 +238,7 @@ impl Facts {
         let by_hand = by_hand.unwrap_or_default();
         let class = match &self.class {
             ClassState::Missing => 0,
-            ClassState::Foreign => 1,
+            ClassState::Unmanaged => 1,
             ClassState::Ours(class) => class.fingerprint,
         };
         let others = (&self.obstacle, self.secret, self.config_map);

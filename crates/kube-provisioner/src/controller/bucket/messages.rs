@@ -2,7 +2,7 @@
 //! what is wrong and what to do about it.
 
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::NoAnswer;
+use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;
 
 use super::decide::{Ending, Refusal};
@@ -78,9 +78,9 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         | Outcome::Changed
         | Outcome::RetiresLater { .. }
         | Outcome::ClaimReleased => return None,
-        Outcome::Broke { no_answer: NoAnswer::CutOff, .. }
-        | Outcome::RotationBroke { no_answer: NoAnswer::CutOff, .. }
-        | Outcome::ReleaseBroke { no_answer: NoAnswer::CutOff, .. } => return None,
+        Outcome::ProvisionAborted { aborted: CallAborted::Fenced, .. }
+        | Outcome::RotationAborted { aborted: CallAborted::Fenced, .. }
+        | Outcome::ReleaseAborted { aborted: CallAborted::Fenced, .. } => return None,
         Outcome::NotFenced(JournalError::Call(error)) if !error.is_transient() => not_fenced(error, facts),
         // Another replica continues.
         Outcome::NotFenced(_) => return None,
@@ -129,7 +129,7 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
             let text = "Removed the keys from before the last rotation".to_owned();
             event_only(normal("CredentialsRetired", text, State::Bound))
         }
-        Outcome::NotProvisioned { verdict: ProvisionVerdict::NotMine, .. } => return None,
+        Outcome::NotProvisioned { verdict: ProvisionVerdict::Ignored, .. } => return None,
         Outcome::NotProvisioned { verdict: ProvisionVerdict::Invalid, message, .. } => {
             warning("ProvisioningFailed", message.clone(), State::Failed)
         }
@@ -137,25 +137,25 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
             normal("Provisioning", message.clone(), State::Pending)
         }
         Outcome::NotProvisioned { message, .. } => warning("ProvisioningFailed", message.clone(), State::Pending),
-        Outcome::Broke { method, no_answer } => {
-            warning(failed_reason(facts), no_answer_text(no_answer, method), going_or(facts, State::Pending))
+        Outcome::ProvisionAborted { method, aborted } => {
+            warning(failed_reason(facts), no_answer_text(aborted, method), going_or(facts, State::Pending))
         }
         Outcome::NotRotated { message, .. } => event_only(warning("RotationFailed", message.clone(), State::Bound)),
         Outcome::NotRetired { message, .. } => {
             let text = format!("The keys from before the last rotation still exist: {message}");
             event_only(warning("RotationFailed", text, State::Bound))
         }
-        Outcome::RotationBroke { method, no_answer } => {
-            event_only(warning("RotationFailed", no_answer_text(no_answer, method), State::Bound))
+        Outcome::RotationAborted { method, aborted } => {
+            event_only(warning("RotationFailed", no_answer_text(aborted, method), State::Bound))
         }
         Outcome::Released { ending, bucket } => event_only(released(*ending, bucket)),
-        Outcome::NotReleased { verdict: DeleteVerdict::NotMine, .. } => return None,
+        Outcome::NotReleased { verdict: DeleteVerdict::Ignored, .. } => return None,
         Outcome::NotReleased { verdict: DeleteVerdict::InProgress | DeleteVerdict::InUse, message, .. } => {
             normal("BucketDelete", message.clone(), State::Going)
         }
         Outcome::NotReleased { message, .. } => warning("BucketFailedDelete", message.clone(), State::Going),
-        Outcome::ReleaseBroke { method, no_answer } => {
-            warning("BucketFailedDelete", no_answer_text(no_answer, method), State::Going)
+        Outcome::ReleaseAborted { method, aborted } => {
+            warning("BucketFailedDelete", no_answer_text(aborted, method), State::Going)
         }
         Outcome::CallFailed { doing, error } => call_failed(doing, error, facts),
     })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::NoAnswer;
+use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::limiter::Flow;
 
@@ -116,9 +116,9 @@ pub(crate) enum Outcome {
     /// It returned an error when it was to remove keys.
     NotRetired { message: String, retry_after: Option<Duration> },
     /// It gave no answer when it was to make or remove keys.
-    RotationBroke { method: &'static str, no_answer: NoAnswer },
+    RotationAborted { method: &'static str, aborted: CallAborted },
     /// It gave no answer.
-    Broke { method: &'static str, no_answer: NoAnswer },
+    ProvisionAborted { method: &'static str, aborted: CallAborted },
     /// A Secret or ConfigMap of the claim's name is not the claim's.
     NotOwned { kind: &'static str },
     /// Everything that the claim had is gone, or as its class wants it.
@@ -128,7 +128,7 @@ pub(crate) enum Outcome {
     /// The author's code did not remove what the claim had.
     NotReleased { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
     /// It gave no answer.
-    ReleaseBroke { method: &'static str, no_answer: NoAnswer },
+    ReleaseAborted { method: &'static str, aborted: CallAborted },
     /// A call to the API server failed on the way.
     CallFailed { doing: &'static str, error: CallError },
 }

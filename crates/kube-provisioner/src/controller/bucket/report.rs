@@ -5,6 +5,7 @@ use provisioner_runtime::queue::Next;
 use super::decide::Refusal;
 use super::outcome::Outcome;
 use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry};
+use crate::controller::shared::metrics::aborted_label;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
 /// When the key runs again.
@@ -29,15 +30,17 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         Outcome::RetiresLater { after } => Next::Wait(Some(*after)),
         Outcome::NotFenced(_) => Next::Retry,
         Outcome::NotProvisioned { verdict, retry_after, .. } => match verdict {
-            ProvisionVerdict::NotMine | ProvisionVerdict::Invalid => Next::AwaitChange,
+            ProvisionVerdict::Ignored | ProvisionVerdict::Invalid => Next::AwaitChange,
             ProvisionVerdict::InProgress => Next::Wait(*retry_after),
             _ => retry(*retry_after),
         },
         Outcome::NotRotated { retry_after, .. } | Outcome::NotRetired { retry_after, .. } => retry(*retry_after),
-        Outcome::Broke { .. } | Outcome::RotationBroke { .. } | Outcome::ReleaseBroke { .. } => Next::Retry,
+        Outcome::ProvisionAborted { .. } | Outcome::RotationAborted { .. } | Outcome::ReleaseAborted { .. } => {
+            Next::Retry
+        }
         Outcome::Released { .. } | Outcome::ClaimReleased => Next::Done,
         Outcome::NotReleased { verdict, retry_after, .. } => match verdict {
-            DeleteVerdict::NotMine => Next::AwaitChange,
+            DeleteVerdict::Ignored => Next::AwaitChange,
             DeleteVerdict::InProgress => Next::Wait(*retry_after),
             _ => retry(*retry_after),
         },
@@ -50,11 +53,11 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
 pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
     let threshold = match outcome {
         Outcome::NotProvisioned { verdict, .. } => match verdict {
-            ProvisionVerdict::NotMine | ProvisionVerdict::Invalid | ProvisionVerdict::InProgress => 0,
+            ProvisionVerdict::Ignored | ProvisionVerdict::Invalid | ProvisionVerdict::InProgress => 0,
             _ => thresholds.provision,
         },
         Outcome::NotReleased { verdict, .. } => match verdict {
-            DeleteVerdict::NotMine | DeleteVerdict::InProgress => 0,
+            DeleteVerdict::Ignored | DeleteVerdict::InProgress => 0,
             _ => thresholds.delete,
         },
         _ => 0,
@@ -82,17 +85,19 @@ pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
         | Outcome::Released { .. }
         | Outcome::ClaimReleased => "success",
         Outcome::NotFenced(_) => "lost",
-        Outcome::SecretMissing { .. } | Outcome::SecretName(_) => "not ready",
+        Outcome::SecretMissing { .. } | Outcome::SecretName(_) => "not_ready",
         Outcome::NotProvisioned { verdict: ProvisionVerdict::InProgress, .. }
-        | Outcome::NotReleased { verdict: DeleteVerdict::InProgress, .. } => "in progress",
+        | Outcome::NotReleased { verdict: DeleteVerdict::InProgress, .. } => "in_progress",
         Outcome::NotProvisioned { verdict: ProvisionVerdict::Invalid, .. } => "invalid",
-        Outcome::NotProvisioned { verdict: ProvisionVerdict::NotMine, .. } => "ignored",
-        Outcome::NotReleased { verdict: DeleteVerdict::InUse, .. } => "in use",
+        Outcome::NotProvisioned { verdict: ProvisionVerdict::Ignored, .. } => "ignored",
+        Outcome::NotReleased { verdict: DeleteVerdict::InUse, .. } => "in_use",
         Outcome::NotProvisioned { .. }
         | Outcome::NotRotated { .. }
         | Outcome::NotRetired { .. }
         | Outcome::NotReleased { .. } => "failed",
-        Outcome::Broke { .. } | Outcome::RotationBroke { .. } | Outcome::ReleaseBroke { .. } => "no answer",
-        Outcome::CallFailed { .. } => "api error",
+        Outcome::ProvisionAborted { aborted, .. }
+        | Outcome::RotationAborted { aborted, .. }
+        | Outcome::ReleaseAborted { aborted, .. } => aborted_label(aborted),
+        Outcome::CallFailed { .. } => "api_error",
     })
 }

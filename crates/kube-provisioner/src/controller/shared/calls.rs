@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use provisioner_runtime::controller::{FencingToken, NoAnswer, guarded, unpanicked};
+use provisioner_runtime::controller::{CallAborted, FencingToken, catch_panic, guarded};
 use provisioner_runtime::events::{Event, EventRecorder};
 use tokio::time::sleep;
 
@@ -21,7 +21,7 @@ pub(crate) struct Crashed {
 
 /// Asks the author's code for its capabilities, and for what else is needed before the start.
 pub(crate) fn capabilities<T>(ask: impl FnOnce() -> T) -> Result<T, Crashed> {
-    unpanicked(ask).map_err(|panic| Crashed { method: "capabilities", panic })
+    catch_panic(ask).map_err(|panic| Crashed { method: "capabilities", panic })
 }
 
 /// Calls the author's `start`.
@@ -31,7 +31,7 @@ pub(crate) async fn start_backend(
 ) -> Result<(), String> {
     match guarded(limit, &FencingToken::unlimited(), call).await {
         Ok(started) => started.map_err(|error| error.to_string()),
-        Err(NoAnswer::Panicked(panic)) => Err(format!("its code crashed: {panic}")),
+        Err(CallAborted::Panicked(panic)) => Err(format!("its code crashed: {panic}")),
         Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use provisioner_runtime::controller::unpanicked;
+use provisioner_runtime::controller::catch_panic;
 use serde::de::DeserializeOwned;
 
 use super::secret_names::{self, SecretName};
@@ -64,7 +64,7 @@ impl ClassParameters {
         parse: impl FnOnce(&BTreeMap<String, String>) -> Result<Parsed, ParameterError>,
     ) -> Result<Self, BadParameters> {
         let secrets = secret_names::take(&mut parameters, roles).map_err(BadParameters::Wrong)?;
-        let parsed = unpanicked(|| parse(&parameters)).map_err(BadParameters::Crashed)?;
+        let parsed = catch_panic(|| parse(&parameters)).map_err(BadParameters::Crashed)?;
         Ok(Self { parsed: parsed.map_err(|error| BadParameters::Wrong(error.to_string()))?, secrets })
     }
 }

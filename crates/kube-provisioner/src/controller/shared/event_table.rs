@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::NoAnswer;
+use provisioner_runtime::controller::CallAborted;
 
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
@@ -47,10 +47,10 @@ macro_rules! every {
 
 pub(crate) use every;
 
-every!(pub(crate) no_answers -> NoAnswer {
-    NoAnswer::Panicked(_) => [NoAnswer::Panicked("PANIC".to_owned())],
-    NoAnswer::TimedOut(_) => [NoAnswer::TimedOut(Duration::from_secs(NUMBER.into()))],
-    NoAnswer::CutOff => [NoAnswer::CutOff],
+every!(pub(crate) all_aborted -> CallAborted {
+    CallAborted::Panicked(_) => [CallAborted::Panicked("PANIC".to_owned())],
+    CallAborted::TimedOut(_) => [CallAborted::TimedOut(Duration::from_secs(NUMBER.into()))],
+    CallAborted::Fenced => [CallAborted::Fenced],
 });
 
 every!(pub(crate) verdicts -> ProvisionVerdict {
@@ -59,14 +59,14 @@ every!(pub(crate) verdicts -> ProvisionVerdict {
     ProvisionVerdict::InProgress => [ProvisionVerdict::InProgress],
     ProvisionVerdict::Reschedule => [ProvisionVerdict::Reschedule],
     ProvisionVerdict::Invalid => [ProvisionVerdict::Invalid],
-    ProvisionVerdict::NotMine => [ProvisionVerdict::NotMine],
+    ProvisionVerdict::Ignored => [ProvisionVerdict::Ignored],
 });
 
 every!(pub(crate) delete_verdicts -> DeleteVerdict {
     DeleteVerdict::Retry => [DeleteVerdict::Retry],
     DeleteVerdict::InUse => [DeleteVerdict::InUse],
     DeleteVerdict::InProgress => [DeleteVerdict::InProgress],
-    DeleteVerdict::NotMine => [DeleteVerdict::NotMine],
+    DeleteVerdict::Ignored => [DeleteVerdict::Ignored],
     DeleteVerdict::Unsupported => [],
 });
 

@@ -8,6 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use provisioner_runtime::controller::CallAborted;
 
 /// From a millisecond to half an hour, for slow backends.
 const BUCKETS: [f64; 14] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0];
@@ -62,4 +63,13 @@ pub(crate) fn encode_gauge(
     let gauge = ConstGauge::new(value);
     let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
     gauge.encode(metric)
+}
+
+/// The outcome of a call without an answer.
+pub(crate) fn aborted_label(aborted: &CallAborted) -> &'static str {
+    match aborted {
+        CallAborted::Panicked(_) => "panicked",
+        CallAborted::Fenced => "lost",
+        CallAborted::TimedOut(_) => "timed_out",
+    }
 }

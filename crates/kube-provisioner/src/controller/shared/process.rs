@@ -47,7 +47,7 @@ impl Process {
         safeguards: Safeguards,
     ) -> (Client, LoopOptions) {
         let Self { client, namespace, cluster_id, instance, sharing, environment } = self;
-        let given = options.backend_concurrency;
+        let given = options.max_concurrent_calls;
         // A given number is the exact bound.
         let total = if given == 0 { CALLS } else { given };
         let options = LoopOptions {
@@ -57,7 +57,7 @@ impl Process {
             instance,
             queue,
             sharing,
-            requests: options.workers,
+            requests: options.api_concurrency,
             calls: Limits { total, per_group: options.class_concurrency, one_each: given == 0 },
             backoff: match options.exponential_backoff {
                 true => Backoff::exponential(options.retry_interval_start, options.retry_interval_max),
@@ -65,8 +65,8 @@ impl Process {
             },
             resync: options.resync_period,
             retry_on_resync: options.retry_on_resync,
-            grace: options.grace_period,
-            admin_address: options.admin_address,
+            grace: options.shutdown_timeout,
+            http_endpoint: options.http_endpoint,
             environment,
             safeguards,
         };

@@ -1,7 +1,7 @@
 //! Parts of messages for users.
 
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::NoAnswer;
+use provisioner_runtime::controller::CallAborted;
 
 /// The text with a capital letter at its start.
 pub(crate) fn sentence(text: &str) -> String {
@@ -15,15 +15,15 @@ pub(crate) fn call_failed_text(doing: &str, error: &CallError) -> String {
 }
 
 /// The author's code gave no answer.
-pub(crate) fn no_answer_text(no_answer: &NoAnswer, method: &str) -> String {
-    match no_answer {
-        NoAnswer::Panicked(text) => {
+pub(crate) fn no_answer_text(aborted: &CallAborted, method: &str) -> String {
+    match aborted {
+        CallAborted::Panicked(text) => {
             format!(
                 "The provisioner's code crashed in `{method}` and will be called again: {text}; please report this to its authors"
             )
         }
-        NoAnswer::CutOff => format!("`{method}` was cancelled, because another replica continues it"),
-        NoAnswer::TimedOut(limit) => {
+        CallAborted::Fenced => format!("`{method}` was cancelled, because another replica continues it"),
+        CallAborted::TimedOut(limit) => {
             format!("The provisioner's `{method}` did not answer within {} s and will be called again", limit.as_secs())
         }
     }

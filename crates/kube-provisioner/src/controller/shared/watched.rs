@@ -1,4 +1,4 @@
-//! The narrow decoding of what the watches deliver: only the fields that decisions read. Nothing else is allocated.
+//! The partial decoding of watched objects: only the fields that decisions read. Nothing else is allocated.
 //!
 //! An object that cannot be read does not stop the others: it decodes into its name and the reason.
 

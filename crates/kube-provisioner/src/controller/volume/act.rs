@@ -17,7 +17,7 @@ use futures::FutureExt;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Client;
 use provisioner_runtime::Cache;
-use provisioner_runtime::controller::{Context, NoAnswer, Refused, unpanicked};
+use provisioner_runtime::controller::{CallAborted, Context, Refused, catch_panic};
 use provisioner_runtime::watch::WatchHealth;
 
 use super::backend::Backend;
@@ -59,7 +59,7 @@ impl Actions {
         start_backend(self.limits.delete, async { self.backend.start(start).await }).await
     }
 
-    pub(crate) async fn carry_out(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
+    pub(crate) async fn execute(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
         let claim = match self.asked_for(&decision, facts) {
             Ok(claim) => claim,
             Err(outcome) => return outcome,
@@ -106,10 +106,10 @@ impl Actions {
             return Ok(None);
         }
         let Some(typed) = typed(claim)? else { return Ok(None) };
-        match unpanicked(|| self.backend.accepts(&typed)) {
+        match catch_panic(|| self.backend.accepts(&typed)) {
             Ok(true) => Ok(Some(Arc::new(typed))),
             Ok(false) => Err(Outcome::NoAction(NoAction::Vetoed)),
-            Err(panic) => Err(Outcome::ProvisionBroke { method: "accepts", no_answer: NoAnswer::Panicked(panic) }),
+            Err(panic) => Err(Outcome::ProvisionAborted { method: "accepts", aborted: CallAborted::Panicked(panic) }),
         }
     }
 
@@ -118,7 +118,10 @@ impl Actions {
         let ClassState::Ours(class) = &facts.class else { return Outcome::Changed };
         let again = class.read_again((&*self.backend, &self.rules.capabilities));
         if let Err(BadParameters::Crashed(panic)) = again.parameters {
-            return Outcome::ProvisionBroke { method: "Parameters::deserialize", no_answer: NoAnswer::Panicked(panic) };
+            return Outcome::ProvisionAborted {
+                method: "Parameters::deserialize",
+                aborted: CallAborted::Panicked(panic),
+            };
         }
         self.cache().class_read_again(again);
         Outcome::Changed
@@ -139,10 +142,10 @@ impl Actions {
 }
 
 /// The answer of the author's code, or why it gave none. Where it was not called, the outcome.
-fn answered<T>(call: Result<T, Refused>) -> Result<Result<T, NoAnswer>, Outcome> {
+fn answered<T>(call: Result<T, Refused>) -> Result<Result<T, CallAborted>, Outcome> {
     match call {
         Ok(answer) => Ok(Ok(answer)),
-        Err(Refused::NoAnswer(no_answer)) => Ok(Err(no_answer)),
+        Err(Refused::Aborted(aborted)) => Ok(Err(aborted)),
         Err(Refused::Unwanted) => Err(Outcome::Changed),
         Err(Refused::Journal(error)) => Err(Outcome::NotJournaled(error)),
     }

@@ -15,6 +15,7 @@ use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Change;
 use tokio::time::Instant;
 
+use super::author_view;
 use super::class::ReadClass;
 use super::decide::Rules;
 use super::facts::{
@@ -22,8 +23,7 @@ use super::facts::{
     VolumeFacts, WaitingClaim, fingerprint,
 };
 use super::key::Key;
-use super::narrow::{self, Meta, WatchedClaim, WatchedVolume};
-use super::projection;
+use super::partial::{self, Meta, WatchedClaim, WatchedVolume};
 use super::safeguards::Safeguard;
 use crate::controller::shared::index::take;
 
@@ -45,7 +45,7 @@ pub(crate) struct VolumeCache {
 }
 
 enum ClaimEntry {
-    Settled { bound_here: bool, deleting: bool, growing: Option<Arc<GrowingClaim>>, resource_version: u64 },
+    Bound { bound_here: bool, deleting: bool, growing: Option<Arc<GrowingClaim>>, resource_version: u64 },
     Waiting(Arc<WaitingClaim>),
     Unreadable(Arc<UnreadableClaim>),
 }
@@ -53,7 +53,7 @@ enum ClaimEntry {
 impl ClaimEntry {
     fn is_newer_than(&self, resource_version: &str) -> bool {
         match self {
-            Self::Settled { resource_version: known, .. } => number(resource_version).is_some_and(|new| new < *known),
+            Self::Bound { resource_version: known, .. } => number(resource_version).is_some_and(|new| new < *known),
             Self::Waiting(claim) => older(resource_version, &claim.resource_version),
             Self::Unreadable(claim) => older(resource_version, &claim.resource_version),
         }
@@ -82,7 +82,7 @@ impl VolumeCache {
         match self.claims.get(&owner) {
             None => false,
             Some(ClaimEntry::Waiting(_) | ClaimEntry::Unreadable(_)) => true,
-            Some(ClaimEntry::Settled { bound_here, .. }) => *bound_here == (owner == *key),
+            Some(ClaimEntry::Bound { bound_here, .. }) => *bound_here == (owner == *key),
         }
     }
 
@@ -90,7 +90,7 @@ impl VolumeCache {
     pub(crate) fn waiting_claims(&self) -> (usize, Duration) {
         let waiting = self.claims.iter().filter_map(|(_, entry)| match entry {
             ClaimEntry::Waiting(claim) => Some(claim.since.elapsed()),
-            ClaimEntry::Settled { .. } | ClaimEntry::Unreadable(_) => None,
+            ClaimEntry::Bound { .. } | ClaimEntry::Unreadable(_) => None,
         });
         waiting.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
     }
@@ -159,7 +159,7 @@ impl VolumeCache {
 
     /// Applies a claim that the API server returned. An unknown claim is ignored, since it may be gone: only the watch
     /// adds claims.
-    pub(crate) fn saw_claim(&mut self, answer: WatchedClaim) {
+    pub(crate) fn observe_claim(&mut self, answer: WatchedClaim) {
         let Some(key) = answer.metadata().uid.as_deref().map(Key::of_claim) else { return };
         if self.claims.get(&key).is_some() {
             let awaits_listing = self.claims.awaits_listing(&key);
@@ -171,8 +171,8 @@ impl VolumeCache {
         }
     }
 
-    /// Applies a volume that the API server returned, as [`VolumeCache::saw_claim`] does.
-    pub(crate) fn saw_volume(&mut self, answer: WatchedVolume) {
+    /// Applies a volume that the API server returned, as [`VolumeCache::observe_claim`] does.
+    pub(crate) fn observe_volume(&mut self, answer: WatchedVolume) {
         let key = Key::of_volume(answer.name());
         if self.volumes.get(&key).is_some() {
             let awaits_listing = self.volumes.awaits_listing(&key);
@@ -211,7 +211,7 @@ impl VolumeCache {
             return None;
         }
         let entry = match claim.bound_to() {
-            Some(volume) => ClaimEntry::Settled {
+            Some(volume) => ClaimEntry::Bound {
                 bound_here: Key::of_volume(volume) == key,
                 deleting: claim.metadata.deletion_timestamp.is_some(),
                 growing: GrowingClaim::read(claim).map(Arc::new),
@@ -226,7 +226,7 @@ impl VolumeCache {
             self.by_class.entry(class.clone()).or_default().insert(key.clone());
         }
         // A bound claim need not be read from the API server again.
-        if matches!(entry, ClaimEntry::Settled { .. }) {
+        if matches!(entry, ClaimEntry::Bound { .. }) {
             self.confirmed(&key);
         }
         self.claims.insert(key.clone(), entry);
@@ -313,12 +313,12 @@ impl VolumeCache {
         take(&mut self.by_claim, &owner, volume);
     }
 
-    fn waiting(&self, watched: &WatchedClaim, claim: &narrow::ClaimFields) -> Option<WaitingClaim> {
+    fn waiting(&self, watched: &WatchedClaim, claim: &partial::ClaimFields) -> Option<WaitingClaim> {
         let facts = ClaimFacts::read(claim)?;
         let key = Key::of_claim(&facts.uid);
         let object = match (self.has_volume(&key, &facts), watched.raw.as_deref()) {
             (true, _) => None,
-            (false, Some(raw)) => Some(projection::claim(raw, &self.rules.capabilities).ok()?),
+            (false, Some(raw)) => Some(author_view::claim(raw, &self.rules.capabilities).ok()?),
             (false, None) => return None,
         };
         let since = match self.claims.get(&key) {
@@ -360,7 +360,7 @@ impl VolumeCache {
     fn class(&self, name: Option<&str>) -> ClassState {
         match name.and_then(|name| self.classes.get(name)) {
             None => ClassState::Missing,
-            Some(None) => ClassState::Foreign,
+            Some(None) => ClassState::Unmanaged,
             Some(Some(class)) => ClassState::Ours(class.clone()),
         }
     }
@@ -401,7 +401,7 @@ fn watched_version(watched: &WatchedVolume) -> &str {
     watched.version().unwrap_or_default()
 }
 
-fn claim_version(claim: &narrow::ClaimFields) -> &str {
+fn claim_version(claim: &partial::ClaimFields) -> &str {
     claim.metadata.resource_version.as_deref().unwrap_or_default()
 }
 

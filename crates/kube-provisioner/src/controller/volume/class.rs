@@ -6,7 +6,7 @@ use provisioner_runtime::watch::Change;
 use super::backend::Backend;
 use super::decide::Rules;
 use super::facts::{OurClass, fingerprint};
-use super::{intent, projection};
+use super::{author_view, journal_entry};
 use crate::controller::shared::watched::WatchedClass;
 
 /// A class from the watch.
@@ -19,7 +19,7 @@ pub(crate) fn read_class(event: Change<WatchedClass>, rules: &Rules, backend: &d
 
 fn own(class: StorageClass, rules: &Rules, backend: &dyn Backend) -> OurClass {
     let fingerprint = fingerprint(&(&class.metadata.uid, &class.metadata.resource_version));
-    let object = projection::class(class, &rules.capabilities);
-    let snapshot = intent::snapshot(&object, fingerprint);
+    let object = author_view::class(class, &rules.capabilities);
+    let snapshot = journal_entry::snapshot(&object, fingerprint);
     OurClass::read(object, fingerprint, (backend, &rules.capabilities), snapshot)
 }

@@ -6,7 +6,7 @@ use super::facts::{
     ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, UnreadableClaim, VolumeFacts,
     VolumeState,
 };
-use super::narrow::{self, ClaimRef};
+use super::partial::{self, ClaimRef};
 use super::safeguards::{Safeguard, Safeguards};
 use crate::capabilities::{AccessMode, Capabilities};
 use crate::controller::shared::class_parameters::BadParameters;
@@ -56,13 +56,13 @@ impl Rules {
     }
 
     /// Whether the annotations name this provisioner as the volume's maker.
-    pub(crate) fn named_in(&self, annotations: &narrow::Annotations) -> bool {
+    pub(crate) fn named_in(&self, annotations: &partial::Annotations) -> bool {
         annotations.provisioned_by.as_deref().is_some_and(|name| self.names.include(name))
     }
 
     /// Whether this provisioner made the volume. The annotation decides; without it the CSI driver, or the driver that
     /// the volume was migrated to.
-    pub(crate) fn own(&self, volume: &narrow::VolumeFields) -> bool {
+    pub(crate) fn own(&self, volume: &partial::VolumeFields) -> bool {
         if !self.safeguards.include(Safeguard::Ownership) {
             return true;
         }
@@ -141,7 +141,7 @@ pub enum NoAction {
     /// The scheduler has not chosen a node.
     AwaitsNode,
     /// The claim is being deleted, and nothing was made for it.
-    ClaimGoes,
+    ClaimTerminating,
     /// The volume is in use, or was never bound.
     NotReleased,
     /// The volume is to be kept.
@@ -149,7 +149,7 @@ pub enum NoAction {
     /// The volume is released, but its claim still exists.
     ClaimStillSeen,
     /// The volume is being deleted, and no asset of ours hangs on it.
-    VolumeGoes,
+    VolumeTerminating,
 }
 
 /// Why a claim gets no volume. The texts for its user are in `report`.
@@ -259,7 +259,7 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
             Decision::Refuse(Refusal::UnreadableVolume { problem: volume.problem.clone() })
         }
         (_, VolumeState::Ours(volume)) => about_volume(&volume.facts, facts, rules),
-        (_, VolumeState::Foreign) => match &facts.claim {
+        (_, VolumeState::Unmanaged) => match &facts.claim {
             ClaimState::Waiting(_) => Decision::Refuse(Refusal::NameTaken),
             _ => Decision::NoAction(NoAction::NothingHere),
         },
@@ -273,9 +273,9 @@ fn about_attempt(facts: &Facts) -> Decision {
     match (&facts.claim, &facts.class) {
         (ClaimState::Unreadable(claim), _) if !claim.facts.deleting => unreadable(claim),
         (ClaimState::Unreadable(_), _) => Decision::CleanUp,
-        (ClaimState::Absent | ClaimState::Settled { .. }, _) => Decision::CleanUp,
+        (ClaimState::Absent | ClaimState::Bound { .. }, _) => Decision::CleanUp,
         (ClaimState::Waiting(claim), _) if claim.facts.deleting => Decision::CleanUp,
-        (_, ClassState::Foreign) => Decision::CleanUp,
+        (_, ClassState::Unmanaged) => Decision::CleanUp,
         (_, ClassState::Ours(class)) if class.replaces(&pending.class) => Decision::CleanUp,
         _ => Decision::Provision,
     }
@@ -291,7 +291,7 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
     }
     let waiting = match &facts.claim {
         ClaimState::Absent => return Decision::NoAction(NoAction::NothingHere),
-        ClaimState::Settled { .. } => return Decision::NoAction(NoAction::Bound),
+        ClaimState::Bound { .. } => return Decision::NoAction(NoAction::Bound),
         ClaimState::Unreadable(claim) => return unreadable(claim),
         ClaimState::Waiting(claim) => claim,
     };
@@ -300,7 +300,7 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
         ClassState::Missing => {
             return Decision::Refuse(Refusal::ClassMissing(claim.class.as_deref().map(str::to_owned)));
         }
-        ClassState::Foreign => return Decision::NoAction(NoAction::ClassOfAnother),
+        ClassState::Unmanaged => return Decision::NoAction(NoAction::ClassOfAnother),
         ClassState::Ours(class) => class,
     };
     if let Some(node) = &rules.node {
@@ -314,7 +314,7 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
         return Decision::NoAction(NoAction::AwaitsNode);
     }
     if claim.deleting {
-        return Decision::NoAction(NoAction::ClaimGoes);
+        return Decision::NoAction(NoAction::ClaimTerminating);
     }
     if let Some(refusal) = refusal(claim, class, &rules.capabilities) {
         return Decision::Refuse(refusal);
@@ -394,7 +394,7 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
     if let Progress::BackendDeleted { uid, finished } = &facts.progress
         && *uid == volume.uid
     {
-        return if *finished { Decision::NoAction(NoAction::VolumeGoes) } else { Decision::FinishDelete };
+        return if *finished { Decision::NoAction(NoAction::VolumeTerminating) } else { Decision::FinishDelete };
     }
     if let ClaimState::Waiting(claim) = &facts.claim
         && volume.claim.as_ref().is_none_or(|other| *other.uid != *claim.facts.uid)
@@ -413,7 +413,7 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
 /// The size to which the volume has to grow: it and its claim are bound to each other, and the claim asks for more. The
 /// API server lets it ask only where its class allows that.
 fn growth(volume: &VolumeFacts, facts: &Facts) -> Option<u64> {
-    let ClaimState::Settled { bound_here: true, deleting: false, growing: Some(growing), .. } = &facts.claim else {
+    let ClaimState::Bound { bound_here: true, deleting: false, growing: Some(growing), .. } = &facts.claim else {
         return None;
     };
     let ClaimFacts { uid, namespace, name, .. } = &growing.claim;
@@ -440,7 +440,7 @@ fn reclaim(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
         ReclaimPolicy::Delete if volume.deleting && volume.protected && is_awaited(volume, facts) => {
             Decision::Delete(Deletion::NeverBound)
         }
-        ReclaimPolicy::Delete if volume.deleting => Decision::NoAction(NoAction::VolumeGoes),
+        ReclaimPolicy::Delete if volume.deleting => Decision::NoAction(NoAction::VolumeTerminating),
         ReclaimPolicy::Delete if volume.phase == Phase::Bound && rules.finalizer && !volume.protected => {
             Decision::Protect
         }
@@ -470,7 +470,7 @@ fn release(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
     }
     match (volume.protected, volume.deleting) {
         (true, _) => Decision::Delete(Deletion::Protected),
-        (false, true) => Decision::NoAction(NoAction::VolumeGoes),
+        (false, true) => Decision::NoAction(NoAction::VolumeTerminating),
         (false, false) => Decision::Delete(Deletion::Checked),
     }
 }

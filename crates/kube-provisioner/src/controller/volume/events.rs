@@ -26,7 +26,7 @@ pub(super) fn resizing(provisioner: &str, volume: &Key, claim: &ClaimFacts) -> E
 }
 
 /// The event of a claim while the provisioner cannot work.
-pub(super) fn held_up(claim: &ClaimFacts, problem: &str) -> Event {
+pub(super) fn blocked(claim: &ClaimFacts, problem: &str) -> Event {
     about_claim(not_now(problem), claim)
 }
 
@@ -47,7 +47,7 @@ fn about_volume(event: EventDraft, name: &str, facts: &Facts) -> Option<Event> {
     let uid = match &facts.volume {
         VolumeState::Ours(volume) => &volume.facts.uid,
         VolumeState::Unreadable(volume) => &volume.uid,
-        VolumeState::Absent | VolumeState::Foreign => return None,
+        VolumeState::Absent | VolumeState::Unmanaged => return None,
     };
     Some(about(event, object_ref(("v1", "PersistentVolume"), name, uid)))
 }

@@ -11,7 +11,7 @@ use super::cache::VolumeCache;
 use super::class::read_class;
 use super::decide::{Decision, Rules, decide};
 use super::facts::Facts;
-use super::intent;
+use super::journal_entry;
 use super::key::Key;
 use super::outcome::Outcome;
 use super::report::{Case, report};
@@ -116,7 +116,7 @@ fn facts(key: &Key, rules: Arc<Rules>, objects: &Objects<'_>) -> Facts {
         Attempt::None => {}
         Attempt::AwaitsAdoption => cache.await_adoption(std::slice::from_ref(key)),
         Attempt::Recorded(entry) => {
-            if let Ok(pending) = intent::read(entry, (&Anything, &rules.capabilities)) {
+            if let Ok(pending) = journal_entry::read(entry, (&Anything, &rules.capabilities)) {
                 cache.adopt(key, pending);
             }
         }

@@ -43,7 +43,7 @@ impl Facts {
     /// The claim that has its volume and asks for more.
     pub(crate) fn growing(&self) -> Option<&Arc<GrowingClaim>> {
         match &self.claim {
-            ClaimState::Settled { growing, .. } => growing.as_ref(),
+            ClaimState::Bound { growing, .. } => growing.as_ref(),
             _ => None,
         }
     }
@@ -76,7 +76,7 @@ pub(crate) enum ClaimState {
     #[default]
     Absent,
     /// The claim has its volume. `growing`: it asks for more than it has.
-    Settled { bound_here: bool, deleting: bool, growing: Option<Arc<GrowingClaim>> },
+    Bound { bound_here: bool, deleting: bool, growing: Option<Arc<GrowingClaim>> },
     /// The claim asks us and has no volume yet.
     Waiting(Arc<WaitingClaim>),
     /// The claim asks us, and more is not known: it cannot be read.
@@ -88,7 +88,7 @@ pub(crate) enum ClassState {
     #[default]
     Missing,
     /// The class names another provisioner.
-    Foreign,
+    Unmanaged,
     Ours(Arc<OurClass>),
 }
 
@@ -97,7 +97,7 @@ pub(crate) enum VolumeState {
     #[default]
     Absent,
     /// A volume of that name exists and is not ours.
-    Foreign,
+    Unmanaged,
     /// A volume of that name is ours and cannot be read.
     Unreadable(Arc<UnreadableVolume>),
     Ours(Arc<OurVolume>),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::NoAnswer;
+use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::limiter::Flow;
 
@@ -48,7 +48,7 @@ pub(crate) enum Outcome {
     /// The author's `provision` returned an error. `rescheduled`: the scheduler was asked for another node.
     NotProvisioned { verdict: ProvisionVerdict, message: String, retry_after: Option<Duration>, rescheduled: bool },
     /// The author's code gave no answer to a call for a claim.
-    ProvisionBroke { method: &'static str, no_answer: NoAnswer },
+    ProvisionAborted { method: &'static str, aborted: CallAborted },
     /// The author's `provision` returned what cannot be a volume.
     BadTemplate(TemplateError),
     /// The asset is made; its volume could not be saved yet.
@@ -66,13 +66,13 @@ pub(crate) enum Outcome {
     /// The author's `delete` or `should_delete` returned an error.
     NotDeleted { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
     /// The author's code gave no answer to a call for a volume.
-    DeleteBroke { method: &'static str, no_answer: NoAnswer },
+    DeleteAborted { method: &'static str, aborted: CallAborted },
     /// The asset has the new size, and volume and claim say so.
     Expanded { took: Duration },
     /// The author's `expand` returned an error.
     NotExpanded { verdict: ExpandVerdict, message: String, retry_after: Option<Duration> },
     /// The author's `expand` gave no answer.
-    ExpandBroke { no_answer: NoAnswer },
+    ExpandAborted { aborted: CallAborted },
     /// Our finalizer was added or removed.
     ProtectionSet,
     /// A call to the API server failed on the way.

@@ -8,7 +8,7 @@ mod messages;
 use std::time::Duration;
 
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::NoAnswer;
+use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::queue::Next;
 
@@ -20,6 +20,7 @@ use super::decide::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
 use super::outcome::Outcome;
 use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry};
+use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, no_answer_text, sentence,
 };
@@ -68,23 +69,23 @@ const INFEASIBLE_PAUSE: Duration = Duration::from_secs(300);
 pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
     match outcome {
         Outcome::NoAction(why) => OutcomeReport::quiet(no_action_label(why), Next::Done),
-        Outcome::AwaitsPermit(flow) => OutcomeReport::quiet("awaits permit", Next::AwaitPermit(flow)),
+        Outcome::AwaitsPermit(flow) => OutcomeReport::quiet("awaits_permit", Next::AwaitPermit(flow)),
         Outcome::Changed => OutcomeReport::quiet("changed", Next::Again),
         Outcome::Behind => OutcomeReport::quiet("behind", Next::Wait(None)),
-        Outcome::ClaimLives => OutcomeReport::quiet("claim lives", Next::Wait(None)),
-        Outcome::CleanedUp => OutcomeReport::quiet("cleaned up", Next::Again),
+        Outcome::ClaimLives => OutcomeReport::quiet("claim_lives", Next::Wait(None)),
+        Outcome::CleanedUp => OutcomeReport::quiet("cleaned_up", Next::Again),
         Outcome::Rejected { .. } if case.repeats == 0 => OutcomeReport::quiet("changed", Next::Again),
         Outcome::Rejected { doing, error } => {
             let text = call_failed_text(doing, &error);
             OutcomeReport { next: Next::Retry, ..case.failed(Some(text), "rejected") }
         }
-        Outcome::ProtectionSet => OutcomeReport::quiet("finalizer set", Next::Done),
+        Outcome::ProtectionSet => OutcomeReport::quiet("finalizer_set", Next::Done),
         Outcome::Provisioned { took } => {
             let text = format!("Successfully provisioned volume {}", case.volume);
             let event = normal(EventObject::Claim, reason::SUCCEEDED, text);
             OutcomeReport { next: Next::Done, took: Some(took), ..OutcomeReport::provision(Some(event), "success") }
         }
-        Outcome::LooksAgain { after } => OutcomeReport::quiet("looks again", Next::Wait(Some(after))),
+        Outcome::LooksAgain { after } => OutcomeReport::quiet("looks_again", Next::Wait(Some(after))),
         Outcome::Refused(
             refusal @ (Refusal::Copy { .. }
             | Refusal::Nobodys
@@ -102,10 +103,10 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         Outcome::Refused(Refusal::Expansion) => expansion_unsupported(case),
         Outcome::Refused(refusal @ Refusal::Populator { .. }) => {
             let event = normal(EventObject::Claim, reason::PROVISIONING, case.refusal_text(&refusal));
-            OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(event), "awaits populator") }
+            OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(event), "awaits_populator") }
         }
         Outcome::Refused(Refusal::ClassMissing(Some(_))) if case.attempt <= 1 => {
-            OutcomeReport::quiet("class unknown", Next::RetryAfter(CLASS_WAIT))
+            OutcomeReport::quiet("class_unknown", Next::RetryAfter(CLASS_WAIT))
         }
         Outcome::Refused(refusal) => {
             let text = case.refusal_text(&refusal);
@@ -114,41 +115,41 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(event), "refused") }
         }
         Outcome::NotReady(missing) => match case.facts.claim_at_work() {
-            Some(_) if case.grows() => case.resize_failed(missing_input_text(&missing), "not ready", None),
-            Some(_) => case.provision_failed(missing_input_text(&missing), "not ready", None),
-            None => case.delete_failed(missing_input_text(&missing), "not ready", None),
+            Some(_) if case.grows() => case.resize_failed(missing_input_text(&missing), "not_ready", None),
+            Some(_) => case.provision_failed(missing_input_text(&missing), "not_ready", None),
+            None => case.delete_failed(missing_input_text(&missing), "not_ready", None),
         },
         Outcome::NotJournaled(error) => not_journaled(&error, case),
         Outcome::NotProvisioned { verdict, message, retry_after, rescheduled } => {
             not_provisioned(verdict, message, retry_after, rescheduled, case)
         }
         // These calls may have made something, so no threshold ends them.
-        Outcome::ProvisionBroke { no_answer: NoAnswer::CutOff, .. }
-        | Outcome::DeleteBroke { no_answer: NoAnswer::CutOff, .. }
-        | Outcome::ExpandBroke { no_answer: NoAnswer::CutOff } => OutcomeReport::quiet("lost", Next::Retry),
-        Outcome::ProvisionBroke { method, no_answer } => {
-            let text = case.with_origin(no_answer_text(&no_answer, method));
-            OutcomeReport::provision(Some(failed(text)), no_answer_label(&no_answer))
+        Outcome::ProvisionAborted { aborted: CallAborted::Fenced, .. }
+        | Outcome::DeleteAborted { aborted: CallAborted::Fenced, .. }
+        | Outcome::ExpandAborted { aborted: CallAborted::Fenced } => OutcomeReport::quiet("lost", Next::Retry),
+        Outcome::ProvisionAborted { method, aborted } => {
+            let text = case.with_origin(no_answer_text(&aborted, method));
+            OutcomeReport::provision(Some(failed(text)), aborted_label(&aborted))
         }
         Outcome::BadTemplate(error) => {
-            OutcomeReport::provision(Some(failed(sentence(&error.to_string()))), "bad template")
+            OutcomeReport::provision(Some(failed(sentence(&error.to_string()))), "bad_template")
         }
         Outcome::NotSaved(error) => {
             let text = format!("The volume {} is made but not saved yet: {error}", case.volume);
             // There is an asset: no threshold ends this.
-            OutcomeReport { next: after_call(&error), ..OutcomeReport::provision(Some(failed(text)), "not saved") }
+            OutcomeReport { next: after_call(&error), ..OutcomeReport::provision(Some(failed(text)), "not_saved") }
         }
         Outcome::NotCleanedUp { verdict, message, retry_after } => not_cleaned_up(verdict, &message, retry_after, case),
         Outcome::NameTakenMeanwhile => {
             let text = case.refusal_text(&Refusal::NameTaken);
-            OutcomeReport { next: Next::Retry, ..OutcomeReport::provision(Some(failed(text)), "name taken") }
+            OutcomeReport { next: Next::Retry, ..OutcomeReport::provision(Some(failed(text)), "name_taken") }
         }
         Outcome::Deleted { took } => {
             OutcomeReport { next: Next::Done, took: Some(took), ..OutcomeReport::deletion(None, "success") }
         }
         Outcome::NotDeleted { verdict, message, retry_after } => not_deleted(verdict, message, retry_after, case),
-        Outcome::DeleteBroke { method, no_answer } => {
-            case.delete_failed(no_answer_text(&no_answer, method), no_answer_label(&no_answer), None)
+        Outcome::DeleteAborted { method, aborted } => {
+            case.delete_failed(no_answer_text(&aborted, method), aborted_label(&aborted), None)
         }
         Outcome::Expanded { took } => {
             let event = normal(EventObject::Claim, reason::RESIZED, "Resize volume succeeded".to_owned());
@@ -156,8 +157,8 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             OutcomeReport { next: Next::Again, took: Some(took), ..OutcomeReport::expansion(Some(event), "success") }
         }
         Outcome::NotExpanded { verdict, message, retry_after } => not_expanded(verdict, message, retry_after, case),
-        Outcome::ExpandBroke { no_answer } => {
-            case.resize_failed(no_answer_text(&no_answer, "expand"), no_answer_label(&no_answer), None)
+        Outcome::ExpandAborted { aborted } => {
+            case.resize_failed(no_answer_text(&aborted, "expand"), aborted_label(&aborted), None)
         }
         Outcome::CallFailed { doing, error } => call_failed(doing, &error, case),
     }
@@ -192,7 +193,7 @@ fn not_provisioned(
     case: &Case<'_>,
 ) -> OutcomeReport {
     match verdict {
-        ProvisionVerdict::NotMine => {
+        ProvisionVerdict::Ignored => {
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(None, "ignored") }
         }
         ProvisionVerdict::Invalid => {
@@ -201,7 +202,7 @@ fn not_provisioned(
         ProvisionVerdict::InProgress => {
             // Waiting is no failure: neither thresholds nor pauses grow by it.
             let event = normal(EventObject::Claim, reason::PROVISIONING, case.with_origin(message));
-            OutcomeReport { next: Next::Wait(retry_after), ..OutcomeReport::provision(Some(event), "in progress") }
+            OutcomeReport { next: Next::Wait(retry_after), ..OutcomeReport::provision(Some(event), "in_progress") }
         }
         ProvisionVerdict::Reschedule if rescheduled => {
             let text = format!("{message}; the scheduler is asked for another node");
@@ -227,7 +228,7 @@ fn not_cleaned_up(
         true => normal(EventObject::Claim, reason::PROVISIONING, text),
         false => warning(EventObject::Claim, reason::CLEANUP_FAILED, case.with_origin(text)),
     };
-    OutcomeReport { next, ..OutcomeReport::provision(Some(event), "not cleaned up") }
+    OutcomeReport { next, ..OutcomeReport::provision(Some(event), "not_cleaned_up") }
 }
 
 fn not_deleted(
@@ -237,14 +238,14 @@ fn not_deleted(
     case: &Case<'_>,
 ) -> OutcomeReport {
     match verdict {
-        DeleteVerdict::NotMine => OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::deletion(None, "ignored") },
+        DeleteVerdict::Ignored => OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::deletion(None, "ignored") },
         DeleteVerdict::InUse => {
             let event = normal(EventObject::Volume, reason::DELETE, message);
-            OutcomeReport { next: retry(retry_after), ..OutcomeReport::deletion(Some(event), "in use") }
+            OutcomeReport { next: retry(retry_after), ..OutcomeReport::deletion(Some(event), "in_use") }
         }
         DeleteVerdict::InProgress => {
             let event = normal(EventObject::Volume, reason::DELETE, message);
-            OutcomeReport { next: Next::Wait(retry_after), ..OutcomeReport::deletion(Some(event), "in progress") }
+            OutcomeReport { next: Next::Wait(retry_after), ..OutcomeReport::deletion(Some(event), "in_progress") }
         }
         DeleteVerdict::Retry | DeleteVerdict::Unsupported => case.delete_failed(message, "failed", retry_after),
     }
@@ -261,12 +262,12 @@ fn not_expanded(
         ExpandVerdict::Retry => case.resize_failed(message, "failed", retry_after),
         ExpandVerdict::InProgress => {
             let event = normal(EventObject::Claim, reason::RESIZING, message);
-            OutcomeReport { next: Next::Wait(retry_after), ..OutcomeReport::expansion(Some(event), "in progress") }
+            OutcomeReport { next: Next::Wait(retry_after), ..OutcomeReport::expansion(Some(event), "in_progress") }
         }
         ExpandVerdict::Infeasible => {
             case.resize_failed(message, "infeasible", Some(retry_after.unwrap_or(INFEASIBLE_PAUSE)))
         }
-        ExpandVerdict::NotMine => {
+        ExpandVerdict::Ignored => {
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::expansion(None, "ignored") }
         }
         ExpandVerdict::Unsupported => expansion_unsupported(case),
@@ -281,7 +282,7 @@ fn expansion_unsupported(case: &Case<'_>) -> OutcomeReport {
 fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> OutcomeReport {
     // Transient errors have no event. A missing right or an invalid request needs a person.
     let text = (!error.is_transient()).then(|| call_failed_text(doing, error));
-    OutcomeReport { next: after_call(error), ..case.failed(text, "api error") }
+    OutcomeReport { next: after_call(error), ..case.failed(text, "api_error") }
 }
 
 fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
@@ -309,7 +310,7 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
         ),
         error => (format!("The volume is not {what} yet: {error}"), Next::Retry),
     };
-    OutcomeReport { next, ..case.failed(Some(text), "not journaled") }
+    OutcomeReport { next, ..case.failed(Some(text), "not_journaled") }
 }
 
 impl OutcomeReport {
@@ -348,7 +349,9 @@ impl Case<'_> {
         let gone = match (&self.facts.claim, &self.facts.class) {
             (ClaimState::Absent, _) => "its claim, which is gone".to_owned(),
             (_, ClassState::Missing) => format!("the StorageClass \"{class}\", which is gone"),
-            (_, ClassState::Foreign) => format!("the StorageClass \"{class}\", which is another provisioner's by now"),
+            (_, ClassState::Unmanaged) => {
+                format!("the StorageClass \"{class}\", which is another provisioner's by now")
+            }
             (_, ClassState::Ours(now)) if now.replaces(&pending.class) => {
                 format!("a StorageClass \"{class}\" that was deleted and made anew since")
             }
@@ -406,28 +409,20 @@ impl Case<'_> {
 
 fn no_action_label(why: NoAction) -> &'static str {
     match why {
-        NoAction::AwaitsAdoption => "awaits adoption",
-        NoAction::AwaitsNode => "awaits node",
+        NoAction::AwaitsAdoption => "awaits_adoption",
+        NoAction::AwaitsNode => "awaits_node",
         NoAction::Bound => "bound",
-        NoAction::ClaimGoes => "claim goes",
-        NoAction::ClaimStillSeen => "claim still seen",
-        NoAction::ClassOfAnother => "class of another",
-        NoAction::NotReleased => "not released",
-        NoAction::OtherCluster => "other cluster",
-        NoAction::OtherInstallation => "other installation",
-        NoAction::OtherNode => "other node",
-        NoAction::NothingHere => "nothing here",
+        NoAction::ClaimTerminating => "claim_terminating",
+        NoAction::ClaimStillSeen => "claim_still_seen",
+        NoAction::ClassOfAnother => "class_of_another",
+        NoAction::NotReleased => "not_released",
+        NoAction::OtherCluster => "other_cluster",
+        NoAction::OtherInstallation => "other_installation",
+        NoAction::OtherNode => "other_node",
+        NoAction::NothingHere => "nothing_here",
         NoAction::Provisioned => "provisioned",
         NoAction::Retained => "retained",
         NoAction::Vetoed => "vetoed",
-        NoAction::VolumeGoes => "volume goes",
-    }
-}
-
-fn no_answer_label(no_answer: &NoAnswer) -> &'static str {
-    match no_answer {
-        NoAnswer::Panicked(_) => "panicked",
-        NoAnswer::CutOff => "lost",
-        NoAnswer::TimedOut(_) => "timed out",
+        NoAction::VolumeTerminating => "volume_terminating",
     }
 }

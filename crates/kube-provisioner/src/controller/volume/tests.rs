@@ -23,9 +23,9 @@ use super::cache::VolumeCache;
 use super::class::read_class;
 use super::decide::{Decision, Rules, decide};
 use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim};
-use super::intent;
+use super::journal_entry;
 use super::key::Key;
-use super::narrow;
+use super::partial;
 use super::safeguards::Safeguards;
 use crate::controller::shared::names::ProvisionerNames;
 use crate::controller::shared::watched::WatchedClass;
@@ -65,12 +65,12 @@ impl Provisioner for Plain {
 }
 
 /// A cache with our rules, fed by the test.
-struct Scene {
+struct Fixture {
     rules: Arc<Rules>,
     cache: VolumeCache,
 }
 
-impl Scene {
+impl Fixture {
     fn new() -> Self {
         Self::with(OURS, &[], Capabilities::default(), true)
     }
@@ -168,9 +168,9 @@ pub(super) fn pending() -> Pending {
         },
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     });
-    let read: narrow::ClaimFields = serde_json::from_value(claim.clone()).unwrap();
+    let read: partial::ClaimFields = serde_json::from_value(claim.clone()).unwrap();
     let facts = ClaimFacts::read(&read).unwrap();
-    let snapshot = intent::snapshot(&class, 7);
+    let snapshot = journal_entry::snapshot(&class, 7);
     Pending {
         claim: Arc::new(WaitingClaim {
             fingerprint: 0,

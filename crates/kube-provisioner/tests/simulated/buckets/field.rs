@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::stand::{BUCKETS, CLAIMS, Stand};
+use super::fixture::{BUCKETS, CLAIMS, Fixture};
 
 macro_rules! fixture {
     ($from:literal, $what:literal) => {
@@ -49,13 +49,13 @@ const LEFT: [(&str, [&str; 4]); 4] = [
 ];
 
 /// The objects of one provisioner as it has left them, with the uids of this cluster.
-fn leave(stand: &Stand, [claim, bucket, secret, map]: [&str; 4]) -> (String, String, String) {
+fn leave(fixture: &Fixture, [claim, bucket, secret, map]: [&str; 4]) -> (String, String, String) {
     let [mut claim, mut bucket, mut secret, mut map] =
         [claim, bucket, secret, map].map(|text| serde_json::from_str::<Value>(text).unwrap());
     let namespace = claim["metadata"]["namespace"].as_str().unwrap().to_owned();
     let name = claim["metadata"]["name"].as_str().unwrap().to_owned();
     let class = claim["spec"]["storageClassName"].as_str().unwrap().to_owned();
-    stand.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
+    fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
     let status = |object: &mut Value| object.as_object_mut().unwrap().remove("status").unwrap_or_default();
     let clean = |object: &mut Value| {
         for field in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"] {
@@ -64,7 +64,7 @@ fn leave(stand: &Stand, [claim, bucket, secret, map]: [&str; 4]) -> (String, Str
     };
     [&mut claim, &mut bucket, &mut secret, &mut map].into_iter().for_each(clean);
     let (of_claim, of_bucket) = (status(&mut claim), status(&mut bucket));
-    let uid = stand.create(claim)["metadata"]["uid"].clone();
+    let uid = fixture.create(claim)["metadata"]["uid"].clone();
     if bucket["spec"]["claimRef"]["uid"].is_string() {
         bucket["spec"]["claimRef"]["uid"] = uid.clone();
     }
@@ -73,14 +73,14 @@ fn leave(stand: &Stand, [claim, bucket, secret, map]: [&str; 4]) -> (String, Str
     }
     let object = bucket["metadata"]["name"].as_str().unwrap().to_owned();
     for made in [bucket, secret, map] {
-        stand.create(made);
+        fixture.create(made);
     }
     let path = format!("{namespace}/{name}");
     let set = |plural, name: &str, status: Value| {
-        stand
+        fixture
             .cluster
             .patch(
-                &super::stand::target(plural, name),
+                &super::fixture::target(plural, name),
                 Some(kube_sim::Subresource::Status),
                 kube_sim::PatchKind::Merge,
                 &json!({"status": status}),
@@ -95,41 +95,41 @@ fn leave(stand: &Stand, [claim, bucket, secret, map]: [&str; 4]) -> (String, Str
 #[tokio::test(start_paused = true)]
 async fn z15_y6_y7_y8_what_others_left_is_adopted_and_then_deleted_correctly() {
     for (from, left) in LEFT {
-        let mut stand = Stand::new();
-        let (path, object, class) = leave(&stand, left);
+        let mut fixture = Fixture::new();
+        let (path, object, class) = leave(&fixture, left);
         let provisioner = match from {
             "noobaa" => "openshift-storage.noobaa.io/obc".to_owned(),
             "aws" => "aws-s3.io/bucket".to_owned(),
             _ => "rook-ceph.ceph.rook.io/bucket".to_owned(),
         };
-        stand.options.options.provisioner_name.clone_from(&provisioner);
+        fixture.options.options.provisioner_name.clone_from(&provisioner);
         let parameters = if from == "rook-existing" {
-            json!({"bucketName": stand.get(BUCKETS, &object).unwrap()["spec"]["endpoint"]["bucketName"]})
+            json!({"bucketName": fixture.get(BUCKETS, &object).unwrap()["spec"]["endpoint"]["bucketName"]})
         } else {
             json!({})
         };
-        stand.class(&class, json!({"provisioner": provisioner, "parameters": parameters}));
-        let (secret, map) = (stand.get("secrets", &path), stand.get("configmaps", &path));
-        let _running = stand.start(1);
-        stand
+        fixture.class(&class, json!({"provisioner": provisioner, "parameters": parameters}));
+        let (secret, map) = (fixture.get("secrets", &path), fixture.get("configmaps", &path));
+        let _running = fixture.start(1);
+        fixture
             .until(&format!("{from} is adopted"), || {
-                stand.get(BUCKETS, &object).unwrap()["metadata"]["annotations"]["kube-provisioner/bucket"].is_string()
+                fixture.get(BUCKETS, &object).unwrap()["metadata"]["annotations"]["kube-provisioner/bucket"].is_string()
             })
             .await;
         sleep(Duration::from_secs(3600)).await;
-        assert_eq!(stand.store.state().calls, Vec::<String>::new(), "{from}: nothing is called");
-        assert_eq!((stand.get("secrets", &path), stand.get("configmaps", &path)), (secret, map), "{from}");
-        assert_eq!(stand.phase(&path), "Bound");
+        assert_eq!(fixture.store.state().calls, Vec::<String>::new(), "{from}: nothing is called");
+        assert_eq!((fixture.get("secrets", &path), fixture.get("configmaps", &path)), (secret, map), "{from}");
+        assert_eq!(fixture.phase(&path), "Bound");
         // The class may go: what deletion needs is written down.
-        stand.delete("storageclasses", &class);
-        stand.delete(CLAIMS, &path);
-        stand.gone(&path).await;
-        let policy = stand.store.state().calls.clone();
+        fixture.delete("storageclasses", &class);
+        fixture.delete(CLAIMS, &path);
+        fixture.gone(&path).await;
+        let policy = fixture.store.state().calls.clone();
         let expected = if from == "rook-existing" { "revoke" } else { "delete" };
         assert_eq!(policy.len(), 1, "{from}: {policy:?}");
         assert!(policy[0].starts_with(expected), "{from}: {policy:?}");
         for (plural, name) in [(BUCKETS, object.as_str()), ("secrets", &path), ("configmaps", &path)] {
-            stand.until(&format!("{from}: {plural} is gone"), || stand.get(plural, name).is_none()).await;
+            fixture.until(&format!("{from}: {plural} is gone"), || fixture.get(plural, name).is_none()).await;
         }
     }
 }

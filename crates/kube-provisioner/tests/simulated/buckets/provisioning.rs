@@ -7,17 +7,17 @@ use kube_sim::Cluster;
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::fixture::{BUCKETS, CLAIMS, Fixture};
 use super::refusing::LosesDeletions;
-use super::stand::{BUCKETS, CLAIMS, Stand};
 use super::store::Failure;
 
 #[tokio::test(start_paused = true)]
 async fn u1_u3_u6_u7_u8_y1_y3_y4_a_claim_gets_bucket_user_secret_and_config_map() {
-    let stand = Stand::new();
-    let uid = stand.claim("photos", json!({}));
-    let running = stand.start(1);
-    stand.bound("photos").await;
-    let (claim, object) = (stand.get(CLAIMS, "photos").unwrap(), stand.get(BUCKETS, "obc-default-photos").unwrap());
+    let fixture = Fixture::new();
+    let uid = fixture.claim("photos", json!({}));
+    let running = fixture.start(1);
+    fixture.bound("photos").await;
+    let (claim, object) = (fixture.get(CLAIMS, "photos").unwrap(), fixture.get(BUCKETS, "obc-default-photos").unwrap());
     let name = format!("b-{uid}");
     assert_eq!(claim["spec"]["bucketName"], name);
     assert_eq!(claim["spec"]["objectBucketName"], "obc-default-photos");
@@ -28,7 +28,7 @@ async fn u1_u3_u6_u7_u8_y1_y3_y4_a_claim_gets_bucket_user_secret_and_config_map(
     assert_eq!(object["spec"]["endpoint"]["bucketName"], name);
     assert_eq!(object["spec"]["reclaimPolicy"], "Delete");
     assert_eq!(object["spec"]["additionalState"]["user"], format!("obc-default-photos-{uid}"));
-    let map = stand.get("configmaps", "photos").unwrap();
+    let map = fixture.get("configmaps", "photos").unwrap();
     for (key, value) in [
         ("BUCKET_NAME", &*name),
         ("BUCKET_HOST", "store.example.com"),
@@ -39,268 +39,268 @@ async fn u1_u3_u6_u7_u8_y1_y3_y4_a_claim_gets_bucket_user_secret_and_config_map(
     ] {
         assert_eq!(map["data"][key], value, "{key}");
     }
-    let secret = stand.get("secrets", "photos").unwrap();
+    let secret = fixture.get("secrets", "photos").unwrap();
     assert_eq!(secret["data"]["AWS_ACCESS_KEY_ID"], "aWQtMQ==");
     assert_eq!(secret["data"]["AWS_SECRET_ACCESS_KEY"], "c2VjcmV0LTE=");
     assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], uid);
-    assert_eq!(stand.ready("photos").0, "Bound");
+    assert_eq!(fixture.ready("photos").0, "Bound");
     sleep(Duration::from_secs(1)).await;
     assert_eq!(
-        stand.events("photos"),
+        fixture.events("photos"),
         [format!("Normal ProvisioningSucceeded: Successfully provisioned bucket {name}")]
     );
-    assert_eq!(stand.store.calls("provision"), 1);
-    let cluster = stand.cluster.get("", "namespaces", "", "kube-system").unwrap();
-    assert_eq!(stand.store.state().clusters_at_start, [cluster["metadata"]["uid"].as_str().unwrap()]);
+    assert_eq!(fixture.store.calls("provision"), 1);
+    let cluster = fixture.cluster.get("", "namespaces", "", "kube-system").unwrap();
+    assert_eq!(fixture.store.state().clusters_at_start, [cluster["metadata"]["uid"].as_str().unwrap()]);
     running.abort();
 }
 
 #[tokio::test(start_paused = true)]
 async fn u2_y5_a_claim_without_a_name_is_refused_and_names_are_checked() {
-    let stand = Stand::new();
-    stand.claim("none", json!({"generateBucketName": ""}));
+    let fixture = Fixture::new();
+    fixture.claim("none", json!({"generateBucketName": ""}));
     let bad = ["ab", "UPPER", "192.168.0.1", "a..b", "-abc", &"x".repeat(64)];
     for (number, name) in bad.iter().enumerate() {
-        stand.claim(&format!("bad-{number}"), json!({"bucketName": name}));
+        fixture.claim(&format!("bad-{number}"), json!({"bucketName": name}));
     }
-    let _running = stand.start(1);
-    stand
-        .until("all are refused", || (0..bad.len()).all(|number| stand.phase(&format!("bad-{number}")) == "Failed"))
+    let _running = fixture.start(1);
+    fixture
+        .until("all are refused", || (0..bad.len()).all(|number| fixture.phase(&format!("bad-{number}")) == "Failed"))
         .await;
-    assert_eq!(stand.ready("bad-0").0, "InvalidBucketName");
-    stand.until("no name", || stand.ready("none").0 == "NoBucketName").await;
-    assert_eq!(stand.store.calls("provision"), 0);
-    assert!(stand.cluster.list("objectbucket.io", BUCKETS, None).unwrap().is_empty());
+    assert_eq!(fixture.ready("bad-0").0, "InvalidBucketName");
+    fixture.until("no name", || fixture.ready("none").0 == "NoBucketName").await;
+    assert_eq!(fixture.store.calls("provision"), 0);
+    assert!(fixture.cluster.list("objectbucket.io", BUCKETS, None).unwrap().is_empty());
     // The user mends it.
-    stand.patch(CLAIMS, "none", json!({"spec": {"bucketName": "mended"}}));
-    stand.bound("none").await;
-    assert!(stand.store.state().buckets.contains_key("mended"));
+    fixture.patch(CLAIMS, "none", json!({"spec": {"bucketName": "mended"}}));
+    fixture.bound("none").await;
+    assert!(fixture.store.state().buckets.contains_key("mended"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn z7_a_bucket_of_somebody_else_is_refused_and_survives() {
-    let stand = Stand::new();
-    stand.store.state().buckets.insert("taken".to_owned(), "somebody".to_owned());
-    stand.claim("greedy", json!({"bucketName": "taken"}));
-    let _running = stand.start(1);
-    stand.until("it is refused", || stand.phase("greedy") == "Failed").await;
-    assert!(stand.ready("greedy").1.contains("belongs to somebody"), "{:?}", stand.ready("greedy"));
-    assert!(stand.cluster.list("objectbucket.io", BUCKETS, None).unwrap().is_empty(), "nothing was made");
-    stand.delete(CLAIMS, "greedy");
-    stand.gone("greedy").await;
-    assert_eq!(stand.store.state().buckets["taken"], "somebody");
-    assert_eq!(stand.store.calls("delete"), 0);
+    let fixture = Fixture::new();
+    fixture.store.state().buckets.insert("taken".to_owned(), "somebody".to_owned());
+    fixture.claim("greedy", json!({"bucketName": "taken"}));
+    let _running = fixture.start(1);
+    fixture.until("it is refused", || fixture.phase("greedy") == "Failed").await;
+    assert!(fixture.ready("greedy").1.contains("belongs to somebody"), "{:?}", fixture.ready("greedy"));
+    assert!(fixture.cluster.list("objectbucket.io", BUCKETS, None).unwrap().is_empty(), "nothing was made");
+    fixture.delete(CLAIMS, "greedy");
+    fixture.gone("greedy").await;
+    assert_eq!(fixture.store.state().buckets["taken"], "somebody");
+    assert_eq!(fixture.store.calls("delete"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn z2_failures_are_told_and_tried_again() {
-    let stand = Stand::new();
+    let fixture = Fixture::new();
     for failure in [Failure::Retry, Failure::Panic, Failure::NothingLeft, Failure::Late] {
-        stand.store.fail("provision", failure);
+        fixture.store.fail("provision", failure);
     }
-    stand.claim("photos", json!({}));
-    let _running = stand.start(1);
-    stand.until("it is told", || stand.ready("photos").1 == "the store does not answer").await;
-    assert_eq!(stand.phase("photos"), "Pending");
-    stand.bound("photos").await;
-    assert_eq!(stand.store.calls("provision"), 5);
-    assert_eq!(stand.store.state().users.len(), 1);
-    assert_eq!(stand.store.state().users.values().next().unwrap().len(), 1, "one key");
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.until("it is told", || fixture.ready("photos").1 == "the store does not answer").await;
+    assert_eq!(fixture.phase("photos"), "Pending");
+    fixture.bound("photos").await;
+    assert_eq!(fixture.store.calls("provision"), 5);
+    assert_eq!(fixture.store.state().users.len(), 1);
+    assert_eq!(fixture.store.state().users.values().next().unwrap().len(), 1, "one key");
 }
 
 #[tokio::test(start_paused = true)]
 async fn z5_ambiguous_names_get_two_objects() {
-    let stand = Stand::new();
+    let fixture = Fixture::new();
     for namespace in ["a", "a-b"] {
-        stand.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
+        fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
     }
-    stand.claim_in("a", "b-c", json!({}));
-    let uid = stand.claim_in("a-b", "c", json!({}));
-    let _running = stand.start(1);
-    stand.bound("a/b-c").await;
-    stand.bound("a-b/c").await;
-    let first = stand.get(BUCKETS, "obc-a-b-c").unwrap();
-    assert_eq!(stand.store.state().buckets.len(), 2);
+    fixture.claim_in("a", "b-c", json!({}));
+    let uid = fixture.claim_in("a-b", "c", json!({}));
+    let _running = fixture.start(1);
+    fixture.bound("a/b-c").await;
+    fixture.bound("a-b/c").await;
+    let first = fixture.get(BUCKETS, "obc-a-b-c").unwrap();
+    assert_eq!(fixture.store.state().buckets.len(), 2);
     let victim = if first["spec"]["claimRef"]["namespace"] == "a" { "a-b/c" } else { "a/b-c" };
     let other = if victim == "a-b/c" { "a/b-c" } else { "a-b/c" };
     if victim == "a-b/c" {
-        assert!(stand.get(BUCKETS, &format!("obc-{uid}")).is_some());
+        assert!(fixture.get(BUCKETS, &format!("obc-{uid}")).is_some());
     }
-    stand.delete(CLAIMS, victim);
-    stand.gone(victim).await;
-    assert_eq!(stand.phase(other), "Bound");
-    assert_eq!(stand.store.state().buckets.len(), 1);
+    fixture.delete(CLAIMS, victim);
+    fixture.gone(victim).await;
+    assert_eq!(fixture.phase(other), "Bound");
+    assert_eq!(fixture.store.state().buckets.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn y9_config_is_applied_when_it_changes_and_only_then() {
-    let mut stand = Stand::new();
-    stand.options.allowed_additional_config = Some(vec!["maxObjects".to_owned()]);
-    let uid = stand.claim("photos", json!({"additionalConfig": {"maxObjects": "2"}}));
-    let _running = stand.start(1);
-    stand.bound("photos").await;
+    let mut fixture = Fixture::new();
+    fixture.options.allowed_additional_config = Some(vec!["maxObjects".to_owned()]);
+    let uid = fixture.claim("photos", json!({"additionalConfig": {"maxObjects": "2"}}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
     let name = format!("b-{uid}");
-    assert_eq!(stand.store.state().configs[&name], Some(2));
-    stand.patch(CLAIMS, "photos", json!({"metadata": {"labels": {"mine": "x"}}}));
+    assert_eq!(fixture.store.state().configs[&name], Some(2));
+    fixture.patch(CLAIMS, "photos", json!({"metadata": {"labels": {"mine": "x"}}}));
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(stand.store.calls("provision"), 1, "a label changes nothing");
-    stand.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "3"}}}));
-    stand.until("it is applied", || stand.store.state().configs[&name] == Some(3)).await;
-    stand.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "many"}}}));
-    stand.until("it is refused", || stand.ready("photos").0 == "InvalidConfig").await;
-    assert_eq!((stand.phase("photos").as_str(), stand.store.state().configs[&name]), ("Bound", Some(3)));
-    stand.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"bucketPolicy": "{}", "maxObjects": "3"}}}));
-    stand.until("it is not allowed", || stand.ready("photos").0 == "ConfigNotAllowed").await;
-    assert!(stand.ready("photos").1.starts_with("OBC config \"bucketPolicy\" is not allowed"));
-    stand.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"bucketPolicy": null}}}));
-    stand.until("all is well", || stand.ready("photos").0 == "Bound").await;
+    assert_eq!(fixture.store.calls("provision"), 1, "a label changes nothing");
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "3"}}}));
+    fixture.until("it is applied", || fixture.store.state().configs[&name] == Some(3)).await;
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "many"}}}));
+    fixture.until("it is refused", || fixture.ready("photos").0 == "InvalidConfig").await;
+    assert_eq!((fixture.phase("photos").as_str(), fixture.store.state().configs[&name]), ("Bound", Some(3)));
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"bucketPolicy": "{}", "maxObjects": "3"}}}));
+    fixture.until("it is not allowed", || fixture.ready("photos").0 == "ConfigNotAllowed").await;
+    assert!(fixture.ready("photos").1.starts_with("OBC config \"bucketPolicy\" is not allowed"));
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"bucketPolicy": null}}}));
+    fixture.until("all is well", || fixture.ready("photos").0 == "Bound").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn u2_u3_a_class_that_cannot_be_used_is_told_and_a_new_one_wakes_its_claims() {
-    let stand = Stand::new();
-    stand.class("bad", json!({"parameters": {"hots": "x"}}));
-    stand.claim("photos", json!({"storageClassName": "bad"}));
-    stand.claim("waits", json!({"storageClassName": "later"}));
-    let _running = stand.start(1);
-    stand.until("it is told", || stand.ready("photos").0 == "InvalidClass").await;
-    assert!(stand.ready("photos").1.contains("did you mean \"host\"?"), "{:?}", stand.ready("photos"));
-    stand.class("later", json!({}));
-    stand.bound("waits").await;
-    stand.delete("storageclasses", "bad");
-    stand.class("bad", json!({"parameters": {"host": "x"}}));
-    stand.bound("photos").await;
+    let fixture = Fixture::new();
+    fixture.class("bad", json!({"parameters": {"hots": "x"}}));
+    fixture.claim("photos", json!({"storageClassName": "bad"}));
+    fixture.claim("waits", json!({"storageClassName": "later"}));
+    let _running = fixture.start(1);
+    fixture.until("it is told", || fixture.ready("photos").0 == "InvalidClass").await;
+    assert!(fixture.ready("photos").1.contains("did you mean \"host\"?"), "{:?}", fixture.ready("photos"));
+    fixture.class("later", json!({}));
+    fixture.bound("waits").await;
+    fixture.delete("storageclasses", "bad");
+    fixture.class("bad", json!({"parameters": {"host": "x"}}));
+    fixture.bound("photos").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn y4_access_to_a_bucket_that_exists_is_granted_to_several_claims() {
-    let stand = Stand::new();
-    stand.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
-    stand.class("granted", json!({"parameters": {"bucketName": "shared"}}));
+    let fixture = Fixture::new();
+    fixture.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
+    fixture.class("granted", json!({"parameters": {"bucketName": "shared"}}));
     for claim in ["one", "two"] {
-        stand.claim(claim, json!({"storageClassName": "granted"}));
+        fixture.claim(claim, json!({"storageClassName": "granted"}));
     }
-    let _running = stand.start(1);
-    stand.bound("one").await;
-    stand.bound("two").await;
-    assert_eq!(stand.store.state().grants.len(), 2);
-    stand.delete(CLAIMS, "one");
-    stand.gone("one").await;
-    let state = stand.store.state();
+    let _running = fixture.start(1);
+    fixture.bound("one").await;
+    fixture.bound("two").await;
+    assert_eq!(fixture.store.state().grants.len(), 2);
+    fixture.delete(CLAIMS, "one");
+    fixture.gone("one").await;
+    let state = fixture.store.state();
     assert_eq!((state.grants.len(), state.users.len()), (1, 1));
     assert_eq!(state.buckets["shared"], "somebody");
 }
 
 #[tokio::test(start_paused = true)]
 async fn u4_finalizers_and_labels_of_others_stay() {
-    let stand = Stand::new();
-    stand.claim("photos", json!({}));
+    let fixture = Fixture::new();
+    fixture.claim("photos", json!({}));
     let others = json!({"finalizers": ["example.com/mine"], "labels": {"mine": "x"}});
-    stand.patch(CLAIMS, "photos", json!({"metadata": others}));
-    let _running = stand.start(1);
-    stand.bound("photos").await;
-    let metadata = |claim: &str| stand.get(CLAIMS, claim).unwrap()["metadata"].clone();
+    fixture.patch(CLAIMS, "photos", json!({"metadata": others}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    let metadata = |claim: &str| fixture.get(CLAIMS, claim).unwrap()["metadata"].clone();
     assert_eq!(metadata("photos")["finalizers"], json!(["example.com/mine", "objectbucket.io/finalizer"]));
     assert_eq!(metadata("photos")["labels"]["mine"], "x");
-    stand.delete(CLAIMS, "photos");
-    stand.until("ours is gone", || metadata("photos")["finalizers"] == json!(["example.com/mine"])).await;
-    assert!(stand.store.is_empty());
+    fixture.delete(CLAIMS, "photos");
+    fixture.until("ours is gone", || metadata("photos")["finalizers"] == json!(["example.com/mine"])).await;
+    assert!(fixture.store.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn y5_a_name_wins_over_a_prefix_and_a_long_prefix_is_cut() {
-    let stand = Stand::new();
-    stand.claim("named", json!({"bucketName": "mine", "generateBucketName": "b"}));
-    let uid = stand.claim("long", json!({"generateBucketName": "abcdefghijklmnopqrstuvwxyz0123"}));
-    let _running = stand.start(1);
-    stand.bound("named").await;
-    stand.bound("long").await;
-    let buckets = stand.store.state().buckets.keys().cloned().collect::<Vec<_>>();
+    let fixture = Fixture::new();
+    fixture.claim("named", json!({"bucketName": "mine", "generateBucketName": "b"}));
+    let uid = fixture.claim("long", json!({"generateBucketName": "abcdefghijklmnopqrstuvwxyz0123"}));
+    let _running = fixture.start(1);
+    fixture.bound("named").await;
+    fixture.bound("long").await;
+    let buckets = fixture.store.state().buckets.keys().cloned().collect::<Vec<_>>();
     assert_eq!(buckets, [format!("abcdefghijklmnopqrstuvwxyz-{uid}"), "mine".to_owned()]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn z10_a_claim_in_back_off_is_looked_at_when_its_user_changes_or_deletes_it() {
-    let stand = Stand::new();
+    let fixture = Fixture::new();
     for _ in 0..1000 {
-        stand.store.fail("provision", Failure::Retry);
+        fixture.store.fail("provision", Failure::Retry);
     }
-    stand.claim("photos", json!({}));
-    let _running = stand.start(1);
-    stand.until("it has failed often", || stand.store.calls("provision") > 9).await;
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.until("it has failed often", || fixture.store.calls("provision") > 9).await;
     sleep(Duration::from_secs(10)).await;
-    let before = stand.store.calls("provision");
-    stand.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "1"}}}));
-    let looked = stand.until("it is looked at", || stand.store.calls("provision") > before).await;
+    let before = fixture.store.calls("provision");
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "1"}}}));
+    let looked = fixture.until("it is looked at", || fixture.store.calls("provision") > before).await;
     assert!(looked < Duration::from_secs(2), "{looked:?}");
-    stand.delete(CLAIMS, "photos");
+    fixture.delete(CLAIMS, "photos");
     let start = tokio::time::Instant::now();
-    stand.gone("photos").await;
+    fixture.gone("photos").await;
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn z10_a_failed_change_of_a_buckets_settings_waits_for_its_back_off() {
-    let stand = Stand::new();
-    stand.claim("photos", json!({}));
-    let _running = stand.start(1);
-    stand.bound("photos").await;
+    let fixture = Fixture::new();
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
     sleep(Duration::from_secs(60)).await;
     for _ in 0..1000 {
-        stand.store.fail("provision", Failure::Retry);
+        fixture.store.fail("provision", Failure::Retry);
     }
-    stand.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "1"}}}));
-    stand.until("it has failed", || stand.store.calls("provision") == 2).await;
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "1"}}}));
+    fixture.until("it has failed", || fixture.store.calls("provision") == 2).await;
     sleep(Duration::from_secs(60)).await;
     // The pauses double from one second, give or take.
-    let calls = stand.store.calls("provision");
+    let calls = fixture.store.calls("provision");
     assert!((5..12).contains(&calls), "what an attempt has recorded is no reason to try again: {calls} calls");
 }
 
 #[tokio::test(start_paused = true)]
 async fn z13_a_store_that_is_down_for_half_an_hour_is_told_and_asked_ever_more_rarely() {
-    let stand = Stand::new();
+    let fixture = Fixture::new();
     for _ in 0..14 {
-        stand.store.fail("provision", Failure::Retry);
+        fixture.store.fail("provision", Failure::Retry);
     }
-    stand.claim("photos", json!({}));
-    let _running = stand.start(1);
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
     let took = {
         let start = tokio::time::Instant::now();
-        stand.bound("photos").await;
+        fixture.bound("photos").await;
         start.elapsed()
     };
     assert!(took > Duration::from_secs(15 * 60), "the pauses grow: {took:?}");
-    let events = stand.events("photos");
+    let events = fixture.events("photos");
     let told = "Warning ProvisioningFailed: the store does not answer";
     assert_eq!(events.iter().filter(|event| *event == told).count(), 1, "one line, counted: {events:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn z12_of_two_replicas_one_acts() {
-    let stand = Stand::new();
-    let first = stand.start(1);
-    let _second = stand.start(2);
+    let fixture = Fixture::new();
+    let first = fixture.start(1);
+    let _second = fixture.start(2);
     for number in 0..10 {
-        stand.claim(&format!("claim-{number}"), json!({}));
+        fixture.claim(&format!("claim-{number}"), json!({}));
     }
     for number in 0..10 {
-        stand.bound(&format!("claim-{number}")).await;
+        fixture.bound(&format!("claim-{number}")).await;
     }
-    assert_eq!(stand.store.calls("provision"), 10);
+    assert_eq!(fixture.store.calls("provision"), 10);
     first.abort();
-    stand.claim("late", json!({}));
-    stand.bound("late").await;
-    assert_eq!(stand.store.calls("provision"), 11);
+    fixture.claim("late", json!({}));
+    fixture.bound("late").await;
+    assert_eq!(fixture.store.calls("provision"), 11);
 }
 
 #[tokio::test(start_paused = true)]
 async fn z2_no_call_is_made_for_an_object_bucket_that_may_be_gone() {
-    let stand = Stand::built(Cluster::builder().interceptor(Arc::new(LosesDeletions)));
-    stand.store.fail("provision", Failure::NothingLeft);
-    stand.claim("photos", json!({}));
-    let _running = stand.start(1);
-    stand.bound("photos").await;
+    let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(LosesDeletions)));
+    fixture.store.fail("provision", Failure::NothingLeft);
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
     // One that failed, and one with the ObjectBucket that was written for it.
-    assert_eq!(stand.store.calls("provision"), 2);
+    assert_eq!(fixture.store.calls("provision"), 2);
 }

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use kube_sim::{After, Before, Interceptor, Request, Status, Stored, Verb, WatchInterceptor, WatchStep};
 use tokio::time::sleep;
 
-use super::stand::BUCKETS;
+use super::fixture::BUCKETS;
 
 struct Refusing {
     left: Arc<AtomicU32>,

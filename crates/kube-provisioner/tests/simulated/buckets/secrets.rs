@@ -13,7 +13,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use super::stand::{BUCKETS, CLAIMS, Stand};
+use super::fixture::{BUCKETS, CLAIMS, Fixture};
 use super::store::Failure;
 
 /// Begins every secret of this test: the store's keys, and the admin Secret.
@@ -119,7 +119,7 @@ fn leaks<'a>(places: impl IntoIterator<Item = (&'a str, String)>) -> Vec<String>
     lines.collect()
 }
 
-impl Stand {
+impl Fixture {
     /// All objects of the cluster, without the data of the Secrets.
     fn objects(&self) -> String {
         let mut all = String::new();
@@ -161,10 +161,10 @@ async fn page(lines: &Lines, path: &'static str) -> String {
 }
 
 /// Provisioning, another key, its retirement and the deletion, each with failures.
-async fn whole_life(lines: &Lines) -> (Stand, Vec<(&'static str, String)>) {
-    let mut stand = Stand::new();
-    stand.options.options.admin_address = Some(([127, 0, 0, 1], 0).into());
-    stand.create(json!({
+async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
+    let mut fixture = Fixture::new();
+    fixture.options.options.http_endpoint = Some(([127, 0, 0, 1], 0).into());
+    fixture.create(json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
         "stringData": {"password": ADMIN},
     }));
@@ -173,70 +173,74 @@ async fn whole_life(lines: &Lines) -> (Stand, Vec<(&'static str, String)>) {
     });
     let mut granted = admin.clone();
     granted["bucketName"] = "shared".into();
-    stand.class("made", json!({"parameters": admin}));
-    stand.class("granted", json!({"parameters": granted}));
-    stand.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
+    fixture.class("made", json!({"parameters": admin}));
+    fixture.class("granted", json!({"parameters": granted}));
+    fixture.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
     for method in ["provision", "grant", "rotate", "retire", "delete", "revoke"] {
         for failure in [Failure::Retry, Failure::Panic, Failure::NothingLeft, Failure::Late] {
-            stand.store.fail(method, failure);
+            fixture.store.fail(method, failure);
         }
     }
-    let running = stand.start(1);
+    let running = fixture.start(1);
     let claims = ["photos", "music"];
-    stand.claim("photos", json!({"storageClassName": "made"}));
-    stand.claim("music", json!({"storageClassName": "granted"}));
-    let all = |phase: &str| claims.iter().all(|claim| stand.phase(claim) == phase);
-    stand.tight("both are bound", || all("Bound")).await;
+    fixture.claim("photos", json!({"storageClassName": "made"}));
+    fixture.claim("music", json!({"storageClassName": "granted"}));
+    let all = |phase: &str| claims.iter().all(|claim| fixture.phase(claim) == phase);
+    fixture.tight("both are bound", || all("Bound")).await;
     for claim in claims {
         // Somebody edits one Secret and takes the other away.
         let mend = json!({"stringData": {"AWS_SECRET_ACCESS_KEY": "another"}});
         if claim == "photos" {
-            stand.patch("secrets", claim, mend);
+            fixture.patch("secrets", claim, mend);
         } else {
-            stand.delete("secrets", claim);
+            fixture.delete("secrets", claim);
         }
-        stand.patch(CLAIMS, claim, json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
+        fixture.patch(
+            CLAIMS,
+            claim,
+            json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}),
+        );
     }
-    let told = |claim: &str, reason: &str| stand.events(claim).iter().any(|event| event.contains(reason));
-    stand.tight("keys are retired", || claims.iter().all(|claim| told(claim, "CredentialsRetired"))).await;
+    let told = |claim: &str, reason: &str| fixture.events(claim).iter().any(|event| event.contains(reason));
+    fixture.tight("keys are retired", || claims.iter().all(|claim| told(claim, "CredentialsRetired"))).await;
     let other = json!({"adminSecretName": "other", "adminSecretNamespace": "default", "host": "store"});
-    stand.class("lacking", json!({"parameters": other}));
-    stand.claim("late", json!({"storageClassName": "lacking"}));
-    stand.tight("its Secret is missed", || told("late", "SecretMissing")).await;
+    fixture.class("lacking", json!({"parameters": other}));
+    fixture.claim("late", json!({"storageClassName": "lacking"}));
+    fixture.tight("its Secret is missed", || told("late", "SecretMissing")).await;
     sleep(Duration::from_secs(100)).await;
     let metrics = page(lines, "/metrics").await;
-    stand.delete(CLAIMS, "late");
+    fixture.delete(CLAIMS, "late");
     let oldest = metrics.lines().find_map(|line| line.strip_prefix("bucket_provisioner_oldest_waiting_claim_seconds "));
     assert!(oldest.is_some_and(|age| (100.0..200.0).contains(&age.parse::<f64>().unwrap())), "{metrics}");
     let not_yet = r#"bucket_provisioner_attempts_total{operation="delete",outcome="success",class="made"} 0"#;
     assert!(metrics.contains(not_yet), "{metrics}");
     let ready = page(lines, "/readyz").await;
     // The admin Secret is needed to delete.
-    stand.delete("secrets", "admin");
-    claims.iter().for_each(|claim| stand.delete(CLAIMS, claim));
-    stand.tight("it is missed", || claims.iter().all(|claim| told(claim, "SecretMissing"))).await;
-    stand.create(json!({
+    fixture.delete("secrets", "admin");
+    claims.iter().for_each(|claim| fixture.delete(CLAIMS, claim));
+    fixture.tight("it is missed", || claims.iter().all(|claim| told(claim, "SecretMissing"))).await;
+    fixture.create(json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
         "stringData": {"password": ADMIN},
     }));
-    stand.tight("both are gone", || claims.iter().all(|claim| stand.get(CLAIMS, claim).is_none())).await;
+    fixture.tight("both are gone", || claims.iter().all(|claim| fixture.get(CLAIMS, claim).is_none())).await;
     sleep(Duration::from_secs(60)).await;
     running.abort();
-    let pages = vec![("metrics", metrics), ("readyz", ready), ("objects", stand.objects())];
-    (stand, pages)
+    let pages = vec![("metrics", metrics), ("readyz", ready), ("objects", fixture.objects())];
+    (fixture, pages)
 }
 
 #[tokio::test(start_paused = true)]
 async fn z16_secrets_are_in_the_claims_secret_alone() {
     let lines = Lines::begin();
-    let (stand, mut places) = whole_life(&lines).await;
+    let (fixture, mut places) = whole_life(&lines).await;
     let text = lines.text();
     // The test has seen what it is about.
     for level in ["TRACE", "DEBUG", "INFO", "WARN"] {
         assert!(text.lines().any(|line| line.starts_with(level)), "nothing is logged at {level}");
     }
     for method in ["provision", "grant", "rotate", "retire", "delete", "revoke"] {
-        assert!(stand.store.calls(method) >= 4, "{method}: {}", stand.store.calls(method));
+        assert!(fixture.store.calls(method) >= 4, "{method}: {}", fixture.store.calls(method));
     }
     assert!(text.contains("The claim's Secret has a new key"), "nothing of the provisioner is logged");
     places.push(("log", text));

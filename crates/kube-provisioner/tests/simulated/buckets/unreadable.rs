@@ -3,24 +3,24 @@
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::ownership::{HOUR, OBJECT, ROOK, stand, told};
-use super::stand::{BUCKETS, CLAIMS};
+use super::fixture::{BUCKETS, CLAIMS};
+use super::ownership::{HOUR, OBJECT, ROOK, fixture, told};
 
 #[tokio::test(start_paused = true)]
 async fn z18_settings_without_quotes_are_read_as_texts() {
-    let stand = stand(ROOK);
-    stand.claim("photos", json!({"additionalConfig": {"maxObjects": 1000}}));
-    let running = stand.start(1);
-    stand.bound("photos").await;
-    let bucket = stand.get(BUCKETS, OBJECT).unwrap()["spec"]["endpoint"]["bucketName"].as_str().unwrap().to_owned();
-    assert_eq!(stand.store.state().configs[&bucket], Some(1000));
+    let fixture = fixture(ROOK);
+    fixture.claim("photos", json!({"additionalConfig": {"maxObjects": 1000}}));
+    let running = fixture.start(1);
+    fixture.bound("photos").await;
+    let bucket = fixture.get(BUCKETS, OBJECT).unwrap()["spec"]["endpoint"]["bucketName"].as_str().unwrap().to_owned();
+    assert_eq!(fixture.store.state().configs[&bucket], Some(1000));
     running.abort();
-    let _another = stand.start(2);
+    let _another = fixture.start(2);
     sleep(HOUR).await;
-    assert_eq!((stand.store.calls("delete"), stand.phase("photos")), (0, "Bound".to_owned()));
-    stand.delete(CLAIMS, "photos");
-    stand.gone("photos").await;
-    assert!(stand.store.is_empty());
+    assert_eq!((fixture.store.calls("delete"), fixture.phase("photos")), (0, "Bound".to_owned()));
+    fixture.delete(CLAIMS, "photos");
+    fixture.gone("photos").await;
+    assert!(fixture.store.is_empty());
 }
 
 /// Definitions that let anything pass.
@@ -51,51 +51,51 @@ spec:
 
 #[tokio::test(start_paused = true)]
 async fn z19_a_claim_that_cannot_be_read_is_present() {
-    let stand = stand(&lax());
-    stand.claim("photos", json!({}));
-    let running = stand.start(1);
-    stand.bound("photos").await;
-    let spec = stand.get(CLAIMS, "photos").unwrap()["spec"].clone();
-    stand.patch(CLAIMS, "photos", json!({"spec": "nonsense"}));
+    let fixture = fixture(&lax());
+    fixture.claim("photos", json!({}));
+    let running = fixture.start(1);
+    fixture.bound("photos").await;
+    let spec = fixture.get(CLAIMS, "photos").unwrap()["spec"].clone();
+    fixture.patch(CLAIMS, "photos", json!({"spec": "nonsense"}));
     running.abort();
-    let _another = stand.start(2);
-    stand.until("it is told", || told(&stand, "photos", "Unreadable")).await;
+    let _another = fixture.start(2);
+    fixture.until("it is told", || told(&fixture, "photos", "Unreadable")).await;
     sleep(HOUR).await;
-    assert_eq!((stand.store.calls("delete"), stand.store.state().buckets.len()), (0, 1));
-    stand.patch(CLAIMS, "photos", json!({"spec": spec}));
-    stand.until("it is mended", || stand.ready("photos").0 == "Bound").await;
+    assert_eq!((fixture.store.calls("delete"), fixture.store.state().buckets.len()), (0, 1));
+    fixture.patch(CLAIMS, "photos", json!({"spec": spec}));
+    fixture.until("it is mended", || fixture.ready("photos").0 == "Bound").await;
     // Its deletion needs nothing that cannot be read.
-    stand.patch(CLAIMS, "photos", json!({"spec": "nonsense"}));
-    stand.delete(CLAIMS, "photos");
-    stand.gone("photos").await;
-    assert!(stand.store.is_empty());
+    fixture.patch(CLAIMS, "photos", json!({"spec": "nonsense"}));
+    fixture.delete(CLAIMS, "photos");
+    fixture.gone("photos").await;
+    assert!(fixture.store.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn z19_an_object_bucket_that_cannot_be_read_holds_its_claim() {
-    let stand = stand(&lax());
-    stand.claim("photos", json!({}));
-    let running = stand.start(1);
-    stand.bound("photos").await;
-    let spec = stand.get(BUCKETS, OBJECT).unwrap()["spec"].clone();
-    stand.patch(BUCKETS, OBJECT, json!({"spec": "nonsense"}));
+    let fixture = fixture(&lax());
+    fixture.claim("photos", json!({}));
+    let running = fixture.start(1);
+    fixture.bound("photos").await;
+    let spec = fixture.get(BUCKETS, OBJECT).unwrap()["spec"].clone();
+    fixture.patch(BUCKETS, OBJECT, json!({"spec": "nonsense"}));
     running.abort();
-    stand.delete(CLAIMS, "photos");
-    let _another = stand.start(2);
-    stand.until("it is told", || told(&stand, "photos", "Unreadable")).await;
+    fixture.delete(CLAIMS, "photos");
+    let _another = fixture.start(2);
+    fixture.until("it is told", || told(&fixture, "photos", "Unreadable")).await;
     sleep(HOUR).await;
-    assert!(stand.get(CLAIMS, "photos").is_some());
-    assert_eq!((stand.store.calls("delete"), stand.store.state().buckets.len()), (0, 1));
-    stand.patch(BUCKETS, OBJECT, json!({"spec": spec}));
-    stand.gone("photos").await;
-    assert!(stand.store.is_empty());
+    assert!(fixture.get(CLAIMS, "photos").is_some());
+    assert_eq!((fixture.store.calls("delete"), fixture.store.state().buckets.len()), (0, 1));
+    fixture.patch(BUCKETS, OBJECT, json!({"spec": spec}));
+    fixture.gone("photos").await;
+    assert!(fixture.store.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn z19_a_claim_stays_while_neither_it_nor_its_object_bucket_can_be_read() {
-    let stand = stand(&lax());
-    let claim = stand.claim("photos", json!({}));
-    stand.create(json!({
+    let fixture = fixture(&lax());
+    let claim = fixture.claim("photos", json!({}));
+    fixture.create(json!({
         "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucket",
         "metadata": {"name": OBJECT, "finalizers": ["objectbucket.io/finalizer"]},
         "spec": {
@@ -104,7 +104,7 @@ async fn z19_a_claim_stays_while_neither_it_nor_its_object_bucket_can_be_read() 
             "claimRef": {"namespace": "default", "name": "photos", "uid": claim},
         },
     }));
-    stand.patch(
+    fixture.patch(
         CLAIMS,
         "photos",
         json!({
@@ -114,14 +114,14 @@ async fn z19_a_claim_stays_while_neither_it_nor_its_object_bucket_can_be_read() 
             "spec": "nonsense",
         }),
     );
-    let spec = stand.get(BUCKETS, OBJECT).unwrap()["spec"].clone();
-    stand.patch(BUCKETS, OBJECT, json!({"spec": "nonsense"}));
-    stand.delete(CLAIMS, "photos");
-    let _running = stand.start(1);
-    stand.until("it is told", || told(&stand, "photos", "ObjectBucketNotProven")).await;
+    let spec = fixture.get(BUCKETS, OBJECT).unwrap()["spec"].clone();
+    fixture.patch(BUCKETS, OBJECT, json!({"spec": "nonsense"}));
+    fixture.delete(CLAIMS, "photos");
+    let _running = fixture.start(1);
+    fixture.until("it is told", || told(&fixture, "photos", "ObjectBucketNotProven")).await;
     sleep(HOUR).await;
-    assert!(stand.get(CLAIMS, "photos").is_some());
-    stand.patch(BUCKETS, OBJECT, json!({"spec": spec}));
-    stand.gone("photos").await;
-    assert!(stand.get(BUCKETS, OBJECT).is_none());
+    assert!(fixture.get(CLAIMS, "photos").is_some());
+    fixture.patch(BUCKETS, OBJECT, json!({"spec": spec}));
+    fixture.gone("photos").await;
+    assert!(fixture.get(BUCKETS, OBJECT).is_none());
 }

@@ -85,7 +85,7 @@ impl Plan {
     }
 
     /// `bindAPIUpdate`.
-    pub(super) async fn carry_out(self, node: &str, api: &mut Api) -> Result<(), Status> {
+    pub(super) async fn execute(self, node: &str, api: &mut Api) -> Result<(), Status> {
         for (volume, claim) in &self.bindings {
             if let Some(change) = bound_to(&volume.value, &claim.value) {
                 api.update(storage::volumes(), volume, None, change).await?;

@@ -7,7 +7,7 @@ use kube::api::Api;
 use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY};
 use provisioner_runtime::Cache as _;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::{FencingToken, NoAnswer};
+use provisioner_runtime::controller::{CallAborted, FencingToken};
 use provisioner_runtime::limiter::Purpose;
 
 use super::{Actions, Step};
@@ -84,9 +84,9 @@ impl Actions {
                 }
             }
             Ok((bucket, Ok(Err(error)))) => self.not_provisioned(&error, &bucket, &inputs.record).await,
-            Ok((_, Err(no_answer))) => {
+            Ok((_, Err(aborted))) => {
                 let method = if inputs.source == Source::Granted { "grant" } else { "provision" };
-                Outcome::Broke { method, no_answer }
+                Outcome::ProvisionAborted { method, aborted }
             }
             Err(outcome) => outcome,
         }
@@ -137,11 +137,11 @@ impl Actions {
     fn backend_config(&self, claim: &ClaimFacts, applied: Option<&Texts>) -> Result<Parsed, Outcome> {
         let mut config = claim.config.clone();
         loop {
-            let read = match provisioner_runtime::controller::unpanicked(|| self.backend.parse_config(&config)) {
+            let read = match provisioner_runtime::controller::catch_panic(|| self.backend.parse_config(&config)) {
                 Ok(read) => read,
                 Err(panic) => {
-                    let no_answer = NoAnswer::Panicked(panic);
-                    return Err(Outcome::Broke { method: "Config::deserialize", no_answer });
+                    let aborted = CallAborted::Panicked(panic);
+                    return Err(Outcome::ProvisionAborted { method: "Config::deserialize", aborted });
                 }
             };
             let Err(error) = read else { return read.map_err(|error| Outcome::BadConfig(error.to_string())) };

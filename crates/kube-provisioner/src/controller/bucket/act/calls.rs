@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent, NoAnswer, Refused};
+use provisioner_runtime::controller::{Call, CallAborted, CallPermit, FencingToken, JournalRecord, Refused};
 use provisioner_runtime::limiter::Flow;
 
 use super::{Actions, Step};
@@ -26,11 +26,11 @@ impl Actions {
         (token, flow): (&FencingToken, &Flow),
         limit: Duration,
         run: impl FnOnce() -> BoxFuture<'a, T>,
-    ) -> Result<Result<T, NoAnswer>, Outcome> {
-        let call = Call { permit: CallPermit::Of(flow), limit, token, intent: Intent::Recorded };
+    ) -> Result<Result<T, CallAborted>, Outcome> {
+        let call = Call { permit: CallPermit::Of(flow), limit, token, record: JournalRecord::Exists };
         match step.call(call, |_| true, run).await {
             Ok(answer) => Ok(Ok(answer)),
-            Err(Refused::NoAnswer(no_answer)) => Ok(Err(no_answer)),
+            Err(Refused::Aborted(aborted)) => Ok(Err(aborted)),
             Err(Refused::Unwanted) => Err(Outcome::Changed),
             Err(Refused::Journal(error)) => Err(Outcome::NotFenced(error)),
         }
@@ -41,7 +41,7 @@ impl Actions {
         read_parameters(texts, &self.rules, &*self.backend).map_err(|bad| match bad {
             BadParameters::Wrong(problem) => Outcome::BadRecord(problem),
             BadParameters::Crashed(panic) => {
-                Outcome::Broke { method: "Parameters::deserialize", no_answer: NoAnswer::Panicked(panic) }
+                Outcome::ProvisionAborted { method: "Parameters::deserialize", aborted: CallAborted::Panicked(panic) }
             }
         })
     }

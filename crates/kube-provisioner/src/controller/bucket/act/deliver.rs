@@ -96,7 +96,7 @@ impl Actions {
         };
         let body = self.body(claim, &entries, ("Secret", "stringData"));
         let seen = self.write(&api, &claim.name, claim, body, known, of_secret).await?;
-        self.cache().saw_secret(seen, lists);
+        self.cache().observe_secret(seen, lists);
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl Actions {
         let api: Api<ConfigMap> = Api::namespaced(self.context.client().clone(), &claim.namespace);
         let body = self.body(claim, &entries, ("ConfigMap", "data"));
         let seen = self.write(&api, &claim.name, claim, body, known, of_config_map).await?;
-        self.cache().saw_config_map(seen, lists);
+        self.cache().observe_config_map(seen, lists);
         Ok(())
     }
 
@@ -184,11 +184,11 @@ impl Actions {
         };
         if let (Some(known), Delivered::Unowned) = (secret, facts.secret) {
             let owned: Secret = self.own(claim, &known).await?;
-            self.cache().saw_secret(of_secret(&owned), lists);
+            self.cache().observe_secret(of_secret(&owned), lists);
         }
         if let (Some(known), Delivered::Unowned) = (map, facts.config_map) {
             let owned: ConfigMap = self.own(claim, &known).await?;
-            self.cache().saw_config_map(of_config_map(&owned), lists);
+            self.cache().observe_config_map(of_config_map(&owned), lists);
         }
         Ok(())
     }

@@ -18,8 +18,8 @@ use crate::bucket::ClaimName;
 use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, OurClass, ReclaimPolicy};
 use crate::controller::bucket::key::Key;
-use crate::controller::bucket::narrow::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
 use crate::controller::bucket::outcome::Outcome;
+use crate::controller::bucket::partial::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
 use crate::controller::bucket::record::Record;
 use crate::controller::shared::requests;
 use crate::protocol;
@@ -74,7 +74,7 @@ impl Actions {
         match shown(&self.claims, answer, WatchedClaim::version) {
             Ok(claim) => {
                 if let Some(claim) = claim_facts(&claim) {
-                    self.cache().saw_claim(claim);
+                    self.cache().observe_claim(claim);
                 }
                 Ok(())
             }
@@ -101,7 +101,7 @@ impl Actions {
         };
         let mut cache = self.cache();
         if let Some(live) = live.clone() {
-            cache.saw_claim(live);
+            cache.observe_claim(live);
         }
         let live = live.filter(|live| *live.uid == *claim.uid);
         if live.is_none() {
@@ -113,7 +113,7 @@ impl Actions {
     pub(super) async fn read_bucket(&self, name: &str) -> Result<Option<BucketFacts>, Outcome> {
         let answer = requests::get(&self.context, ObjectBucket::url_path(&(), None), name).await;
         match shown(&self.buckets, answer, WatchedBucket::version) {
-            Ok(bucket) => Ok(self.saw(&bucket)),
+            Ok(bucket) => Ok(self.observe(&bucket)),
             Err(CallError::NotFound) => Ok(None),
             Err(error) => Err(Outcome::CallFailed { doing: "reading the ObjectBucket", error }),
         }
@@ -155,7 +155,7 @@ impl Actions {
         let request = create_request(&ObjectBucket::url_path(&(), None), body)?;
         let answer = self.context.request(self.context.client().request::<WatchedBucket>(request)).await;
         let created = shown(&self.buckets, answer, WatchedBucket::version)?;
-        self.saw(&created).ok_or_else(|| CallError::Other("the ObjectBucket cannot be read back".to_owned()))
+        self.observe(&created).ok_or_else(|| CallError::Other("the ObjectBucket cannot be read back".to_owned()))
     }
 
     /// Writes what is known of the bucket by now, if the ObjectBucket is still this one.
@@ -229,7 +229,7 @@ impl Actions {
         let path = ObjectBucket::url_path(&(), None);
         let answer = requests::patch(&self.context, path, &bucket.name, subresource, &Patch::Merge(patch)).await;
         match shown(&self.buckets, answer, WatchedBucket::version) {
-            Ok(written) => self.saw(&written).ok_or(Outcome::Changed),
+            Ok(written) => self.observe(&written).ok_or(Outcome::Changed),
             Err(CallError::Conflict) => {
                 self.read_bucket(&bucket.name).await?;
                 Err(Outcome::Changed)
@@ -247,7 +247,7 @@ impl Actions {
         let answer = self.delete::<WatchedBucket>(bucket).await;
         match shown(&self.buckets, answer, WatchedBucket::version) {
             Ok(going) => {
-                self.saw(&going);
+                self.observe(&going);
                 Ok(true)
             }
             Err(CallError::NotFound) => {
@@ -337,9 +337,9 @@ impl Actions {
         })
     }
 
-    fn saw(&self, bucket: &WatchedBucket) -> Option<BucketFacts> {
+    fn observe(&self, bucket: &WatchedBucket) -> Option<BucketFacts> {
         let facts = bucket_facts(bucket)?;
-        self.cache().saw_bucket(facts.clone());
+        self.cache().observe_bucket(facts.clone());
         Some(facts)
     }
 }

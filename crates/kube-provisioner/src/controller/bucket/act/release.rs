@@ -42,7 +42,7 @@ impl Actions {
         if facts.claim.is_none() && self.read_claim(claim).await?.is_some_and(|live| !live.deleting) {
             return Err(Outcome::Changed);
         }
-        let bucket = self.held(bucket, ending).await?;
+        let bucket = self.with_finalizer(bucket, ending).await?;
         // From here on nobody takes the object for a living one.
         if !bucket.deleting && !self.begin_deletion(&bucket).await? {
             return self.let_claim_go(claim).await;
@@ -72,7 +72,7 @@ impl Actions {
                     let (verdict, retry_after) = (error.verdict(), error.retry_after());
                     return Err(Outcome::NotReleased { verdict, message: error.to_string(), retry_after });
                 }
-                Err(no_answer) => return Err(Outcome::ReleaseBroke { method, no_answer }),
+                Err(aborted) => return Err(Outcome::ReleaseAborted { method, aborted }),
             }
         }
         self.remove_delivered(claim).await?;
@@ -82,7 +82,7 @@ impl Actions {
 
     /// The ObjectBucket with our finalizer: without it, the object would be gone before the bucket. What is known of an
     /// object of another provisioner is written down first, since its class may go at any time.
-    async fn held(&self, bucket: &Arc<BucketFacts>, ending: Ending) -> Result<Arc<BucketFacts>, Outcome> {
+    async fn with_finalizer(&self, bucket: &Arc<BucketFacts>, ending: Ending) -> Result<Arc<BucketFacts>, Outcome> {
         if bucket.has_finalizer() || bucket.deleting || ending == Ending::Abandon {
             return Ok(bucket.clone());
         }

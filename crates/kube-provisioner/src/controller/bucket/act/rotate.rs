@@ -43,7 +43,7 @@ impl Actions {
                     let retry_after = error.retry_after();
                     return Err(Outcome::NotRotated { message: error.to_string(), retry_after });
                 }
-                Err(no_answer) => return Err(Outcome::RotationBroke { method: "rotate", no_answer }),
+                Err(aborted) => return Err(Outcome::RotationAborted { method: "rotate", aborted }),
             };
             let rotation = claim.rotation.as_deref().map(str::to_owned);
             let new = NewKey { access_key_id: credentials.access_key_id.clone(), rotation };
@@ -100,7 +100,7 @@ impl Actions {
                     let retry_after = error.retry_after();
                     return Err(Outcome::NotRetired { message: error.to_string(), retry_after });
                 }
-                Err(no_answer) => return Err(Outcome::RotationBroke { method: "retire", no_answer }),
+                Err(aborted) => return Err(Outcome::RotationAborted { method: "retire", aborted }),
             }
             let record = Record { retire_at: None, ..(**record).clone() };
             self.write_bucket(bucket, &record, None).await.map(drop)

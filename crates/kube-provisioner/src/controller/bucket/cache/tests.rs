@@ -4,7 +4,7 @@ use serde_json::json;
 
 use provisioner_runtime::watch::FromJson as _;
 
-use super::super::narrow::{WatchedBucket, bucket_facts};
+use super::super::partial::{WatchedBucket, bucket_facts};
 use super::super::safeguards::Safeguards;
 use super::*;
 use crate::bucket::BucketCapabilities;
@@ -28,17 +28,17 @@ fn who_had_the_name_before_takes_no_place() {
         let text = json!({"metadata": metadata, "spec": {}}).to_string();
         bucket_facts(&WatchedBucket::from_json(&text).unwrap()).unwrap()
     };
-    cache.saw_bucket(bucket("new", 9));
+    cache.observe_bucket(bucket("new", 9));
     cache.bucket_event(Change::Applied(Some(bucket("old", 5))));
     cache.bucket_event(Change::Deleted(Some(bucket("old", 6))));
     let uid = |cache: &BucketCache| cache.bucket("obc-shop-photos").map(|known| known.uid.clone());
     assert_eq!(uid(&cache).as_deref(), Some("new"));
     // An answer that is older than the deletion brings nothing back.
     cache.bucket_event(Change::Deleted(Some(bucket("new", 10))));
-    cache.saw_bucket(bucket("new", 9));
+    cache.observe_bucket(bucket("new", 9));
     assert_eq!(uid(&cache), None);
     // One that exists is taken from any answer, however old its last change is.
-    cache.saw_bucket(bucket("newer", 7));
+    cache.observe_bucket(bucket("newer", 7));
     // A list that is older than an answer takes nothing away.
     cache.bucket_event(Change::Begin);
     cache.bucket_event(Change::Listed(Some(bucket("newer", 6))));
@@ -46,7 +46,7 @@ fn who_had_the_name_before_takes_no_place() {
     assert_eq!(uid(&cache).as_deref(), Some("newer"));
     // And an answer that is older than what is known does not stand for a list.
     cache.bucket_event(Change::Begin);
-    cache.saw_bucket(bucket("newer", 6));
+    cache.observe_bucket(bucket("newer", 6));
     cache.bucket_event(Change::Ready);
     assert_eq!(uid(&cache), None);
 }

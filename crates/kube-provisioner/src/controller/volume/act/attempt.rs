@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::Cache;
-use provisioner_runtime::controller::{Call, CallPermit, Intent, NoAnswer};
+use provisioner_runtime::controller::{Call, CallAborted, CallPermit, JournalRecord};
 use provisioner_runtime::limiter::{Flow, Purpose};
 use provisioner_runtime::queue::Permit;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::{Decision, NoAction, Refusal, decide};
 use crate::controller::volume::events::slow;
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, Progress};
-use crate::controller::volume::intent;
+use crate::controller::volume::journal_entry;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;
 
@@ -38,7 +38,7 @@ pub(super) struct Attempt<'a> {
 
 /// What the author's code has answered.
 pub(super) struct Answer<T> {
-    pub(super) value: Result<T, NoAnswer>,
+    pub(super) value: Result<T, CallAborted>,
     /// Saving what was made is a part of the attempt.
     pub(super) permit: Permit<Key>,
 }
@@ -75,13 +75,13 @@ impl Actions {
         again.parameters.map_err(|bad| match bad {
             BadParameters::Wrong(problems) => Outcome::Refused(Refusal::Parameters(problems)),
             BadParameters::Crashed(panic) => {
-                Outcome::ProvisionBroke { method: "Parameters::deserialize", no_answer: NoAnswer::Panicked(panic) }
+                Outcome::ProvisionAborted { method: "Parameters::deserialize", aborted: CallAborted::Panicked(panic) }
             }
         })
     }
 
     /// Records the attempt, waits for the flow's permit and calls the author's code.
-    pub(super) async fn ask<'b, T>(
+    pub(super) async fn call_backend<'b, T>(
         &'b self,
         attempt: Attempt<'_>,
         limit: Duration,
@@ -103,8 +103,8 @@ impl Actions {
             parameters: parameters.parsed,
             fencing_token: fencing_token.clone(),
         };
-        let intent = Intent::Record(intent::write(&pending, key).ok_or(Outcome::Changed)?);
-        let step_call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, intent };
+        let record = JournalRecord::New(journal_entry::write(&pending, key).ok_or(Outcome::Changed)?);
+        let step_call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record };
         let wanted = |cache: &mut VolumeCache| {
             if !fencing_token.is_valid() || !self.is_still_wanted(&decision, &pending, &cache.facts(key)) {
                 return false;

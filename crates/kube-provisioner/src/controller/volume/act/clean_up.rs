@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::Cache;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::{Call, CallPermit, Intent};
+use provisioner_runtime::controller::{Call, CallPermit, JournalRecord};
 use provisioner_runtime::limiter::Purpose;
 
 use super::attempt::{Answer, Attempt};
@@ -27,20 +27,20 @@ impl Actions {
         };
         if self.no_clean_up.load(Ordering::Relaxed) {
             // The asset that the backend may be making must become a volume, which is then deleted.
-            return self.carry_on(attempt).await;
+            return self.resume(attempt).await;
         }
         if let Err(outcome) = self.still_without_volume(&attempt).await {
             return outcome;
         }
-        let answer = self.ask(attempt, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await;
+        let answer = self.call_backend(attempt, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await;
         let error = match answer {
             Ok(Answer { value: Ok(Ok(())), .. }) => {
                 self.cache().set_progress(step.key(), Progress::None);
                 return Outcome::CleanedUp;
             }
             Ok(Answer { value: Ok(Err(error)), .. }) => error,
-            Ok(Answer { value: Err(no_answer), .. }) => {
-                return Outcome::ProvisionBroke { method: "clean_up", no_answer };
+            Ok(Answer { value: Err(aborted), .. }) => {
+                return Outcome::ProvisionAborted { method: "clean_up", aborted };
             }
             Err(outcome) => return outcome,
         };
@@ -100,7 +100,7 @@ impl Actions {
             .in_cluster(&self.rules.cluster_id)
             .with(secrets, fencing_token.clone());
         let limit = self.limits.delete;
-        let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, intent: Intent::Recorded };
+        let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record: JournalRecord::Exists };
         match answered(step.call(call, |_| true, || self.backend.delete(argument)).await) {
             Ok(Ok(Ok(()))) => {
                 self.cache().set_progress(step.key(), Progress::None);
@@ -110,7 +110,7 @@ impl Actions {
                 let (verdict, retry_after) = (error.verdict(), error.retry_after());
                 Outcome::NotCleanedUp { verdict, message: error.to_string(), retry_after }
             }
-            Ok(Err(no_answer)) => Outcome::ProvisionBroke { method: "delete", no_answer },
+            Ok(Err(aborted)) => Outcome::ProvisionAborted { method: "delete", aborted },
             Err(outcome) => outcome,
         }
     }

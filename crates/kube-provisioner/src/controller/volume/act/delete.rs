@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::Journaled;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::{Call, CallPermit, FencingToken, Intent};
+use provisioner_runtime::controller::{Call, CallPermit, FencingToken, JournalRecord};
 use provisioner_runtime::limiter::{LimiterPermit, Purpose};
 use tokio::time::Instant;
 
@@ -28,8 +28,8 @@ struct DeleteCalls<'a> {
 }
 
 impl<'a> DeleteCalls<'a> {
-    fn call(&self, limit: Duration, intent: Intent) -> Call<'a> {
-        Call { permit: CallPermit::Held(self.permit), limit, token: self.token, intent }
+    fn call(&self, limit: Duration, record: JournalRecord) -> Call<'a> {
+        Call { permit: CallPermit::Held(self.permit), limit, token: self.token, record }
     }
 }
 
@@ -47,7 +47,7 @@ impl Actions {
             let secrets = self.secrets_of(&live).await?;
             let argument =
                 ProvisionedVolume::new(live.clone()).in_cluster(&self.rules.cluster_id).with(secrets, token.clone());
-            let call = calls.call(self.limits.delete, Intent::Recorded);
+            let call = calls.call(self.limits.delete, JournalRecord::Exists);
             let answer = answered(step.call(call, |_| true, || self.backend.delete(argument)).await)?;
             Ok((live, answer))
         };
@@ -57,7 +57,7 @@ impl Actions {
         let live = match answer {
             Ok((live, Ok(Ok(())))) => live,
             Ok((_, Ok(Err(error)))) => return not_deleted(&error),
-            Ok((_, Err(no_answer))) => return Outcome::DeleteBroke { method: "delete", no_answer },
+            Ok((_, Err(aborted))) => return Outcome::DeleteAborted { method: "delete", aborted },
             Err(outcome) => return outcome,
         };
         self.cache().backend_deleted(key, &volume.facts.uid, false);
@@ -74,7 +74,7 @@ impl Actions {
         let key = calls.step.key();
         let VolumeState::Ours(volume) = &facts.volume else { return Err(Outcome::Changed) };
         self.owner_is_gone(volume, key).await?;
-        let guarded = self.ask_guard(deletion, volume, calls).await?;
+        let guarded = self.call_guard(deletion, volume, calls).await?;
         let version = guarded.unwrap_or_else(|| volume.resource_version.to_string());
         let live = self.live_volume(deletion, volume, &version, key).await?;
         if deletion == Deletion::NeverBound {
@@ -88,7 +88,7 @@ impl Actions {
     }
 
     /// Asks the author's `should_delete` before anything is deleted. Returns the volume's version that the author saw.
-    async fn ask_guard(
+    async fn call_guard(
         &self,
         deletion: Deletion,
         volume: &OurVolume,
@@ -102,7 +102,7 @@ impl Actions {
         let argument = ProvisionedVolume::new(live)
             .in_cluster(&self.rules.cluster_id)
             .with(Secrets::default(), calls.token.clone());
-        let call = calls.call(self.limits.delete, Intent::None);
+        let call = calls.call(self.limits.delete, JournalRecord::None);
         match answered(calls.step.call(call, |_| true, || self.backend.should_delete(argument)).await)? {
             Ok(Ok(())) => Ok(version),
             Ok(Err(error)) if error.verdict() == DeleteVerdict::Unsupported => {
@@ -110,7 +110,7 @@ impl Actions {
                 Ok(version)
             }
             Ok(Err(error)) => Err(not_deleted(&error)),
-            Err(no_answer) => Err(Outcome::DeleteBroke { method: "should_delete", no_answer }),
+            Err(aborted) => Err(Outcome::DeleteAborted { method: "should_delete", aborted }),
         }
     }
 
@@ -140,7 +140,7 @@ impl Actions {
             Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
         };
         if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) {
-            self.cache().saw_volume(live.seen);
+            self.cache().observe_volume(live.seen);
             return Outcome::Changed;
         }
         self.remove_object(&live.object, volume, key, started).await
@@ -168,7 +168,7 @@ impl Actions {
         };
         match answer {
             Ok(Some(live)) => Ok(Arc::new(live)),
-            Ok(None) | Err(CallError::NotFound) => Err(Outcome::NoAction(NoAction::VolumeGoes)),
+            Ok(None) | Err(CallError::NotFound) => Err(Outcome::NoAction(NoAction::VolumeTerminating)),
             Err(CallError::Conflict) => {
                 self.as_decided(Decision::Delete(deletion), volume, key).await?;
                 Err(Outcome::Changed)
@@ -186,10 +186,10 @@ impl Actions {
     ) -> Result<Arc<PersistentVolume>, Outcome> {
         let live = match self.read_volume(&key.to_string()).await {
             Ok(live) => live,
-            Err(CallError::NotFound) => return Err(Outcome::NoAction(NoAction::VolumeGoes)),
+            Err(CallError::NotFound) => return Err(Outcome::NoAction(NoAction::VolumeTerminating)),
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
         };
-        self.cache().saw_volume(live.seen);
+        self.cache().observe_volume(live.seen);
         let same = live.object.metadata.uid.as_deref() == Some(&*volume.facts.uid) && self.decision_now(key) == decided;
         if same { Ok(Arc::new(live.object)) } else { Err(Outcome::Changed) }
     }
@@ -200,15 +200,15 @@ impl Actions {
         let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
             Ok(live) => live,
             // The controller-manager releases the volume.
-            Err(CallError::NotFound) => return Err(Outcome::NoAction(NoAction::VolumeGoes)),
+            Err(CallError::NotFound) => return Err(Outcome::NoAction(NoAction::VolumeTerminating)),
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim", error }),
         };
         let same = live.metadata().uid.as_deref() == Some(&*claim.facts.uid);
         if same && live.fields.as_ref().is_ok_and(|fields| fields.bound_to().is_none()) {
             return Ok(());
         }
-        self.cache().saw_claim(live);
-        Err(Outcome::NoAction(NoAction::VolumeGoes))
+        self.cache().observe_claim(live);
+        Err(Outcome::NoAction(NoAction::VolumeTerminating))
     }
 
     async fn remove_object(&self, live: &PersistentVolume, volume: &OurVolume, key: &Key, started: Instant) -> Outcome {

@@ -11,7 +11,7 @@ use kube::Resource;
 use kube::api::Patch;
 use provisioner_runtime::Cache;
 use provisioner_runtime::call::{CallError, unsent};
-use provisioner_runtime::controller::{Call, CallPermit, Intent};
+use provisioner_runtime::controller::{Call, CallPermit, JournalRecord};
 use provisioner_runtime::limiter::Purpose;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -24,8 +24,8 @@ use crate::controller::volume::decide::{Decision, decide};
 use crate::controller::volume::events;
 use crate::controller::volume::facts::{Facts, GrowingClaim, ResizeStatus, VolumeState};
 use crate::controller::volume::key::Key;
-use crate::controller::volume::narrow::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::partial::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{ExpandError, ExpandVerdict};
 use crate::request::ProvisionedVolume;
@@ -54,7 +54,7 @@ impl Actions {
             let argument =
                 ProvisionedVolume::new(live.clone()).in_cluster(&self.rules.cluster_id).with(secrets, token.clone());
             let limit = self.limits.delete;
-            let call = Call { permit: CallPermit::Held(&permit), limit, token: &token, intent: Intent::Recorded };
+            let call = Call { permit: CallPermit::Held(&permit), limit, token: &token, record: JournalRecord::Exists };
             let wanted = |cache: &mut VolumeCache| decide(&cache.facts(key), &self.rules) == decision;
             let answer = answered(step.call(call, wanted, || self.backend.expand(argument, bytes)).await)?;
             Ok((live, answer))
@@ -65,7 +65,7 @@ impl Actions {
         let written = match answer {
             Ok((live, Ok(Ok(())))) => self.write_size(&live, bytes, key).await,
             Ok((_, Ok(Err(error)))) => self.not_expanded(&error, bytes, key).await,
-            Ok((_, Err(no_answer))) => Err(Outcome::ExpandBroke { no_answer }),
+            Ok((_, Err(aborted))) => Err(Outcome::ExpandAborted { aborted }),
             Err(outcome) => Err(outcome),
         };
         match written {
@@ -153,7 +153,7 @@ impl Actions {
         let answer = requests::patch(&self.context, path, &name, None, &patch);
         match patched(shown(&self.volumes, answer, WatchedVolume::version).await) {
             Ok(Some(volume)) => {
-                self.cache().saw_volume(volume);
+                self.cache().observe_volume(volume);
                 Ok(())
             }
             Ok(None) | Err(CallError::NotFound) => Err(Outcome::Behind),
@@ -170,7 +170,7 @@ impl Actions {
         let answer = requests::patch(&self.context, path, &claim.name, Some("status"), &patch);
         match shown(&self.claims, answer, WatchedClaim::version).await {
             Ok(claim) => {
-                self.cache().saw_claim(claim);
+                self.cache().observe_claim(claim);
                 Ok(())
             }
             Err(CallError::Conflict | CallError::NotFound) => Err(Outcome::Behind),

@@ -14,8 +14,8 @@ use super::Actions;
 use crate::controller::shared::requests;
 use crate::controller::volume::facts::{ClaimFacts, Progress, VolumeFacts};
 use crate::controller::volume::key::Key;
-use crate::controller::volume::narrow::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::partial::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
 
@@ -55,7 +55,7 @@ impl Actions {
             Ok(live) => {
                 let mut cache = self.cache();
                 cache.set_progress(key, Progress::None);
-                cache.saw_volume(live.seen);
+                cache.observe_volume(live.seen);
             }
             Err(CallError::NotFound) => self.cache().volume_is_gone(key),
             Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },

@@ -14,10 +14,10 @@ impl Actions {
         let seen = if wanted { Decision::Protect } else { Decision::Unprotect };
         let live = match self.read_volume(&key.to_string()).await {
             Ok(live) => live,
-            Err(CallError::NotFound) => return Outcome::NoAction(NoAction::VolumeGoes),
+            Err(CallError::NotFound) => return Outcome::NoAction(NoAction::VolumeTerminating),
             Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
         };
-        self.cache().saw_volume(live.seen);
+        self.cache().observe_volume(live.seen);
         if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) || self.decision_now(key) != seen {
             return Outcome::Changed;
         }

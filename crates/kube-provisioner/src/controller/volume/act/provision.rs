@@ -28,16 +28,16 @@ impl Actions {
             return self.confirm(facts, step.key()).await;
         }
         match self.attempt(Decision::Provision, claim, facts, step) {
-            Ok(attempt) => self.carry_on(attempt).await,
+            Ok(attempt) => self.resume(attempt).await,
             Err(outcome) => outcome,
         }
     }
 
     /// Calls `provision` for an attempt and processes its answer.
-    pub(super) async fn carry_on(&self, attempt: Attempt<'_>) -> Outcome {
+    pub(super) async fn resume(&self, attempt: Attempt<'_>) -> Outcome {
         let (pending, step, key) = (attempt.pending.clone(), attempt.step, attempt.step.key());
         let (claim, secrets) = (attempt.claim.clone(), attempt.parameters.secrets.clone());
-        match self.ask(attempt, self.limits.provision, |request| self.backend.provision(request)).await {
+        match self.call_backend(attempt, self.limits.provision, |request| self.backend.provision(request)).await {
             Ok(Answer { value: Ok(Ok(volume)), permit: _permit }) => {
                 match self.unsaved(key, pending.clone(), &claim, &secrets, volume) {
                     Ok(unsaved) => self.save(key, unsaved).await,
@@ -45,7 +45,7 @@ impl Actions {
                 }
             }
             Ok(Answer { value: Ok(Err(error)), .. }) => self.not_provisioned(&error, &pending, step).await,
-            Ok(Answer { value: Err(no_answer), .. }) => Outcome::ProvisionBroke { method: "provision", no_answer },
+            Ok(Answer { value: Err(aborted), .. }) => Outcome::ProvisionAborted { method: "provision", aborted },
             Err(outcome) => outcome,
         }
     }
@@ -103,7 +103,7 @@ impl Actions {
         let mut cache = self.cache();
         let answer = match answer {
             Ok(Some(claim)) => {
-                cache.saw_claim(claim);
+                cache.observe_claim(claim);
                 return Ok(());
             }
             answer => answer,
@@ -122,12 +122,12 @@ impl Actions {
         let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
             Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.facts.uid) => live,
             // The watch will show it, and any other claim of that name.
-            Ok(_) | Err(CallError::NotFound) => return Outcome::NoAction(NoAction::ClaimGoes),
+            Ok(_) | Err(CallError::NotFound) => return Outcome::NoAction(NoAction::ClaimTerminating),
             Err(error) => return Outcome::CallFailed { doing: "reading the claim again", error },
         };
         let mut cache = self.cache();
         cache.confirmed(key);
-        cache.saw_claim(live);
+        cache.observe_claim(live);
         Outcome::Changed
     }
 }

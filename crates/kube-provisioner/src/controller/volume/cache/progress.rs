@@ -5,7 +5,7 @@ use provisioner_runtime::watch::Change;
 use super::VolumeCache;
 use crate::controller::volume::facts::Progress;
 use crate::controller::volume::key::Key;
-use crate::controller::volume::narrow::WatchedVolume;
+use crate::controller::volume::partial::WatchedVolume;
 
 impl VolumeCache {
     /// How many attempts are in journals that no process writes any more.

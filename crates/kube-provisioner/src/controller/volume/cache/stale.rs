@@ -6,7 +6,7 @@ use provisioner_runtime::watch::Change;
 use super::{ClaimEntry, VolumeCache};
 use crate::controller::volume::facts::Progress;
 use crate::controller::volume::key::Key;
-use crate::controller::volume::narrow::{WatchedClaim, WatchedVolume};
+use crate::controller::volume::partial::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::safeguards::Safeguard;
 
 impl VolumeCache {

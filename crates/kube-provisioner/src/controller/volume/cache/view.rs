@@ -19,8 +19,8 @@ impl Cache for VolumeCache {
         let progress = self.progress.get(key).cloned().unwrap_or_default();
         let claim = match self.claims.get(key) {
             None => ClaimState::Absent,
-            Some(ClaimEntry::Settled { bound_here, deleting, growing, .. }) => {
-                ClaimState::Settled { bound_here: *bound_here, deleting: *deleting, growing: growing.clone() }
+            Some(ClaimEntry::Bound { bound_here, deleting, growing, .. }) => {
+                ClaimState::Bound { bound_here: *bound_here, deleting: *deleting, growing: growing.clone() }
             }
             Some(ClaimEntry::Waiting(claim)) => ClaimState::Waiting(claim.clone()),
             Some(ClaimEntry::Unreadable(claim)) => ClaimState::Unreadable(claim.clone()),
@@ -33,7 +33,7 @@ impl Cache for VolumeCache {
             None => VolumeState::Absent,
             Some(None) => match self.unreadable.get(key) {
                 Some(volume) => VolumeState::Unreadable(volume.clone()),
-                None => VolumeState::Foreign,
+                None => VolumeState::Unmanaged,
             },
             Some(Some(volume)) => VolumeState::Ours(volume.clone()),
         };
@@ -45,18 +45,18 @@ impl Cache for VolumeCache {
         let facts = self.facts(key);
         let claim = match &facts.claim {
             ClaimState::Absent => (0, 0),
-            ClaimState::Settled { bound_here, deleting, .. } => (1, u64::from(*bound_here) << 1 | u64::from(*deleting)),
+            ClaimState::Bound { bound_here, deleting, .. } => (1, u64::from(*bound_here) << 1 | u64::from(*deleting)),
             ClaimState::Waiting(claim) => (2, claim.fingerprint),
             ClaimState::Unreadable(claim) => (3, fingerprint(&claim.facts)),
         };
         let class = match &facts.class {
             ClassState::Missing => 0,
-            ClassState::Foreign => 1,
+            ClassState::Unmanaged => 1,
             ClassState::Ours(class) => class.fingerprint,
         };
         let volume = match &facts.volume {
             VolumeState::Absent => 0,
-            VolumeState::Foreign => 1,
+            VolumeState::Unmanaged => 1,
             VolumeState::Unreadable(volume) => fingerprint(&volume.problem),
             VolumeState::Ours(volume) => volume.facts.fingerprint(),
         };

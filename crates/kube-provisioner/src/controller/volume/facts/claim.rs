@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::class::class_name;
-use crate::controller::volume::narrow;
+use crate::controller::volume::partial;
 use crate::quantity;
 
 /// The data source of a claim.
@@ -61,7 +61,7 @@ pub(crate) struct UnreadableClaim {
 
 impl UnreadableClaim {
     /// `None` for an object that lacks what every stored object has.
-    pub(crate) fn read(meta: &narrow::Meta, problem: &str) -> Option<Self> {
+    pub(crate) fn read(meta: &partial::Meta, problem: &str) -> Option<Self> {
         let facts = ClaimFacts {
             uid: meta.uid.as_deref()?.into(),
             namespace: meta.namespace.as_deref()?.into(),
@@ -100,7 +100,7 @@ pub(crate) struct ClaimFacts {
 
 impl ClaimFacts {
     /// Reads a claim. `None` for an object that lacks what every stored object has.
-    pub(crate) fn read(claim: &narrow::ClaimFields) -> Option<Self> {
+    pub(crate) fn read(claim: &partial::ClaimFields) -> Option<Self> {
         let (meta, spec) = (&claim.metadata, claim.spec.clone().unwrap_or_default());
         Some(Self {
             uid: meta.uid.as_deref()?.into(),
@@ -124,7 +124,7 @@ impl ClaimFacts {
 }
 
 fn requested_bytes(storage: Option<&serde_json::Value>) -> Result<u64, String> {
-    match storage.and_then(narrow::amount_text) {
+    match storage.and_then(partial::amount_text) {
         None => Ok(0),
         Some(text) => quantity::parse_bytes(&text).map_err(|error| error.to_string()),
     }

@@ -1,7 +1,7 @@
 //! What is known of a bound claim that asks for more than it has.
 
 use super::claim::ClaimFacts;
-use crate::controller::volume::narrow::{ClaimFields, amount_text};
+use crate::controller::volume::partial::{ClaimFields, amount_text};
 use crate::quantity;
 
 /// A bound claim that asks for more than its volume gives it. Few claims do, so the cache keeps this beside the others.

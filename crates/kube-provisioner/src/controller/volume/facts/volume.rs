@@ -7,7 +7,7 @@ use provisioner_runtime::limiter::{Flow, Purpose};
 use super::class::class_name;
 use super::fingerprint::fingerprint;
 use crate::controller::volume::key::Key;
-use crate::controller::volume::narrow::{self, ClaimRef, amount_text};
+use crate::controller::volume::partial::{self, ClaimRef, amount_text};
 use crate::protocol;
 use crate::quantity;
 
@@ -56,7 +56,7 @@ pub(crate) struct VolumeFacts {
 }
 
 impl VolumeFacts {
-    pub(crate) fn read(volume: &narrow::VolumeFields) -> Option<Self> {
+    pub(crate) fn read(volume: &partial::VolumeFields) -> Option<Self> {
         let (meta, spec) = (&volume.metadata, volume.spec.clone().unwrap_or_default());
         // What is copied to another object means nothing there.
         let is_uid = |value: &Option<Box<str>>| value.is_some() && value.as_deref() == meta.uid.as_deref();

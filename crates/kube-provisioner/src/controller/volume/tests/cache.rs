@@ -12,21 +12,21 @@ fn key() -> Key {
     Key::of_claim("uid-1-1")
 }
 
-fn delete_claim(scene: &mut Scene, claim: Value) -> Vec<Key> {
-    scene.cache.claim_event(Change::Deleted(sent(claim)))
+fn delete_claim(fixture: &mut Fixture, claim: Value) -> Vec<Key> {
+    fixture.cache.claim_event(Change::Deleted(sent(claim)))
 }
 
-fn delete_volume(scene: &mut Scene, volume: Value) -> Vec<Key> {
-    scene.cache.volume_event(Change::Deleted(sent(volume)))
+fn delete_volume(fixture: &mut Fixture, volume: Value) -> Vec<Key> {
+    fixture.cache.volume_event(Change::Deleted(sent(volume)))
 }
 
 /// What the claim asks for has been begun.
-fn begin(scene: &mut Scene) {
-    let facts = scene.cache.facts(&key());
+fn begin(fixture: &mut Fixture) {
+    let facts = fixture.cache.facts(&key());
     let (ClaimState::Waiting(claim), ClassState::Ours(class)) = (facts.claim, facts.class) else {
         panic!("waiting for us");
     };
-    scene.cache.set_progress(
+    fixture.cache.set_progress(
         &key(),
         Progress::Background(Arc::new(Pending { claim, class, token: "t".into(), begun: tokio::time::Instant::now() })),
     );
@@ -38,201 +38,202 @@ fn saved() -> Value {
 
 #[test]
 fn g4_class_changes_wake_the_claims_that_name_the_class() {
-    let mut scene = Scene::new().claim(claim(json!({})));
-    let wakes = |scene: &mut Scene, event| scene.class_event(event);
-    assert_eq!(wakes(&mut scene, Change::Applied(sent(class(json!({}))))), [key()]);
-    assert_eq!(scene.about_claim(), Decision::Provision);
-    let before = scene.cache.inputs(&key());
+    let mut fixture = Fixture::new().claim(claim(json!({})));
+    let wakes = |fixture: &mut Fixture, event| fixture.class_event(event);
+    assert_eq!(wakes(&mut fixture, Change::Applied(sent(class(json!({}))))), [key()]);
+    assert_eq!(fixture.about_claim(), Decision::Provision);
+    let before = fixture.cache.inputs(&key());
     let other = class(json!({"metadata": {"uid": "second", "resourceVersion": "2"}}));
-    assert_eq!(wakes(&mut scene, Change::Applied(sent(other.clone()))), [key()]);
-    assert_ne!(scene.cache.inputs(&key()), before, "a change of class cuts a pause short");
-    assert_eq!(wakes(&mut scene, Change::Deleted(sent(other))), [key()]);
-    delete_claim(&mut scene, claim(json!({})));
-    assert_eq!(wakes(&mut scene, Change::Applied(sent(class(json!({}))))), []);
+    assert_eq!(wakes(&mut fixture, Change::Applied(sent(other.clone()))), [key()]);
+    assert_ne!(fixture.cache.inputs(&key()), before, "a change of class cuts a pause short");
+    assert_eq!(wakes(&mut fixture, Change::Deleted(sent(other))), [key()]);
+    delete_claim(&mut fixture, claim(json!({})));
+    assert_eq!(wakes(&mut fixture, Change::Applied(sent(class(json!({}))))), []);
 }
 
 #[test]
 fn g4_relist_without_a_class_wakes_its_claims() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    assert_eq!(scene.class_event(Change::Begin), []);
-    assert_eq!(scene.class_event(Change::Ready), [key()]);
-    assert!(matches!(scene.about_claim(), Decision::Refuse(_)));
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    assert_eq!(fixture.class_event(Change::Begin), []);
+    assert_eq!(fixture.class_event(Change::Ready), [key()]);
+    assert!(matches!(fixture.about_claim(), Decision::Refuse(_)));
 }
 
 #[test]
 fn g3_n3_inputs_only_what_matters_changes_them() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    let before = scene.cache.inputs(&key());
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    let before = fixture.cache.inputs(&key());
     let touched =
         claim(json!({"metadata": {"resourceVersion": "11", "labels": {"x": "y"}, "annotations": {"other": "1"}},
         "status": {"conditions": [{"type": "Unused"}]}}));
-    scene.put_claim(touched);
-    assert_eq!(scene.cache.inputs(&key()), before);
+    fixture.put_claim(touched);
+    assert_eq!(fixture.cache.inputs(&key()), before);
     let moved = claim(
         json!({"metadata": {"resourceVersion": "12", "annotations": {"volume.kubernetes.io/selected-node": "n"}}}),
     );
-    scene.put_claim(moved);
-    assert_ne!(scene.cache.inputs(&key()), before);
+    fixture.put_claim(moved);
+    assert_ne!(fixture.cache.inputs(&key()), before);
 }
 
 #[test]
 fn foreign_objects_are_not_kept() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let foreign = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": OTHER}}}));
-    assert_eq!(scene.put_claim(foreign.clone()), []);
-    assert!(matches!(scene.cache.facts(&key()).claim, ClaimState::Absent));
-    scene.put_claim(claim(json!({})));
-    assert_eq!(scene.put_claim(foreign), [key()], "a claim that turns to another provisioner is looked at once more");
-    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::NothingHere));
+    assert_eq!(fixture.put_claim(foreign.clone()), []);
+    assert!(matches!(fixture.cache.facts(&key()).claim, ClaimState::Absent));
+    fixture.put_claim(claim(json!({})));
+    assert_eq!(fixture.put_claim(foreign), [key()], "a claim that turns to another provisioner is looked at once more");
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::NothingHere));
 }
 
 #[test]
 fn stale_answers_do_not_undo_newer_ones() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({"metadata": {"resourceVersion": "12"}})));
+    let mut fixture =
+        Fixture::new().class(class(json!({}))).claim(claim(json!({"metadata": {"resourceVersion": "12"}})));
     let older = claim(
         json!({"metadata": {"resourceVersion": "9", "annotations": {"volume.kubernetes.io/selected-node": "n"}}}),
     );
-    assert_eq!(scene.put_claim(older), []);
-    scene.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "30"}, "status": {"phase": "Bound"}})));
-    assert_eq!(scene.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "29"}}))), []);
+    assert_eq!(fixture.put_claim(older), []);
+    fixture.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "30"}, "status": {"phase": "Bound"}})));
+    assert_eq!(fixture.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "29"}}))), []);
 }
 
 #[test]
 fn g1_an_answer_newer_than_the_watch_stands() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    scene.put_claim(claim(json!({"metadata": {"resourceVersion": "12"}, "spec": {"volumeName": "other"}})));
-    assert_eq!(scene.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}}))), []);
-    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::Bound));
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "12"}, "spec": {"volumeName": "other"}})));
+    assert_eq!(fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}}))), []);
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Bound));
 }
 
 /// The watch shows that the volume was made and deleted before our own request is answered.
 #[test]
 fn g1_a_late_answer_makes_no_ghost() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    scene.put_volume(saved());
-    delete_volume(&mut scene, saved());
-    scene.cache.saved(&key(), sent(saved()));
-    assert_eq!(scene.about_claim(), Decision::Confirm);
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    fixture.put_volume(saved());
+    delete_volume(&mut fixture, saved());
+    fixture.cache.saved(&key(), sent(saved()));
+    assert_eq!(fixture.about_claim(), Decision::Confirm);
 }
 
 /// A read of an object is answered after the watch has shown its deletion.
 #[test]
 fn g1_an_answer_of_before_the_end_makes_no_ghost() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
-    scene.cache.saw_volume(sent(with(saved(), json!({"metadata": {"resourceVersion": "7"}}))));
-    scene.cache.saw_claim(sent(claim(json!({"metadata": {"resourceVersion": "12"}}))));
-    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::Provisioned));
-    delete_claim(&mut scene, claim(json!({})));
-    delete_volume(&mut scene, saved());
-    scene.cache.saw_volume(sent(saved()));
-    scene.cache.saw_claim(sent(claim(json!({}))));
-    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::NothingHere));
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
+    fixture.cache.observe_volume(sent(with(saved(), json!({"metadata": {"resourceVersion": "7"}}))));
+    fixture.cache.observe_claim(sent(claim(json!({"metadata": {"resourceVersion": "12"}}))));
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Provisioned));
+    delete_claim(&mut fixture, claim(json!({})));
+    delete_volume(&mut fixture, saved());
+    fixture.cache.observe_volume(sent(saved()));
+    fixture.cache.observe_claim(sent(claim(json!({}))));
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::NothingHere));
 }
 
 #[test]
 fn g1_stale_claim_gets_no_second_volume_unasked() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
-    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::Provisioned));
-    assert_eq!(delete_volume(&mut scene, saved()), [key()]);
-    assert_eq!(scene.about_claim(), Decision::Confirm);
-    scene.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}, "spec": {"volumeName": "pvc-uid-1-1"}})));
-    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::Bound));
-    assert!(matches!(scene.cache.facts(&key()).progress, Progress::None));
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Provisioned));
+    assert_eq!(delete_volume(&mut fixture, saved()), [key()]);
+    assert_eq!(fixture.about_claim(), Decision::Confirm);
+    fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}, "spec": {"volumeName": "pvc-uid-1-1"}})));
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Bound));
+    assert!(matches!(fixture.cache.facts(&key()).progress, Progress::None));
 }
 
 /// A look at the claim is under way while an entry for it is adopted.
 #[test]
 fn g1_a_look_at_the_claim_forgets_nothing_that_was_adopted_meanwhile() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    scene.cache.confirm_first(&key());
-    assert_eq!(scene.about_claim(), Decision::Confirm);
-    begin(&mut scene);
-    scene.cache.confirmed(&key());
-    assert!(scene.cache.unfinished(&key()));
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    fixture.cache.confirm_first(&key());
+    assert_eq!(fixture.about_claim(), Decision::Confirm);
+    begin(&mut fixture);
+    fixture.cache.confirmed(&key());
+    assert!(fixture.cache.unfinished(&key()));
 }
 
 /// The one before may have made, bound and deleted the claim's volume unseen.
 #[test]
 fn g1_a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    scene.cache.claims_stale_before(20);
-    scene.cache.revalidate_claims(20, |_| true);
-    assert_eq!(scene.about_claim(), Decision::Provision, "the watch has got so far");
-    scene.cache.revalidate_claims(19, |_| false);
-    assert_eq!(scene.about_claim(), Decision::Provision, "it is in another shard");
-    scene.cache.revalidate_claims(19, |_| true);
-    assert_eq!(scene.about_claim(), Decision::Confirm);
-    scene.cache.set_progress(&key(), Progress::None);
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    fixture.cache.claims_stale_before(20);
+    fixture.cache.revalidate_claims(20, |_| true);
+    assert_eq!(fixture.about_claim(), Decision::Provision, "the watch has got so far");
+    fixture.cache.revalidate_claims(19, |_| false);
+    assert_eq!(fixture.about_claim(), Decision::Provision, "it is in another shard");
+    fixture.cache.revalidate_claims(19, |_| true);
+    assert_eq!(fixture.about_claim(), Decision::Confirm);
+    fixture.cache.set_progress(&key(), Progress::None);
     let at = |version: u64| claim(json!({"metadata": {"resourceVersion": version.to_string()}}));
-    scene.cache.claim_event_at(19, Change::Applied(sent(at(19))));
-    assert_eq!(scene.about_claim(), Decision::Confirm, "the watch is behind");
-    scene.cache.set_progress(&key(), Progress::None);
-    scene.cache.claim_event_at(21, Change::Applied(sent(at(21))));
-    assert_eq!(scene.about_claim(), Decision::Provision);
+    fixture.cache.claim_event_at(19, Change::Applied(sent(at(19))));
+    assert_eq!(fixture.about_claim(), Decision::Confirm, "the watch is behind");
+    fixture.cache.set_progress(&key(), Progress::None);
+    fixture.cache.claim_event_at(21, Change::Applied(sent(at(21))));
+    assert_eq!(fixture.about_claim(), Decision::Provision);
 }
 
 #[test]
 fn c24_background_work_goes_on_without_its_claim() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    begin(&mut scene);
-    assert_eq!(scene.about_claim(), Decision::Provision);
-    assert_eq!(delete_claim(&mut scene, claim(json!({}))), [key()]);
-    assert_eq!(scene.about_claim(), Decision::CleanUp);
-    assert_eq!(scene.cache.unsettled(&|_| true), [key()]);
-    scene.put_volume(saved());
-    assert!(matches!(scene.cache.facts(&key()).progress, Progress::None));
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut fixture);
+    assert_eq!(fixture.about_claim(), Decision::Provision);
+    assert_eq!(delete_claim(&mut fixture, claim(json!({}))), [key()]);
+    assert_eq!(fixture.about_claim(), Decision::CleanUp);
+    assert_eq!(fixture.cache.unsettled(&|_| true), [key()]);
+    fixture.put_volume(saved());
+    assert!(matches!(fixture.cache.facts(&key()).progress, Progress::None));
 }
 
 #[test]
 fn g2_backend_deleted_is_remembered_until_the_object_is_gone() {
     let released = || volume("Released", "Delete", json!({}));
-    let mut scene = Scene::new().volume(released());
+    let mut fixture = Fixture::new().volume(released());
     let key = Key::of_volume("volume-1");
-    scene.cache.backend_deleted(&key, "volume-uid", false);
-    assert_eq!(scene.about_volume(), Decision::FinishDelete);
-    scene.cache.backend_deleted(&key, "volume-uid", true);
-    assert_eq!(scene.about_volume(), Decision::NoAction(NoAction::VolumeGoes));
-    delete_volume(&mut scene, released());
-    assert!(matches!(scene.cache.facts(&key).progress, Progress::None));
+    fixture.cache.backend_deleted(&key, "volume-uid", false);
+    assert_eq!(fixture.about_volume(), Decision::FinishDelete);
+    fixture.cache.backend_deleted(&key, "volume-uid", true);
+    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::VolumeTerminating));
+    delete_volume(&mut fixture, released());
+    assert!(matches!(fixture.cache.facts(&key).progress, Progress::None));
     // The same name again is another volume.
-    scene.put_volume(with(released(), json!({"metadata": {"uid": "second", "resourceVersion": "40"}})));
-    assert!(matches!(scene.about_volume(), Decision::Delete(_)));
-    scene.cache.backend_deleted(&key, "volume-uid", true);
+    fixture.put_volume(with(released(), json!({"metadata": {"uid": "second", "resourceVersion": "40"}})));
+    assert!(matches!(fixture.about_volume(), Decision::Delete(_)));
+    fixture.cache.backend_deleted(&key, "volume-uid", true);
     assert!(
-        matches!(scene.about_volume(), Decision::Delete(_)),
+        matches!(fixture.about_volume(), Decision::Delete(_)),
         "an answer about the first one is not about the second"
     );
 }
 
 #[test]
 fn g17_malformed_objects_change_nothing_and_stop_nobody() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     for broken in [
         json!({}),
         json!({"metadata": null}),
         json!({"metadata": {"name": "claim-2", "annotations": {"volume.kubernetes.io/storage-provisioner": OURS}}}),
         claim(json!({"metadata": {"uid": null}})),
     ] {
-        assert_eq!(scene.put_claim(broken.clone()), [], "{broken}");
+        assert_eq!(fixture.put_claim(broken.clone()), [], "{broken}");
     }
     // What has a uid is present, and somebody has to know.
     for broken in [json!("text"), json!({"accessModes": {"a": 1}})] {
         let broken = claim(json!({"metadata": {"uid": "uid-2"}, "spec": broken}));
-        assert_eq!(scene.put_claim(broken.clone()), [Key::of_claim("uid-2")], "{broken}");
-        assert!(is_unreadable(&scene.decision("pvc-uid-2")));
+        assert_eq!(fixture.put_claim(broken.clone()), [Key::of_claim("uid-2")], "{broken}");
+        assert!(is_unreadable(&fixture.decision("pvc-uid-2")));
     }
     for broken in [
         json!({}),
         json!({"metadata": {"name": "v"}, "spec": 7}),
         volume("Released", "Delete", json!({"metadata": {"uid": null}})),
     ] {
-        scene.put_volume(broken);
+        fixture.put_volume(broken);
     }
-    assert_eq!(scene.about_volume(), Decision::NoAction(NoAction::NothingHere));
-    assert_eq!(scene.about_claim(), Decision::Provision);
+    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::NothingHere));
+    assert_eq!(fixture.about_claim(), Decision::Provision);
     let bare = claim(json!({"metadata": {"uid": "uid-3"}, "spec": null}));
-    scene.put_claim(bare);
-    assert!(matches!(scene.decision("pvc-uid-3"), Decision::Refuse(_)));
+    fixture.put_claim(bare);
+    assert!(matches!(fixture.decision("pvc-uid-3"), Decision::Refuse(_)));
 }
 
 #[test]
@@ -261,12 +262,12 @@ fn g16_class_parameters_are_parsed_once_per_version() {
         }
     }
 
-    let mut scene = Scene::new();
-    let event = read_class(Change::Applied(sent(class(json!({})))), &scene.rules, &Counting);
-    scene.cache.class_event(event);
+    let mut fixture = Fixture::new();
+    let event = read_class(Change::Applied(sent(class(json!({})))), &fixture.rules, &Counting);
+    fixture.cache.class_event(event);
     for uid in ["a", "b", "c"] {
-        scene.put_claim(claim(json!({"metadata": {"uid": uid}})));
-        scene.cache.facts(&Key::of_claim(uid));
+        fixture.put_claim(claim(json!({"metadata": {"uid": uid}})));
+        fixture.cache.facts(&Key::of_claim(uid));
     }
     assert_eq!(PARSED.load(Ordering::Relaxed), 1);
 }
@@ -277,64 +278,65 @@ fn l2_l3_l4_the_lock_of_an_old_library_means_nothing_and_a_class_that_changes_do
         let record = json!({ "holderIdentity": holder, "leaseDurationSeconds": 15 }).to_string();
         json!({"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": record}}})
     };
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    let unlocked = scene.cache.inputs(&key());
-    scene.put_claim(claim(lock("they")));
-    assert_eq!(scene.cache.inputs(&key()), unlocked, "l2: only the lock changed");
-    assert_eq!(scene.cache.unsettled(&|_| true), [key()], "l3: a resync looks at it all the same");
-    let scene = scene.class(class(json!({"metadata": {"resourceVersion": "99"}})));
-    assert_ne!(scene.cache.inputs(&key()), unlocked, "l4: the class changed");
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    let unlocked = fixture.cache.inputs(&key());
+    fixture.put_claim(claim(lock("they")));
+    assert_eq!(fixture.cache.inputs(&key()), unlocked, "l2: only the lock changed");
+    assert_eq!(fixture.cache.unsettled(&|_| true), [key()], "l3: a resync looks at it all the same");
+    let fixture = fixture.class(class(json!({"metadata": {"resourceVersion": "99"}})));
+    assert_ne!(fixture.cache.inputs(&key()), unlocked, "l4: the class changed");
 }
 
 #[test]
 fn g49_an_attempt_whose_class_was_made_anew_is_cleaned_up() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    begin(&mut scene);
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut fixture);
     let touched = class(json!({"metadata": {"resourceVersion": "2", "labels": {"a": "b"}}}));
-    let scene = scene.class(touched);
-    assert_eq!(scene.about_claim(), Decision::Provision, "the same class");
-    let mut scene = scene.class(class(json!({"metadata": {"uid": "anew", "resourceVersion": "9"}})));
-    assert_eq!(scene.about_claim(), Decision::CleanUp);
-    scene.class_event(Change::Deleted(sent(class(json!({})))));
-    assert_eq!(scene.about_claim(), Decision::Provision, "a class that is gone may come back");
-    let scene =
-        scene.class(class(json!({"provisioner": OTHER, "metadata": {"uid": "other", "resourceVersion": "11"}})));
-    assert_eq!(scene.about_claim(), Decision::CleanUp);
+    let fixture = fixture.class(touched);
+    assert_eq!(fixture.about_claim(), Decision::Provision, "the same class");
+    let mut fixture = fixture.class(class(json!({"metadata": {"uid": "anew", "resourceVersion": "9"}})));
+    assert_eq!(fixture.about_claim(), Decision::CleanUp);
+    fixture.class_event(Change::Deleted(sent(class(json!({})))));
+    assert_eq!(fixture.about_claim(), Decision::Provision, "a class that is gone may come back");
+    let fixture =
+        fixture.class(class(json!({"provisioner": OTHER, "metadata": {"uid": "other", "resourceVersion": "11"}})));
+    assert_eq!(fixture.about_claim(), Decision::CleanUp);
 }
 
 #[test]
 fn g49_an_attempt_whose_claim_is_going_is_cleaned_up() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    begin(&mut scene);
-    scene.put_claim(claim(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "11"}})));
-    assert_eq!(scene.about_claim(), Decision::CleanUp);
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut fixture);
+    fixture
+        .put_claim(claim(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "11"}})));
+    assert_eq!(fixture.about_claim(), Decision::CleanUp);
 }
 
 #[test]
 fn g50_a_volume_of_before_the_term_ends_no_attempt() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    scene.cache.volumes_stale_before(20);
-    begin(&mut scene);
-    scene.put_volume(saved());
-    assert_eq!(scene.about_claim(), Decision::ConfirmVolume, "it is of version 20");
-    scene.cache.volume_is_gone(&key());
-    assert_eq!(scene.about_claim(), Decision::Provision);
-    scene.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "21"}})));
-    assert!(matches!(scene.cache.facts(&key()).progress, Progress::None));
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    fixture.cache.volumes_stale_before(20);
+    begin(&mut fixture);
+    fixture.put_volume(saved());
+    assert_eq!(fixture.about_claim(), Decision::ConfirmVolume, "it is of version 20");
+    fixture.cache.volume_is_gone(&key());
+    assert_eq!(fixture.about_claim(), Decision::Provision);
+    fixture.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "21"}})));
+    assert!(matches!(fixture.cache.facts(&key()).progress, Progress::None));
 }
 
 #[test]
 fn g50_an_answer_that_is_older_than_a_list_brings_nothing_back() {
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    scene.put_volume(saved());
-    scene.cache.claim_event(Change::Begin);
-    scene.cache.volume_event(Change::Begin);
-    scene.cache.saw_claim(sent(claim(json!({"metadata": {"resourceVersion": "12"}}))));
-    scene.cache.saw_volume(sent(with(saved(), json!({"metadata": {"resourceVersion": "29"}}))));
-    assert!(matches!(scene.cache.facts(&key()).claim, ClaimState::Waiting(_)));
-    scene.cache.claim_event(Change::Ready);
-    scene.cache.volume_event(Change::Ready);
-    let facts = scene.cache.facts(&key());
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    fixture.put_volume(saved());
+    fixture.cache.claim_event(Change::Begin);
+    fixture.cache.volume_event(Change::Begin);
+    fixture.cache.observe_claim(sent(claim(json!({"metadata": {"resourceVersion": "12"}}))));
+    fixture.cache.observe_volume(sent(with(saved(), json!({"metadata": {"resourceVersion": "29"}}))));
+    assert!(matches!(fixture.cache.facts(&key()).claim, ClaimState::Waiting(_)));
+    fixture.cache.claim_event(Change::Ready);
+    fixture.cache.volume_event(Change::Ready);
+    let facts = fixture.cache.facts(&key());
     assert!(matches!(facts.volume, VolumeState::Absent), "{facts:?}");
     assert!(facts.claim_at_work().is_none(), "{facts:?}");
 }
@@ -350,43 +352,43 @@ fn is_unreadable(decision: &Decision) -> bool {
 #[test]
 fn g60_a_claim_that_cannot_be_read_is_present() {
     // Nothing is known of it from before.
-    let mut scene = Scene::new().class(class(json!({}))).claim(garbled(claim(json!({}))));
-    assert!(is_unreadable(&scene.about_claim()), "{:?}", scene.about_claim());
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(garbled(claim(json!({}))));
+    assert!(is_unreadable(&fixture.about_claim()), "{:?}", fixture.about_claim());
     // It was known, and a new list has it again.
-    scene.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}})));
-    begin(&mut scene);
-    scene.cache.claim_event(Change::Begin);
+    fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}})));
+    begin(&mut fixture);
+    fixture.cache.claim_event(Change::Begin);
     let listed = garbled(claim(json!({"metadata": {"resourceVersion": "12"}})));
-    scene.cache.claim_event(Change::Listed(sent(listed.clone())));
-    scene.cache.claim_event(Change::Ready);
-    assert!(is_unreadable(&scene.about_claim()), "its attempt is not cleaned up: {:?}", scene.about_claim());
+    fixture.cache.claim_event(Change::Listed(sent(listed.clone())));
+    fixture.cache.claim_event(Change::Ready);
+    assert!(is_unreadable(&fixture.about_claim()), "its attempt is not cleaned up: {:?}", fixture.about_claim());
     // Whoever sees to it is not kept waiting.
-    assert_eq!(scene.put_claim(claim(json!({"metadata": {"resourceVersion": "13"}}))), [key()]);
-    assert_eq!(scene.about_claim(), Decision::Provision);
+    assert_eq!(fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "13"}}))), [key()]);
+    assert_eq!(fixture.about_claim(), Decision::Provision);
     // Its deletion can be read.
     let goes = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "14"}});
-    scene.put_claim(with(listed.clone(), goes));
-    assert_eq!(scene.about_claim(), Decision::CleanUp);
-    assert_eq!(delete_claim(&mut scene, with(listed, json!({"metadata": {"resourceVersion": "15"}}))), [key()]);
-    assert!(matches!(scene.cache.facts(&key()).claim, ClaimState::Absent));
+    fixture.put_claim(with(listed.clone(), goes));
+    assert_eq!(fixture.about_claim(), Decision::CleanUp);
+    assert_eq!(delete_claim(&mut fixture, with(listed, json!({"metadata": {"resourceVersion": "15"}}))), [key()]);
+    assert!(matches!(fixture.cache.facts(&key()).claim, ClaimState::Absent));
 }
 
 #[test]
 fn g60_the_volume_of_a_claim_that_cannot_be_read_is_not_deleted() {
     let released = with(saved(), json!({"status": {"phase": "Released"}}));
-    let scene = Scene::new().class(class(json!({}))).claim(garbled(claim(json!({})))).volume(released);
-    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
+    let fixture = Fixture::new().class(class(json!({}))).claim(garbled(claim(json!({})))).volume(released);
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
 }
 
 #[test]
 fn g60_a_volume_that_cannot_be_read_is_present() {
     let damaged = with(saved(), json!({"spec": {"capacity": 7}}));
-    let mut scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    begin(&mut scene);
-    assert_eq!(scene.put_volume(damaged.clone()), [key()]);
-    let decision = scene.about_claim();
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut fixture);
+    assert_eq!(fixture.put_volume(damaged.clone()), [key()]);
+    let decision = fixture.about_claim();
     assert!(matches!(&decision, Decision::Refuse(Refusal::UnreadableVolume { .. })), "{decision:?}");
-    assert_eq!(scene.cache.unsettled(&|_| true), [key()]);
-    assert_eq!(delete_volume(&mut scene, damaged), [key()]);
-    assert_eq!(scene.about_claim(), Decision::Provision);
+    assert_eq!(fixture.cache.unsettled(&|_| true), [key()]);
+    assert_eq!(delete_volume(&mut fixture, damaged), [key()]);
+    assert_eq!(fixture.about_claim(), Decision::Provision);
 }

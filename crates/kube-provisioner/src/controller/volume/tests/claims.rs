@@ -11,70 +11,70 @@ fn asked_by(annotations: Value) -> Value {
 
 #[test]
 fn s1_the_annotation_names_us() {
-    assert_eq!(Scene::new().class(class(json!({}))).claim(claim(json!({}))).about_claim(), Decision::Provision);
+    assert_eq!(Fixture::new().class(class(json!({}))).claim(claim(json!({}))).about_claim(), Decision::Provision);
 }
 
 #[test]
 fn s2_the_annotation_names_one_of_our_additional_names() {
-    let scene = Scene::named("csi.com/mock-csi", &[OURS, "foo.xyz/baz"]);
-    assert_eq!(scene.class(class(json!({}))).claim(claim(json!({}))).about_claim(), Decision::Provision);
+    let fixture = Fixture::named("csi.com/mock-csi", &[OURS, "foo.xyz/baz"]);
+    assert_eq!(fixture.class(class(json!({}))).claim(claim(json!({}))).about_claim(), Decision::Provision);
 }
 
 #[test]
 fn s3_a_claim_with_a_volume_is_settled() {
     let bound = claim(json!({"spec": {"volumeName": "volume-1"}}));
-    assert_eq!(Scene::new().class(class(json!({}))).claim(bound).about_claim(), Decision::NoAction(NoAction::Bound));
+    assert_eq!(Fixture::new().class(class(json!({}))).claim(bound).about_claim(), Decision::NoAction(NoAction::Bound));
 }
 
 #[test]
 fn s4_no_class_and_no_annotation_is_nobody_asking() {
-    assert_eq!(Scene::new().claim(asked_by(json!({}))).about_claim(), Decision::NoAction(NoAction::NothingHere));
+    assert_eq!(Fixture::new().claim(asked_by(json!({}))).about_claim(), Decision::NoAction(NoAction::NothingHere));
 }
 
 #[test]
 fn s5_annotation_and_class_of_another() {
-    let scene = Scene::new().class(class(json!({"provisioner": OTHER})));
+    let fixture = Fixture::new().class(class(json!({"provisioner": OTHER})));
     let claim = asked_by(json!({"volume.beta.kubernetes.io/storage-provisioner": OTHER}));
-    assert_eq!(scene.claim(claim).about_claim(), Decision::NoAction(NoAction::NothingHere));
+    assert_eq!(fixture.claim(claim).about_claim(), Decision::NoAction(NoAction::NothingHere));
 }
 
 #[test]
 fn s6_l6_the_annotation_wins_over_the_class() {
     let claim = asked_by(json!({"volume.beta.kubernetes.io/storage-provisioner": OTHER}));
     assert_eq!(
-        Scene::new().class(class(json!({}))).claim(claim).about_claim(),
+        Fixture::new().class(class(json!({}))).claim(claim).about_claim(),
         Decision::NoAction(NoAction::NothingHere)
     );
 }
 
 #[test]
 fn s7_l5_a_class_of_ours_without_annotation_is_not_enough() {
-    let scene = Scene::new().class(class(json!({})));
-    assert_eq!(scene.claim(asked_by(json!({}))).about_claim(), Decision::NoAction(NoAction::NothingHere));
+    let fixture = Fixture::new().class(class(json!({})));
+    assert_eq!(fixture.claim(asked_by(json!({}))).about_claim(), Decision::NoAction(NoAction::NothingHere));
 }
 
 #[test]
 fn s8_the_ga_annotation_wins_over_the_beta_one() {
     let claim = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": OTHER}}}));
     assert_eq!(
-        Scene::new().class(class(json!({}))).claim(claim).about_claim(),
+        Fixture::new().class(class(json!({}))).claim(claim).about_claim(),
         Decision::NoAction(NoAction::NothingHere)
     );
 }
 
 #[test]
 fn s11_waiting_for_a_consumer_without_a_node() {
-    let scene = Scene::new().class(waiting_class()).claim(claim(json!({})));
-    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::AwaitsNode));
+    let fixture = Fixture::new().class(waiting_class()).claim(claim(json!({})));
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::AwaitsNode));
     let empty = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": ""}}}));
-    let scene = Scene::new().class(waiting_class()).claim(empty);
-    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::AwaitsNode));
+    let fixture = Fixture::new().class(waiting_class()).claim(empty);
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::AwaitsNode));
 }
 
 #[test]
 fn s12_waiting_for_a_consumer_with_a_node() {
     let selected = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}}}));
-    assert_eq!(Scene::new().class(waiting_class()).claim(selected).about_claim(), Decision::Provision);
+    assert_eq!(Fixture::new().class(waiting_class()).claim(selected).about_claim(), Decision::Provision);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn s13_the_same_with_the_ga_annotation() {
         "volume.kubernetes.io/storage-provisioner": OURS,
         "volume.kubernetes.io/selected-node": "node-1",
     }));
-    assert_eq!(Scene::new().class(waiting_class()).claim(selected).about_claim(), Decision::Provision);
+    assert_eq!(Fixture::new().class(waiting_class()).claim(selected).about_claim(), Decision::Provision);
 }
 
 fn mode(mode: Value) -> Value {
@@ -91,8 +91,8 @@ fn mode(mode: Value) -> Value {
 }
 
 fn with_mode(able: bool, volume_mode: Option<&str>) -> Decision {
-    let scene = if able { Scene::able(Capabilities::default().block()) } else { Scene::new() };
-    scene.class(class(json!({}))).claim(mode(json!(volume_mode))).about_claim()
+    let fixture = if able { Fixture::able(Capabilities::default().block()) } else { Fixture::new() };
+    fixture.class(class(json!({}))).claim(mode(json!(volume_mode))).about_claim()
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn b9_block_with_block_support() {
 
 #[test]
 fn g15_what_cannot_be_honoured_is_refused() {
-    let refused = |change| match Scene::new().class(class(json!({}))).claim(claim(change)).about_claim() {
+    let refused = |change| match Fixture::new().class(class(json!({}))).claim(claim(change)).about_claim() {
         Decision::Refuse(refusal) => refusal,
         other => panic!("{other:?}"),
     };
@@ -150,7 +150,7 @@ fn g15_what_cannot_be_honoured_is_refused() {
     assert_eq!(refused(json!({"spec": {"volumeAttributesClassName": "g"}})), Refusal::AttributesClass("g".into()));
     assert!(matches!(refused(json!({"spec": {"resources": {"requests": {"storage": "-1"}}}})), Refusal::Request(_)));
     assert!(matches!(refused(json!({"spec": {"resources": {"requests": {"storage": "lots"}}}})), Refusal::Request(_)));
-    let one = Scene::able(Capabilities::default().access_modes([AccessMode::ReadWriteOnce]));
+    let one = Fixture::able(Capabilities::default().access_modes([AccessMode::ReadWriteOnce]));
     let decision = one.class(class(json!({}))).claim(claim(json!({}))).about_claim();
     assert_eq!(decision, Decision::Refuse(Refusal::AccessModes(vec!["ReadWriteOnce".into()])));
 }
@@ -162,14 +162,14 @@ fn g15_what_the_author_can_do_is_not_refused() {
         json!({"spec": {"selector": {}, "dataSourceRef": {"apiGroup": "example.com", "kind": "Backup", "name": "b"},
         "volumeAttributesClassName": "gold"}}),
     );
-    assert_eq!(Scene::able(able).class(class(json!({}))).claim(all).about_claim(), Decision::Provision);
+    assert_eq!(Fixture::able(able).class(class(json!({}))).claim(all).about_claim(), Decision::Provision);
 }
 
 #[test]
 fn g43_topologies_and_mount_options_of_a_class_need_an_author_who_heeds_them() {
     let zones = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
     let asks = |change: Value, able: Capabilities| {
-        Scene::able(able).class(class(change)).claim(claim(json!({}))).about_claim()
+        Fixture::able(able).class(class(change)).claim(claim(json!({}))).about_claim()
     };
     let none = Capabilities::default;
     let with_zones = json!({"allowedTopologies": zones});
@@ -185,7 +185,7 @@ fn g43_topologies_and_mount_options_of_a_class_need_an_author_who_heeds_them() {
 fn g44_a_released_volume_of_another_node_is_asked_about() {
     let of = |phase, identity: &str| {
         let made = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});
-        Scene::new().on_node("here").volume(volume(phase, "Delete", made)).about_volume()
+        Fixture::new().on_node("here").volume(volume(phase, "Delete", made)).about_volume()
     };
     assert_eq!(of("Released", "there"), Decision::LookForNode { name: "there".into() });
     assert_eq!(of("Bound", "there"), Decision::NoAction(NoAction::OtherNode));
@@ -196,14 +196,14 @@ fn g44_a_released_volume_of_another_node_is_asked_about() {
 fn g44_a_node_of_its_own_serves_no_class_that_binds_at_once() {
     let claim = claim(json!({"spec": {"storageClassName": "at-once"}}));
     let at_once = class(json!({"metadata": {"name": "at-once"}}));
-    let scene = Scene::new().on_node("here").class(at_once).claim(claim);
-    assert_eq!(scene.about_claim(), Decision::Refuse(Refusal::ImmediateClass));
+    let fixture = Fixture::new().on_node("here").class(at_once).claim(claim);
+    assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::ImmediateClass));
 }
 
 #[test]
 fn g16_parameters_are_named_in_the_refusal() {
-    let scene = Scene::new().class(class(json!({"parameters": {"sever": "x", "zz": "y"}}))).claim(claim(json!({})));
-    match scene.about_claim() {
+    let fixture = Fixture::new().class(class(json!({"parameters": {"sever": "x", "zz": "y"}}))).claim(claim(json!({})));
+    match fixture.about_claim() {
         Decision::Refuse(Refusal::Parameters(problems)) => {
             assert!(problems.contains("sever") && problems.contains("zz"), "{problems}");
         }
@@ -215,20 +215,20 @@ fn g16_parameters_are_named_in_the_refusal() {
 fn g11_a_claim_that_is_going_gets_no_first_attempt() {
     let going = claim(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     assert_eq!(
-        Scene::new().class(class(json!({}))).claim(going).about_claim(),
-        Decision::NoAction(NoAction::ClaimGoes)
+        Fixture::new().class(class(json!({}))).claim(going).about_claim(),
+        Decision::NoAction(NoAction::ClaimTerminating)
     );
 }
 
 #[test]
 fn l7_class_missing_foreign_and_by_the_beta_annotation() {
-    let missing = Scene::new().claim(claim(json!({}))).about_claim();
+    let missing = Fixture::new().claim(claim(json!({}))).about_claim();
     assert_eq!(missing, Decision::Refuse(Refusal::ClassMissing(Some("class-1".into()))));
-    let none = Scene::new().claim(claim(json!({"spec": {"storageClassName": null}}))).about_claim();
+    let none = Fixture::new().claim(claim(json!({"spec": {"storageClassName": null}}))).about_claim();
     assert_eq!(none, Decision::Refuse(Refusal::ClassMissing(None)));
-    let foreign = Scene::new().class(class(json!({"provisioner": OTHER}))).claim(claim(json!({}))).about_claim();
+    let foreign = Fixture::new().class(class(json!({"provisioner": OTHER}))).claim(claim(json!({}))).about_claim();
     assert_eq!(foreign, Decision::NoAction(NoAction::ClassOfAnother));
     let beta = claim(json!({"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "class-1"}},
         "spec": {"storageClassName": "class-2"}}));
-    assert_eq!(Scene::new().class(class(json!({}))).claim(beta).about_claim(), Decision::Provision);
+    assert_eq!(Fixture::new().class(class(json!({}))).claim(beta).about_claim(), Decision::Provision);
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use self::Example::{Claim, Growth, Volume};
 use super::*;
 use crate::controller::shared::event_table::{
-    MESSAGE, NUMBER, Row, call_error, compare_with_page, delete_verdicts, every, no_answers, verdicts, with_capitals,
+    MESSAGE, NUMBER, Row, all_aborted, call_error, compare_with_page, delete_verdicts, every, verdicts, with_capitals,
 };
 use crate::controller::shared::limits::Thresholds;
 use crate::controller::volume::decide::Refusal;
@@ -67,7 +67,7 @@ every!(expand_verdicts -> ExpandVerdict {
     ExpandVerdict::Retry => [ExpandVerdict::Retry],
     ExpandVerdict::InProgress => [ExpandVerdict::InProgress],
     ExpandVerdict::Infeasible => [ExpandVerdict::Infeasible],
-    ExpandVerdict::NotMine => [ExpandVerdict::NotMine],
+    ExpandVerdict::Ignored => [ExpandVerdict::Ignored],
     ExpandVerdict::Unsupported => [ExpandVerdict::Unsupported],
 });
 
@@ -104,8 +104,8 @@ every!(examples of Outcome => Example {
         let rescheduled = verdict == ProvisionVerdict::Reschedule;
         Claim(Outcome::NotProvisioned { verdict, message: MESSAGE.to_owned(), retry_after: None, rescheduled })
     }),
-    Outcome::ProvisionBroke { .. } => no_answers().into_iter().map(|no_answer| {
-        Claim(Outcome::ProvisionBroke { method: "METHOD", no_answer })
+    Outcome::ProvisionAborted { .. } => all_aborted().into_iter().map(|aborted| {
+        Claim(Outcome::ProvisionAborted { method: "METHOD", aborted })
     }),
     Outcome::BadTemplate(_) => template_errors().into_iter().map(|error| Claim(Outcome::BadTemplate(error))),
     Outcome::NotSaved(_) => [Claim(Outcome::NotSaved(call_error()))],
@@ -119,15 +119,15 @@ every!(examples of Outcome => Example {
     Outcome::NotDeleted { .. } => delete_verdicts().into_iter().map(|verdict| {
         Volume(Outcome::NotDeleted { verdict, message: MESSAGE.to_owned(), retry_after: None })
     }),
-    Outcome::DeleteBroke { .. } => no_answers().into_iter().map(|no_answer| {
-        Volume(Outcome::DeleteBroke { method: "METHOD", no_answer })
+    Outcome::DeleteAborted { .. } => all_aborted().into_iter().map(|aborted| {
+        Volume(Outcome::DeleteAborted { method: "METHOD", aborted })
     }),
     Outcome::ProtectionSet => [],
     Outcome::Expanded { .. } => [Growth(Outcome::Expanded { took: Duration::ZERO })],
     Outcome::NotExpanded { .. } => expand_verdicts().into_iter().map(|verdict| {
         Growth(Outcome::NotExpanded { verdict, message: MESSAGE.to_owned(), retry_after: None })
     }),
-    Outcome::ExpandBroke { .. } => no_answers().into_iter().map(|no_answer| Growth(Outcome::ExpandBroke { no_answer })),
+    Outcome::ExpandAborted { .. } => all_aborted().into_iter().map(|aborted| Growth(Outcome::ExpandAborted { aborted })),
     Outcome::CallFailed { .. } => of_each(|| Outcome::CallFailed { doing: "DOING", error: call_error() }),
 });
 
@@ -158,9 +158,9 @@ fn row(event: EventDraft) -> Row {
     (format!("`{reason}` ({kind}, on the {object})"), with_capitals(&text))
 }
 
-fn waiting() -> Scene {
+fn waiting() -> Fixture {
     let named = json!({"metadata": {"name": "CLAIM", "namespace": "NAMESPACE"}, "spec": {"storageClassName": "CLASS"}});
-    Scene::new().class(class(json!({"metadata": {"name": "CLASS"}}))).claim(claim(named))
+    Fixture::new().class(class(json!({"metadata": {"name": "CLASS"}}))).claim(claim(named))
 }
 
 fn facts_of_claim() -> Facts {
@@ -168,13 +168,14 @@ fn facts_of_claim() -> Facts {
 }
 
 fn facts_of_volume() -> Facts {
-    let scene = Scene::new().volume(volume("Released", "Delete", json!({})));
-    scene.cache.facts(&Key::of_volume("volume-1"))
+    let fixture = Fixture::new().volume(volume("Released", "Delete", json!({})));
+    fixture.cache.facts(&Key::of_volume("volume-1"))
 }
 
 fn facts_of_growth() -> Facts {
-    let scene = Scene::new().claim(super::growth::growing(json!({}))).volume(super::growth::bound_volume(json!({})));
-    scene.cache.facts(&Key::of_claim("uid-1-1"))
+    let fixture =
+        Fixture::new().claim(super::growth::growing(json!({}))).volume(super::growth::bound_volume(json!({})));
+    fixture.cache.facts(&Key::of_claim("uid-1-1"))
 }
 
 fn event(outcome: Outcome, facts: &Facts, thresholds: Thresholds) -> Option<EventDraft> {
@@ -218,7 +219,7 @@ fn rows_of_additions() -> BTreeSet<Row> {
     let ClassState::Ours(class_now) = begun.class.clone() else { panic!("{:?}", begun.class) };
     let ClaimState::Waiting(waits) = begun.claim.clone() else { panic!("{:?}", begun.claim) };
     let class_then =
-        Scene::new().class(class(json!({"metadata": {"name": "CLASS", "uid": "former", "resourceVersion": "0"}})));
+        Fixture::new().class(class(json!({"metadata": {"name": "CLASS", "uid": "former", "resourceVersion": "0"}})));
     let class_then = class_then
         .claim(claim(json!({"spec": {"storageClassName": "CLASS"}})))
         .cache
@@ -231,7 +232,7 @@ fn rows_of_additions() -> BTreeSet<Row> {
     let changes = [
         (ClaimState::Absent, ClassState::Missing),
         (begun.claim.clone(), ClassState::Missing),
-        (begun.claim.clone(), ClassState::Foreign),
+        (begun.claim.clone(), ClassState::Unmanaged),
         (begun.claim.clone(), ClassState::Ours(class_now)),
     ];
     for (claim, class) in changes {

@@ -26,7 +26,7 @@ pub(super) fn bound_volume(change: Value) -> Value {
 }
 
 fn decided(claim: Value, volume: Value) -> Decision {
-    let able = Scene::able(Capabilities::default().expansion());
+    let able = Fixture::able(Capabilities::default().expansion());
     able.class(class(json!({}))).claim(growing(claim)).volume(bound_volume(volume)).about_claim()
 }
 
@@ -59,7 +59,7 @@ fn x2_what_is_not_bound_both_ways_or_goes_stays_as_it_is() {
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     let bound = Decision::NoAction(NoAction::Bound);
     assert_eq!(decided(deleting.clone(), json!({})), bound);
-    assert_eq!(decided(json!({}), deleting), Decision::NoAction(NoAction::VolumeGoes));
+    assert_eq!(decided(json!({}), deleting), Decision::NoAction(NoAction::VolumeTerminating));
     assert_eq!(decided(json!({}), json!({"spec": {"claimRef": {"uid": "uid-of-former"}}})), bound);
     assert_eq!(decided(json!({"spec": {"volumeName": "another"}}), json!({})), bound);
     assert_eq!(decided(json!({"status": {"phase": "Pending"}}), json!({})), bound);
@@ -70,8 +70,8 @@ fn x2_what_is_not_bound_both_ways_or_goes_stays_as_it_is() {
 
 #[test]
 fn x3_who_cannot_expand_says_so() {
-    let scene = Scene::new().claim(growing(json!({}))).volume(bound_volume(json!({})));
-    assert_eq!(scene.about_claim(), Decision::Refuse(Refusal::Expansion));
+    let fixture = Fixture::new().claim(growing(json!({}))).volume(bound_volume(json!({})));
+    assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::Expansion));
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn x5_nothing_shrinks() {
 #[test]
 fn x6_sizes_are_compared_by_value_and_written_as_they_are() {
     let claim = with(growing(json!({})), allocated("ControllerResizeInProgress", "1536Mi"));
-    let scene = Scene::new().claim(claim).volume(bound_volume(json!({})));
-    let facts = scene.cache.facts(&Key::of_claim("uid-1-1"));
+    let fixture = Fixture::new().claim(claim).volume(bound_volume(json!({})));
+    let facts = fixture.cache.facts(&Key::of_claim("uid-1-1"));
     let growing = facts.growing().unwrap();
     let texts = [1536 << 20, 2 << 30, 3 << 30].map(|bytes| growing.text(bytes));
     assert_eq!(texts, ["1536Mi", "2Gi", "3Gi"]);
@@ -103,13 +103,13 @@ fn x6_sizes_are_compared_by_value_and_written_as_they_are() {
 
 #[test]
 fn x7_our_own_writes_cut_no_pause_short() {
-    let mut scene = Scene::new().claim(growing(json!({}))).volume(bound_volume(json!({})));
+    let mut fixture = Fixture::new().claim(growing(json!({}))).volume(bound_volume(json!({})));
     let key = Key::of_claim("uid-1-1");
-    let before = scene.cache.inputs(&key);
+    let before = fixture.cache.inputs(&key);
     let marked = allocated("ControllerResizeInProgress", "2Gi");
-    scene.put_claim(growing(with(marked, json!({"metadata": {"resourceVersion": "31"}}))));
-    assert_eq!(scene.cache.inputs(&key), before);
+    fixture.put_claim(growing(with(marked, json!({"metadata": {"resourceVersion": "31"}}))));
+    assert_eq!(fixture.cache.inputs(&key), before);
     let more = json!({"metadata": {"resourceVersion": "32"}, "spec": {"resources": {"requests": {"storage": "3Gi"}}}});
-    scene.put_claim(growing(more));
-    assert_ne!(scene.cache.inputs(&key), before);
+    fixture.put_claim(growing(more));
+    assert_ne!(fixture.cache.inputs(&key), before);
 }

@@ -11,11 +11,11 @@ use crate::controller::volume::decide::{NoAction, Refusal};
 use crate::controller::volume::outcome::Outcome;
 use crate::controller::volume::report::{Case, EventObject, OutcomeReport, report};
 use crate::{DeleteVerdict, ProvisionVerdict};
-use provisioner_runtime::controller::NoAnswer;
+use provisioner_runtime::controller::CallAborted;
 
 fn reported(outcome: Outcome, attempt: u32, thresholds: Thresholds) -> OutcomeReport {
-    let scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    let facts = scene.cache.facts(&Key::of_claim("uid-1-1"));
+    let fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    let facts = fixture.cache.facts(&Key::of_claim("uid-1-1"));
     let (provisioner, volume) = (OURS, "pvc-uid-1-1");
     report(outcome, &Case { provisioner, volume, facts: &facts, attempt, repeats: 0, waits: 0, thresholds })
 }
@@ -41,7 +41,7 @@ fn n1_n2_c20_c23_verdicts_each_has_its_pause_and_its_event() {
     assert!(!event.warning && event.reason == "Provisioning" && matches!(background.next, Next::Wait(None)));
     let invalid = first(failure(ProvisionVerdict::Invalid, None, false));
     assert!(matches!(invalid.next, Next::AwaitChange) && invalid.event.is_some());
-    let foreign = first(failure(ProvisionVerdict::NotMine, None, false));
+    let foreign = first(failure(ProvisionVerdict::Ignored, None, false));
     assert!(matches!(foreign.next, Next::AwaitChange) && foreign.event.is_none());
     assert!(matches!(first(failure(ProvisionVerdict::Reschedule, None, true)).next, Next::Done));
     assert!(matches!(first(failure(ProvisionVerdict::Reschedule, None, false)).next, Next::Retry));
@@ -63,13 +63,14 @@ fn g21_threshold_gives_up_and_says_so() {
 
 #[test]
 fn g18_g19_breakage_is_told_and_tried_again() {
-    let panicked = first(Outcome::ProvisionBroke {
+    let panicked = first(Outcome::ProvisionAborted {
         method: "provision",
-        no_answer: NoAnswer::Panicked("index out of bounds".into()),
+        aborted: CallAborted::Panicked("index out of bounds".into()),
     });
     assert!(matches!(panicked.next, Next::Retry));
     assert!(panicked.event.unwrap().text.contains("index out of bounds"));
-    let slow = first(Outcome::DeleteBroke { method: "delete", no_answer: NoAnswer::TimedOut(Duration::from_secs(5)) });
+    let slow =
+        first(Outcome::DeleteAborted { method: "delete", aborted: CallAborted::TimedOut(Duration::from_secs(5)) });
     let event = slow.event.unwrap();
     assert_eq!((event.object, event.reason), (EventObject::Volume, "VolumeFailedDelete"));
     assert!(event.text.contains("within 5 s"));
@@ -100,8 +101,8 @@ fn g46_what_the_server_does_not_take_is_told_when_it_happens_again() {
         || Outcome::Rejected { doing: "setting the volume's finalizer", error: CallError::Invalid("no".into()) };
     let quiet = first(rejected());
     assert!(quiet.event.is_none() && quiet.next == Next::Again);
-    let scene = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-    let facts = scene.cache.facts(&Key::of_claim("uid-1-1"));
+    let fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    let facts = fixture.cache.facts(&Key::of_claim("uid-1-1"));
     let (provisioner, volume, thresholds) = (OURS, "pvc-uid-1-1", Thresholds::default());
     let again = Case { provisioner, volume, facts: &facts, attempt: 1, repeats: 1, waits: 0, thresholds };
     let loud = report(rejected(), &again);

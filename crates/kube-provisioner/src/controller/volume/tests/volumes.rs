@@ -11,11 +11,11 @@ fn protected(phase: &str, policy: &str, change: Value) -> Value {
 }
 
 fn bare(volume: Value) -> Decision {
-    Scene::without_finalizer().volume(volume).about_volume()
+    Fixture::without_finalizer().volume(volume).about_volume()
 }
 
 fn guarded(volume: Value) -> Decision {
-    Scene::new().volume(volume).about_volume()
+    Fixture::new().volume(volume).about_volume()
 }
 
 const DELETES: Decision = Decision::Delete(Deletion::Checked);
@@ -44,7 +44,7 @@ fn d4_retained_is_kept() {
 #[test]
 fn d5_an_unprotected_volume_that_goes_already() {
     let going = volume("Released", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
-    assert_eq!(bare(going), Decision::NoAction(NoAction::VolumeGoes));
+    assert_eq!(bare(going), Decision::NoAction(NoAction::VolumeTerminating));
 }
 
 #[test]
@@ -59,8 +59,8 @@ fn d7_a_volume_migrated_to_us() {
         "Delete",
         json!({"metadata": {"annotations": {"pv.kubernetes.io/migrated-to": "csi.driver"}}}),
     );
-    let scene = Scene::with("csi.driver", &[], Capabilities::default(), false).volume(migrated);
-    assert_eq!(scene.about_volume(), DELETES);
+    let fixture = Fixture::with("csi.driver", &[], Capabilities::default(), false).volume(migrated);
+    assert_eq!(fixture.about_volume(), DELETES);
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn f4_retained_and_unprotected() {
 }
 
 fn is_ours(we: &str, volume: Value) -> bool {
-    let mut scene = Scene::named(we, &[]);
-    scene.put_volume(volume) == [Key::of_volume("volume-1")]
+    let mut fixture = Fixture::named(we, &[]);
+    fixture.put_volume(volume) == [Key::of_volume("volume-1")]
 }
 
 fn migrated(to: &str) -> Value {
@@ -163,7 +163,7 @@ fn finalizer_is_added_and_removed_by_policy_and_option() {
     assert_eq!(guarded(protected("Bound", "Recycle", json!({}))), Decision::Unprotect);
     assert_eq!(bare(protected("Bound", "Delete", json!({}))), Decision::Unprotect);
     let going = volume("Bound", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
-    assert_eq!(guarded(going), Decision::NoAction(NoAction::VolumeGoes));
+    assert_eq!(guarded(going), Decision::NoAction(NoAction::VolumeTerminating));
 }
 
 /// Switching the option off must not lose the asset of a volume that was deleted before its claim.
@@ -178,13 +178,13 @@ fn g13_released_while_the_claim_lives_is_not_deleted() {
     let mine = json!({"metadata": {"name": "pvc-uid-1-1"}, "spec": {"claimRef": {"uid": "uid-1-1"}}});
     let released = || volume("Released", "Delete", mine.clone());
     let bound = |going: Value| claim(with(json!({"spec": {"volumeName": "pvc-uid-1-1"}}), going));
-    let alive = Scene::new().claim(bound(json!({}))).volume(released());
+    let alive = Fixture::new().claim(bound(json!({}))).volume(released());
     assert_eq!(alive.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
-    let waiting = Scene::new().claim(claim(json!({}))).volume(released());
+    let waiting = Fixture::new().claim(claim(json!({}))).volume(released());
     assert_eq!(waiting.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
-    let going = Scene::new().claim(bound(json!({"metadata": {"deletionTimestamp": GOING}}))).volume(released());
+    let going = Fixture::new().claim(bound(json!({"metadata": {"deletionTimestamp": GOING}}))).volume(released());
     assert_eq!(going.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen), "it may still be used");
-    let elsewhere = Scene::new().claim(claim(json!({"spec": {"volumeName": "static"}}))).volume(released());
+    let elsewhere = Fixture::new().claim(claim(json!({"spec": {"volumeName": "static"}}))).volume(released());
     assert_eq!(elsewhere.about_claim(), DELETES, "the claim took another volume, ours is surplus");
 }
 
@@ -192,13 +192,13 @@ fn g13_released_while_the_claim_lives_is_not_deleted() {
 fn g7_foreign_volume_of_our_name_is_not_touched() {
     let name = json!({"metadata": {"name": "pvc-uid-1-1"}});
     for phase in ["Bound", "Released", "Available"] {
-        let ours_for_another = Scene::new().class(class(json!({}))).claim(claim(json!({})));
-        let scene = ours_for_another.volume(volume(phase, "Delete", name.clone()));
-        assert_eq!(scene.about_claim(), Decision::Refuse(Refusal::NameTaken), "{phase}");
+        let ours_for_another = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+        let fixture = ours_for_another.volume(volume(phase, "Delete", name.clone()));
+        assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::NameTaken), "{phase}");
     }
     let of_another = with(volume("Bound", "Delete", name), json!({"metadata": {"annotations": null}}));
-    let scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(of_another);
-    assert_eq!(scene.about_claim(), Decision::Refuse(Refusal::NameTaken));
+    let fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({}))).volume(of_another);
+    assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::NameTaken));
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn c2_provisioned_volume_waits_for_its_binding() {
         "Delete",
         json!({"metadata": {"name": "pvc-uid-1-1"}, "spec": {"claimRef": {"uid": "uid-1-1"}}}),
     );
-    let scene = Scene::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved);
-    assert_eq!(scene.about_claim(), Decision::NoAction(NoAction::Provisioned));
+    let fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved);
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Provisioned));
 }
 
 #[test]
@@ -224,14 +224,14 @@ fn g36_a_volume_that_goes_before_it_is_bound_makes_room_for_another() {
         volume(phase, "Delete", change)
     };
     let decision =
-        |claim: Value, volume: Value| Scene::new().class(class(json!({}))).claim(claim).volume(volume).about_claim();
+        |claim: Value, volume: Value| Fixture::new().class(class(json!({}))).claim(claim).volume(volume).about_claim();
     let waiting = || claim(json!({}));
     for phase in ["Pending", "Available"] {
         assert_eq!(decision(waiting(), going(phase, "uid-1-1")), Decision::Delete(Deletion::NeverBound), "{phase}");
     }
     let bound = claim(json!({"spec": {"volumeName": "pvc-uid-1-1"}}));
-    assert_eq!(decision(bound, going("Available", "uid-1-1")), Decision::NoAction(NoAction::VolumeGoes));
-    assert_eq!(decision(waiting(), going("Bound", "uid-1-1")), Decision::NoAction(NoAction::VolumeGoes));
+    assert_eq!(decision(bound, going("Available", "uid-1-1")), Decision::NoAction(NoAction::VolumeTerminating));
+    assert_eq!(decision(waiting(), going("Bound", "uid-1-1")), Decision::NoAction(NoAction::VolumeTerminating));
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_volume_of_another_cluster_is_left_alone() {
         let annotations = json!({"metadata": {"annotations": {"kube-provisioner/cluster-id": cluster}}});
         protected(phase, "Delete", annotations)
     };
-    let decision = |volume: Value| Scene::new().volume(volume).about_volume();
+    let decision = |volume: Value| Fixture::new().volume(volume).about_volume();
     let maker = "other".to_owned();
     assert_eq!(decision(made_in("Released", json!("other"))), Decision::Refuse(Refusal::OtherCluster { maker }));
     assert_eq!(decision(made_in("Bound", json!("other"))), Decision::NoAction(NoAction::OtherCluster));
@@ -263,7 +263,7 @@ fn created_by(manager: &str, time: &str) -> Value {
 
 #[test]
 fn g59_a_volume_that_was_restored_is_not_deleted_because_its_claim_is_absent() {
-    let decision = |change: Value| Scene::new().volume(protected("Released", "Delete", change)).about_volume();
+    let decision = |change: Value| Fixture::new().volume(protected("Released", "Delete", change)).about_volume();
     let (ours, now, before) = (crate::protocol::CREATOR, "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z");
     let kept = Decision::Refuse(Refusal::Copy { uid: "volume-uid".to_owned() });
     assert_eq!(decision(created_by(ours, now)), DELETES_PROTECTED);
@@ -278,7 +278,7 @@ fn g59_a_volume_that_was_restored_is_not_deleted_because_its_claim_is_absent() {
     assert_eq!(says("volume-uid"), DELETES_PROTECTED);
     assert_eq!(says("uid-of-the-lost-volume"), kept);
     // One that is used, or to be kept, is like any other.
-    let bound = Scene::new().volume(protected("Bound", "Delete", created_by("kubectl-create", now))).about_volume();
+    let bound = Fixture::new().volume(protected("Bound", "Delete", created_by("kubectl-create", now))).about_volume();
     assert_eq!(bound, Decision::NoAction(NoAction::Bound));
 }
 
@@ -288,7 +288,7 @@ fn g40_a_volume_of_another_installation_is_left_alone() {
         let annotations = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});
         protected(phase, "Delete", annotations)
     };
-    let decision = |volume: Value| Scene::new().volume(volume).about_volume();
+    let decision = |volume: Value| Fixture::new().volume(volume).about_volume();
     let maker = "there".to_owned();
     assert_eq!(decision(made_by("Released", json!("there"))), Decision::Refuse(Refusal::OtherInstallation { maker }));
     assert_eq!(decision(made_by("Bound", json!("there"))), Decision::NoAction(NoAction::OtherInstallation));
@@ -299,38 +299,38 @@ fn g40_a_volume_of_another_installation_is_left_alone() {
 
 #[test]
 fn g41_with_a_replica_for_each_node_only_the_own_claims_and_volumes_are_served() {
-    let scene = || Scene::new().class(waiting_class()).on_node("node-1");
+    let fixture = || Fixture::new().class(waiting_class()).on_node("node-1");
     let selects =
         |node: &str| claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": node}}}));
-    assert_eq!(scene().claim(selects("node-1")).about_claim(), Decision::Provision);
-    assert_eq!(scene().claim(selects("node-2")).about_claim(), Decision::NoAction(NoAction::OtherNode));
+    assert_eq!(fixture().claim(selects("node-1")).about_claim(), Decision::Provision);
+    assert_eq!(fixture().claim(selects("node-2")).about_claim(), Decision::NoAction(NoAction::OtherNode));
     let made_by = |identity: Value| {
         protected("Released", "Delete", json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}}))
     };
-    assert_eq!(scene().volume(made_by(json!("node-1"))).about_volume(), Decision::Delete(Deletion::Protected));
+    assert_eq!(fixture().volume(made_by(json!("node-1"))).about_volume(), Decision::Delete(Deletion::Protected));
     let of_another = Decision::LookForNode { name: "node-2".into() };
-    assert_eq!(scene().volume(made_by(json!("node-2"))).about_volume(), of_another);
+    assert_eq!(fixture().volume(made_by(json!("node-2"))).about_volume(), of_another);
 }
 
 #[test]
 fn g61_where_each_node_has_a_replica_a_released_volume_that_nobody_adopted_is_reported() {
-    let scene = |phase: &str, policy: &str| Scene::new().on_node("node-1").volume(volume(phase, policy, json!({})));
-    assert_eq!(scene("Released", "Delete").about_volume(), Decision::Refuse(Refusal::Nobodys));
-    assert_eq!(scene("Bound", "Delete").about_volume(), Decision::NoAction(NoAction::OtherNode));
-    assert_eq!(scene("Released", "Retain").about_volume(), Decision::NoAction(NoAction::OtherNode));
+    let fixture = |phase: &str, policy: &str| Fixture::new().on_node("node-1").volume(volume(phase, policy, json!({})));
+    assert_eq!(fixture("Released", "Delete").about_volume(), Decision::Refuse(Refusal::Nobodys));
+    assert_eq!(fixture("Bound", "Delete").about_volume(), Decision::NoAction(NoAction::OtherNode));
+    assert_eq!(fixture("Released", "Retain").about_volume(), Decision::NoAction(NoAction::OtherNode));
 }
 
 /// Volumes that are not named after their claim: static ones, migrated ones, and those bound to another claim since.
 #[test]
 fn g13_the_claim_that_lives_is_found_by_its_uid() {
     let of_claim = json!({"spec": {"claimRef": {"namespace": "default", "name": "claim-1", "uid": "uid-1-1"}}});
-    let mut scene = Scene::new()
+    let mut fixture = Fixture::new()
         .claim(claim(json!({"spec": {"volumeName": "volume-1"}})))
         .volume(volume("Released", "Delete", of_claim));
-    assert_eq!(scene.about_volume(), Decision::NoAction(NoAction::ClaimStillSeen));
-    let woken = scene.cache.claim_event(Change::Deleted(sent(claim(json!({})))));
+    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::ClaimStillSeen));
+    let woken = fixture.cache.claim_event(Change::Deleted(sent(claim(json!({})))));
     assert!(woken.contains(&Key::of_volume("volume-1")), "{woken:?}");
-    assert_eq!(scene.about_volume(), DELETES);
+    assert_eq!(fixture.about_volume(), DELETES);
 }
 
 #[test]
@@ -366,13 +366,13 @@ fn g48_a_deletion_that_is_recorded_on_its_volume_is_finished_while_that_volume_e
 /// Two first attempts without a pause between them would be the consequence.
 #[test]
 fn g3_what_we_write_while_we_delete_cuts_no_pause_short() {
-    let mut scene = Scene::without_finalizer().volume(volume("Released", "Delete", json!({})));
-    let before = scene.cache.inputs(&Key::of_volume("volume-1"));
+    let mut fixture = Fixture::without_finalizer().volume(volume("Released", "Delete", json!({})));
+    let before = fixture.cache.inputs(&Key::of_volume("volume-1"));
     let marked =
         json!({"metadata": {"resourceVersion": "21", "annotations": {"kube-provisioner/deleting": "volume-uid"}}});
-    scene.put_volume(volume("Released", "Delete", marked));
-    assert_eq!(scene.cache.inputs(&Key::of_volume("volume-1")), before);
+    fixture.put_volume(volume("Released", "Delete", marked));
+    assert_eq!(fixture.cache.inputs(&Key::of_volume("volume-1")), before);
     let kept = json!({"metadata": {"resourceVersion": "22"}});
-    scene.put_volume(volume("Released", "Retain", kept));
-    assert_ne!(scene.cache.inputs(&Key::of_volume("volume-1")), before);
+    fixture.put_volume(volume("Released", "Retain", kept));
+    assert_ne!(fixture.cache.inputs(&Key::of_volume("volume-1")), before);
 }

@@ -15,14 +15,14 @@ pub(crate) const PROVISIONER: &str = "example.com/bucket";
 pub(crate) const CLAIMS: &str = "objectbucketclaims";
 pub(crate) const BUCKETS: &str = "objectbuckets";
 
-pub(crate) struct Stand {
+pub(crate) struct Fixture {
     pub(crate) cluster: Cluster,
     _actors: Running,
     pub(crate) store: Store,
     pub(crate) options: BucketOptions,
 }
 
-impl Stand {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self::built(Cluster::builder())
     }
@@ -41,9 +41,9 @@ impl Stand {
         let actors = cluster.run(Actors::all());
         let mut options = BucketOptions::new(PROVISIONER);
         options.options.namespace = Some("default".to_owned());
-        let stand = Self { cluster, _actors: actors, store: Store::default(), options };
-        stand.class("class", json!({}));
-        stand
+        let fixture = Self { cluster, _actors: actors, store: Store::default(), options };
+        fixture.class("class", json!({}));
+        fixture
     }
 
     /// Starts a process of the provisioner.

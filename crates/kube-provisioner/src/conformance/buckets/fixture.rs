@@ -21,26 +21,26 @@ const NAMESPACE: &str = "default";
 /// How long a key stays valid after it was rotated out.
 pub(super) const OVERLAP: Duration = Duration::from_secs(2);
 
-pub(super) struct Lab<'a> {
+pub(super) struct Fixture<'a> {
     subject: &'a Subject,
     pub(super) cluster: Cluster,
     _actors: Running,
 }
 
-impl<'a> Lab<'a> {
+impl<'a> Fixture<'a> {
     pub(super) fn new(subject: &'a Subject) -> Self {
         let cluster = Cluster::builder().hide_managed_fields().build();
         let actors = cluster.run(Actors::all());
-        let lab = Self { subject, cluster, _actors: actors };
+        let fixture = Self { subject, cluster, _actors: actors };
         for definition in crds(Validation::Standard) {
-            lab.create(serde_json::to_value(&definition).unwrap_or_default());
+            fixture.create(serde_json::to_value(&definition).unwrap_or_default());
         }
-        subject.objects.iter().cloned().for_each(|object| drop(lab.create(object)));
-        lab.class("class", &[]);
+        subject.objects.iter().cloned().for_each(|object| drop(fixture.create(object)));
+        fixture.class("class", &[]);
         if let Some(bucket) = &subject.existing {
-            lab.class("granted", &[("bucketName", bucket)]);
+            fixture.class("granted", &[("bucketName", bucket)]);
         }
-        lab
+        fixture
     }
 
     fn class(&self, name: &str, more: &[(&str, &str)]) {

@@ -23,7 +23,7 @@ const NAMESPACE: &str = "default";
 /// How much of the trace is shown.
 const LINES: usize = 30;
 
-pub(super) struct Lab<'a> {
+pub(super) struct Fixture<'a> {
     pub(super) subject: &'a Subject,
     pub(super) cluster: Cluster,
     pub(super) calls: Arc<Calls>,
@@ -63,7 +63,7 @@ pub(super) struct Plan<'a> {
     pub(super) calls: Calls,
 }
 
-impl<'a> Lab<'a> {
+impl<'a> Fixture<'a> {
     /// A cluster with the class.
     pub(super) async fn new(subject: &'a Subject, class: &Value, plan: Plan<'_>) -> Result<Self, Broken> {
         let Plan { seed, sharing, actors, faults, calls } = plan;
@@ -259,7 +259,7 @@ impl<'a> Lab<'a> {
     }
 }
 
-impl Drop for Lab<'_> {
+impl Drop for Fixture<'_> {
     fn drop(&mut self) {
         self.processes.iter().for_each(|process| process.task.abort());
     }

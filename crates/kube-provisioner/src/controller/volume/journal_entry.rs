@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::author_view::{self, Parts};
 use super::backend::Backend;
 use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim, fingerprint};
 use super::key::Key;
-use super::narrow;
-use super::projection::{self, Parts};
+use super::partial;
 use crate::capabilities::Capabilities;
 
 /// An entry's text.
@@ -28,7 +28,7 @@ struct EntryText<'a> {
 /// The entry of an attempt. `None` when its claim is not known whole. Many claims share the same class, spec and
 /// annotations.
 pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
-    let Parts { metadata, annotations, spec } = projection::split(pending.claim.object.as_deref()?).ok()??;
+    let Parts { metadata, annotations, spec } = author_view::split(pending.claim.object.as_deref()?).ok()??;
     let metadata: &RawValue = serde_json::from_str(&metadata).ok()?;
     let text = serde_json::to_string(&EntryText { metadata, token: &pending.token }).ok()?;
     let share = |kind: &str, text: &str| (format!("{kind}-{:016x}", stable_hash(text)), text.into());
@@ -55,15 +55,15 @@ pub(crate) fn read(entry: &Entry, backend: (&dyn Backend, &Capabilities)) -> Res
     };
     let object: StorageClass = serde_json::from_str(text).map_err(say)?;
     let EntryText { metadata, token } = serde_json::from_str(&entry.text).map_err(say)?;
-    let claim = WaitingClaim::of_projection(projection::join(metadata, annotations, spec).map_err(say)?)?;
+    let claim = WaitingClaim::of_author_view(author_view::join(metadata, annotations, spec).map_err(say)?)?;
     let class = OurClass::read(object, fingerprint(name), backend, (name.clone(), text.clone()));
     Ok(Pending { claim: Arc::new(claim), class: Arc::new(class), token: token.into(), begun: Instant::now() })
 }
 
 impl WaitingClaim {
     /// From what the author gets of it.
-    fn of_projection(text: String) -> Result<Self, String> {
-        let claim: narrow::ClaimFields = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    fn of_author_view(text: String) -> Result<Self, String> {
+        let claim: partial::ClaimFields = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         let facts = ClaimFacts::read(&claim).ok_or("its claim lacks name, namespace or uid")?;
         Ok(Self {
             fingerprint: fingerprint(&facts),
@@ -77,9 +77,9 @@ impl WaitingClaim {
 
 /// The node that the attempt was for.
 pub(crate) fn node(entry: &Entry) -> Option<String> {
-    let annotations: narrow::Annotations = match &entry.shared[..] {
+    let annotations: partial::Annotations = match &entry.shared[..] {
         [_, _, (_, annotations)] => serde_json::from_str(annotations).ok()?,
-        _ => serde_json::from_str::<narrow::ClaimFields>(&entry.text).ok()?.metadata.annotations,
+        _ => serde_json::from_str::<partial::ClaimFields>(&entry.text).ok()?.metadata.annotations,
     };
     annotations.selected_node
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-pub(crate) const PROVISIONER: &str = "example.com/stand";
+pub(crate) const PROVISIONER: &str = "example.com/fixture";
 pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
 pub(crate) const VOLUMES: &str = "persistentvolumes";
 
@@ -126,7 +126,7 @@ impl Provisioner for Scripted {
 }
 
 /// A cluster with the classes `class` and `other`, of the provisioner under test.
-pub(crate) struct Stand {
+pub(crate) struct Fixture {
     pub(crate) cluster: Cluster,
     _actors: Running,
     pub(crate) calls: Calls,
@@ -134,16 +134,16 @@ pub(crate) struct Stand {
     script: Arc<Script>,
 }
 
-impl Stand {
+impl Fixture {
     pub(crate) fn new(script: Script) -> Self {
         let cluster = Cluster::builder().hide_managed_fields().build();
         let actors = cluster.run(Actors::all());
         let mut options = Options::new(PROVISIONER);
         options.namespace = Some("default".to_owned());
-        let stand = Self { cluster, _actors: actors, calls: Calls::default(), options, script: Arc::new(script) };
-        stand.class("class", json!({}));
-        stand.class("other", json!({}));
-        stand
+        let fixture = Self { cluster, _actors: actors, calls: Calls::default(), options, script: Arc::new(script) };
+        fixture.class("class", json!({}));
+        fixture.class("other", json!({}));
+        fixture
     }
 
     /// Starts a process of the provisioner.
